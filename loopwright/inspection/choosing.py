@@ -119,24 +119,20 @@ def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
         )
     winner = best(records)
     if word == DEFAULT:
-        return _default(log, records, winner)
+        # That of the winner's verdict, if any.
+        verdict = None if winner is None else verdict_on(winner, records)
+        if (default := default_record(records, verdict)) is not None:
+            return default
+        raise RecordError(
+            f"{log.path} has no usable record of the default configuration among {len(records)}; "
+            f"`loopwright records list {log.path}` shows ids"
+        )
     if winner is None:
         raise RecordError(
             f"{log.path} has no usable record among {len(records)}: none ran to a time; "
             f"`loopwright records errors {log.path}` shows why"
         )
     return winner
-
-
-def _default(log: Log, records: Sequence[Record], winner: Record | None) -> Record:
-    """Latest measurement of the default configuration: that of the winner's verdict, if any."""
-    found = default_record(records, None if winner is None else verdict_on(winner, records))
-    if found is None:
-        raise RecordError(
-            f"{log.path} has no usable record of the default configuration among {len(records)}; "
-            f"`loopwright records list {log.path}` shows ids"
-        )
-    return found
 
 
 def _by_trial(log: Log, records: Sequence[Record], trial: int) -> Record:

@@ -144,12 +144,16 @@ def _lines(stmt: Stmt, loops: Sequence[str]) -> Iterator[str]:
     """Lines of a statement inside of loops that have no line yet."""
     match stmt:
         case For():
-            yield from _lines(stmt.body, [*loops, _loop(stmt)])
+            mark = "" if stmt.kind == "serial" else stmt.tag or stmt.kind
+            mark = "" if mark == stmt.var.name else mark
+            loop = f"{stmt.var.name} {stmt.extent} {mark}".rstrip()
+            yield from _lines(stmt.body, [*loops, loop])
         case Seq():
             yield from _under(", ".join(loops), stmt.stmts)
         case If(orelse=None):
             yield from _lines(stmt.then, loops)
-        case If() if _alike(stmt):
+        case If(orelse=Stmt() as other) if [*_lines(stmt.then, [])] == [*_lines(other, [])]:
+            # As the branches of whole tiles and of edges are.
             yield from _lines(stmt.then, loops)
         case If():
             condition = str(stmt.cond)
@@ -168,21 +172,9 @@ def _lines(stmt: Stmt, loops: Sequence[str]) -> Iterator[str]:
                 yield f"{name}: {', '.join(loops)}" if loops else name
 
 
-def _alike(branches: If) -> bool:
-    """Whether both branches have the same loops, as those of whole tiles and of edges have."""
-    assert branches.orelse is not None
-    return [*_lines(branches.then, [])] == [*_lines(branches.orelse, [])]
-
-
 def _under(head: str, parts: Sequence[Stmt]) -> Iterator[str]:
     """Lines of consecutive statements, below those of the loops around them."""
     if head:
         yield head
     indent = "  " if head else ""
     yield from (f"{indent}{line}" for part in parts for line in _lines(part, []))
-
-
-def _loop(loop: For) -> str:
-    text = f"{loop.var.name} {loop.extent}"
-    mark = "" if loop.kind == "serial" else loop.tag or loop.kind
-    return text if mark in ("", loop.var.name) else f"{text} {mark}"

@@ -64,8 +64,11 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
 
     limits = Limits()
     verdicts, medians, ids = fields_of(records, "verdict", "median", "id")
-    for record, said, seconds, name in zip(records, verdicts, medians, ids, strict=True):
-        verdict = None if said is None else _verdict(said)
+    for record, data, seconds, name in zip(records, verdicts, medians, ids, strict=True):
+        try:
+            verdict = None if data is None else Verdict.from_json(data)
+        except RecordError:
+            continue
         if verdict is None or seconds is None or not 0 < verdict.of_peak <= 1:
             continue
         work = work_of(log, record)
@@ -89,10 +92,3 @@ def roofline_point(work: Work, seconds: float, limits: Limits) -> RooflinePoint 
     if not work.flop or not work.bytes:
         return None
     return RooflinePoint(work.flop / work.bytes, work.flop / seconds, limits)
-
-
-def _verdict(said: object) -> Verdict | None:
-    try:
-        return Verdict.from_json(said)  # type: ignore[arg-type]
-    except RecordError:
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -52,8 +51,11 @@ def ties_of(
     """
     records = list(records)
     playoff = playoffs(records)
+    order = ranked(records) if order is None else order
+    first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
+    near = order[first : first + LOOKED_AT + 1]
     found = []
-    for other in _nearest(winner, ranked(records) if order is None else order):
+    for other in [one for one in near if one.candidate != winner.candidate][:LOOKED_AT]:
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
         tie = _paired_tie(winner, other) if same else None
         if tie is None:
@@ -68,13 +70,6 @@ def place_of(record: Record, order: Sequence[Record]) -> int | None:
     # One by one: most often it is the first, and columns of records in this order take long.
     rows = (row for row, other in enumerate(order) if other.candidate == record.candidate)
     return next(rows, None)
-
-
-def _nearest(winner: Record, order: Sequence[Record]) -> list[Record]:
-    """Other candidates that are nearest to a record in rank; the best where it has no rank."""
-    first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
-    near = order[first : first + LOOKED_AT + 1]
-    return [other for other in near if other.candidate != winner.candidate][:LOOKED_AT]
 
 
 def _paired_tie(winner: Record, other: Record) -> Tie | None:
@@ -96,6 +91,8 @@ def _window_tie(winner: Record, other: Record) -> Tie | None:
     return Tie(other, ratio.value, ratio.low, ratio.high, False)
 
 
+#: Fewer samples have no interval: both ends would lie outside of them.
+_FEWEST = 6
 #: An interval that is wider to each side holds too many differences to say that there is none.
 _TOO_NOISY = 0.1
 
@@ -115,14 +112,12 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
         >>> print(median_interval([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7]))
         (1.0, 1.7)
     """
-    ordered, count = sorted(samples), len(samples)
-    outside, reached = 0, 0
-    for k in range(count):
-        reached += math.comb(count, k)
-        if reached > (1 - CONFIDENCE) / 2 * 2**count:
-            break
-        outside = k + 1
-    return (ordered[outside - 1], ordered[-outside]) if outside else None
+    from scipy.stats import quantile_test
+
+    if len(samples) < _FEWEST:
+        return None
+    interval = quantile_test(samples, p=0.5).confidence_interval(CONFIDENCE)
+    return float(interval.low), float(interval.high)
 
 
 @dataclass(frozen=True)

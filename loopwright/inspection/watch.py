@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -260,7 +260,8 @@ class Watcher:
         if task is None:
             task = self._tasks[line.task] = _Task(record)
         if line.dag and not task.dag:
-            self._find_work(task, record)
+            work = work_of(self._dags, record)
+            task.dag, task.flop = record.dag, 0 if work is None else work.flop
         if not line.phase and not line.same_as:
             self._count(task, line)
         task.rank(line)
@@ -276,10 +277,6 @@ class Watcher:
             return
         task.failed += 1
         self._failures[line.error.get("kind", "unknown")] += 1
-
-    def _find_work(self, task: _Task, record: Record) -> None:
-        work = work_of(self._dags, record)
-        task.dag, task.flop = record.dag, 0 if work is None else work.flop
 
     def _per_minute(self) -> float | None:
         spent = self._pace[-1] - self._pace[0] if len(self._pace) > 1 else 0.0
@@ -362,28 +359,17 @@ def _writes(process: Path, wanted: os.stat_result) -> bool:
 
     `PermissionError` if its open files are hidden, another `OSError` if it has ended.
     """
-    return any(_is_for_writing(process / "fdinfo" / fd) for fd in _open_as(process, wanted))
-
-
-def _open_as(process: Path, wanted: os.stat_result) -> Iterator[str]:
-    """Numbers of a process's descriptors that are of one file."""
     for fd in os.listdir(process / "fd"):
         try:
-            status = os.stat(process / "fd" / fd)
+            if not os.path.samestat(os.stat(process / "fd" / fd), wanted):
+                continue
+            lines = (process / "fdinfo" / fd).read_text().splitlines()
         except FileNotFoundError:
             continue  # closed in the meantime, or no file that has a name
-        if os.path.samestat(status, wanted):
-            yield fd
-
-
-def _is_for_writing(info: Path) -> bool:
-    """Whether a descriptor may write, from its octal flags."""
-    try:
-        lines = info.read_text().splitlines()
-    except FileNotFoundError:
-        return False
-    flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
-    return int(flags, 8) & os.O_ACCMODE != os.O_RDONLY
+        flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "0")
+        if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
+            return True
+    return False
 
 
 def check_may_grow(path: str | os.PathLike[str]) -> None:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from loopwright.errors import LoopwrightError
 from loopwright.inspection.doctor.finding import Finding, SystemFiles, ok, unknown, warning
 from loopwright.measure.options import WINDOW_S, WINDOWS
+from loopwright.presenting import counted
 
 #: Seconds over which the machine is watched.
 WATCHED_S = 0.5
@@ -170,8 +171,11 @@ def spread(samples: Mapping[int, Sequence[float]]) -> Finding:
     """Judge seconds of windows, at least ten for each number of threads: the distance of the 10th
     from the 90th percentile, beside the median.
     """
-    shares = {threads: _spread(times) for threads, times in samples.items()}
-    parts = [f"{share:.1%} with {n} thread{'s' * (n != 1)}" for n, share in shares.items()]
+    shares = {}
+    for threads, times in samples.items():
+        cuts = statistics.quantiles(times, n=10)
+        shares[threads] = (cuts[-1] - cuts[0]) / statistics.median(times)
+    parts = [f"{share:.1%} with {counted(n, 'thread')}" for n, share in shares.items()]
     worst = max(shares.values())
     found = (
         f"windows of {1e3 * WINDOW_S:.3g} ms of one kernel vary by {' and '.join(parts)} "
@@ -186,11 +190,6 @@ def spread(samples: Mapping[int, Sequence[float]]) -> Finding:
         "slower one may lead; the playoff at the end decides by samples in turns",
         "see the findings about load, CPU time, governor and SMT; then look again",
     )
-
-
-def _spread(times: Sequence[float]) -> float:
-    cuts = statistics.quantiles(times, n=10)
-    return (cuts[-1] - cuts[0]) / statistics.median(times)
 
 
 def _seen(share: float) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from loopwright import env
@@ -68,12 +68,34 @@ def examine(
         >>> print(diagnosis.healthy == (diagnosis.to_json()["counts"]["problem"] == 0))
         True
     """
-    files = files or SystemFiles()
+    from loopwright.runtime import get_num_threads
+
+    files, folder = files or SystemFiles(), Path(folder)
     cpus = env.usable_cpus()
-    threads = _threads(len(cpus))
+    try:
+        threads = get_num_threads()
+    except UsageError:  # the setting is not understood
+        threads = len(cpus)
+    try:
+        requirements = metadata.requires("loopwright") or []
+    except metadata.PackageNotFoundError:
+        requirements = []
+    try:
+        cache = storage.kernel_cache(env.cache_folder())
+    except UsageError:
+        cache = unknown("kernel cache", "a variable is not understood, see `environment`")
+    xgboost = {name: version for name in installation.XGBOOST if (version := _version(name))}
+    variables = env.surroundings().get("variables", {})
     findings = [
-        *_installation(files),
-        *_processor(files, cpus, threads),
+        installation.system(platform.system(), platform.release(), platform.python_version()),
+        installation.dependencies(requirements, _version),
+        installation.xgboost(xgboost, platform.system()),
+        installation.environment(lambda: env.Settings.from_environ(os.environ), variables),
+        *installation.compiler(files),
+        hardware.affinity(files, cpus, threads, env.num_threads_variable(os.environ)),
+        hardware.siblings(files, cpus),
+        hardware.governor(files, cpus),
+        hardware.turbo(files),
         limits.cpu_time(files, len(cpus)),
         limits.memory(files, len(cpus)),
         *limits.user_limits(limits.present_limits()),
@@ -82,72 +104,17 @@ def examine(
         *([disturbances.noise(sorted({1, threads}))] if measure else []),
         hardware.huge_pages(files),
         hardware.alignment(hardware.numpy_addresses()),
-        *_places(files, Path(folder)),
+        storage.log_folder(files, folder),
+        storage.temporary_folder(os.environ.get("TMPDIR", "")),
+        storage.lock_folder(),
+        cache,
         accelerators.nvidia(files, os.environ),
         accelerators.opencl(files, os.environ),
     ]
     return Diagnosis(tuple(findings))
 
 
-def _installation(files: SystemFiles) -> list[Finding]:
-    names = ("xgboost", "xgboost-cpu")
-    versions = {name: found for name in names if (found := _version(name))}
-    variables = env.surroundings().get("variables", {})
-    return [
-        installation.system(platform.system(), platform.release(), platform.python_version()),
-        installation.dependencies(_required(), _version),
-        installation.xgboost(versions, platform.system()),
-        installation.environment(lambda: env.Settings.from_environ(os.environ), variables),
-        *installation.compiler(files),
-    ]
-
-
-def _processor(files: SystemFiles, cpus: Sequence[int], threads: int) -> list[Finding]:
-    return [
-        hardware.affinity(files, cpus, threads, env.num_threads_variable(os.environ)),
-        hardware.siblings(files, cpus),
-        hardware.governor(files, cpus),
-        hardware.turbo(files),
-    ]
-
-
-def _places(files: SystemFiles, folder: Path) -> list[Finding]:
-    return [
-        storage.log_folder(files, folder),
-        storage.temporary_folder(os.environ.get("TMPDIR", "")),
-        storage.lock_folder(),
-        _kernel_cache(),
-    ]
-
-
-def _threads(cpus: int) -> int:
-    """Threads of a kernel; where the setting is not understood, one for each CPU."""
-    from loopwright.runtime import get_num_threads
-
-    try:
-        return get_num_threads()
-    except UsageError:
-        return cpus
-
-
-def _kernel_cache() -> Finding:
-    try:
-        return storage.kernel_cache(env.cache_folder())
-    except UsageError:
-        return unknown("kernel cache", "a variable is not understood, see `environment`")
-
-
 def _version(distribution: str) -> str | None:
     """Version of an installed distribution; None for one that is not there."""
     found = env.version(distribution)
     return None if found == "not installed" else found
-
-
-def _required() -> list[str]:
-    """Requirements of the installed package; none where it is not installed as a package."""
-    from importlib import metadata
-
-    try:
-        return metadata.requires("loopwright") or []
-    except metadata.PackageNotFoundError:
-        return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from loopwright.inspection.doctor.finding import (
     Finding,
@@ -14,6 +14,7 @@ from loopwright.inspection.doctor.finding import (
     unknown,
     warning,
 )
+from loopwright.presenting import counted
 
 _CPU = "/sys/devices/system/cpu"
 
@@ -29,7 +30,7 @@ def affinity(
     ``threads`` is the default of a kernel, ``variable`` that of the environment which sets it.
     """
     online = numbers_in(files.line(f"{_CPU}/online"))
-    used = f"a kernel uses {threads} thread{'s' * (threads != 1)}"
+    used = f"a kernel uses {counted(threads, 'thread')}"
     if threads > len(cpus):
         return warning(
             "CPUs",
@@ -57,28 +58,23 @@ def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
     if len(cores) == len(cpus):
         doubt = ", as far as a virtual machine can tell" if guest else ""
         return ok("SMT", f"each CPU that may be used is a core of its own{doubt}")
+    first = ",".join(map(str, sorted(min(core.intersection(cpus)) for core in cores)))
     return warning(
         "SMT",
         f"{len(cpus)} CPUs are {len(cores)} cores, whose threads share their arithmetic units",
         "kernels that keep the vector units busy gain nothing from the second thread of a core, "
         "and their times vary more",
-        f"try one thread a core as well: taskset -c {_first_of_each(cores, cpus)} before the "
-        "command. (--threads takes the first CPUs, which may share a core)",
+        f"try one thread a core as well: taskset -c {first} before the command. (--threads takes "
+        "the first CPUs, which may share a core)",
     )
-
-
-def _first_of_each(cores: Iterable[frozenset[int]], cpus: Sequence[int]) -> str:
-    """First usable CPU of each core, in the form that `taskset` takes."""
-    return ",".join(map(str, sorted(min(core.intersection(cpus)) for core in cores)))
 
 
 def _core(files: SystemFiles, cpu: int) -> frozenset[int]:
     """CPUs that share a core with one; empty where the system does not tell."""
     topology = f"{_CPU}/cpu{cpu}/topology"
-    text = files.line(f"{topology}/core_cpus_list") or files.line(
-        f"{topology}/thread_siblings_list"
-    )
-    return frozenset(numbers_in(text))
+    names = ("core_cpus_list", "thread_siblings_list")
+    lists = [files.line(f"{topology}/{name}") for name in names]
+    return frozenset(numbers_in(next(filter(None, lists), "")))
 
 
 _CPU = "/sys/devices/system/cpu"

@@ -17,7 +17,7 @@ from loopwright.inspection.doctor.finding import (
 )
 
 #: The two distributions that bring the module `xgboost`, see docs/adr/001-xgboost-cpu.md.
-_XGBOOST = ("xgboost", "xgboost-cpu")
+XGBOOST = ("xgboost", "xgboost-cpu")
 #: The oldest XGBoost that is supported.
 _OLDEST_XGBOOST = "2.1"
 _TESTED = "Linux"
@@ -42,7 +42,7 @@ def system(name: str, release: str, python: str) -> Finding:
 def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
     """Judge the installed distributions, by version, that bring the module `xgboost`."""
     wanted = "xgboost-cpu" if system in ("Linux", "Windows") else "xgboost"
-    there = [f"{name} {installed[name]}" for name in _XGBOOST if name in installed]
+    there = [f"{name} {installed[name]}" for name in XGBOOST if name in installed]
     if not there:
         return problem(
             "XGBoost",
@@ -50,14 +50,14 @@ def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
             "the default tuner, xgb, cannot learn; ga, random and grid work",
             f"pip install {wanted}",
         )
-    if len(there) == len(_XGBOOST):
+    if len(there) == len(XGBOOST):
         return warning(
             "XGBoost",
             f"{listed(there)} are both installed, and are one module: the one installed last won",
             "removing one of them breaks the other",
             f"pip uninstall -y xgboost xgboost-cpu && pip install {wanted}",
         )
-    (version,) = (installed[name] for name in _XGBOOST if name in installed)
+    (version,) = (installed[name] for name in XGBOOST if name in installed)
     if _numbers(version) >= _numbers(_OLDEST_XGBOOST):
         return ok("XGBoost", there[0])
     return problem(

@@ -14,6 +14,7 @@ from loopwright.inspection.doctor.finding import (
     unknown,
     warning,
 )
+from loopwright.presenting import counted
 
 _ROOT = "/sys/fs/cgroup"
 #: Version 1 writes "no limit" as a number near 2**63.
@@ -33,23 +34,19 @@ def cpu_time(files: SystemFiles, cpus: int) -> Finding:
     found = f"a control group allows {allowed:.3g} CPUs ({cpus} may be used)"
     if allowed >= cpus:
         return ok("CPU time", found)
-    throttled = sum(_throttled(files, folder) for folder in _groups(files, "cpu"))
+    statistics = [_statistics(files, f"{group}/cpu.stat") for group in _groups(files, "cpu")]
+    throttled = sum(counters.get("nr_throttled", 0) for counters in statistics)
     before = f"; processes have been stopped for that {throttled} times" if throttled else ""
     return warning(
         "CPU time",
         found + before,
         f"once the share of {1e3 * period:.3g} ms is used up, all threads stand still until the "
         "next: times jump",
-        _less(allowed),
+        # Compilers use the limit up, too.
+        f"raise the limit (docker run --cpus), or tune with --threads {n} --parallel {n}"
+        if (n := int(allowed))
+        else "raise the limit to a CPU at least (docker run --cpus): no kernel stays below it",
     )
-
-
-def _less(allowed: float) -> str:
-    """Advice to stay below a limit of CPU time; compilers use it up, too."""
-    if allowed < 1:
-        return "raise the limit to a CPU at least (docker run --cpus): no kernel stays below it"
-    n = int(allowed)
-    return f"raise the limit (docker run --cpus), or tune with --threads {n} --parallel {n}"
 
 
 def memory(files: SystemFiles, builders: int) -> Finding:
@@ -57,7 +54,11 @@ def memory(files: SystemFiles, builders: int) -> Finding:
 
     Each of the ``builders``, processes that compile at the same time, takes some.
     """
-    info = _memory_info(files)
+    info = {
+        name.removesuffix(":"): int(size) << 10
+        for name, size, unit in map(str.split, _lines(files, "/proc/meminfo", 3))
+        if size.isdecimal() and unit == "kB"
+    }
     folders = {
         folder: limit for folder in _groups(files, "memory") if (limit := _limit(files, folder))
     }
@@ -79,16 +80,11 @@ def memory(files: SystemFiles, builders: int) -> Finding:
         return ok("memory", found)
     return warning(
         "memory",
-        f"{found}; {_counted(builders)} and the runner may need {of_bytes(needed)}",
+        f"{found}; {counted(builders, 'builder')} and the runner may need {of_bytes(needed)}",
         "builders and kernels may be ended for want of memory; such candidates count as failed",
         "end other programs, raise the limit of the container, or compile in one process: "
         "--parallel 1, in Python LocalBuilder(n_parallel=1)",
     )
-
-
-def _counted(builders: int) -> str:
-    """``1 builder``, ``2 builders``."""
-    return f"{builders} builder{'s' * (builders != 1)}"
 
 
 def _groups(files: SystemFiles, controller: str) -> Iterator[str]:
@@ -120,11 +116,6 @@ def _quota(files: SystemFiles, folder: str) -> tuple[float, float] | None:
     return int(quota) / int(period), int(period) * 1e-6
 
 
-def _throttled(files: SystemFiles, folder: str) -> int:
-    """Number of times that the processes of a group were stopped since their share was used up."""
-    return _statistics(files, f"{folder}/cpu.stat").get("nr_throttled", 0)
-
-
 def _limit(files: SystemFiles, folder: str) -> int | None:
     """Bytes that a group may take; None for no limit."""
     limits = [files.number(f"{folder}/{n}") for n in ("memory.max", "memory.limit_in_bytes")]
@@ -142,19 +133,14 @@ def _used(files: SystemFiles, folder: str) -> int:
 
 def _statistics(files: SystemFiles, path: str) -> dict[str, int]:
     """Counters of a file that has a name and a number in each line."""
-    lines = (line.split() for line in (files.text(path) or "").splitlines())
-    return {w[0]: int(w[1]) for w in lines if len(w) == 2 and w[1].isdecimal()}
+    lines = map(str.split, _lines(files, path, 2))
+    return {name: int(count) for name, count in lines if count.isdecimal()}
 
 
-def _memory_info(files: SystemFiles) -> dict[str, int]:
-    """Bytes by the names of ``/proc/meminfo``."""
-    found: dict[str, int] = {}
-    for line in (files.text("/proc/meminfo") or "").splitlines():
-        name, _, value = line.partition(":")
-        words = value.split()
-        if len(words) == 2 and words[0].isdecimal() and words[1] == "kB":
-            found[name] = int(words[0]) << 10
-    return found
+def _lines(files: SystemFiles, path: str, words: int) -> list[str]:
+    """Lines of a file that have so many words."""
+    lines = (files.text(path) or "").splitlines()
+    return [line for line in lines if len(line.split()) == words]
 
 
 #: Name in Python's `resource`, what a shell calls it, what it limits, whether it counts bytes, and
@@ -185,25 +171,21 @@ def user_limits(limits: Mapping[str, int | None]) -> list[Finding]:
         for name, letter, what, is_bytes, least in _LIMITS
         if (value := limits.get(name)) is not None and value < least
     ]
-    return [_low(low) if low else ok("ulimit", "no limit that a run would hit"), _locked(limits)]
-
-
-def _low(low: list[tuple[str, str]]) -> Finding:
-    return warning(
-        "ulimit",
-        f"only {listed([text for text, _ in low])}",
-        "a run, or its builders, may be ended or refused in the middle",
-        f"raise it before the start: {'; '.join(command for _, command in low)} "
-        "(or ask whoever runs the machine)",
-    )
-
-
-def _locked(limits: Mapping[str, int | None]) -> Finding:
-    value = limits.get("RLIMIT_MEMLOCK")
+    within = ok("ulimit", "no limit that a run would hit")
+    if low:
+        commands = "; ".join(command for _, command in low)
+        within = warning(
+            "ulimit",
+            f"only {listed([text for text, _ in low])}",
+            "a run, or its builders, may be ended or refused in the middle",
+            f"raise it before the start: {commands} (or ask whoever runs the machine)",
+        )
     if "RLIMIT_MEMLOCK" not in limits:
-        return unknown("memory lock", "the system does not tell")
-    much = "any amount" if value is None else of_bytes(value)
-    return ok("memory lock", f"{much} may be locked (ulimit -l); kernels for the CPU lock none")
+        return [within, unknown("memory lock", "the system does not tell")]
+    value = limits["RLIMIT_MEMLOCK"]
+    amount = "any amount" if value is None else of_bytes(value)
+    text = f"{amount} may be locked (ulimit -l); kernels for the CPU lock none"
+    return [within, ok("memory lock", text)]
 
 
 def present_limits() -> dict[str, int | None]:

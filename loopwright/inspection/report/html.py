@@ -78,6 +78,10 @@ def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> st
     if live:
         attributes |= {"data_live": f"{live:g}", "data_stamp": stamp}
     opening = f"<!doctype html>\n{markup([element('html', **attributes)]).removesuffix('</html>')}"
+    footer = (
+        f"Made by loopwright {page.loopwright} from the log alone. The data of this page stand in "
+        "it as JSON (script element 'data')."
+    )
     return "\n".join(
         [
             opening + markup([element("head", head)]),
@@ -85,7 +89,7 @@ def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> st
             f"<header><h1>Tuning report</h1>{markup([_logs_line(page, bool(live))])}"
             f'<nav id="choose" class="only-script" aria-label="task">{parts.nav}</nav></header>',
             f'<main id="page">{parts.main}</main>',
-            markup([_footer(page), data, raw("script", program)]),
+            markup([element("footer", element("p", footer)), data, raw("script", program)]),
             "</body></html>\n",
         ]
     )
@@ -160,16 +164,8 @@ def _choice(page: Page) -> list[Element]:
 
 def _overview(page: Page) -> Element:
     rows = [_overview_row(at, task, page) for at, task in enumerate(page.tasks)]
-    titles = [
-        "task",
-        "best",
-        "default",
-        "best beside default",
-        "verdict",
-        "trials",
-        "failed",
-        "time",
-    ]
+    titles = ["task", "best", "default", "best beside default", "verdict"]
+    titles += ["trials", "failed", "time"]
     if len(page.logs) > 1:
         titles.insert(1, "logs beside each other")
     shown = table("overview-table", titles, rows, "All tasks")
@@ -199,9 +195,9 @@ def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
     first = task.series[0]
     best, default = first.best, first.default
     of_default = None if best is None else best.of_default
-    trials = sum(one.trials for one in task.series)
-    failed = sum(one.failed for one in task.series)
-    spent = sum(one.spent for one in task.series)
+    trials, failed, spent = (
+        sum(getattr(one, name) for one in task.series) for name in ("trials", "failed", "spent")
+    )
     cells = [
         Cell(element("a", element("bdi", task.name), href=f"#task-{at}"), kind="wrap"),
         best_cell(best, first.flop),
@@ -224,11 +220,3 @@ def _beside(task: TaskPage) -> str:
     if len(task.series) > 1:
         return "not compared: only one of them has a best, or none"
     return "in one of them only"
-
-
-def _footer(page: Page) -> Element:
-    text = (
-        f"Made by loopwright {page.loopwright} from the log alone. The data of this page stand in "
-        "it as JSON (script element 'data')."
-    )
-    return element("footer", element("p", text))

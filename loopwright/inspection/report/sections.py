@@ -19,6 +19,7 @@ from loopwright.inspection.report.elements import (
 )
 from loopwright.inspection.report.page_data import (
     FailureKind,
+    KnobEffect,
     LogPage,
     ModelKernel,
     ModelPage,
@@ -114,13 +115,7 @@ def _compared(at: int, task: TaskPage) -> Child:
         ]
         for one in task.comparisons
     ]
-    titles = [
-        "series",
-        "best of the first",
-        "best of the other",
-        "how they compare",
-        "what differs",
-    ]
+    titles = ("series", "best of the first", "best of the other", "comparison", "differences")
     shown = table(f"compare-{at}", titles, rows, "The best of each series")
     caption = (
         "The best of each, as each log measured it. The two were not measured in turns, so the "
@@ -184,50 +179,41 @@ def _errors(at: int, place: int, series: Series) -> Element:
             Cell(one.kind or "unknown"),
             number(f"{one.count}", one.count),
             number(f"{one.share:.1%}", one.share),
-            Cell([one.text or "no text", _first(one), _going_with(one.values)], kind="wrap"),
+            Cell([one.text or "no text", *_example(one)], kind="wrap"),
         ]
         for one in series.errors
     ]
     titles = ["kind", "count", "share", "first example"]
     shown = table(f"errors-{at}-{place}", titles, rows, "Failures by kind")
-    caption = (
-        "Why trials failed, with the first example of each kind; further measurements count, too."
-    )
+    caption = "Why trials failed, with an example of each kind; further measurements count, too."
     return card("Failures", shown, caption=caption)
 
 
-def _first(one: FailureKind) -> Element:
-    return element("div", f"record {one.first}, trial {one.trial}", class_="soft")
-
-
-def _going_with(values: Sequence[str]) -> Child:
-    if not values:
-        return None
-    return element("div", f"Goes with {'; '.join(values)}.", class_="soft")
+def _example(one: FailureKind) -> Iterator[Element]:
+    """First record of a kind of failure, and the values of knobs that go with the kind."""
+    yield element("div", f"record {one.first}, trial {one.trial}", class_="soft")
+    if one.values:
+        yield element("div", f"Goes with {'; '.join(one.values)}.", class_="soft")
 
 
 def _shares(at: int, place: int, series: Series) -> Element:
-    drawn = any(knob.share is not None for knob in series.knobs)
     rows = [
         [Cell(knob.name, kind="mono"), number(f"{knob.share:.1%}", knob.share)]
         for knob in series.knobs
         if knob.share is not None
     ]
-    shown = element(
-        "details",
-        element("summary", "As a table"),
-        table(
-            f"shares-{at}-{place}", ["knob", "share of the variance"], rows, "Shares of the knobs"
-        ),
-        id=f"shares-{at}-{place}-details",
-    )
-    content: Child = [chart("shares", task=at, series=place), shown] if drawn else None
+    if not rows:
+        return card("Which knobs matter", caption=series.knobs_note)
+    name = f"shares-{at}-{place}"
+    shown = table(name, ("knob", "share of the variance"), rows, "Shares of the knobs")
+    summary = element("summary", "As a table")
+    details = element("details", summary, shown, id=f"{name}-details")
     caption = (
         f"Share of the variance of log(time) that each knob explains by itself. {series.knobs_note}"
     )
-    if not drawn:
-        caption = series.knobs_note
-    return card("Which knobs matter", content, caption=caption)
+    return card(
+        "Which knobs matter", chart("shares", task=at, series=place), details, caption=caption
+    )
 
 
 def _knobs(at: int, place: int, series: Series) -> Child:
@@ -235,19 +221,15 @@ def _knobs(at: int, place: int, series: Series) -> Child:
         return None
     parts = []
     for n, knob in enumerate(series.knobs):
-        more = (
-            f", {len(knob.values)} of {knob.total} values" if len(knob.values) < knob.total else ""
+        shown = len(knob.values)
+        title = f"{knob.name}, {shown} of {knob.total} values" if shown < knob.total else knob.name
+        children = (
+            element("summary", element("bdi", title)),
+            chart("knob", task=at, series=place, knob=n),
+            _values(f"values-{at}-{place}-{n}", knob),
         )
-        parts.append(
-            element(
-                "details",
-                element("summary", element("bdi", f"{knob.name}{more}")),
-                chart("knob", task=at, series=place, knob=n),
-                _values(at, place, n, series),
-                id=f"knob-{at}-{place}-{n}",
-                open="" if n < 2 else None,
-            )
-        )
+        is_open = "" if n < 2 else None
+        parts.append(element("details", children, id=f"knob-{at}-{place}-{n}", open=is_open))
     caption = (
         "What was measured with each value, whatever the other knobs were: the bar is the middle "
         "half of the trials, the mark their median, the dot the best. A tuner tries good values "
@@ -259,7 +241,7 @@ def _knobs(at: int, place: int, series: Series) -> Child:
     return card("Effect of each knob", parts, caption=caption)
 
 
-def _values(at: int, place: int, n: int, series: Series) -> Child:
+def _values(name: str, knob: KnobEffect) -> Child:
     rows = [
         [
             Cell(value.text, kind="mono"),
@@ -268,11 +250,10 @@ def _values(at: int, place: int, n: int, series: Series) -> Child:
             number(f"{time_text(value.low)} to {time_text(value.high)}", value.low),
             number(time_text(value.best), value.best),
         ]
-        for value in series.knobs[n].values
+        for value in knob.values
     ]
-    titles = ["value", "trials", "median", "middle half", "best"]
-    name = f"values-{at}-{place}-{n}"
-    shown = table(name, titles, rows, f"Times by the value of {series.knobs[n].name}")
+    titles = ("value", "trials", "median", "middle half", "best")
+    shown = table(name, titles, rows, f"Times by the value of {knob.name}")
     return element("details", element("summary", "As a table"), shown, id=f"{name}-details")
 
 
@@ -301,24 +282,23 @@ def _top(at: int, place: int, series: Series) -> Element:
 
 
 def _roofline(at: int, place: int, series: Series) -> Element:
-    title = "Roofline"
     line = series.roofline
     if line is None:
-        return card(title, element("p", f"Not drawn: {series.roofline_note}.", class_="soft"))
+        return card("Roofline", element("p", f"Not drawn: {series.roofline_note}.", class_="soft"))
     speed = f"{line.speed / 1e9:.4g} GFLOP/s"
-    said = [f"{speed} at {line.intensity:.3g} operations a byte of its arguments."]
+    sentences = [f"{speed} at {line.intensity:.3g} operations a byte of its arguments."]
     if line.flops:
         share = line.speed / line.flops
         more = "; narrower types can be faster, else something disturbed the sampling"
-        said.append(
+        sentences.append(
             f"That is {share:.0%} of the float32 arithmetic limit{more if share > 1 else ''}."
         )
     if line.bandwidth:
         share = line.speed / line.intensity / line.bandwidth
         more = "; more than all is possible where data stay in caches" if share > 1 else ""
-        said.append(f"It moves its arguments at {share:.0%} of the bandwidth of memory{more}.")
-    caption = " ".join([*said, line.source])
-    return card(title, chart("roofline", task=at, series=place), caption=caption)
+        sentences.append(f"It moves its arguments at {share:.0%} of the bandwidth of memory{more}.")
+    caption = " ".join([*sentences, line.source])
+    return card("Roofline", chart("roofline", task=at, series=place), caption=caption)
 
 
 def _accuracy(at: int, place: int, series: Series) -> Element:
@@ -337,7 +317,7 @@ def log_sections(page: Page) -> list[Element]:
         body = [
             _pace(at, log),
             _time(at, log),
-            card("Provenance", facts(_provenance(log)), _runs(at, log)),
+            card("Provenance", facts(_provenance(log)), _runs(f"runs-{at}", log)),
         ]
         pair = element("div", body[:2], class_="pair")
         found.append(element("section", title, pair, body[2], id=f"log-{at}", class_="log"))
@@ -360,15 +340,15 @@ def _time(at: int, log: LogPage) -> Child:
     if spent is None:
         return card("Where the time went", element("p", "The log has no clock.", class_="soft"))
     pauses = f" Pauses of {duration_text(spent.pauses)} are left out." if spent.pauses >= 1 else ""
-    shares = {
+    parts = {
         "running and checking kernels": spent.run,
         "building": spent.build,
         "measuring again": spent.again,
         "the rest": spent.rest,
     }
-    listed = {
+    shares: dict[str, Child] = {
         name: f"{duration_text(seconds)} ({seconds / max(spent.wall, 1e-9):.0%})"
-        for name, seconds in shares.items()
+        for name, seconds in parts.items()
     }
     caption = (
         f"{duration_text(spent.wall)} of wall time, of all tasks of the log, by the clocks of its "
@@ -376,7 +356,7 @@ def _time(at: int, log: LogPage) -> Child:
         f"took {duration_text(spent.build_total)} added up over all builders; that they worked at "
         "the same time is allowed for. The rest is searching, waiting and writing."
     )
-    text = element("div", facts(dict(listed)), class_="no-script")
+    text = element("div", facts(shares), class_="no-script")
     return card("Where the time went", chart("time", log=at), text, caption=caption)
 
 
@@ -392,26 +372,20 @@ def _provenance(log: LogPage) -> dict[str, Child]:
     return found
 
 
-def _runs(at: int, log: LogPage) -> Child:
+def _runs(name: str, log: LogPage) -> Child:
     if not log.runs:
         return None
-    titles = list(dict.fromkeys(name for run in log.runs for name in run))
+    titles = list(dict.fromkeys(fact for run in log.runs for fact in run))
+    long = ("options", "measuring", "limits")
     rows = [
-        [
-            Cell(
-                run.get(name, "-"),
-                kind="wrap" if name in ("options", "measuring", "limits") else "",
-            )
-            for name in titles
-        ]
+        [Cell(run.get(fact, "-"), kind="wrap" if fact in long else "") for fact in titles]
         for run in log.runs
     ]
-    more = (
-        f", the last {len(log.runs)} of {log.runs_total}" if log.runs_total > len(log.runs) else ""
-    )
-    shown = table(f"runs-{at}", titles, rows, "Runs")
-    name = f"runs-{at}-details"
-    return element("details", element("summary", f"Runs{more}"), shown, id=name)
+    title = "Runs"
+    if log.runs_total > len(log.runs):
+        title += f", the last {len(log.runs)} of {log.runs_total}"
+    shown = table(name, titles, rows, "Runs")
+    return element("details", element("summary", title), shown, id=f"{name}-details")
 
 
 _TITLES = (

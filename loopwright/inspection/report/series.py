@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,13 +87,14 @@ def series_of(
     spent = known.spent
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
+    target = records[-1].target
     valid, phases, dropped = fields_of(originals, "valid", "phase", "dropped")
     series = Series(
         label="",
         log=place,
-        hardware=setup.hardware.split(" | ")[0] or str(records[-1].target.get("model") or ""),
+        hardware=setup.hardware.split(" | ")[0] or str(target.get("model") or ""),
         threads=setup.threads,
-        target=_target(records[-1].target),
+        target=" ".join(str(target[name]) for name in ("kind", "mcpu") if target.get(name)),
         trials=sum(own and not phase for own, phase in zip(valid, phases, strict=True)),
         failed=report.failed,
         dropped=sum(dropped),
@@ -163,21 +164,9 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
     )
 
 
-def _target(target: Mapping[str, object]) -> str:
-    parts = [str(target.get("kind", "")), str(target.get("mcpu") or "")]
-    return " ".join(filter(None, parts))
-
-
 def _steps(curve: Curve) -> Steps:
-    steps = curve.steps
-    return Steps(
-        tuple(step.number for step in steps),
-        tuple(step.clock for step in steps),
-        tuple(step.seconds for step in steps),
-        tuple(step.low for step in steps),
-        tuple(step.high for step in steps),
-        tuple(step.record.id for step in steps),
-    )
+    rows = [(x.number, x.clock, x.seconds, x.low, x.high, x.record.id) for x in curve.steps]
+    return Steps(*zip(*rows, strict=True)) if rows else Steps(*[()] * 6)
 
 
 def _points(curve: Curve, most: int) -> Points:
@@ -203,10 +192,10 @@ def _points(curve: Curve, most: int) -> Points:
 
 def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, str]:
     if not places:
-        return (
-            None,
-            "there are many tasks, and it takes a while; a page of this task alone (--task) has it",
+        why = (
+            "there are many tasks, and it takes a while; a page of this task alone (--task) has it"
         )
+        return None, why
     try:
         found = forecasts(records, places)
     except RecordError as error:
@@ -217,13 +206,8 @@ def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, 
         "It is not the tuner's own model. 1 is a perfect order, 0 is chance; where a tuner "
         "measures only good candidates, these lie close together, and a low figure is no fault."
     )
-    columns = (
-        tuple(one.before for one in found),
-        tuple(one.correlation for one in found),
-        tuple(one.count for one in found),
-        tuple(one.trained_on for one in found),
-    )
-    return Accuracy(*columns), note
+    rows = [(one.before, one.correlation, one.count, one.trained_on) for one in found]
+    return Accuracy(*zip(*rows, strict=True)), note
 
 
 def _roofline(
@@ -232,35 +216,29 @@ def _roofline(
     if best is None or best.median is None:
         return None, "no record may be best"
     if work is None:
-        return (
-            None,
-            "the log does not hold the tensor expression, so the work of a call is not known",
-        )
+        return None, "the log holds no tensor expression, so the work of a call is not known"
     point = roofline_point(work, best.median, limits)
     if point is None:
         return None, "a call has no arithmetic to count"
     seconds = None if default is None else default.median
     speed = None if seconds is None else work.flop / seconds
-    source = _source(limits)
-    return (
-        Roofline(point.intensity, point.speed, speed, limits.flops, limits.bandwidth, source),
-        "",
-    )
+    figures = (point.intensity, point.speed, speed, limits.flops, limits.bandwidth)
+    return Roofline(*figures, _source(limits)), ""
 
 
 def _source(limits: Limits) -> str:
     """Origin of the limits, as a sentence."""
-    said = []
+    sources = []
     if limits.flops:
         name = limits.flops_name
         # Limits of CPUs do not say it.
         name += " of float32" if name.startswith(("FMA", "peak")) and "float" not in name else ""
-        said.append(f"{name} beside the playoff of record {limits.flops_from}")
+        sources.append(f"{name} beside the playoff of record {limits.flops_from}")
     if limits.bandwidth:
-        said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")
-    if not said:
+        sources.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")
+    if not sources:
         return (
             "The log does not tell the limits of its machine (no playoff sampled them), and one of "
             "another machine would say nothing."
         )
-    return f"Limits of this machine, sampled by the log itself: {' and '.join(said)}."
+    return f"Limits of this machine, sampled by the log itself: {' and '.join(sources)}."
