@@ -179,29 +179,25 @@ def _interrupt(number: int, _: object) -> NoReturn:
     """Handler of a signal that ends a verb."""
     if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)  # the shell sends it, and the kernel once more
-        _leave_closed_terminal()
+        for fd in (1, 2):
+            try:
+                os.write(fd, b"")
+            except OSError:  # a closed terminal: further output is dropped, so that it cannot fail
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, fd)
+                os.close(null)
     raise KeyboardInterrupt
-
-
-def _leave_closed_terminal() -> None:
-    """Drop further output to a closed terminal, so that writing it does not fail."""
-    for fd in (1, 2):
-        try:
-            os.write(fd, b"")
-        except OSError:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, fd)
-            os.close(null)
 
 
 def _report(error: BaseException) -> int:
     """Print an error in one line, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return _say("interrupted", 130)
+        print("interrupted", file=sys.stderr)
+        return 130
     if isinstance(error, click.UsageError):
         where = error.ctx.command_path if error.ctx is not None else console.program_name()
-        text = error.format_message().strip()
-        return _say(f"{_joined(text)} (see '{where} --help')", 2)
+        text = " ".join(error.format_message().split())
+        return _say(f"{text} (see '{where} --help')", 2)
     if isinstance(error, click.ClickException):
         return _say(error.format_message(), error.exit_code)
     if isinstance(error, BrokenPipeError):
@@ -217,9 +213,5 @@ def _report(error: BaseException) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    print(f"error: {harmless(_joined(text))}" if code != 130 else text, file=sys.stderr)
+    print(f"error: {harmless(' '.join(text.split()))}", file=sys.stderr)
     return code
-
-
-def _joined(text: str) -> str:
-    return " ".join(text.split())

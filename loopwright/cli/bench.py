@@ -15,7 +15,7 @@ from loopwright.cli.console import announce, echo
 from loopwright.cli.model import ModelOptions, ModelSubject, print_fallbacks
 from loopwright.cli.options import DEVICE, HistoryOptions, RecordOptions, SubjectOption, takes
 from loopwright.cli.subject import SubjectOptions
-from loopwright.cli.tables import Column, print_table
+from loopwright.cli.tables import TextColumn, print_table
 from loopwright.cli.workload import WorkloadSubject
 from loopwright.errors import UsageError
 from loopwright.records import Json
@@ -69,11 +69,11 @@ def command(
     """
     if model.finalists is not None and subject.is_model and not history.history:
         raise UsageError("--finalists compares records: name their log with --history")
-    found = subject.find(model)
-    if isinstance(found, WorkloadSubject):
-        _bench_workload(found, history, record, rounds, device, as_json)
+    resolved = subject.find(model)
+    if isinstance(resolved, WorkloadSubject):
+        _bench_workload(resolved, history, record, rounds, device, as_json)
         return
-    for one in found.each():
+    for one in resolved.each():
         _bench_model(one, history, rounds, as_json)
 
 
@@ -101,7 +101,7 @@ def _bench_workload(
     if tuned is not None:
         modules["tuned"] = tuned.build(task)
     artifact = modules["default"].artifact
-    place, flop = bench.Place(devices[0], bench.threads_of(modules["default"])), flop_of(task)
+    place, flop = bench.RunPlace(devices[0], bench.threads_of(modules["default"])), flop_of(task)
     limits: CpuLimits | DeviceLimits
     with ExitStack() as stack:
         stack.enter_context(bench.locked(place.device, announce))
@@ -190,12 +190,14 @@ def _print_rows(rows: Sequence[dict[str, Json]], limit: str, peaks: Sequence[flo
     speeds += [statistics.median(peaks) / 1e9] if peaks else []
     shares = [f"{row['of_peak']:.1%}" for row in rows if peaks]
     columns = [
-        Column("", names),
-        Column("median", [f"{row['median_s'] * 1e3:.4g} ms" for row in rows] + last, right=True),
-        Column("spread", spreads, right=True),
-        Column("GFLOP/s", [f"{speed:.1f}" for speed in speeds], right=True),
-        *([Column("of peak", shares + last, right=True)] if peaks else []),
-        Column("speed-up", _speed_ups([row["median_s"] for row in rows]) + last, right=True),
+        TextColumn("", names),
+        TextColumn(
+            "median", [f"{row['median_s'] * 1e3:.4g} ms" for row in rows] + last, right=True
+        ),
+        TextColumn("spread", spreads, right=True),
+        TextColumn("GFLOP/s", [f"{speed:.1f}" for speed in speeds], right=True),
+        *([TextColumn("of peak", shares + last, right=True)] if peaks else []),
+        TextColumn("speed-up", _speed_ups([row["median_s"] for row in rows]) + last, right=True),
     ]
     print_table(columns)
 
@@ -216,7 +218,7 @@ def _bench_model(
     if history.history or subject.layouts is not None:
         models["tuned"] = subject.compiled_one(history, subject.options.finalists)
     inputs = random_inputs(models["default"].program)
-    place = bench.Place.of_model(models["default"])
+    place = bench.RunPlace.of_model(models["default"])
     runs = {name: _run(model, inputs) for name, model in models.items()}
     other = _onnx_runtime(subject.words[0], place.threads, inputs) if place.on_cpu else None
     runs |= {} if other is None else {_ONNX_RUNTIME: other}
@@ -242,10 +244,10 @@ def _bench_model(
             echo(str(built.inside))
     medians = [one.median for one in contestants]
     columns = [
-        Column("", [one.name for one in contestants]),
-        Column("median", [f"{median * 1e3:.4g} ms" for median in medians], right=True),
-        Column("spread", [spread_text(one.times) for one in contestants], right=True),
-        Column("speed-up", _speed_ups(medians), right=True),
+        TextColumn("", [one.name for one in contestants]),
+        TextColumn("median", [f"{median * 1e3:.4g} ms" for median in medians], right=True),
+        TextColumn("spread", [spread_text(one.times) for one in contestants], right=True),
+        TextColumn("speed-up", _speed_ups(medians), right=True),
     ]
     print_table(columns)
     for line in gains:

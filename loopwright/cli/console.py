@@ -79,8 +79,8 @@ def program_words() -> list[str]:
     if called.name == "__main__.py" and called.parent.name == _NAME:
         # Paths are compared as they are: in a virtual environment both may be links to one file.
         here = os.path.abspath(sys.executable)
-        found = {n: shutil.which(n) for n in ("python", "python3")}
-        names = [n for n, path in found.items() if path and os.path.abspath(path) == here]
+        paths = {n: shutil.which(n) for n in ("python", "python3")}
+        names = [n for n, path in paths.items() if path and os.path.abspath(path) == here]
         return [next(iter(names), _relative(sys.executable)), "-m", _NAME]
     if called.name != _NAME or not called.is_file():
         return [_NAME]

@@ -36,12 +36,12 @@ def command(as_json: bool, threads: int | None) -> None:
     or what is missing.
     """
     from loopwright import env, runtime
-    from loopwright.inspection.bench import Place
+    from loopwright.inspection.bench import RunPlace
 
     threads = threads or runtime.get_num_threads()
     machine = env.machine()
     device = runtime.cpu(0)
-    with Place(device, threads).held(announce):
+    with RunPlace(device, threads).held(announce):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
     others = [(one, _facts(one)) for one in _accelerators()]
     facts = {

@@ -179,6 +179,6 @@ class Display(Monitor):
 
     def _figure(self, gflops: float) -> str:
         # One above the peak says that the peak was disturbed; the playoff measures both again.
-        known = self.peak is not None and gflops <= self.peak
-        share = f" ({gflops / self.peak:.0%} of the peak)" if self.peak and known else ""
+        is_share = self.peak is not None and gflops <= self.peak
+        share = f" ({gflops / self.peak:.0%} of the peak)" if self.peak and is_share else ""
         return f"{gflops:.1f} GFLOP/s{share}"

@@ -13,7 +13,7 @@ import click
 from loopwright.cli.console import announce, echo
 from loopwright.cli.model import ModelOptions, ModelSubject, find_model
 from loopwright.cli.options import HistoryOptions, TargetOptions, json_option, takes
-from loopwright.cli.tables import Column, table_lines
+from loopwright.cli.tables import TextColumn, table_lines
 from loopwright.records import Json
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ def _record(choice: Choice | None) -> tuple[str, str]:
 def _timed(rows: Sequence[KernelRow], model: CompiledModel) -> list[KernelRow]:
     """The rows with the time of their calls inside runs of the model, longest first."""
     from loopwright.graph.step_times import seconds_by_step
-    from loopwright.inspection.bench import Place
+    from loopwright.inspection.bench import RunPlace
 
-    with Place.of_model(model).held(announce):
+    with RunPlace.of_model(model).held(announce):
         seconds = seconds_by_step(model, _RUNS)
     timed = [replace(row, seconds=seconds[row.name]) for row in rows]
     return sorted(timed, key=lambda row: -(row.seconds or 0.0))
@@ -227,12 +227,12 @@ def _table(rows: Sequence[KernelRow], with_records: bool) -> Iterator[str]:
     shares = [f"{row.seconds / total:.1%}" if row.seconds else "-" for row in rows]
     flops = [f"{row.calls * row.flop / 1e9:.3f}" if row.flop else "-" for row in rows]
     columns = [
-        Column("kernel", [row.name for row in rows]),
-        Column("calls", [str(row.calls) for row in rows], right=True),
-        Column("GFLOP", flops, right=True),
-        Column("time", times, right=True),
-        Column("share", shares, right=True),
-        Column("built from", [row.origin(with_records) for row in rows]),
+        TextColumn("kernel", [row.name for row in rows]),
+        TextColumn("calls", [str(row.calls) for row in rows], right=True),
+        TextColumn("GFLOP", flops, right=True),
+        TextColumn("time", times, right=True),
+        TextColumn("share", shares, right=True),
+        TextColumn("built from", [row.origin(with_records) for row in rows]),
     ]
     yield from table_lines(columns, None)
     if total:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from loopwright.runtime import Arg, Module
     from loopwright.task import Task
     from loopwright.te import Dag
-    from loopwright.te.op_node import OpNode
 
 #: An operation of an expression, by its index, and which of its outputs.
 Place = tuple[int, int]
@@ -72,7 +71,15 @@ def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
         return _compare_with_reference(file, task, pairs)
     if "expression" in says:
         return _compare_with_expression(file, says["expression"], pairs)
-    _check_finite(file, pairs)
+    for arg, array in pairs:
+        floats = dtypes.is_float(array.dtype.name)
+        bad = int(np.count_nonzero(~np.isfinite(array))) if floats else 0
+        if arg.output and bad:
+            raise RunError(
+                f"{file}: {bad} of {array.size} elements of output {arg.name!r} are not "
+                "finite; unless the workload itself gives such values on random inputs, the kernel "
+                "is wrong: build it again, and tell us if that recurs"
+            )
     name = says.get("name")
     why = f"{name!r} is no operator of loopwright" if name else "its workload is not known"
     return f"all finite ({why}, so that they were not compared with a reference)"
@@ -144,37 +151,34 @@ def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Ar
     if [(d, tuple(n)) for d, n in shapes] != [(arg.dtype.name, arg.shape) for arg, _ in pairs]:
         raise UsageError(f"{file} does not have the arguments of its expression; build it again")
     close = checking.Closeness(checking.reduction_length(dag), checking.computed_in(dag))
-    given = dict(zip(places, (array for _, array in pairs), strict=True))
+    arrays = dict(zip(places, (array for _, array in pairs), strict=True))
     results = [place for place, (arg, _) in zip(places, pairs, strict=True) if arg.output]
-    small = all(_points(op) <= _MOST_POINTS for op in dag.ops)
-    expected = _by_numpy(dag, given, results) if small else _as_written(dag, given, results)
-    worst = _compare(file, pairs, expected, close)
-    how = "evaluated by NumPy" if small else "compiled without a schedule"
+    points = [prod(x.count for x in (*op.axes, *op.reduce_axes)) for op in dag.ops]
+    evaluate, how = _by_numpy, "evaluated by NumPy"
+    if max(points) > _MOST_POINTS:
+        evaluate, how = _as_written, "compiled without a schedule"
+    worst = _compare(file, pairs, evaluate(dag, arrays, results), close)
     return f"equal to its expression, {how}, within {worst:.3g}"
 
 
-def _points(op: OpNode) -> int:
-    return prod(x.count for x in (*op.axes, *op.reduce_axes))
-
-
-def _by_numpy(dag: Dag, given: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
+def _by_numpy(dag: Dag, arrays: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
     """The results of an expression, by code that shares nothing with the compiler."""
     from loopwright.te.dag import arg_id
     from loopwright.testing.numpy_eval import evaluate
 
-    inputs = {i: array for (i, _), array in given.items() if dag.ops[i].is_placeholder}
+    inputs = {i: array for (i, _), array in arrays.items() if dag.ops[i].is_placeholder}
     values = evaluate(dag, inputs)
     return [values[arg_id(i, output)] for i, output in results]
 
 
-def _as_written(dag: Dag, given: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
+def _as_written(dag: Dag, arrays: Mapping[Place, Array], results: Sequence[Place]) -> list[Array]:
     """The results of an expression, compiled for this CPU without any step of a schedule."""
     from loopwright import driver
     from loopwright.schedule import replay
     from loopwright.te.dag import arg_id
 
     schedule = replay(dag, [])
-    arrays = {at: np.zeros_like(a) if at in results else a for at, a in given.items()}
+    arrays = {at: np.zeros_like(a) if at in results else a for at, a in arrays.items()}
     tensors = [schedule.tensor(arg_id(i, output)) for i, output in arrays]
     driver.build(schedule, tensors, "llvm")(*arrays.values())
     return [arrays[at] for at in results]
@@ -197,15 +201,3 @@ def _compare(
             raise RunError(f"{file}: {result.problem}; build it again, and tell us if that recurs")
         worst = max(worst, result.max_error)
     return worst
-
-
-def _check_finite(file: str, pairs: Sequence[tuple[Arg, Array]]) -> None:
-    for arg, array in pairs:
-        floats = dtypes.is_float(array.dtype.name)
-        bad = int(np.count_nonzero(~np.isfinite(array))) if floats else 0
-        if arg.output and bad:
-            raise RunError(
-                f"{file}: {bad} of {array.size} elements of output {arg.name!r} are not "
-                "finite; unless the workload itself gives such values on random inputs, the kernel "
-                "is wrong: build it again, and tell us if that recurs"
-            )

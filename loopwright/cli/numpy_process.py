@@ -24,7 +24,7 @@ from loopwright.errors import InternalError, RunError
 from loopwright.measure.data.planning import task_inputs
 from loopwright.measure.options import machine_memory
 from loopwright.measure.workers.messages import Done, Failed
-from loopwright.measure.workers.process import Outcome, Worker, take
+from loopwright.measure.workers.process import Worker, take
 from loopwright.measure.workers.process_exit import FailureCause
 from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.measure.workers.waiting import wait_any
@@ -169,21 +169,13 @@ class NumpyProcess:
             self.problem = str(error)
             return None
         outcome = take(self._worker)
-        self.problem = self._problem(outcome)
-        if not isinstance(outcome, Reply) or self.problem:
-            self.close()
-            return None
-        return outcome
-
-    def _problem(self, outcome: Outcome) -> str:
-        match outcome:
-            case Failed():
-                return f"{self.library}: {outcome.text}"
-            case Reply():
-                return ""
-        if outcome.cause is FailureCause.TIMEOUT:
-            return f"{self.library} did not answer within {PATIENCE_S:g} s"
-        return f"{self.library}: {outcome.text}"
+        if isinstance(outcome, Reply) and not isinstance(outcome, Failed):
+            return outcome
+        self.problem = f"{self.library}: {outcome.text}"
+        if not isinstance(outcome, Failed) and outcome.cause is FailureCause.TIMEOUT:
+            self.problem = f"{self.library} did not answer within {PATIENCE_S:g} s"
+        self.close()
+        return None
 
 
 class TimingRole:
@@ -199,7 +191,12 @@ class TimingRole:
             case PrepareRequest():
                 return self._make_call(request)
             case SampleRequest() if self._call is not None:
-                return SampleReply(seconds=self._sample(self._call))
+                # The process was stopped: caches are cold and the library's threads asleep.
+                warm_until = time.perf_counter() + WARM_UP_S
+                while time.perf_counter() < warm_until:
+                    self._call()
+                seconds = _seconds_of(self._call, self._number) / self._number
+                return SampleReply(seconds=seconds)
         raise InternalError(f"a library was sent a {type(request).__name__}")
 
     def _make_call(self, request: PrepareRequest) -> Done:
@@ -207,23 +204,14 @@ class TimingRole:
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: request.threads])
         name, *params = request.words
         workload = find_workload(name, params, request.target, request.threads)
-        specs = enumerate(zip(request.shapes, request.dtypes, strict=True))
-        args = [
-            Arg(f"input {i}", shape, np.dtype(dtypes.check(dtype)), False)
-            for i, (shape, dtype) in specs
-        ]
+        types = [np.dtype(dtypes.check(dtype)) for dtype in request.dtypes]
+        specs = enumerate(zip(request.shapes, types, strict=True))
+        args = [Arg(f"input {i}", shape, dtype, False) for i, (shape, dtype) in specs]
         inputs = task_inputs(workload.task, args)
         self._call = self._prepare(workload, inputs, request.threads)
         self._call()
         self._number = max(1, round(WINDOW_S / _seconds_of(self._call, 1)))
         return Done()
-
-    def _sample(self, call: Callable[[], object]) -> float:
-        # The process was stopped: caches are cold and the threads of the library asleep.
-        warm_until = time.perf_counter() + WARM_UP_S
-        while time.perf_counter() < warm_until:
-            call()
-        return _seconds_of(call, self._number) / self._number
 
 
 def _seconds_of(call: Callable[[], object], number: int) -> float:

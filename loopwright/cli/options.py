@@ -220,7 +220,7 @@ class _TunerOption(click.Option):
 
 
 @dataclass(frozen=True)
-class TunerOptions:
+class TunerChoice:
     tuner: str = option(
         "--tuner",
         default="xgb",  # that of `loopwright.tuner`, which is not loaded for it

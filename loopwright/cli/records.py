@@ -12,7 +12,7 @@ from loopwright.cli.console import announce, echo
 from loopwright.cli.logs import compare, files, record_text, show, statistics
 from loopwright.cli.logs.reading import Filters, OutputForm, load_log, log_argument
 from loopwright.cli.options import takes
-from loopwright.cli.tables import Column, print_lines, print_table, terminal_width, wrapped
+from loopwright.cli.tables import TextColumn, print_lines, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError
 from loopwright.presenting import counted
 
@@ -208,7 +208,7 @@ def _print_standings(log: Log, standing: Standings) -> None:
         "-" if p.to_default is None else _ratio(p.to_default, wide) for p in standing.places
     ]
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
-    more = [Column("to best", to_best), Column("to default", to_default)]
+    more = [TextColumn("to best", to_best), TextColumn("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
     parts = [f"{len(records)} of {counted(standing.candidates, 'candidate')}"]
     if standing.default is None:

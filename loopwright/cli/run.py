@@ -125,7 +125,7 @@ def _run_kernel(file: str, repeat: int, device: str | None, as_json: bool) -> No
     if home.name != kind:
         raise UsageError(f"--device {device}: the kernel is for devices of type {kind}; name one")
     home.require()
-    place = bench.Place(home, bench.threads_of(module) if home == runtime.cpu() else 0)
+    place = bench.RunPlace(home, bench.threads_of(module) if home == runtime.cpu() else 0)
     taken = bench.on_device(arrays, home)
     function(*taken)
     outputs = arrays if taken is arrays else [a.numpy() for a in taken]
@@ -220,7 +220,7 @@ def _run_model(
     from loopwright.inspection import bench
     from loopwright.runtime import BenchmarkResult, NDArray
 
-    place = bench.Place.of_model(model)
+    place = bench.RunPlace.of_model(model)
     executor = model.executor()
     executor.run(**{**random_inputs(model.program), **arrays})
     results = map(executor.get_output, range(executor.get_num_outputs()))

@@ -25,7 +25,7 @@ _NARROWEST = 40
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     title: str
     cells: Sequence[str]
     #: Numbers, aligned on the right.
@@ -55,30 +55,30 @@ def wrapped(text: str, indent: int = 0) -> str:
     )
 
 
-def table_lines(columns: Sequence[Column], width: int | None) -> Iterator[str]:
+def table_lines(columns: Sequence[TextColumn], width: int | None) -> Iterator[str]:
     """The lines of a table, its titles first; whole lines with all columns where ``width`` is None.
 
     The last column takes the room that the others leave, and is cut to it if it may be. If the
     table is still too wide, long texts of the others are cut.
     """
     shown = [column for column in columns if width is None or column.needs <= width]
-    sizes = [_size(column) for column in shown[:-1]]
+    sizes = [max(map(_width, [column.title, *column.cells])) for column in shown]
+    last, last_size = shown[-1], sizes.pop()
     if width is not None and sum(sizes) + len(sizes) + _SHORTEST > width:
         sizes = [n if c.right else min(n, width // 4) for c, n in zip(shown, sizes, strict=False)]
     filled = [_filled(column, size) for column, size in zip(shown, sizes, strict=False)]
     room = None if width is None else max(_SHORTEST, width - sum(sizes) - len(sizes))
-    last = shown[-1]
-    ends = last.cells if room is None or not last.cut else [cut(cell, room) for cell in last.cells]
-    for row in zip(*filled, [last.title, *ends], strict=True):
+    if last.right:
+        ends = _filled(last, last_size)
+    elif room is None or not last.cut:
+        ends = [last.title, *last.cells]
+    else:
+        ends = [last.title, *(cut(cell, room) for cell in last.cells)]
+    for row in zip(*filled, ends, strict=True):
         yield " ".join(row).rstrip()
 
 
-def _size(column: Column) -> int:
-    """Width of the widest cell of a column, in characters of a terminal."""
-    return max(map(_width, [column.title, *column.cells]))
-
-
-def _filled(column: Column, size: int) -> list[str]:
+def _filled(column: TextColumn, size: int) -> list[str]:
     """The title and the cells of a column, padded to one size."""
     cells = [column.title, *column.cells]
     if all(map(str.isascii, cells)) and max(map(len, cells)) <= size:
@@ -107,7 +107,7 @@ def cut(text: str, room: int) -> str:
     return text if _width(text) <= room else set_cell_size(text, room - 1).rstrip() + _ELLIPSIS
 
 
-def print_table(columns: Sequence[Column]) -> None:
+def print_table(columns: Sequence[TextColumn]) -> None:
     """Print a table, fitted to the terminal; in whole lines where there is none."""
     print_lines(table_lines(columns, terminal_width()))
 
@@ -145,30 +145,21 @@ def bars(values: Sequence[float], width: int, height: int) -> Iterator[str]:
     top = max((value for value in values if not math.isnan(value)), default=0.0)
     if top <= 0.0 or not values:
         return
-    labels = [_label(top * (line + 1) / height) for line in range(height)]
+    tops = [top * (line + 1) / height for line in range(height)]
+    labels = [f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in tops]
     margin = max(map(len, labels))
-    columns = max(1, width - margin - 2)
-    drawn = _thinned(values, columns)
+    columns, count = max(1, width - margin - 2), len(values)
+    if count <= columns:
+        drawn = [value for value in values for _ in range(columns // count)]
+    else:
+        drawn = [values[(column + 1) * count // columns - 1] for column in range(columns)]
     for line in reversed(range(height)):
         cells = "".join(_cell(value / top * height - line) for value in drawn)
         yield f"{labels[line]:>{margin}} │{cells}".rstrip()
     yield f"{'0':>{margin}} └{'─' * len(drawn)}"
 
 
-def _thinned(values: Sequence[float], columns: int) -> list[float]:
-    """One value a column, repeated over several columns where there are few."""
-    count = len(values)
-    if count <= columns:
-        wide = max(1, columns // count)
-        return [value for value in values for _ in range(wide)]
-    return [values[(column + 1) * count // columns - 1] for column in range(columns)]
-
-
 def _cell(filled: float) -> str:
     if math.isnan(filled):
         return " "
     return _EIGHTHS[min(8, max(0, round(filled * 8)))]
-
-
-def _label(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

@@ -23,7 +23,7 @@ from loopwright.cli.options import (
     MeasuringOptions,
     ScriptOptions,
     SubjectOption,
-    TunerOptions,
+    TunerChoice,
     again,
     going_on,
     one_device,
@@ -58,7 +58,7 @@ NOISY = 0.3
 
 @click.command("tune")
 @takes(subject=SubjectOptions)
-@takes(tuner=TunerOptions)
+@takes(tuner=TunerChoice)
 @takes(without=("per_task_early_stopping",), budget=BudgetOptions)
 @click.option(
     "--log",
@@ -91,7 +91,7 @@ NOISY = 0.3
 @takes(script=ScriptOptions)
 def command(
     subject: SubjectOptions,
-    tuner: TunerOptions,
+    tuner: TunerChoice,
     budget: BudgetOptions,
     log: str | None,
     pretrain: tuple[str, ...],

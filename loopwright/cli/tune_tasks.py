@@ -30,7 +30,7 @@ from loopwright.cli.options import (
     MeasuringOptions,
     ScriptOptions,
     TargetOptions,
-    TunerOptions,
+    TunerChoice,
     again,
     going_on,
     one_device,
@@ -70,7 +70,7 @@ class WeightedWorkload:
 @click.command("tune-tasks")
 @click.argument("file", type=click.Path(path_type=Path))
 @takes(target=TargetOptions)
-@takes(tuner=TunerOptions)
+@takes(tuner=TunerChoice)
 @takes(
     without=("gflops", "effort"),
     texts={
@@ -102,7 +102,7 @@ class WeightedWorkload:
 def command(
     file: Path,
     target: TargetOptions,
-    tuner: TunerOptions,
+    tuner: TunerChoice,
     budget: BudgetOptions,
     strategy: str,
     log: str | None,
@@ -165,7 +165,7 @@ def command(
 def tune_model(
     words: SubjectOptions,
     options: ModelOptions,
-    tuner: TunerOptions,
+    tuner: TunerChoice,
     limits: Mapping[str, Any],
     log: str | None,
     option: MeasureOption | None,

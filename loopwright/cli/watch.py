@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import echo, harmless
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -89,12 +90,12 @@ def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> N
     """Print a line now, and after every so many seconds if it changed; None: only once."""
     from loopwright.inspection.watch import writers_of
 
-    said = None
+    last = None
     while True:
         line = harmless(_line(watcher.status(), writers_of(follower.path)))
-        if line != said:
+        if line != last:
             echo(line)
-        said = line
+        last = line
         if every is None:
             return
         time.sleep(every)
@@ -181,8 +182,8 @@ def _trials(status: Status) -> str:
     if not status.exists:
         return f"waiting for {status.path}: there is no such log yet"
     if status.limit is None:
-        return f"{status.done} trial{'s' * (status.done != 1)}"
-    return f"{status.done} of {status.limit} trial{'s' * (status.limit != 1)}"
+        return counted(status.done, "trial")
+    return f"{status.done} of {counted(status.limit, 'trial')}"
 
 
 def _pace(status: Status) -> str:

@@ -155,14 +155,14 @@ def _task_in_file(path: Path, name: str, values: Mapping[str, Json], target: Tar
 
     module = _load(path)
     # By its registered name, or by that of the decorated function.
-    known: dict[str, Template | Callable[..., object]] = {**_functions(module)}
-    known |= templates_in(path)
-    known |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
-    if name not in known:
-        raise no_workload(path, name, sorted(known))
-    function = getattr(known[name], "function", known[name])
+    definitions: dict[str, Template | Callable[..., object]] = {**_functions(module)}
+    definitions |= templates_in(path)
+    definitions |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
+    if name not in definitions:
+        raise no_workload(path, name, sorted(definitions))
+    function = getattr(definitions[name], "function", definitions[name])
     with _usage(name):
-        return create_task(known[name], _bind(name, function, values), target)
+        return create_task(definitions[name], _bind(name, function, values), target)
 
 
 def _functions(module: ModuleType) -> dict[str, Callable[..., object]]:

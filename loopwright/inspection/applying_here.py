@@ -45,7 +45,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
         ()
     """
     groups = by_task(records).values()
-    own = next((g for g in groups if any(other is record for other in g)), [])
+    group = next((g for g in groups if any(other is record for other in g)), [])
     try:
         target = _target_here(record.target)
     except LoopwrightError as exc:
@@ -53,7 +53,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     here = Here(target.canonical, {})
     fit = here.fit(record)
     differs = (*fit.refused, *fit.others)
-    if reason := refusal(record, fit, failed_checks(own)):
+    if reason := refusal(record, fit, failed_checks(group)):
         return AppliesHere(False, reason, differs, True)
     task = _task(record, target)
     if task is None:
@@ -61,7 +61,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
             f"nothing speaks against it ({record.op!r}, which it was tuned as, is not known here)"
         )
         return AppliesHere(True, reason, differs, False)
-    return _by_choice(record, apply_history_best(own).explain(task), differs)
+    return _by_choice(record, apply_history_best(group).explain(task), differs)
 
 
 def _by_choice(record: Record, choice: Choice, differs: tuple[Difference, ...]) -> AppliesHere:

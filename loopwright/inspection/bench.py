@@ -55,18 +55,18 @@ def threads_of(module: Module) -> int:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPlace:
     """Device on which a kernel or a model runs."""
 
     device: Device
     threads: int  # those that run, or launch, its kernels; 0: any
 
     @staticmethod
-    def of_model(model: Model) -> Place:
+    def of_model(model: Model) -> RunPlace:
         """Place of a model: the first of its devices; a missing one is refused."""
         home = runtime.device(model.device_type)
         home.require()
-        return Place(home, max(map(threads_of, model.kernels.values()), default=1))
+        return RunPlace(home, max(map(threads_of, model.kernels.values()), default=1))
 
     def __str__(self) -> str:
         if self.on_cpu:
@@ -98,8 +98,8 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
     from loopwright.measure.data.planning import task_inputs
 
     args = arguments(module.artifact)
-    made = input_set(DataPlan(), args, 0, None, 0) if task is None else task_inputs(task, args)
-    inputs = iter(made)
+    data = input_set(DataPlan(), args, 0, None, 0) if task is None else task_inputs(task, args)
+    inputs = iter(data)
     arrays = [np.empty(arg.shape, arg.dtype) if arg.output else next(inputs) for arg in args]
     for arg, array in zip(args, arrays, strict=True):
         if arg.output:
@@ -225,13 +225,13 @@ class Gain:
         """Comparison as a sentence, as ``tune`` words it."""
         if self.gain is None:
             return f"{self.one} and {self.other}: too few rounds for an interval; give 6 or more"
-        other, known = self.other, ""
+        other, note = self.other, ""
         if other == "default":
             other = "the default"
             if self.of_peak is not None:
-                known = f"{other} has {self.of_peak * 100:.0f} % of the {self.limit}"
+                note = f"{other} has {self.of_peak * 100:.0f} % of the {self.limit}"
         gain = self.gain
-        return compared(gain.outcome, gain.gain, gain.margin, self.one, other, known)
+        return compared(gain.outcome, gain.gain, gain.margin, self.one, other, note)
 
     def to_json(self) -> dict[str, Json]:
         names = ("gain", "margin", "rounds", "outcome")

@@ -18,7 +18,7 @@ from loopwright.errors import LoopwrightError, RecordError
 from loopwright.inspection.report.collect import page_of
 from loopwright.inspection.report.elements import visible
 from loopwright.inspection.report.html import (
-    Parts,
+    PageParts,
     document,
     logs_of,
     parts_of,
@@ -45,12 +45,12 @@ ASK_S = 2.0
 
 
 @dataclass(frozen=True)
-class State:
+class ReportState:
     """Report of one state of the logs."""
 
     stamp: str  # unique name of this state
     page: Page  # its data
-    parts: Parts  # parts of the page that depend on it
+    parts: PageParts  # parts of the page that depend on it
 
     def document(self) -> str:
         """Whole page, which polls for updates."""
@@ -77,9 +77,9 @@ class LiveReport:
         self._begun = f"{time.time_ns():x}"
         self._seen: list[tuple[int, ...]] | None = None
         self._next = 0.0
-        self._state: State | None = None
+        self._state: ReportState | None = None
 
-    def state(self) -> State:
+    def state(self) -> ReportState:
         """Current report, or the last one while a new one is not due."""
         state = self._state
         if state is not None and not self._lock.acquire(blocking=False):
@@ -104,10 +104,10 @@ class LiveReport:
         self._seen = seen
         begin = time.thread_time()
         page, parts = self._made()
-        self._state = State(f"{self._begun}.{next(self._numbers)}", page, parts)
+        self._state = ReportState(f"{self._begun}.{next(self._numbers)}", page, parts)
         self._next = time.monotonic() + max(_LEAST_S, _REST * (time.thread_time() - begin))
 
-    def _made(self) -> tuple[Page, Parts]:
+    def _made(self) -> tuple[Page, PageParts]:
         logs, missing = [], []
         for path in self.paths:
             try:
@@ -187,21 +187,21 @@ def bound_socket(port: int) -> socket.socket:
 
     `LoopwrightError` if the port is in use, or not allowed.
     """
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((HOST, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
         # Two sockets may be bound to one port until one of them listens.
-        made.listen(64)
+        listener.listen(64)
     except OSError as error:
-        made.close()
+        listener.close()
         reasons = {
             errno.EADDRINUSE: "it is in use; choose another one, or --port 0 for a free one",
             errno.EACCES: "it takes more rights than you have; choose one above 1023, or --port 0",
         }
         reason = reasons.get(error.errno or 0, error.strerror or str(error))
         raise LoopwrightError(f"cannot serve on port {port} of {HOST}: {reason}") from error
-    return made
+    return listener
 
 
 def serve(report: LiveReport, listener: socket.socket) -> None:

@@ -76,16 +76,16 @@ def _clock(records: Iterable[Record]) -> _Clock | None:
     ts, build, run = (np.array(columns[n], np.float64) for n in (0, 3, 4))
     search, failed = np.array([not x for x in columns[1]], bool), ~np.array(columns[2], bool)
     # A record that shares the samples of another one took no time of its own.
-    known = np.flatnonzero((ts > 0) & np.array([not x for x in columns[5]], bool))
-    if not known.size:
+    clocked = np.flatnonzero((ts > 0) & np.array([not x for x in columns[5]], bool))
+    if not clocked.size:
         return None
-    order = known[np.argsort(ts[known], kind="stable")]
-    own = build[order] + run[order]
-    silent = np.diff(ts[order], prepend=ts[order[0]] - own[0])
+    order = clocked[np.argsort(ts[clocked], kind="stable")]
+    busy = build[order] + run[order]
+    silent = np.diff(ts[order], prepend=ts[order[0]] - busy[0])
     typical = float(np.median(silent))
     paused = silent > max(_PAUSE_S, _PAUSE_TRIALS * typical)
     # After a pause a trial took what it says itself.
-    wall = np.where(paused, np.minimum(own, silent), silent)
+    wall = np.where(paused, np.minimum(busy, silent), silent)
     return _Clock(
         order,
         wall,
@@ -141,14 +141,14 @@ def _spent(clock: _Clock, rows: npt.NDArray[np.int64], builders: int) -> TimeSpe
 
 def _builders(records: Sequence[Record], headers: Sequence[Mapping[str, Json]]) -> int:
     """Number of processes that built at the same time: from the last header, else the cores."""
-    found: Json = None
+    value: Json = None
     for header in headers:
-        found = header
+        value = header
         for name in ("measure", "builder", "n_parallel"):
-            found = found.get(name) if isinstance(found, Mapping) else None
-    if found is None:
-        found = records[-1].env.get("cores")
-    return found if type(found) is int and found > 0 else 1
+            value = value.get(name) if isinstance(value, Mapping) else None
+    if value is None:
+        value = records[-1].env.get("cores")
+    return value if type(value) is int and value > 0 else 1
 
 
 def throughput(records: Iterable[Record], bins: int = BINS) -> Throughput | None:
@@ -195,7 +195,7 @@ def tried_structures(records: Iterable[Record]) -> list[TriedStructure]:
         trials[name] = trials.get(name, 0) + 1
         if record.usable and record.median is not None:
             times.setdefault(name, []).append(record.median)
-    found = [
+    structures = [
         TriedStructure(n, count, min(times.get(n, ()), default=None)) for n, count in trials.items()
     ]
-    return sorted(found, key=lambda s: (s.seconds is None, s.seconds or 0.0))
+    return sorted(structures, key=lambda s: (s.seconds is None, s.seconds or 0.0))

@@ -58,8 +58,8 @@ class Rerun:
     @property
     def change(self) -> Change | None:
         """Change of the time; None where one of both has none, or too few samples."""
-        whole = self.record.usable and self.result.usable
-        return change(self.record.times, self.result.times) if whole else None
+        comparable = self.record.usable and self.result.usable
+        return change(self.record.times, self.result.times) if comparable else None
 
     def lines(self) -> list[str]:
         """Outcome in words, a line each."""
@@ -210,15 +210,15 @@ def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
     """Kernel of a record as a task, and the reference of its answer."""
     from loopwright.measure.scheduled_task import ScheduledTask
 
-    known = _known_task(record, rebuilt)
-    reference = None if known is None else known.reference
+    template_task = _known_task(record, rebuilt)
+    reference = None if template_task is None else template_task.reference
     task = ScheduledTask(
         name=record.op,
         args=tuple(record.args),
         key=record.task,
         target=rebuilt.target,
         reference=reference,
-        make_inputs=None if known is None else known.make_inputs,
+        make_inputs=None if template_task is None else template_task.make_inputs,
         scheduled=(rebuilt.schedule, rebuilt.args),
     )
     return task, "the naive schedule" if reference is None else "the NumPy reference"

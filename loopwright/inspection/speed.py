@@ -96,11 +96,11 @@ def works_of(log: Log, records: Iterable[Record]) -> list[Work | None]:
     """
     records = list(records)
     (dags,) = fields_of(records, "dag")
-    known: dict[str, Work | None] = {}
+    works: dict[str, Work | None] = {}
     for dag, record in zip(dags, records, strict=True):
-        if dag not in known:
-            known[dag] = work_of(log, record)
-    return [known[dag] for dag in dags]
+        if dag not in works:
+            works[dag] = work_of(log, record)
+    return [works[dag] for dag in dags]
 
 
 _UNITS = ("s", "ms", "us", "ns")
@@ -119,14 +119,14 @@ def speed_text(seconds: float, flop: int) -> str:
 
 def duration_text(seconds: float) -> str:
     """Duration as ``42s``, ``3m05s``, ``2h07m`` or ``3d04h``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 86400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+    total = round(seconds)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m{total % 60:02d}s"
+    if total < 86400:
+        return f"{total // 3600}h{total % 3600 // 60:02d}m"
+    return f"{total // 86400}d{total % 86400 // 3600:02d}h"
 
 
 def threads_text(count: int) -> str:

@@ -54,15 +54,15 @@ def ties_of(
     order = ranked(records) if order is None else order
     first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
     near = order[first : first + LOOKED_AT + 1]
-    found = []
+    ties = []
     for other in [one for one in near if one.candidate != winner.candidate][:LOOKED_AT]:
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
         tie = _paired_tie(winner, other) if same else None
         if tie is None:
             tie = _window_tie(winner, other)
         if tie is not None and tie.low <= 1.0 <= tie.high:
-            found.append(tie)
-    return sorted(found, key=lambda tie: tie.ratio)
+            ties.append(tie)
+    return sorted(ties, key=lambda tie: tie.ratio)
 
 
 def place_of(record: Record, order: Sequence[Record]) -> int | None:

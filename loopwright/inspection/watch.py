@@ -117,8 +117,8 @@ class _Task:
         """Rank a measurement; those of a playoff once its winner is known."""
         placed: list[tuple[_Line, Place | None]] = [(line, None)]
         if is_of_playoff(line.phase, line.verdict):
-            own = (line.candidate, line.run, line.times, line.verdict, line.ts)
-            placed = [*self.playoffs.add(line, *own)]
+            columns = (line.candidate, line.run, line.times, line.verdict, line.ts)
+            placed = [*self.playoffs.add(line, *columns)]
         for one, place in placed:
             if one.median is not None:
                 item = (one.candidate, _Best(one.median, one.trial))
@@ -287,16 +287,16 @@ class Watcher:
         last = self._last_run
         if last is None:
             return sum(self._valid.values()), None, None
-        own = [(n, run) for n, run in self._runs.items() if run is last]
+        runs = [(n, run) for n, run in self._runs.items() if run is last]
         if last.tasks > 1:
-            own = [(n, run) for n, run in self._runs.items() if last.is_together_with(run)]
-            own = own[-last.tasks :]
-        done = sum(run.resumed + self._valid[name] for name, run in own)
+            runs = [(n, run) for n, run in self._runs.items() if last.is_together_with(run)]
+            runs = runs[-last.tasks :]
+        done = sum(run.resumed + self._valid[name] for name, run in runs)
         pace, left = self._per_minute(), []
         if last.n_trial is not None and pace:
             left.append(max(0, last.n_trial - done) / pace * 60.0)
         if last.timeout is not None:
-            left.append(max(0.0, own[0][1].ts + last.timeout - now))
+            left.append(max(0.0, runs[0][1].ts + last.timeout - now))
         return done, last.n_trial, min(left, default=None)
 
     def _in_words(self, record: Record) -> str:

@@ -14,7 +14,7 @@ import click
 from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
 from loopwright.cli.options import takes
-from loopwright.cli.tables import Column, print_table, wrapped
+from loopwright.cli.tables import TextColumn, print_table, wrapped
 from loopwright.errors import UsageError
 from loopwright.presenting import counted
 
@@ -121,9 +121,9 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
         return
     print_table(
         [
-            Column("differs", [harmless(d.what) for d in differences]),
-            Column("A", [harmless(d.one) for d in differences]),
-            Column("B", [harmless(d.other) for d in differences], cut=True),
+            TextColumn("differs", [harmless(d.what) for d in differences]),
+            TextColumn("A", [harmless(d.one) for d in differences]),
+            TextColumn("B", [harmless(d.other) for d in differences], cut=True),
         ]
     )
 
@@ -200,7 +200,7 @@ def _print_two(pair: _Comparison) -> None:
     echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
 
 
-def _task_columns(rows: Sequence[TaskComparison]) -> list[Column]:
+def _task_columns(rows: Sequence[TaskComparison]) -> list[TextColumn]:
     from loopwright.task.applying.as_called import duration
 
     def of(side: Side | None) -> str:
@@ -219,13 +219,13 @@ def _task_columns(rows: Sequence[TaskComparison]) -> list[Column]:
         r.why_no_interval if r.low is None else f"{r.low:.2f} to {r.high:.2f}" for r in ratios
     ]
     return [
-        Column("A", [of(row.one) for row in rows], right=True),
-        Column("B", [of(row.other) for row in rows], right=True),
-        Column("B/A", [f"{r.value:.2f}" for r in ratios], right=True),
-        Column("interval", intervals),
-        Column("A to default", [gain(row.one) for row in rows], needs=110),
-        Column("B to default", [gain(row.other) for row in rows], needs=110),
-        Column("task", [harmless(row.task) for row in rows], cut=True),
+        TextColumn("A", [of(row.one) for row in rows], right=True),
+        TextColumn("B", [of(row.other) for row in rows], right=True),
+        TextColumn("B/A", [f"{r.value:.2f}" for r in ratios], right=True),
+        TextColumn("interval", intervals),
+        TextColumn("A to default", [gain(row.one) for row in rows], needs=110),
+        TextColumn("B to default", [gain(row.other) for row in rows], needs=110),
+        TextColumn("task", [harmless(row.task) for row in rows], cut=True),
     ]
 
 

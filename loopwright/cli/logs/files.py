@@ -185,10 +185,10 @@ def validate(log: str, everything: bool, form: OutputForm) -> None:
     from loopwright.records.log import check_is_log
     from loopwright.records.validation import line_reports, validate
 
-    found = validate(log)
-    if not found.sound:
+    result = validate(log)
+    if not result.sound:
         check_is_log(open_log(log))  # a file in which nothing is of a log is not called damaged
-    lines = line_reports(log) if everything else iter(found.notable)
+    lines = line_reports(log) if everything else iter(result.notable)
     if form.for_programs:
         rows = ((line.number, str(line.kind), line.detail) for line in lines)
         form.print_rows(("line", "kind", "detail"), rows)
@@ -197,24 +197,24 @@ def validate(log: str, everything: bool, form: OutputForm) -> None:
         print_lines(
             harmless(f"line {x.number}: {x.kind}{f': {x.detail}' * bool(x.detail)}") for x in shown
         )
-        if not everything and len(found.notable) > _NAMED:
-            more = counted(len(found.notable) - _NAMED, "more line")
+        if not everything and len(result.notable) > _NAMED:
+            more = counted(len(result.notable) - _NAMED, "more line")
             echo(f"and {more}; --json names all of them")
-        echo(wrapped(_summary(log, found)))
-    if found.bad:
+        echo(wrapped(_summary(log, result)))
+    if result.bad:
         raise SystemExit(1)
 
 
-def _summary(log: str, found: Validation) -> str:
-    counts = ", ".join(f"{count} x {kind}" for kind, count in found.lines.most_common())
-    words = [f"{log}: {counted(found.lines.total(), 'line')} ({counts})"]
-    if found.unsealed:
+def _summary(log: str, result: Validation) -> str:
+    counts = ", ".join(f"{count} x {kind}" for kind, count in result.lines.most_common())
+    words = [f"{log}: {counted(result.lines.total(), 'line')} ({counts})"]
+    if result.unsealed:
         words.append(
-            f"{found.unsealed} of them without a checksum, since an earlier version wrote them: "
+            f"{result.unsealed} of them without a checksum, since an earlier version wrote them: "
             "damage to those may not show"
         )
-    bad = f"{counted(found.bad, 'damaged line')}, which readers skip"
-    words.append(bad if found.bad else "no line is damaged")
+    bad = f"{counted(result.bad, 'damaged line')}, which readers skip"
+    words.append(bad if result.bad else "no line is damaged")
     return "; ".join(words)
 
 

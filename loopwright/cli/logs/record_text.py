@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from loopwright.cli.console import harmless
-from loopwright.cli.tables import Column
+from loopwright.cli.tables import TextColumn
 
 if TYPE_CHECKING:
     from loopwright.inspection import Work
@@ -24,7 +24,7 @@ def setup_title(record: Record) -> str:
     return harmless(setup_titles([record])[0])
 
 
-def record_columns(log: Log, records: Sequence[Record], width: int | None) -> list[Column]:
+def record_columns(log: Log, records: Sequence[Record], width: int | None) -> list[TextColumn]:
     """A table of records: id, speed, and the knobs that vary; all facts where ``width`` is None."""
     from loopwright.inspection import works_of
     from loopwright.records import fields_of
@@ -45,21 +45,23 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     varies = width is None or len(set(threads)) > 1
     names = varying_knobs(records) if width is not None and len(records) > 1 else None
     columns = [
-        Column("id", ids),
+        TextColumn("id", ids),
         *_task_columns(records, width),
-        Column("threads", threads_texts(records), right=True),
-        Column("trial", list(map(str, trials)), right=True),
-        Column("GFLOP/s", [_figure(speed) for speed in speeds], right=True),
-        Column(
+        TextColumn("threads", threads_texts(records), right=True),
+        TextColumn("trial", list(map(str, trials)), right=True),
+        TextColumn("GFLOP/s", [_figure(speed) for speed in speeds], right=True),
+        TextColumn(
             "time",
             ["-" if m is None else duration(m) for m in medians],
             right=True,
             needs=WIDE if fast else 0,
         ),
-        Column("spread", ["-" if s is None else f"{s:.1%}" for s in spreads(times)], right=True),
-        Column("status", statuses(records)),
-        Column("when", [minutes[clock // 60] for clock in clocks], needs=_WIDER),
-        Column("knobs", [harmless(text) for text in config_texts(records, names)], cut=True),
+        TextColumn(
+            "spread", ["-" if s is None else f"{s:.1%}" for s in spreads(times)], right=True
+        ),
+        TextColumn("status", statuses(records)),
+        TextColumn("when", [minutes[clock // 60] for clock in clocks], needs=_WIDER),
+        TextColumn("knobs", [harmless(text) for text in config_texts(records, names)], cut=True),
     ]
     left_out = {"threads": not varies, "GFLOP/s": not fast and width is not None}
     return [column for column in columns if not left_out.get(column.title)]
@@ -89,7 +91,7 @@ def heading(records: Sequence[Record]) -> list[str]:
     return [*titles, f"all {conditions[0]}"]
 
 
-def _task_columns(records: Sequence[Record], width: int | None) -> list[Column]:
+def _task_columns(records: Sequence[Record], width: int | None) -> list[TextColumn]:
     """The task and hardware of each record; on a terminal their number in a longer heading."""
     from loopwright.records import fields_of
     from loopwright.records.reports.setups import hardware_names
@@ -100,14 +102,14 @@ def _task_columns(records: Sequence[Record], width: int | None) -> list[Column]:
     places = list(zip(*fields_of(records, "task", "hardware"), strict=True))
     if width is not None:
         numbers = {place: str(number) for number, place in enumerate(groups, 1)}
-        return [Column(_title(groups), [numbers[place] for place in places], right=True)]
+        return [TextColumn(_title(groups), [numbers[place] for place in places], right=True)]
     texts = {task: _task_text(group[0]) for (task, _), group in reversed(groups.items())}
     names = hardware_names(hardware for _, hardware in groups)
     titles = {hardware: harmless(name) for hardware, name in names.items()}
-    tasks = Column("task", [texts[task] for task, _ in places])
+    tasks = TextColumn("task", [texts[task] for task, _ in places])
     if len(titles) == 1:
         return [tasks]
-    return [tasks, Column("hardware", [titles[hardware] for _, hardware in places])]
+    return [tasks, TextColumn("hardware", [titles[hardware] for _, hardware in places])]
 
 
 def _task_text(record: Record) -> str:
@@ -205,7 +207,7 @@ def record_rows(log: Log, records: Sequence[Record]) -> tuple[list[str], list[li
     works = works_of(log, records)
     (machines,) = fields_of(records, "hardware")
     hardware = hardware_names(machines)
-    found: dict[str, list[Json]] = {
+    fields: dict[str, list[Json]] = {
         **{name: columns[name] for name in ("id", "op")},
         "args": once_for_equal(lambda record: value_text(record.args), records, ["args"]),
         "target": [str(target.get("kind", "")) for target in columns["target"]],
@@ -219,5 +221,5 @@ def record_rows(log: Log, records: Sequence[Record]) -> tuple[list[str], list[li
     }
     for knob in knobs_of(records):
         texts = [None if text == ABSENT else text for text in knob.texts]
-        found[f"config.{knob.name}"] = [texts[code] for code in knob.codes.tolist()]
-    return list(found), [list(row) for row in zip(*found.values(), strict=True)]
+        fields[f"config.{knob.name}"] = [texts[code] for code in knob.codes.tolist()]
+    return list(fields), [list(row) for row in zip(*fields.values(), strict=True)]

@@ -16,13 +16,14 @@ from loopwright.cli.logs.reading import (
     log_argument,
 )
 from loopwright.cli.options import takes
-from loopwright.cli.tables import Column, table_lines, terminal_width, wrapped
+from loopwright.cli.tables import TextColumn, table_lines, terminal_width, wrapped
 from loopwright.errors import LoopwrightError, RecordError
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from loopwright.records import Log, Record
     from loopwright.records.reports.importance import Importance
+    from loopwright.records.reports.neighbours import Neighbours
 
 
 #: Other structures that are named.
@@ -146,14 +147,19 @@ def _described(
     """The record in words, line by line, from all records of its task and machine (``own``) and
     their candidates, the best first (``order``).
     """
-    from loopwright.cli.logs.record_text import setup_title
+    from loopwright.cli.logs.record_text import minute_text, setup_title
+    from loopwright.inspection.applying_here import applies_here
     from loopwright.inspection.speed import time_text
 
     yield f"record {record.id} of {log.path}"
     yield _named("task", setup_title(record))
     if names := _other_names(record, own):
         yield _named("also", names)
-    yield _named("measured", _measured(record))
+    measured = [minute_text(record.ts)] if record.ts else []
+    measured += [f"trial {record.trial} of run {record.run}"] if record.run else []
+    measured += [f"in the phase {record.phase!r}"] if record.phase else []
+    measured.append(f"built in {record.build_s:.3g} s, run for {record.run_s:.3g} s")
+    yield _named("measured", ", ".join(measured))
     if record.resources:
         figures = record.resources.items()
         taken = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures)
@@ -164,7 +170,9 @@ def _described(
             "prepared", f"once in {time_text(record.prepare_s)}, not in the time of a call"
         )
     yield from _standing(record, own, order)
-    yield from _here(log, record)
+    here = applies_here(record, log.records)
+    yield _named("here", f"{'applied' if here.applied else 'not applied'}: {here.reason}")
+    yield from (wrapped(f"          {difference}", 12) for difference in here.differs)
     yield from structure_lines(record, own)
     yield ""
     yield from _knobs(record, own)
@@ -183,22 +191,10 @@ def _other_names(record: Record, own: Sequence[Record]) -> str:
     from loopwright.records import fields_of
     from loopwright.records.reports.setups import task_text
 
-    said = zip(*fields_of(own, "op", "args"), strict=True)
-    names = dict.fromkeys(task_text(op, args) for op, args in said)
+    tasks = zip(*fields_of(own, "op", "args"), strict=True)
+    names = dict.fromkeys(task_text(op, args) for op, args in tasks)
     names.pop(task_text(record.op, record.args), None)
     return harmless(", ".join(names))
-
-
-def _measured(record: Record) -> str:
-    from loopwright.cli.logs.record_text import minute_text
-
-    parts = [minute_text(record.ts)] if record.ts else []
-    if record.run:
-        parts.append(f"trial {record.trial} of run {record.run}")
-    if record.phase:
-        parts.append(f"in the phase {record.phase!r}")
-    parts.append(f"built in {record.build_s:.3g} s, run for {record.run_s:.3g} s")
-    return ", ".join(parts)
 
 
 def _speed(log: Log, record: Record) -> str:
@@ -272,16 +268,6 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
         yield f"          and {len(ties) - _TIES} more"
 
 
-def _here(log: Log, record: Record) -> Iterator[str]:
-    """Whether it would be applied on this machine."""
-    from loopwright.inspection.applying_here import applies_here
-
-    found = applies_here(record, log.records)
-    yield _named("here", f"{'applied' if found.applied else 'not applied'}: {found.reason}")
-    for difference in found.differs:
-        yield wrapped(f"          {difference}", 12)
-
-
 def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
     """The cost of each knob of the record."""
     from loopwright.records.reports.importance import importance
@@ -293,29 +279,25 @@ def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
         yield "It has no knobs."
         return
     effects: Importance | None = None
-    note = ""
     try:
         effects = importance(own)
+        note = (
+            "on average: time by that of the knob's best value, all other knobs varying "
+            f"({effects.method}; rank correlation {effects.rank_correlation:.2f} on what it had "
+            "not seen)"
+        )
     except RecordError as error:
         note = f"`on average` is not known: {error}"
-    alone = {} if not record.valid else {found.knob: found for found in neighbours(record, own)}
+    alone = {near.knob: near for near in neighbours(record, own)} if record.valid else {}
     names = [name for name in record.config if name != STRUCTURE] or [STRUCTURE]
     table = [
-        Column("knob", [harmless(name) for name in names]),
-        Column("value", [harmless(value_text(record.config[name])) for name in names]),
-        Column("on average", [_on_average(effects, record, name) for name in names]),
-        Column("changed alone", [_changed(alone.get(name)) for name in names], cut=True),
+        TextColumn("knob", [harmless(name) for name in names]),
+        TextColumn("value", [harmless(value_text(record.config[name])) for name in names]),
+        TextColumn("on average", [_on_average(effects, record, name) for name in names]),
+        TextColumn("changed alone", [_changed(alone.get(name)) for name in names], cut=True),
     ]
     yield from table_lines(table, terminal_width())
-    if note:
-        yield wrapped(note)
-        return
-    assert effects is not None
-    yield wrapped(
-        "on average: time by that of the knob's best value, all other knobs varying "
-        f"({effects.method}; rank correlation {effects.rank_correlation:.2f} on what it had not "
-        "seen)"
-    )
+    yield wrapped(note)
 
 
 def _on_average(effects: Importance | None, record: Record, name: str) -> str:
@@ -324,21 +306,19 @@ def _on_average(effects: Importance | None, record: Record, name: str) -> str:
     effect = next((knob for knob in effects.knobs if knob.knob == name), None)
     if effect is None:
         return "never varied"
-    own = effect.of(record.config[name])
-    if own is None:
+    value = effect.of(record.config[name])
+    if value is None:
         return "-"
-    if own.slower <= 1.0:
+    if value.slower <= 1.0:
         return "1.00 x (best)"
-    return f"{own.slower:.2f} x ({harmless(effect.best.text)})"
+    return f"{value.slower:.2f} x ({harmless(effect.best.text)})"
 
 
-def _changed(found: object) -> str:
-    from loopwright.records.reports.neighbours import Neighbours
-
-    if not isinstance(found, Neighbours) or found.ratio is None:
+def _changed(near: Neighbours | None) -> str:
+    if near is None or near.ratio is None:
         return "never measured"
-    count = "1 other value" if found.count == 1 else f"the best of {found.count} others"
-    return f"{harmless(found.value)} takes {found.ratio.value:.2f} x as long ({count})"
+    count = "1 other value" if near.count == 1 else f"the best of {near.count} others"
+    return f"{harmless(near.value)} takes {near.ratio.value:.2f} x as long ({count})"
 
 
 def _schedule(log: Log, record: Record) -> Iterator[str]:

@@ -21,7 +21,7 @@ from loopwright.cli.logs.reading import (
     log_argument,
 )
 from loopwright.cli.options import force_option, takes
-from loopwright.cli.tables import Column, bars, cut, print_table, terminal_width, wrapped
+from loopwright.cli.tables import TextColumn, bars, cut, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import Kind, Output, check, write
 from loopwright.presenting import counted
@@ -69,25 +69,25 @@ def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: 
         raise UsageError("-o draws a picture, --json and --csv print rows; give one of them")
     read = load_log(log)
     records = largest_setup(read, filters)
-    found = best_so_far(records, read.headers)
+    best = best_so_far(records, read.headers)
     if form.for_programs:
-        _print_curve_rows(found, form)
+        _print_curve_rows(best, form)
         return
-    if not found.steps:
+    if not best.steps:
         raise RecordError(
-            f"{log} has no trial that may be best among {len(found)}; "
+            f"{log} has no trial that may be best among {len(best)}; "
             f"`loopwright records errors {log}` shows what failed"
         )
-    work = work_of(read, found.steps[-1].record)
+    work = work_of(read, best.steps[-1].record)
     if out is not None:
-        _draw(found, work, records[0], out, force=force)
+        _draw(best, work, records[0], out, force=force)
         return
-    _print_curve(found, work, records[0])
+    _print_curve(best, work, records[0])
 
 
-def _print_curve_rows(found: Curve, form: OutputForm) -> None:
+def _print_curve_rows(curve: Curve, form: OutputForm) -> None:
     titles = ("trial", "clock", "seconds", "best", "counts", "run")
-    columns = (found.clock, found.seconds, found.best, found.counts, found.runs)
+    columns = (curve.clock, curve.seconds, curve.best, curve.counts, curve.runs)
     rows: Iterator[list[Json]] = (
         [n, *(None if isinstance(x, float) and math.isnan(x) else x for x in row)]
         for n, row in enumerate(zip(*(c.tolist() for c in columns), strict=True), 1)
@@ -95,51 +95,51 @@ def _print_curve_rows(found: Curve, form: OutputForm) -> None:
     form.print_rows(titles, rows)
 
 
-def _print_curve(found: Curve, work: Work | None, first: Record) -> None:
+def _print_curve(curve: Curve, work: Work | None, first: Record) -> None:
     from loopwright.cli.logs.record_text import gflops, setup_title, speed_text
     from loopwright.task.applying.as_called import duration
 
     width = terminal_width() or _PLOT_WIDTH
-    unit, values = _speeds(found, work)
+    unit, values = _speeds(curve, work)
     echo(wrapped(setup_title(first), 2))
-    echo(f"best so far in {unit}, over {counted(len(found), 'trial')}")
+    echo(f"best so far in {unit}, over {counted(len(curve), 'trial')}")
     for line in bars(values, width, _PLOT_HEIGHT):
         click.echo(line)
-    shown = found.steps[-_STEPS:]
-    if len(shown) < len(found.steps):
-        echo(f"the last {len(shown)} of {len(found.steps)} improvements:")
-    seconds = [step.seconds for step in found.steps]
+    shown = curve.steps[-_STEPS:]
+    if len(shown) < len(curve.steps):
+        echo(f"the last {len(shown)} of {len(curve.steps)} improvements:")
+    seconds = [step.seconds for step in curve.steps]
     gains = ["-", *(f"{slow / fast - 1.0:.1%}" for slow, fast in pairwise(seconds))][-_STEPS:]
     speeds = [gflops(work, step.seconds) for step in shown]
     columns = [
-        Column("trial", [str(step.number) for step in shown], right=True),
-        Column("after", [duration(step.clock) for step in shown], right=True),
-        Column("time", [duration(step.seconds) for step in shown], right=True),
-        Column("GFLOP/s", [f"{speed:.1f}" if speed else "-" for speed in speeds], right=True),
-        Column("gain", gains, right=True),
-        Column("windows from - to", [f"{duration(s.low)} - {duration(s.high)}" for s in shown]),
-        Column("record", [step.record.id for step in shown]),
+        TextColumn("trial", [str(step.number) for step in shown], right=True),
+        TextColumn("after", [duration(step.clock) for step in shown], right=True),
+        TextColumn("time", [duration(step.seconds) for step in shown], right=True),
+        TextColumn("GFLOP/s", [f"{speed:.1f}" if speed else "-" for speed in speeds], right=True),
+        TextColumn("gain", gains, right=True),
+        TextColumn("windows from - to", [f"{duration(s.low)} - {duration(s.high)}" for s in shown]),
+        TextColumn("record", [step.record.id for step in shown]),
     ]
     print_table(columns)
-    if found.final is not None and found.final.id != found.steps[-1].record.id:
-        speed = speed_text(work, found.final.median)
+    if curve.final is not None and curve.final.id != curve.steps[-1].record.id:
+        speed = speed_text(work, curve.final.median)
         echo(
             wrapped(
-                f"measured again and ranked, the best is record {found.final.id}: {speed} "
+                f"measured again and ranked, the best is record {curve.final.id}: {speed} "
                 "(the fastest of many single measurements owes something to luck)"
             )
         )
 
 
-def _speeds(found: Curve, work: Work | None) -> tuple[str, list[float]]:
+def _speeds(curve: Curve, work: Work | None) -> tuple[str, list[float]]:
     """The curve as a speed: in GFLOP/s, or in calls per second where the work is not known."""
-    best = found.best.tolist()
+    best = curve.best.tolist()
     if work is not None and work.flop:
         return "GFLOP/s", [work.flop / seconds / 1e9 for seconds in best]
     return "calls per second", [1.0 / seconds for seconds in best]
 
 
-def _draw(found: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
+def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
     """Draw the curve with matplotlib, which is refused over another file."""
     from loopwright.cli.logs.record_text import setup_title
 
@@ -153,13 +153,13 @@ def _draw(found: Curve, work: Work | None, first: Record, out: str, *, force: bo
     if kind not in _CREATOR:
         raise UsageError(f"-o {out}: name a file that ends in {', '.join(_CREATOR)}")
     check((Path(out), _PICTURE), force=force, error=RecordError)
-    unit, values = _speeds(found, work)
+    unit, values = _speeds(curve, work)
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    scale = [best * value for best, value in zip(found.best.tolist(), values, strict=True)]
-    known = max((s for s in scale if not math.isnan(s)), default=1.0)
-    points = [known / seconds for seconds in found.seconds.tolist()]
-    numbers = range(1, len(found) + 1)
+    scale = [best * value for best, value in zip(curve.best.tolist(), values, strict=True)]
+    largest = max((s for s in scale if not math.isnan(s)), default=1.0)
+    points = [largest / seconds for seconds in curve.seconds.tolist()]
+    numbers = range(1, len(curve) + 1)
     axes.plot(numbers, points, ".", markersize=3, alpha=0.5, label="trials")
     axes.step(numbers, values, where="post", label="best so far")
     axes.set_xlabel("trial")
@@ -188,21 +188,21 @@ def errors(log: str, filters: Filters, form: OutputForm) -> None:
     from loopwright.records.reports.errors import failures
 
     read = load_log(log)
-    found = failures(filters.of(read))
+    report = failures(filters.of(read))
     if form.for_programs:
         titles = ("kind", "count", "share", "first", "trial", "text")
-        rows = ((k.kind, k.count, k.share, k.first.id, k.first.trial, k.text) for k in found.kinds)
-        form.print_rows(titles, rows, ({"values": _values(kind)} for kind in found.kinds))
+        rows = ((k.kind, k.count, k.share, k.first.id, k.first.trial, k.text) for k in report.kinds)
+        form.print_rows(titles, rows, ({"values": _values(kind)} for kind in report.kinds))
         return
     echo(
         wrapped(
-            f"{found.failed} of {counted(found.trials, 'trial')} failed; {found.dropped} were "
+            f"{report.failed} of {counted(report.trials, 'trial')} failed; {report.dropped} were "
             "dropped by racing, which is no failure; "
-            f"{found.again} of the further measurements failed"
+            f"{report.again} of the further measurements failed"
         )
     )
     width = terminal_width()
-    for kind in found.kinds:
+    for kind in report.kinds:
         click.echo()
         echo(f"{kind.kind}: {counted(kind.count, 'record')}, {kind.share:.1%}")
         lines = [f"  first: record {kind.first.id}, trial {kind.first.trial}: {kind.text}"]
@@ -248,48 +248,50 @@ def importance(log: str, filters: Filters, form: OutputForm, seed: int) -> None:
     from loopwright.records.reports import importance as reports
 
     read = load_log(log)
-    found = reports.importance(largest_setup(read, filters), seed)
+    result = reports.importance(largest_setup(read, filters), seed)
     if not form.for_programs:
-        _print_importance(found)
+        _print_importance(result)
         return
     titles = ("knob", "share", "best", "worst", "slower", "records", "rank_correlation")
     rows = [
-        (k.knob, k.share, k.best.text, k.worst.text, k.worst.slower, found.records,
-         found.rank_correlation)
-        for k in found.knobs
+        (k.knob, k.share, k.best.text, k.worst.text, k.worst.slower, result.records,
+         result.rank_correlation)
+        for k in result.knobs
     ]  # fmt: skip
     values = [
         [
             {"value": v.text, "count": v.count, "slower": v.slower, "fastest": v.fastest}
             for v in knob.values
         ]
-        for knob in found.knobs
+        for knob in result.knobs
     ]
     form.print_rows(titles, rows, ({"values": one} for one in values))
 
 
-def _print_importance(found: Importance) -> None:
-    rows = [*((k.share, k.knob) for k in found.knobs), (found.together, "(combinations)")]
+def _print_importance(result: Importance) -> None:
+    rows = [*((k.share, k.knob) for k in result.knobs), (result.together, "(combinations)")]
     blank = [""]
     print_table(
         [
-            Column("knob", [harmless(name) for _, name in rows]),
-            Column("share", [f"{share:.1%}" for share, _ in rows], right=True),
-            Column("", ["█" * round(share * _BAR) for share, _ in rows]),
-            Column("slower", [f"{k.worst.slower:.2f} x" for k in found.knobs] + blank, right=True),
-            Column("best", [harmless(k.best.text) for k in found.knobs] + blank),
-            Column("worst", [harmless(k.worst.text) for k in found.knobs] + blank, cut=True),
+            TextColumn("knob", [harmless(name) for _, name in rows]),
+            TextColumn("share", [f"{share:.1%}" for share, _ in rows], right=True),
+            TextColumn("", ["█" * round(share * _BAR) for share, _ in rows]),
+            TextColumn(
+                "slower", [f"{k.worst.slower:.2f} x" for k in result.knobs] + blank, right=True
+            ),
+            TextColumn("best", [harmless(k.best.text) for k in result.knobs] + blank),
+            TextColumn("worst", [harmless(k.worst.text) for k in result.knobs] + blank, cut=True),
         ]
     )
-    dropped = f" ({found.dropped} of them dropped by racing, with rough times)"
-    learned = "" if found.learned == found.records else f", learned from {found.learned} of them"
+    dropped = f" ({result.dropped} of them dropped by racing, with rough times)"
+    learned = "" if result.learned == result.records else f", learned from {result.learned} of them"
     echo(
         wrapped(
-            f"{found.method}, over {found.records} records{dropped if found.dropped else ''}"
-            f"{learned}; rank correlation {found.rank_correlation:.2f} on what it had not seen"
+            f"{result.method}, over {result.records} records{dropped if result.dropped else ''}"
+            f"{learned}; rank correlation {result.rank_correlation:.2f} on what it had not seen"
         )
     )
-    if found.rank_correlation < 0.3:
+    if result.rank_correlation < 0.3:
         echo("That is low: the trees learned little, and these shares say little; tune for longer")
 
 

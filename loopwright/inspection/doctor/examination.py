@@ -116,5 +116,5 @@ def examine(
 
 def _version(distribution: str) -> str | None:
     """Version of an installed distribution; None for one that is not there."""
-    found = env.version(distribution)
-    return None if found == "not installed" else found
+    version = env.version(distribution)
+    return None if version == "not installed" else version

@@ -119,8 +119,8 @@ def environment(read: Callable[[], object], variables: Mapping[str, str]) -> Fin
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Leading numbers of a version, 2 and 1 of ``2.1.0rc1``; none for no version."""
-    found = re.match(r"\d+(\.\d+)*", version)
-    text = re.sub(r"(\.0+)+$", "", found[0]) if found else ""
+    digits = re.match(r"\d+(\.\d+)*", version)
+    text = re.sub(r"(\.0+)+$", "", digits[0]) if digits else ""
     return tuple(map(int, text.split("."))) if text else ()
 
 
@@ -176,11 +176,11 @@ def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
 def vectors(files: SystemFiles, used: int) -> Finding:
     """Compare the vectors of the CPU with those of the default target, of ``used`` bytes."""
     text = files.text("/proc/cpuinfo") or ""
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    listing = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     bits = f"the default target uses vectors of {8 * used} bits"
-    if found is None:
+    if listing is None:
         return unknown("vectors", f"{bits}; the system does not list the CPU's instruction sets")
-    flags = set(found[1].split())
+    flags = set(listing[1].split())
     name, width = next(((n, w) for n, w in _WIDTHS if n in flags), ("none known", used))
     sve = files.number(_SVE_LENGTH) or 0
     if "sve" in flags and sve > used:

@@ -100,8 +100,8 @@ def _groups(files: SystemFiles, controller: str) -> Iterator[str]:
             continue
         bases = (f"{_ROOT}/{names}", f"{_ROOT}/{controller}") if names else (_ROOT,)
         base = next((b for b in bases if files.exists(b)), "")
-        own = PurePosixPath(path or "/")
-        for group in (own, *own.parents) if base else ():
+        path_of_group = PurePosixPath(path or "/")
+        for group in (path_of_group, *path_of_group.parents) if base else ():
             yield f"{base}{group}".rstrip("/")
 
 
@@ -195,9 +195,9 @@ def present_limits() -> dict[str, int | None]:
     except ImportError:  # a system that has none
         return {}
     names = [name for name, *_ in _LIMITS] + ["RLIMIT_MEMLOCK"]
-    found: dict[str, int | None] = {}
+    soft_limits: dict[str, int | None] = {}
     for name in names:
         if (which := getattr(resource, name, None)) is not None:
             soft = resource.getrlimit(which)[0]
-            found[name] = None if soft == resource.RLIM_INFINITY else soft
-    return found
+            soft_limits[name] = None if soft == resource.RLIM_INFINITY else soft
+    return soft_limits

@@ -12,8 +12,8 @@ from itertools import compress
 from loopwright.errors import RecordError
 from loopwright.inspection.log_statistics import throughput, time_spent, time_spent_by
 from loopwright.inspection.report.elements import cut
-from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
-from loopwright.inspection.report.series import Effort, Known, series_of
+from loopwright.inspection.report.page_data import LogPage, Page, Series, SeriesComparison, TaskPage
+from loopwright.inspection.report.series import Detail, SetupFacts, series_of
 from loopwright.inspection.roofline import limits_in
 from loopwright.inspection.speed import arithmetic_in, threads_text
 from loopwright.records import Json, Log, Record, device_of, fields_of
@@ -83,7 +83,7 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
             sizes[setup.task] += len(group)
     shown = {key for key, _ in sizes.most_common(MOST_TASKS)}
     count = sum(setup.task in shown for found in setups for setup in found)
-    effort = Effort(
+    effort = Detail(
         points=max(_FEWEST_POINTS, min(2000, _POINTS // count)),
         places=places if (places := min(12, _PLACES // count)) >= 3 else 0,
         learned=max(_FEWEST_LEARNED, _LEARNED // count),
@@ -131,7 +131,7 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
     return f"{paths}: no record to report{f' ({why})' if why else ''}; tune first, or name a log"
 
 
-def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]:
+def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, SetupFacts]:
     """Limits and times of each setup, from the log as a whole."""
     judged = {
         setup: list(compress(group, (v is not None for v in fields_of(group, "verdict")[0])))
@@ -153,7 +153,7 @@ def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]
         if near.flops is None:  # tasks that compute in another type have another limit
             near = by_kind[*machine, kinds[setup]]
         flops = {name: getattr(near, name) for name in ("flops", "flops_from", "flops_name")}
-        known[setup] = Known(replace(limits[machine], **flops), spent.get(setup))
+        known[setup] = SetupFacts(replace(limits[machine], **flops), spent.get(setup))
     return known
 
 
@@ -203,7 +203,7 @@ def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
 
 def _comparison(
     one: Series, mine: Record | None, other: Series, theirs: Record | None
-) -> Comparison | None:
+) -> SeriesComparison | None:
     """Comparison of the best of two series; None where one of them has none."""
     if mine is None or theirs is None or not mine.median or not theirs.median:
         return None
@@ -223,7 +223,7 @@ def _comparison(
         text = f"{faster.label} is {times:.2f}x as fast as {slower.label} ({interval})"
         text = f"no measurable difference ({interval})" if ratio.same else text
     differences = tuple(map(str, record_differences(mine, theirs)))
-    return Comparison(one.label, other.label, mine.median, theirs.median, text, differences)
+    return SeriesComparison(one.label, other.label, mine.median, theirs.median, text, differences)
 
 
 def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
@@ -244,8 +244,8 @@ def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
 def _run(header: Mapping[str, Json]) -> dict[str, str]:
     """Header in words, without unknown fields."""
     began = header.get("ts")
-    known = isinstance(began, (int, float)) and 0 < began < 1e11
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if known else ""
+    is_known = isinstance(began, (int, float)) and 0 < began < 1e11
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if is_known else ""
     limits = ("n_trial", "timeout", "early_stopping", "target_gflops", "min_gain")
     facts = {
         "run": _plain(header.get("run")),
@@ -286,13 +286,13 @@ def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
         "compiler": list(builds),
         "seeds": [str(seed) for seed in seeds if seed is not None],
     }
-    found = {}
+    shown = {}
     for title, texts in facts.items():
         values = list(dict.fromkeys(filter(None, texts)))
         more = (f"{len(values) - _VALUES} more",) if len(values) > _VALUES else ()
         if values:
-            found[title] = (*(cut(value, 300) for value in values[:_VALUES]), *more)
-    return found
+            shown[title] = (*(cut(value, 300) for value in values[:_VALUES]), *more)
+    return shown
 
 
 def _device(device: Mapping[str, Json]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 from xml.etree.ElementTree import Element, tostring
 
-from loopwright.inspection.report.page_data import Candidate
+from loopwright.inspection.report.page_data import CandidateRow
 from loopwright.inspection.speed import speed_text, time_text
 
 #: Content of an element.
@@ -18,21 +18,21 @@ def element(tag: str, *children: Child, **attributes: str | int | None) -> Eleme
 
     In names of attributes ``_`` stands for ``-`` and is left out at the end, as in ``class_``.
     """
-    made = Element(tag)
+    node = Element(tag)
     for name, value in attributes.items():
         if value is not None:
-            made.set(name.rstrip("_").replace("_", "-"), visible(str(value)))
-    _fill(made, children)
-    return made
+            node.set(name.rstrip("_").replace("_", "-"), visible(str(value)))
+    _fill(node, children)
+    return node
 
 
 def raw(tag: str, text: str, **attributes: str) -> Element:
     """Element whose text is not escaped: our own script or style, or JSON of `embedded`."""
     assert tag in ("script", "style")
     assert "</" + tag not in text.lower(), f"the text would end its {tag}"
-    made = element(tag, **attributes)
-    made.text = text
-    return made
+    node = element(tag, **attributes)
+    node.text = text
+    return node
 
 
 def embedded(json_text: str) -> str:
@@ -81,8 +81,8 @@ def _add_text(parent: Element, text: str) -> None:
 
 def card(title: str, *children: Child, caption: Child = None) -> Element:
     """Section with its title and a sentence on its content."""
-    said = element("p", caption, class_="caption") if caption else None
-    return element("section", element("h3", title), said, children, class_="card")
+    note = element("p", caption, class_="caption") if caption else None
+    return element("section", element("h3", title), note, children, class_="card")
 
 
 def chart(kind: str, **places: int) -> Element:
@@ -119,7 +119,7 @@ def table(
         for title, kind in zip(titles, classes, strict=True)
     ]
     body = [element("tr", map(_cell, row)) for row in rows]
-    made = element(
+    grid = element(
         "table",
         element("caption", caption, hidden="") if caption else None,
         element("thead", element("tr", head)),
@@ -128,7 +128,7 @@ def table(
         aria_label=caption or None,
         data_sortable="",
     )
-    return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return element("div", grid, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
 
 def _cell(cell: Cell) -> Element:
@@ -157,7 +157,7 @@ def figures(entries: Iterable[tuple[str, str, Child]]) -> Element:
     return element("dl", parts, class_="figures")
 
 
-def candidates(name: str, top: Sequence[Candidate], flop: int, caption: str) -> Element:
+def candidates(name: str, top: Sequence[CandidateRow], flop: int, caption: str) -> Element:
     """Table of the best candidates, the best first, with their differences from the default.
 
     ``name`` is its id, ``flop`` the operations of a call, 0 where not known.
@@ -167,7 +167,7 @@ def candidates(name: str, top: Sequence[Candidate], flop: int, caption: str) -> 
     return table(name, [*titles, "answer", "differs from the default in"], rows, caption)
 
 
-def _candidate(rank: int, one: Candidate, flop: int) -> list[Cell]:
+def _candidate(rank: int, one: CandidateRow, flop: int) -> list[Cell]:
     speed = flop / one.seconds / 1e9 if flop else None
     if one.changes is None:
         changes = one.config
@@ -186,7 +186,7 @@ def _candidate(rank: int, one: Candidate, flop: int) -> list[Cell]:
     ]
 
 
-def best_cell(one: Candidate | None, flop: int) -> Cell:
+def best_cell(one: CandidateRow | None, flop: int) -> Cell:
     """Speed of a candidate, the sort key of its column; ``-`` without one.
 
     Where ``flop`` of a call is 0 the cell holds a time, and comes after all speeds.

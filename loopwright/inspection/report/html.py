@@ -35,7 +35,7 @@ PAGE = Kind("a report", marked(f'<meta name="generator" content="{_GENERATOR}">'
 _SCRIPTS = ("svg.js", "curve.js", "bars.js", "lines.js", "tables.js", "page.js")
 
 
-class Parts(NamedTuple):
+class PageParts(NamedTuple):
     """Parts of a page that change when its logs do, as text of HTML."""
 
     nav: str
@@ -57,7 +57,7 @@ def report_html(page: Page) -> str:
     return document(page, parts_of(page))
 
 
-def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> str:
+def document(page: Page, parts: PageParts, live: float = 0.0, stamp: str = "") -> str:
     """Whole page with its parts and the stamp of this state of the logs.
 
     A page polls for updates every ``live`` seconds, or, if 0, stays as it is.
@@ -95,7 +95,7 @@ def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> st
     )
 
 
-def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
+def parts_of(page: Page, complaints: Sequence[str] = ()) -> PageParts:
     """Parts of a page, with complaints at its beginning, such as that a log is missing."""
     main = [element("p", text, class_="warn") for text in complaints]
     if page.model is not None:
@@ -104,13 +104,15 @@ def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
         main.append(_overview(page))
     main += [task_sections(at, task, page.logs) for at, task in enumerate(page.tasks)]
     main += log_sections(page)
-    return Parts(markup(_choice(page)), markup(main))
+    return PageParts(markup(_choice(page)), markup(main))
 
 
-def waiting(reasons: Sequence[str]) -> Parts:
+def waiting(reasons: Sequence[str]) -> PageParts:
     """Parts of a page that has nothing to show yet, for some reasons."""
-    said = [element("p", reason) for reason in reasons]
-    return Parts("", markup([card("Nothing to show yet", said, caption="The page looks again.")]))
+    paragraphs = [element("p", reason) for reason in reasons]
+    return PageParts(
+        "", markup([card("Nothing to show yet", paragraphs, caption="The page looks again.")])
+    )
 
 
 @cache
@@ -146,10 +148,10 @@ def logs_of(page: Page) -> str:
 
 
 def _logs_line(page: Page, live: bool) -> Element:
-    said = element("span", "live", id="live", role="status") if live else None
-    made = time.strftime("made %Y-%m-%d %H:%M", time.localtime(page.made))
+    mark = element("span", "live", id="live", role="status") if live else None
+    date = time.strftime("made %Y-%m-%d %H:%M", time.localtime(page.made))
     return element(
-        "p", element("bdi", logs_of(page), id="logs"), ", ", said if live else made, class_="soft"
+        "p", element("bdi", logs_of(page), id="logs"), ", ", mark if live else date, class_="soft"
     )
 
 
@@ -175,20 +177,20 @@ def _overview(page: Page) -> Element:
 
 def _overview_caption(page: Page) -> str:
     """Caption of the overview."""
-    said = [
+    sentences = [
         "Best beside default is the ratio of two medians; the verdict of a playoff, which measured "
         "both in turns, counts for more."
     ]
     if any(len(task.series) > 1 for task in page.tasks):
-        said.append(
+        sentences.append(
             "Of a task in several logs or on several machines, best, default and verdict are those "
             "of the first; trials, failures and time are those of all."
         )
     hidden = page.tasks_total - len(page.tasks)
     if hidden:
         tasks = f"{hidden} more task{'s are' if hidden != 1 else ' is'}"
-        said.append(f"{tasks} left out, those with the fewest records; --task names one.")
-    return " ".join(said)
+        sentences.append(f"{tasks} left out, those with the fewest records; --task names one.")
+    return " ".join(sentences)
 
 
 def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:

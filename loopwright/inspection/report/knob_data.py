@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RecordError
-from loopwright.inspection.report.page_data import Axis, KnobEffect, KnobValue, Parallel
+from loopwright.inspection.report.page_data import (
+    KnobDistribution,
+    KnobValue,
+    Parallel,
+    ParallelAxis,
+)
 from loopwright.records import Json, Record, fields_of, measured
 from loopwright.records.reports.importance import (
     ConfigTable,
@@ -35,7 +40,7 @@ _LEFT_OUT = (
 
 def effects_of(
     records: Sequence[Record], learned: int = 4000
-) -> tuple[tuple[KnobEffect, ...], int, str]:
+) -> tuple[tuple[KnobDistribution, ...], int, str]:
     """Effect of each varying knob, the strongest first; number of these; and the method in words.
 
     ``records`` are those of one task on one machine. Shares rest on a sample of at most ``learned``
@@ -50,19 +55,19 @@ def effects_of(
         order = list(knobs.values())[:_KNOBS]
         return tuple(_effect(knob, None, seconds) for knob in order), len(knobs), _LEFT_OUT
     try:
-        found = importance(_sample(trials, learned))
+        result = importance(_sample(trials, learned))
     except RecordError as error:
         order = list(knobs.values())[:_KNOBS]
         effects = tuple(_effect(knob, None, seconds) for knob in order)
         return effects, len(knobs), f"Not worked out: {error}."
-    shares = {one.knob: one.share for one in found.knobs}
+    shares = {one.knob: one.share for one in result.knobs}
     order = sorted(knobs.values(), key=lambda knob: -shares.get(knob.name, 0.0))[:_KNOBS]
     note = (
-        f"Method: {found.method}, on {found.learned} of {len(trials)} trials that have a time. "
-        f"{found.together:.0%} of the variance belongs to combinations of knobs. On trials that "
+        f"Method: {result.method}, on {result.learned} of {len(trials)} trials that have a time. "
+        f"{result.together:.0%} of the variance belongs to combinations of knobs. On trials that "
         f"they had not learned from, the trees' order agrees with the measured one by a rank "
-        f"correlation of {found.rank_correlation:.2f}"
-        f"{'; below 0.3 the shares say little' if found.rank_correlation < 0.3 else ''}."
+        f"correlation of {result.rank_correlation:.2f}"
+        f"{'; below 0.3 the shares say little' if result.rank_correlation < 0.3 else ''}."
     )
     effects = tuple(_effect(knob, shares.get(knob.name), seconds) for knob in order)
     return effects, len(knobs), note
@@ -75,19 +80,19 @@ def _sample(trials: Sequence[Record], most: int) -> Sequence[Record]:
     return [trials[row] for row in sorted(rows.tolist())]
 
 
-def _effect(knob: Knob, share: float | None, seconds: np.ndarray) -> KnobEffect:
+def _effect(knob: Knob, share: float | None, seconds: np.ndarray) -> KnobDistribution:
     values = []
     order = np.argsort(knob.codes, kind="stable")
     ends = np.searchsorted(knob.codes[order], np.arange(len(knob.texts) + 1))
     for code, text in enumerate(knob.texts):
-        own = seconds[order[ends[code] : ends[code + 1]]]
-        low, middle, high = np.quantile(own, (0.25, 0.5, 0.75)).tolist()
-        values.append(KnobValue(text, len(own), low, middle, high, float(own.min())))
+        times = seconds[order[ends[code] : ends[code + 1]]]
+        low, middle, high = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
+        values.append(KnobValue(text, len(times), low, middle, high, float(times.min())))
     values.sort(key=lambda value: value.middle)
     total = len(values)
     if total > _VALUES:
         values = values[: _VALUES - 3] + values[-3:]
-    return KnobEffect(knob.name, share, tuple(values), total)
+    return KnobDistribution(knob.name, share, tuple(values), total)
 
 
 def parallel_of(best: Sequence[Record], records: Sequence[Record]) -> Parallel | None:
@@ -110,7 +115,7 @@ def parallel_of(best: Sequence[Record], records: Sequence[Record]) -> Parallel |
     return Parallel(tuple(medians), tuple(ids), tuple(axes[:_AXES]), len(axes))
 
 
-def _axis(name: str, values: Sequence[tuple[str, Json]], codes: Sequence[int]) -> Axis:
+def _axis(name: str, values: Sequence[tuple[str, Json]], codes: Sequence[int]) -> ParallelAxis:
     """Axis of the values that occur, in numerical order, else in order of appearance."""
     different = {values[code][0]: values[code][1] for code in sorted(set(codes))}
 
@@ -121,7 +126,7 @@ def _axis(name: str, values: Sequence[tuple[str, Json]], codes: Sequence[int]) -
 
     texts = sorted(different, key=order)
     place = {text: at for at, text in enumerate(texts)}
-    return Axis(name, tuple(texts), tuple(place[values[code][0]] for code in codes))
+    return ParallelAxis(name, tuple(texts), tuple(place[values[code][0]] for code in codes))
 
 
 Rows = npt.NDArray[np.int64]
@@ -169,24 +174,24 @@ def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> lis
         raise RecordError("no knob varies among the trials")
     table = ConfigTable(knobs)
     features = table.rows([knob.codes for knob in knobs])
-    found = []
-    for known, ahead in questions:
-        learned, asked = np.searchsorted(used, known), np.searchsorted(used, ahead)
-        model = fit_trees(features[learned], logs[known], seed)
+    results = []
+    for learned_rows, ahead in questions:
+        learned, asked = np.searchsorted(used, learned_rows), np.searchsorted(used, ahead)
+        model = fit_trees(features[learned], logs[learned_rows], seed)
         correlation = rank_correlation(model.predict(features[asked]), logs[ahead])
-        found.append(Forecast(int(ahead[0]), len(known), len(ahead), correlation))
-    return found
+        results.append(Forecast(int(ahead[0]), len(learned_rows), len(ahead), correlation))
+    return results
 
 
 def _questions(trials: int, places: int, seed: int) -> list[tuple[Rows, Rows]]:
     """Trials that are learned from, and those that are predicted, for each place."""
     rng = np.random.default_rng(seed)
     cuts = _cuts(trials, places)
-    found = []
+    questions = []
     for cut, after in zip(cuts, [*cuts[1:], trials], strict=True):
-        known = np.arange(cut) if cut <= MOST else np.sort(rng.choice(cut, MOST, replace=False))
-        found.append((known, np.arange(cut, min(after, cut + _MOST_AHEAD))))
-    return found
+        learned = np.arange(cut) if cut <= MOST else np.sort(rng.choice(cut, MOST, replace=False))
+        questions.append((learned, np.arange(cut, min(after, cut + _MOST_AHEAD))))
+    return questions
 
 
 def _cuts(trials: int, places: int) -> list[int]:

@@ -19,7 +19,7 @@ from loopwright.inspection.report.elements import (
 )
 from loopwright.inspection.report.page_data import (
     FailureKind,
-    KnobEffect,
+    KnobDistribution,
     LogPage,
     ModelKernel,
     ModelPage,
@@ -68,13 +68,13 @@ def _figures(series: Series) -> Iterator[tuple[str, str, Child]]:
     best, default = series.best, series.default
     if best is not None:
         checked = "answer checked" if best.checked else "answer not checked"
-        told = f"{time_text(best.seconds)} a call, {checked}" if series.flop else checked
-        yield "best", speed_text(best.seconds, series.flop), told
+        note = f"{time_text(best.seconds)} a call, {checked}" if series.flop else checked
+        yield "best", speed_text(best.seconds, series.flop), note
     else:
         yield "best", "-", "no trial may be best"
     if default is not None:
-        said = f"{time_text(default.seconds)} a call" if series.flop else None
-        yield "default", speed_text(default.seconds, series.flop), said
+        time = f"{time_text(default.seconds)} a call" if series.flop else None
+        yield "default", speed_text(default.seconds, series.flop), time
     yield _gain(series)
     if best is not None:
         yield "record", best.id, f"trial {best.trial}"
@@ -97,8 +97,8 @@ def _gain(series: Series) -> tuple[str, str, Child]:
             element("span", series.verdict, class_=words[series.outcome]),
         )
     if best is not None and best.of_default:
-        said = "unverified: by two medians; the log has no verdict on this record"
-        return "beside the default", f"{best.of_default:.2f}x", said
+        note = "unverified: by two medians; the log has no verdict on this record"
+        return "beside the default", f"{best.of_default:.2f}x", note
     return "beside the default", "-", "the log does not tell"
 
 
@@ -147,8 +147,8 @@ def _curve(at: int, task: TaskPage) -> Element:
         [_steps(at, place, series) for place, series in enumerate(task.series)],
         id=f"steps-{at}",
     )
-    said = [element("p", part, class_="caption") for part in parts]
-    return card("Best so far", chart("curve", task=at), said, details, caption=caption)
+    notes = [element("p", part, class_="caption") for part in parts]
+    return card("Best so far", chart("curve", task=at), notes, details, caption=caption)
 
 
 def _steps(at: int, place: int, series: Series) -> Child:
@@ -241,7 +241,7 @@ def _knobs(at: int, place: int, series: Series) -> Child:
     return card("Effect of each knob", parts, caption=caption)
 
 
-def _values(name: str, knob: KnobEffect) -> Child:
+def _values(name: str, knob: KnobDistribution) -> Child:
     rows = [
         [
             Cell(value.text, kind="mono"),
@@ -311,7 +311,7 @@ def _accuracy(at: int, place: int, series: Series) -> Element:
 
 def log_sections(page: Page) -> list[Element]:
     """Sections on each log as a whole: pace, time and provenance."""
-    found = []
+    sections = []
     for at, log in enumerate(page.logs):
         title = element("h2", element("bdi", log.name))
         body = [
@@ -320,8 +320,8 @@ def log_sections(page: Page) -> list[Element]:
             card("Provenance", facts(_provenance(log)), _runs(f"runs-{at}", log)),
         ]
         pair = element("div", body[:2], class_="pair")
-        found.append(element("section", title, pair, body[2], id=f"log-{at}", class_="log"))
-    return found
+        sections.append(element("section", title, pair, body[2], id=f"log-{at}", class_="log"))
+    return sections
 
 
 def _pace(at: int, log: LogPage) -> Child:
@@ -362,14 +362,14 @@ def _time(at: int, log: LogPage) -> Child:
 
 def _provenance(log: LogPage) -> dict[str, Child]:
     complaint = element("span", log.complaint, class_="warn") if log.complaint else None
-    found: dict[str, Child] = {
+    entries: dict[str, Child] = {
         "log": element("span", log.path, class_="mono"),
         "records": f"{log.records:,}",
         "not understood": complaint,
     }
     for name, values in log.facts.items():
-        found[name] = "; ".join(values)
-    return found
+        entries[name] = "; ".join(values)
+    return entries
 
 
 def _runs(name: str, log: LogPage) -> Child:
@@ -397,41 +397,41 @@ _TITLES = (
 def model_section(model: ModelPage, page: Page) -> Element:
     """Section on a model: the expected time of a run, how it fell, and its kernels."""
     places = {task.name: at for at, task in enumerate(page.tasks)}
-    whole = sum(_run(row) for row in model.kernels)
-    rows = [_row(row, whole, places.get(row.name)) for row in model.kernels]
+    total = sum(_run(row) for row in model.kernels)
+    rows = [_row(row, total, places.get(row.name)) for row in model.kernels]
     shown = table("model-table", _TITLES, rows, f"Kernels of {model.name}")
     part = "overview" if len(page.tasks) > 1 else None
-    body = card(f"Model {model.name}", chart("model"), shown, caption=_caption(model, whole))
+    body = card(f"Model {model.name}", chart("model"), shown, caption=_caption(model, total))
     return element("article", body, id="model", data_part=part)
 
 
-def _caption(model: ModelPage, whole: float) -> str:
+def _caption(model: ModelPage, total: float) -> str:
     """Expected time of a run, and its basis."""
     missing = sum(row.seconds is None for row in model.kernels)
     if missing:
-        said = f"{missing} of {len(model.kernels)} tasks have no time yet; the others take "
-        said += f"{time_text(whole)} of a run."
+        text = f"{missing} of {len(model.kernels)} tasks have no time yet; the others take "
+        text += f"{time_text(total)} of a run."
     else:
-        said = f"A run is expected to take {time_text(whole)}"
-        known = [row.default for row in model.kernels]
+        text = f"A run is expected to take {time_text(total)}"
+        defaults = [row.default for row in model.kernels]
         before = sum(row.calls * row.default for row in model.kernels if row.default is not None)
-        if all(seconds is not None for seconds in known) and whole > 0:
-            said += f", {time_text(before)} by the default of each ({before / whole:.2f}x)"
-        said += "."
+        if all(seconds is not None for seconds in defaults) and total > 0:
+            text += f", {time_text(before)} by the default of each ({before / total:.2f}x)"
+        text += "."
     return (
-        f"{said} That is the sum of calls x time over its tasks, each called again and again; "
+        f"{text} That is the sum of calls x time over its tasks, each called again and again; "
         "kernels that map elements one by one are not tuned, and not in it. The curve has the best "
         f"single measurements until then ({model.trials:,} trials in "
         f"{duration_text(model.spent)} of tuning), the table the latest one of each best."
     )
 
 
-def _row(row: ModelKernel, whole: float, place: int | None) -> Sequence[Cell]:
+def _row(row: ModelKernel, total: float, place: int | None) -> Sequence[Cell]:
     name: Child = element("bdi", row.name)
     if place is not None:
         name = element("a", name, href=f"#task-{place}")
     ratio = row.default / row.seconds if row.default and row.seconds else None
-    seconds, share = row.seconds, _run(row) / whole if whole else None
+    seconds, share = row.seconds, _run(row) / total if total else None
     return [
         Cell([name, f" by {row.way}" if row.way else None], kind="wrap"),
         number(f"{row.calls}", row.calls),

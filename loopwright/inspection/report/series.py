@@ -13,7 +13,7 @@ from loopwright.inspection.report.elements import cut
 from loopwright.inspection.report.knob_data import effects_of, forecasts, parallel_of
 from loopwright.inspection.report.page_data import (
     Accuracy,
-    Candidate,
+    CandidateRow,
     FailureKind,
     Points,
     Roofline,
@@ -48,7 +48,7 @@ _TEXT = 600
 
 
 @dataclass(frozen=True)
-class Effort:
+class Detail:
     """Amount of detail for each task."""
 
     points: int = 2000  # trials of the curve at most; of more a sample is drawn
@@ -57,7 +57,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Known:
+class SetupFacts:
     """Facts on one task on one machine from the whole log."""
 
     limits: Limits
@@ -65,7 +65,7 @@ class Known:
 
 
 def series_of(
-    log: Log, place: int, setup: Setup, records: list[Record], effort: Effort, known: Known
+    log: Log, place: int, setup: Setup, records: list[Record], detail: Detail, known: SetupFacts
 ) -> tuple[Series, Record | None]:
     """Report of one task on one machine, and its best record.
 
@@ -81,8 +81,8 @@ def series_of(
     default = default_record(records, verdict)
     work = work_of(log, records[0] if best is None else best)
     report = failures(records)
-    knobs, knobs_total, knobs_note = effects_of(records, effort.learned)
-    accuracy, accuracy_note = _accuracy(records, effort.places)
+    knobs, knobs_total, knobs_note = effects_of(records, detail.learned)
+    accuracy, accuracy_note = _accuracy(records, detail.places)
     roofline, roofline_note = _roofline(best, default, work, known.limits)
     spent = known.spent
     right = vouched(records)
@@ -107,7 +107,7 @@ def series_of(
         outcome=verdict.outcome.value if compared else "",
         gain=verdict.gain if compared else None,
         steps=_steps(curve),
-        points=_points(curve, effort.points),
+        points=_points(curve, detail.points),
         errors=_errors(report),
         knobs=knobs,
         knobs_total=knobs_total,
@@ -140,7 +140,7 @@ def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
     )
 
 
-def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> Candidate:
+def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> CandidateRow:
     """Record of the tables.
 
     Its speed over the default's rests on the two medians; the verdict of a playoff, which pairs
@@ -150,9 +150,9 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
     assert seconds is not None, "a ranked record has a time"
     changes = None
     if default is not None:
-        found = record_differences(default, one)
-        changes = tuple(f"{each.what.removeprefix('knob ')}={each.other}" for each in found)
-    return Candidate(
+        differences = record_differences(default, one)
+        changes = tuple(f"{each.what.removeprefix('knob ')}={each.other}" for each in differences)
+    return CandidateRow(
         one.id,
         one.trial,
         seconds,
@@ -197,7 +197,7 @@ def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, 
         )
         return None, why
     try:
-        found = forecasts(records, places)
+        predictions = forecasts(records, places)
     except RecordError as error:
         return None, str(error)
     note = (
@@ -206,7 +206,7 @@ def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, 
         "It is not the tuner's own model. 1 is a perfect order, 0 is chance; where a tuner "
         "measures only good candidates, these lie close together, and a low figure is no fault."
     )
-    rows = [(one.before, one.correlation, one.count, one.trained_on) for one in found]
+    rows = [(one.before, one.correlation, one.count, one.trained_on) for one in predictions]
     return Accuracy(*zip(*rows, strict=True)), note
 
 
