@@ -40,7 +40,7 @@ NUMPY, _ONNX_RUNTIME = "NumPy", "ONNX Runtime"
     default=20,
     show_default=True,
     metavar="N",
-    help="How often each is timed, in turns; more make the interval of a gain narrower.",
+    help="Rounds in which each is timed in turn; more make the interval of a gain narrower.",
 )
 @click.option("--device", cls=SubjectOption, of="workload", **DEVICE)
 @takes(model=ModelOptions)

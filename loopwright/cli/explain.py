@@ -39,7 +39,7 @@ _COMMENT = {
 @click.option(
     "--config",
     metavar="INDEX",
-    help="Which configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
+    help="The configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
     "the best of the log [default: best, or default without a log].",
 )
 @click.option(
@@ -71,7 +71,7 @@ def explain_command(
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
     model learns from a log, and the features that move its prediction most come first. Of an
-    automatic space the structure, its reasons and its loops are printed before.
+    automatic space the structure, its reasons and its loops are printed first.
     """
     from loopwright.records import open_log
     from loopwright.task import apply_history_best

@@ -95,14 +95,14 @@ def takes(
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 force_option = click.option(
-    "--force", is_flag=True, help="Replace a file that is there, whatever it is."
+    "--force", is_flag=True, help="Replace an existing file, whatever it is."
 )
 #: Names devices; see `loopwright.measure.LocalRunner`.
 DEVICE: Mapping[str, Any] = {
     "metavar": "NAMES",
-    "help": "The device that kernels run on, such as opencl:0. Where many are measured, several "
-    "equal ones with commas share them [default: the first of the target's kind]. `loopwright "
-    "devices` lists them.",
+    "help": "The device that kernels run on, such as opencl:0. Several equal ones, separated by "
+    "commas, share the measurements of a run [default: the first of the target's kind]. "
+    "`loopwright devices` lists them.",
 }
 device_option = click.option("--device", **DEVICE)
 emit_option = click.option(
@@ -227,8 +227,8 @@ class TunerChoice:
         show_default=True,
         metavar="NAME",
         shell_complete=_completed_tuners,
-        help="Who chooses what to measure next. xgb: a model that learns from the results; ga: "
-        "a genetic search; random; grid: all in order.",
+        help="The tuner, which chooses what to measure next. xgb: a model that learns from the "
+        "results; ga: a genetic search; random; grid: all in order.",
     )
     options: tuple[str, ...] = option(
         "-O", "--option", multiple=True, metavar="NAME=VALUE", cls=_TunerOption

@@ -51,9 +51,15 @@ def command(context: click.Context) -> None:
     type=click.Choice(["valid", "usable", "dropped", "failed"]),
     help="Only records with this status.",
 )
-@click.option("--begin", type=click.IntRange(0), default=0, help="Leave out so many of the first.")
-@click.option("--end", type=click.IntRange(0), help="Only so many of the first.")
-@click.option("--limit", type=click.IntRange(1), help="At most this many: the last ones.")
+@click.option("--begin", type=click.IntRange(0), default=0, help="Skip this many records.")
+@click.option(
+    "--end", type=click.IntRange(0), help="Stop after this many records, skipped ones included."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help="At most this many: the last, or with --sort time the fastest.",
+)
 @click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
 def list_records(
     log: str,
@@ -110,9 +116,9 @@ def list_records(
 def best(log: str, filters: Filters, form: OutputForm, top: int) -> None:
     """Show the best records of each task in LOG, for each hardware and number of threads.
 
-    Candidates whose answer was checked go before all others, then those of a playoff, by their
-    ratio to the default in the same rounds, and then the fastest. What is not built as the best one
-    is, or was not compared with the default, is said on standard error.
+    Candidates whose answer was checked come first, then those of a playoff, by their ratio to the
+    default in the same rounds, and then the fastest. A note on standard error says where the best
+    record is not what is built, or was never compared with the default.
     """
     from loopwright.records import top_k
     from loopwright.records.reports.setups import by_setup
@@ -150,8 +156,8 @@ def _doubt(winner: Record, group: Sequence[Record]) -> str:
 def top(log: str, filters: Filters, form: OutputForm, count: int) -> None:
     """Show the N best candidates (10) of each task in LOG, beside the best and the default.
 
-    `to best` is the time by that of the best one, with the interval of 95 % that the timed windows
-    give: where it holds 1.00, the two cannot be told apart. `to default` is the same for the
+    `to best` is the time divided by that of the best one, with the 95 % interval of the timed
+    windows: where it holds 1.00, the two cannot be told apart. `to default` is the same for the
     default configuration (0.50 takes half as long); its interval needs a wide terminal.
     """
     from loopwright.records.reports.setups import setup_titles

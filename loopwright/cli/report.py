@@ -66,8 +66,8 @@ def report_command(
 
     The page is one file that needs no network: it can be mailed, archived, or opened from a disk.
     It shows the best so far, where the time went, failures, which knobs matter, the best candidates
-    and where all that is from; with --model what it adds up to in a run of that model. It takes the
-    place of a page that is there already, and of no other file without --force.
+    and the provenance of the log; with --model the expected time of a run of that model. It
+    replaces an existing page, but no other file without --force.
     """
     from loopwright.inspection.report import PAGE, page_of, report_html
 

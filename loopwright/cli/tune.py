@@ -113,8 +113,8 @@ def command(
     failure: the exit code is 0, unless --fail-without-gain. "Of the FMA peak" is the share of the
     fastest arithmetic that this machine was seen to do; from 85 % on there is little left to gain.
 
-    WORKLOAD may be an ONNX model, model.onnx, with shapes of inputs such as image=1x3x224x224 where
-    those that it declares shall not count. Its kernels are tuned together; trials go where the sum
+    WORKLOAD may be an ONNX model, model.onnx, with shapes of inputs such as image=1x3x224x224,
+    which override those that it declares. Its kernels are tuned together; trials go where the sum
     of calls x time is expected to fall most.
     """
     refuse_other_options(subject.is_model)

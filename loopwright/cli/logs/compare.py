@@ -37,8 +37,8 @@ def compare(what: Sequence[str], log: str | None, filters: Filters, form: Output
     compare LOG RECORD            the record and the best one of its task and machine
     compare LOG                   the machines of one log, or its numbers of threads
 
-    A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B by
-    that of A: below 1 where B is faster.
+    A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B
+    divided by that of A: below 1 where B is faster.
     """
     path, names = _log_and_names(what, log)
     read = load_log(path)

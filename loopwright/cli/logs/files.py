@@ -71,7 +71,7 @@ def export(
     metavar="SECONDS",
     default=10.0,
     show_default=True,
-    help="That building, and that running, may take.",
+    help="Time limit of building, and of running.",
 )
 @device_option
 @json_option
@@ -139,7 +139,7 @@ def pick(logs: Sequence[str], out: str, top: int) -> None:
 @_out
 @_top
 def distill(logs: Sequence[str], out: str, top: int) -> None:
-    """Write the best records of LOG... alone to OUT, which must be new or one of LOG...."""
+    """Write only the best records of LOG... to OUT, which must be new or one of LOG...."""
     from loopwright import records
 
     _picked(records.distill_file, logs, out, top)

@@ -92,12 +92,12 @@ _TIES = 5
 @click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
 @click.option("--schedule", "part", flag_value="schedule", help="Print its schedule as Python.")
 @click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
-@click.option("--code", "part", flag_value="code", help="Print its code, as the target has it.")
+@click.option("--code", "part", flag_value="code", help="Print its code for the target.")
 def show(log: str, filters: Filters, record: str, as_json: bool, part: str | None) -> None:
     """Show one RECORD of LOG: its id (or the beginning of it), `best` or `default`.
 
-    How fast it is and how sure that is, whether it would be applied on this machine, what each of
-    its knobs costs, and its schedule; of an automatic space also its structure beside the others
+    Prints its speed and how certain that is, whether it would be applied on this machine, what each
+    of its knobs costs, and its schedule; of an automatic space also its structure beside the others
     that were tried, and its loops in outline. --json prints the record as it stands in the log.
     --expr, --schedule, --ir and --code need no template: the log holds the expression and the
     schedule.

@@ -237,7 +237,7 @@ def _values(kind: Failures) -> list[Json]:
 @log_argument
 @takes(filters=Filters)
 @takes(form=OutputForm)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the samples.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples.")
 def importance(log: str, filters: Filters, form: OutputForm, seed: int) -> None:
     """Show which knobs matter for one task of LOG, with the best and the worst value of each.
 
