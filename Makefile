@@ -10,16 +10,18 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 TRIALS ?= 64
 LOG    ?= dense_1x1000x512.jsonl
 
-# Options of `make test`: more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests
-# that are marked as slow, too; JOBS processes run those that may run beside others (auto: one a CPU).
+# Options of `make test`: ROOM=lowering runs the tests of a room (a folder of tests/unit, or of tests); ARGS has
+# more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests that are marked as slow, too; JOBS processes run those that may run beside others (auto: one a CPU).
 # CPU=x86-64-v3 runs them as on a CPU that has no more than this level (one that has a name of its own
 # would be refused by the processes that tests start, as another machine), CACHES=32K,1M,8M as with such caches.
+ROOM   ?=
 ARGS   ?=
 SLOW   ?=
 CPU    ?=
 CACHES ?=
 JOBS   ?= auto
 PARALLEL = -n $(JOBS) --maxprocesses 8 --dist worksteal
+PLACES = $(if $(ROOM),$(or $(wildcard tests/unit/$(ROOM) tests/$(ROOM)),$(error there are no tests of the room $(ROOM))))
 PRETENDED = $(if $(CPU),--cpu $(CPU)) $(if $(CACHES),--caches $(CACHES))
 # Bytecode is written whatever the shell says: without it each of the hundreds of processes that the
 # tests start would compile the sources again.
@@ -77,9 +79,9 @@ smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work toget
 # right for one of the two, as with ARGS="-k split"; other statuses than 0, 1 and 5 end the run.
 test: $(DEV_STAMP) ## set up, then run the tests (SLOW=1 for slow ones too, ARGS="-k split" to choose)
 	@tier='$(if $(SLOW),, and not slow)'; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser and not package$$tier" $(PRETENDED) $(ARGS); first=$$?; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser and not package$$tier" $(PRETENDED) $(PLACES) $(ARGS); first=$$?; \
 	case $$first in 0|1|5) ;; *) exit $$first ;; esac; \
-	$(BIN)/python -m pytest -m "serial$$tier" $(PRETENDED) $(ARGS); second=$$?; \
+	$(BIN)/python -m pytest -m "serial$$tier" $(PRETENDED) $(PLACES) $(ARGS); second=$$?; \
 	if [ $$first -eq 1 ]; then echo "make test: the first pass found failures, see above" >&2; fi; \
 	case $$first,$$second in 0,0|0,5|5,0) ;; *,0|*,5) exit $$first ;; *) exit $$second ;; esac
 

@@ -25,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import runtime, te
-from loopwright.cli.kernels import workload_kernels
 from loopwright.cli.workload import find_workload
 from loopwright.driver import build
+from loopwright.inspection import bench
 from loopwright.runtime import Module
 from loopwright.runtime import ndarray as nd
 
@@ -79,7 +79,7 @@ def placed(like: Array, offset: int, advice: int | None = None) -> Array:
 def ways(module: Module) -> dict[str, Sample]:
     """Samples of one kernel by the name of what is different from the tuner's way."""
     function = module[module.entry_name]
-    plain = workload_kernels.random_arguments(module)
+    plain = bench.random_arguments(module)
     outputs = [arg.output for arg in function.args]
 
     def loop(arrays: list[Array], pinned: bool = True) -> Sample:

@@ -16,8 +16,8 @@ from statistics import median
 import numpy as np
 
 from loopwright import graph
+from loopwright.executors import GraphExecutor, Model, load_model
 from loopwright.runtime import time_call
-from loopwright.runtime.executors import GraphExecutor, Model, load_model
 
 #: Kernels of the chain, and seconds of a sample.
 _LENGTH, _SAMPLE_S, _SAMPLES = 50, 0.05, 11

@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from loopwright import ops
-from loopwright.cost.gpu.device import Device, device_of
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
-from loopwright.cost.gpu.limits import Excess
+from loopwright.cost.analytical import Excess
+from loopwright.cost.gpu.device import GpuProperties, device_of
+from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
 from loopwright.driver import compile_schedule
 from loopwright.env import machine
 from loopwright.errors import BuildError, InstantiationError, LowerError, ScheduleError
@@ -32,7 +32,7 @@ from loopwright.lowering import lower_ids
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.runtime.artifacts.device_code import DeviceCode, KernelResources
 from loopwright.task import Task, create_task
-from loopwright.task.vectors import indices_of, random_digits
+from loopwright.task.sampling import indices_of, random_digits
 
 #: Name, operator, arguments.
 CASES = (
@@ -69,7 +69,7 @@ class Estimates:
     pruned_valid: int = 0
     refused: int = 0
     skipped: int = 0
-    kernels: list[tuple[Kernel, KernelResources]] = field(default_factory=list)
+    kernels: list[tuple[GpuKernel, KernelResources]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
 
@@ -100,7 +100,7 @@ def estimates_of(task: Task, points: int, seed: int) -> Estimates:
     return out
 
 
-def _compile(task: Task, index: int, device: Device, out: Estimates) -> None:
+def _compile(task: Task, index: int, device: GpuProperties, out: Estimates) -> None:
     """Compile one point, and note its kernels."""
     s, args = task.instantiate(task.config_space.get(index))
     kernels = kernels_of(s.state, device)

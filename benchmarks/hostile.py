@@ -29,14 +29,15 @@ from typing import Any
 from loopwright import autotvm, ops, records
 from loopwright.cli import main as loopwright
 from loopwright.errors import LoopwrightError
+from loopwright.history import apply_history_best
+from loopwright.history.rebuilding import rebuild
 from loopwright.measure import LocalRunner, measure_option
 from loopwright.records.line import sealed
 from loopwright.runtime import Artifact
 from loopwright.runtime.artifacts.artifact import manifest_checksum
-from loopwright.task import Task, apply_history_best, create_task
-from loopwright.task.rebuild import rebuild
+from loopwright.task import Task, create_task
 from loopwright.tuner import RandomTuner, learn, log_to_file
-from loopwright.tuner.run.log_journal import LogJournal
+from loopwright.tuner.run.journal import LogJournal
 from tests.property.hostile_lines import VALUES, hostile_line, of_all_kinds, paths
 
 Json = Any

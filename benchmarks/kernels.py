@@ -19,7 +19,7 @@ import loopwright as lw
 from benchmarks.torch_side import TorchSide, installed
 from benchmarks.workloads import Case, traffic
 from loopwright.cli.numpy_process import NumpyProcess
-from loopwright.cli.workload import Workload, find_workload
+from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.runtime import pinned
 from loopwright.runtime.peak import bandwidth, fma_peak
 
@@ -69,7 +69,7 @@ def kernel_row(case: Case, threads: int, trials: int, seed: int = 0) -> dict[str
 
 
 def _best(
-    workload: Workload, trials: int, seed: int
+    workload: WorkloadSubject, trials: int, seed: int
 ) -> tuple[Any, list[Any], dict[str, Any], float]:
     task = workload.task
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def _best(
 
 
 def _interleaved(
-    workload: Workload, f: Any, tensors: list[Any], threads: int, limit: Any
+    workload: WorkloadSubject, f: Any, tensors: list[Any], threads: int, limit: Any
 ) -> dict[str, list[float]]:
     rng = np.random.default_rng(0)
     arrays = [lw.nd.array((rng.standard_normal(t.shape) * 4).astype(t.dtype)) for t in tensors]

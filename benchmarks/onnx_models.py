@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.onnx_built import bert, mobilenet_v2, resnet18
 from loopwright import graph
-from loopwright.graph.strategy import MAX_ERROR
+from loopwright.graph.registry import MAX_ERROR
 from loopwright.lowering.context import PassContext
 
 BUILT: dict[str, Callable[[], Any]] = {

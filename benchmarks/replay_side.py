@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright import graph
-from loopwright.driver.build import compile_schedule
+from loopwright.driver import compile_schedule
 from loopwright.errors import LoopwrightError
 from loopwright.schedule import replay
 from loopwright.target import Target

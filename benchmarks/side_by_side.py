@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.scoring import branching
-from loopwright.cost.features import StateFeatures
-from loopwright.cost.symbolic.candidates import Candidates
+from loopwright.cost.features.extract import StateFeatures
+from loopwright.cost.symbolic.population import CandidateRows
 from loopwright.env import usable_cpus
 from loopwright.task import create_task
-from loopwright.task.vectors import Digits
+from loopwright.task.sampling import Digits
 
 #: Turns that both ways take.
 _TURNS = 3
@@ -37,7 +37,7 @@ def main() -> int:
     task = create_task(branching, args=(512, 512, 512, True), target="llvm -num-threads=1")
     described = StateFeatures(task.target, "itervar")
     logged = tuple(column.logged for column in described.columns)
-    made = Candidates(task, described.values, logged)
+    made = CandidateRows(task, described.values, logged)
     processes = len(usable_cpus())
     rng = np.random.default_rng(0)
 

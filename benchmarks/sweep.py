@@ -31,10 +31,10 @@ from benchmarks.sweep_side import NumpySide, knows
 from benchmarks.torch_side import TorchSide, installed
 from loopwright import dtypes
 from loopwright.cli.numpy_process import NumpyProcess
-from loopwright.cli.workload import Workload, find_workload
+from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.env import machine, usable_cpus
 from loopwright.runtime import pinned
-from loopwright.space.automatic_task import AutomaticTask
+from loopwright.space.tasks import AutomaticTask
 
 #: Rounds in which all sides take turns, seconds of calls in each, and before them.
 ROUNDS, WINDOW_S, WARM_UP_S = 5, 0.01, 0.01
@@ -89,7 +89,7 @@ class _Libraries:
         self._stack.close()
 
     def prepared(
-        self, workload: Workload, tensors: Sequence[Any]
+        self, workload: WorkloadSubject, tensors: Sequence[Any]
     ) -> dict[str, Callable[[], float | None]]:
         """What takes a sample of each library that computes a workload."""
         inputs = [(t.shape, t.dtype) for t in tensors[:-1]]
@@ -101,7 +101,7 @@ class _Libraries:
         return found
 
     def _side(
-        self, name: str, kind: type[NumpyProcess], workload: Workload, inputs: Any
+        self, name: str, kind: type[NumpyProcess], workload: WorkloadSubject, inputs: Any
     ) -> NumpyProcess:
         side = self._running.get(name)
         if side is not None and not side.problem:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.cli.numpy_process import NumpyProcess, serve
-from loopwright.cli.workload import Workload
+from loopwright.cli.workload import WorkloadSubject
 
 
 class NumpySide(NumpyProcess):
@@ -23,7 +23,7 @@ class NumpySide(NumpyProcess):
     module = "benchmarks.sweep_side"
 
 
-def knows(workload: Workload) -> bool:
+def knows(workload: WorkloadSubject) -> bool:
     """Whether a single call of NumPy computes a workload."""
     operator = workload.operator
     if operator is None or operator.name != "conv2d":
@@ -36,7 +36,7 @@ def _is_product(p: dict[str, Any]) -> bool:
     return all(p[k] == 1 for k in ("N", "KH", "KW", "stride")) and p["pad"] == 0
 
 
-def _prepare(workload: Workload, arrays: list[Any], threads: int) -> Callable[[], object]:
+def _prepare(workload: WorkloadSubject, arrays: list[Any], threads: int) -> Callable[[], object]:
     operator = workload.operator
     assert operator is not None
     given = dict(zip(operator.params, workload.task.args, strict=True))

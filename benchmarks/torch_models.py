@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks.onnx_models import Array, _alternated
 from loopwright import graph
+from loopwright.executors import Model
 from loopwright.graph.torch_backend import loopwright
-from loopwright.runtime.executors import Model
 
 VISION = (
     "resnet18",

@@ -35,8 +35,8 @@ import numpy as np
 
 from loopwright import dtypes, graph
 from loopwright.errors import LoopwrightError
-from loopwright.graph.frontend.torch.arrays import as_array
-from loopwright.graph.frontend.torch.importer import Importer
+from loopwright.graph.frontend.torch.importer import TorchImporter
+from loopwright.graph.frontend.torch.memory import as_array
 from loopwright.graph.frontend.torch.model import input_type
 from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
@@ -497,7 +497,7 @@ def _imported(call: _Call, prefix: str) -> tuple[list[Var], list[Expr]]:
     )(*call.tensors)
     holders = [n for n in traced.graph.nodes if n.op == "placeholder"]
     bound = {n: Var(prefix + n.name, input_type(n.name, n.meta["val"])) for n in holders}
-    found = Importer(False).outputs(traced, bound)
+    found = TorchImporter(False).outputs(traced, bound)
     exprs = [e for e in found if isinstance(e, Expr)]
     if len(exprs) < len(found):
         raise LoopwrightError("an output is no tensor")

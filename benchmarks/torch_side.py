@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loopwright.cli.numpy_process import NumpyProcess, serve
-from loopwright.cli.workload import Workload
+from loopwright.cli.workload import WorkloadSubject
 
 
 class TorchSide(NumpyProcess):
@@ -23,7 +23,7 @@ def installed() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def _prepare(workload: Workload, arrays: list[Any], threads: int) -> Callable[[], Any]:
+def _prepare(workload: WorkloadSubject, arrays: list[Any], threads: int) -> Callable[[], Any]:
     import torch
 
     torch.set_num_threads(threads)

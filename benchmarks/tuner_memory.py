@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.cost.features import Extractor, Rows
+from loopwright.cost.features import Extractor
+from loopwright.cost.symbolic.population import Rows
 from loopwright.task import Task
-from loopwright.task.vectors import digits_of, indices_of
+from loopwright.task.sampling import digits_of, indices_of
 from loopwright.tuner.model import candidates
 
 #: Points whose features are computed at once.

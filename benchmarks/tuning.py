@@ -12,7 +12,7 @@ import numpy as np
 
 import loopwright as lw
 from loopwright.cli.numpy_process import NumpyProcess
-from loopwright.cli.workload import Workload, find_workload
+from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.runtime import pinned
 from loopwright.runtime.peak import fma_peak
 from loopwright.tuner import DEFAULT_TUNER, TUNERS
@@ -66,7 +66,9 @@ def tuning_row(
     }
 
 
-def _side_by_side(workload: Workload, f: Any, tensors: list[Any], threads: int) -> dict[str, Any]:
+def _side_by_side(
+    workload: WorkloadSubject, f: Any, tensors: list[Any], threads: int
+) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     arrays = [lw.nd.array(rng.standard_normal(t.shape).astype(t.dtype)) for t in tensors]
     inputs = [(t.shape, t.dtype) for t in tensors[:-1]]

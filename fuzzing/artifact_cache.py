@@ -10,11 +10,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from loopwright.codegen.kernel_cache import KernelCache, cache_key
 from loopwright.driver import compile as compile_trace
-from loopwright.driver.kernel_cache import KernelCache, program_key
 from loopwright.lowering.context import PassContext
 from loopwright.records import build_hash
 from loopwright.runtime.artifacts.artifact import Artifact
@@ -26,11 +27,17 @@ _KEPT_DAYS = 3
 
 
 class ArtifactCache:
-    """Artifacts in a folder; ``kernels`` are the entries of this version of the compiler."""
+    """Artifacts in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.kernels = KernelCache(folder / build_hash())
-        _remove_old_entries(folder, keep=self.kernels.folder.name)
+        self._folder = folder
+
+    @cached_property
+    def kernels(self) -> KernelCache:
+        """Entries of this version of the compiler; made at first use, when variables are set."""
+        kernels = KernelCache(self._folder / build_hash())
+        _remove_old_entries(self._folder, keep=kernels.folder.name)
+        return kernels
 
     @property
     def hits(self) -> int:
@@ -52,7 +59,7 @@ class ArtifactCache:
         """The artifact of a program and its schedule, both as JSON, from the folder if it
         is there.
         """
-        key = program_key(dag, trace, arg_ids, target, context.to_json(), name)
+        key = cache_key(dag, trace, arg_ids, target, context.to_json(), name)
         artifact = None if key is None else self.kernels.get(key)
         if artifact is not None:
             return artifact

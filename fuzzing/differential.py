@@ -38,7 +38,7 @@ from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.devices.device import Device
-from loopwright.schedule.surface.schedule import Schedule, replay
+from loopwright.schedule.schedule import Schedule, replay
 from loopwright.target import Target
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.tensor import Tensor

@@ -26,11 +26,11 @@ from loopwright.errors import RunError
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.function import DeviceFunction
 from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.function import Function
 from loopwright.runtime.guarded_memory import GuardedMemory, Side
-from loopwright.runtime.parts import Parts
+from loopwright.runtime.kernels.constants import Parts
+from loopwright.runtime.kernels.device_function import DeviceFunction
+from loopwright.runtime.kernels.function import Function
 from loopwright.testing.numpy_eval import Array
 
 #: Bytes on each side of an array; devices begin parts of memory at multiples of this.
@@ -177,7 +177,7 @@ class GuardedRunner:
     def _start(self) -> subprocess.Popen[bytes]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- `close` closes it
         self._folder = tempfile.TemporaryDirectory(prefix="loopwright-guarded-")
-        root = str(Path(__file__).parents[2])
+        root = str(Path(__file__).parents[1])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "fuzzing.guarded"],
@@ -253,9 +253,9 @@ def _run(
     head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions
 ) -> tuple[list[bytes], str]:
     """Run once; returns the arrays' bytes and an error text or ''."""
-    from loopwright.runtime.devices.function import DeviceFunction
+    from loopwright.runtime.kernels.device_function import DeviceFunction
+    from loopwright.runtime.kernels.symbolic import SymbolicFunction
     from loopwright.runtime.module import Module
-    from loopwright.runtime.symbolic import SymbolicFunction
 
     module = Module(Artifact(head["manifest"], objects))
     f = module[module.entry_name]
@@ -277,6 +277,7 @@ def _run(
     for view, (_, b) in zip(views, placed, strict=True):
         view[:] = np.frombuffer(b, np.uint8)
     error = ""
+    assert isinstance(f, Function)
     for function, numbers in _calls(f, parts):
         work = regions.take(function.workspace_bytes)
         space = work.place(function.workspace_bytes, side)

@@ -22,8 +22,8 @@ from loopwright import dtypes
 from loopwright.errors import InternalError, LoopwrightError
 from loopwright.ir.expr import Cast, Const, IterVar, Read, const
 from loopwright.ir.reduction import Combiner, Reduce, Tuple
+from loopwright.schedule.schedule import replay
 from loopwright.schedule.steps import Step
-from loopwright.schedule.surface.schedule import replay
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.op_node import OpNode
 from loopwright.te.source import tensor_names

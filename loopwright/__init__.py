@@ -24,7 +24,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "TVMError": ("loopwright.errors", "LoopwrightError"),
     "Target": ("loopwright.target", "Target"),
     "Task": ("loopwright.task", "Task"),
-    "apply_history_best": ("loopwright.task", "apply_history_best"),
+    "apply_history_best": ("loopwright.history", "apply_history_best"),
     "auto_scheduler": ("loopwright.auto_scheduler", ""),
     "autotvm": ("loopwright.autotvm", ""),
     "auto_schedule": ("loopwright.automatic", "auto_schedule"),
@@ -42,11 +42,13 @@ _NAMES: dict[str, tuple[str, str]] = {
     "create_schedule": ("loopwright.schedule", "create_schedule"),
     "create_task": ("loopwright.ops", "create_task"),
     "device": ("loopwright.runtime", "device"),
+    "executors": ("loopwright.executors", ""),
     "driver": ("loopwright.driver", ""),
     "get_config": ("loopwright.task", "get_config"),
     "get_global_func": ("loopwright.runtime", "get_global_func"),
     "in_context": ("loopwright.task", "in_context"),
     "load_module": ("loopwright.runtime", "load_module"),
+    "history": ("loopwright.history", ""),
     "inspection": ("loopwright.inspection", ""),
     "ir": ("loopwright.ir", ""),
     "lower": ("loopwright.lowering", "lower"),
@@ -115,9 +117,9 @@ def __getattr__(name: str) -> Any:
         raise no_such_name("loopwright", name, _INSTEAD)
     module, attribute = _NAMES[name]
     loaded = importlib.import_module(module)
-    found = getattr(loaded, attribute) if attribute else loaded
-    globals()[name] = found
-    return found
+    value = getattr(loaded, attribute) if attribute else loaded
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any, cast
 from loopwright import driver
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.schedule import Schedule
-from loopwright.space.workload import Tensors, create_task
-from loopwright.task.dispatch import schedule_of
+from loopwright.space import Tensors, create_task
+from loopwright.task import schedule_of
 from loopwright.te import Tensor
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loopwright.driver.build import Binds
+    from loopwright.codegen import Binds
     from loopwright.ir import Func
     from loopwright.ir.sizes import SizeVar
-    from loopwright.measure import MeasureOption
-    from loopwright.measure.interfaces import MeasurerLike
+    from loopwright.measure import MeasureOption, MeasurerLike
     from loopwright.runtime import Module
-    from loopwright.task import Task
-    from loopwright.task.task import TargetLike
-    from loopwright.task.template import Scheduled
+    from loopwright.task import Scheduled, TargetLike, Task
     from loopwright.tuner import Callback
 
 
@@ -124,10 +121,16 @@ def auto_schedule(
         >>> print(b[0, 0])
         2.7182817
     """
-    from loopwright.task import Task, apply_history_best
-    from loopwright.tuner import DEFAULT_TUNER, find_tuner, log_to_file
-    from loopwright.tuner.run.budget import count, seconds
-    from loopwright.tuner.run.loop import check_arguments
+    from loopwright.history import apply_history_best
+    from loopwright.task import Task
+    from loopwright.tuner import (
+        DEFAULT_TUNER,
+        check_arguments,
+        count,
+        find_tuner,
+        log_to_file,
+        seconds,
+    )
 
     # A draft measures nothing, and refuses what a search would refuse.
     budget, tuner_class = find_effort(effort), find_tuner(tuner or DEFAULT_TUNER)
@@ -207,7 +210,7 @@ def build(
         [2. 3. 4. 5.]
     """
     options: dict[str, Any] = {"verify": verify, "cache": cache}
-    if not _are_tensors(s):
+    if not all(isinstance(t, Tensor) for t in (s if isinstance(s, list | tuple) else [s])):
         scheduled: Any = s
         return driver.build(
             scheduled, cast("Any", args), target, target_host, name, binds, **options
@@ -217,9 +220,3 @@ def build(
     resolved = cast("TargetLike", args) if target is None else target
     schedule, tensors = schedule_of(create_task(cast("Tensors", s), target=resolved))
     return driver.build(schedule, tensors, resolved, target_host, name, binds, **options)
-
-
-def _are_tensors(s: object) -> bool:
-    return isinstance(s, Tensor) or (
-        isinstance(s, (list, tuple)) and all(isinstance(t, Tensor) for t in s)
-    )

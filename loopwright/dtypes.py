@@ -14,36 +14,27 @@ import numpy as np
 
 from loopwright.errors import TensorError, did_you_mean
 
+#: The types for which expressions can be built, interpreted and compiled, with their bits.
 _BITS = {
-    "float64": 64,
-    "float32": 32,
-    "float16": 16,
-    "bfloat16": 16,
-    "int64": 64,
-    "int32": 32,
-    "int16": 16,
-    "int8": 8,
-    "uint64": 64,
-    "uint32": 32,
-    "uint16": 16,
-    "uint8": 8,
-    "bool": 1,
-}
-#: The types for which expressions can be built, interpreted and compiled today.
-SUPPORTED = (
-    "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "bool", "float16", "bfloat16",
-)  # fmt: skip
+    "float32": 32, "float64": 64, "int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8,
+    "uint16": 16, "uint32": 32, "uint64": 64, "bool": 1, "float16": 16, "bfloat16": 16,
+}  # fmt: skip
+SUPPORTED = tuple(_BITS)
 #: Formats of 16 bits, computed with in float32.
 HALVES = ("float16", "bfloat16")
 
 
 def check(dtype: object) -> str:
     """The canonical name of a dtype (a name, or anything NumPy understands)."""
-    name = dtype if isinstance(dtype, str) or dtype is None else _numpy_name(dtype)
+    name = dtype
+    if not isinstance(dtype, str) and dtype is not None:
+        try:
+            name = np.dtype(dtype).name  # type: ignore[call-overload]
+        except (TypeError, ValueError):
+            name = repr(dtype)
     if name == "bfloat16":
         _load_bfloat16()
-    if name in SUPPORTED:
+    if isinstance(name, str) and name in SUPPORTED:
         return name
     raise TensorError(
         f"unknown dtype {dtype!r}{did_you_mean(str(name), SUPPORTED)}; "
@@ -58,13 +49,6 @@ def _load_bfloat16() -> None:
         import_module("ml_dtypes")
     except ImportError as e:
         raise TensorError("bfloat16 needs the package ml_dtypes: pip install ml-dtypes") from e
-
-
-def _numpy_name(dtype: object) -> str:
-    try:
-        return np.dtype(dtype).name  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        return repr(dtype)
 
 
 def bits(dtype: str) -> int:

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -150,8 +151,8 @@ def cpu_flags() -> frozenset[str]:
     """All feature flags of the CPU by the system's names; empty where unknown."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    found = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
-    return frozenset(found[1].split() if found else ())
+    flags = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
+    return frozenset(flags[1].split() if flags else ())
 
 
 def version(distribution: str) -> str:
@@ -196,23 +197,17 @@ def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """
     environ = os.environ if environ is None else environ
     frequency = Path("/sys/devices/system/cpu/cpu0/cpufreq")
-    khz = _first_line(frequency / "scaling_cur_freq")
-    found = {
+    khz, load = _first_line(frequency / "scaling_cur_freq"), None
+    with suppress(OSError):  # unknown without ``/proc``
+        load = round(os.getloadavg()[0], 2)
+    facts = {
         "git": _revision(Path(__file__).parent.parent),
-        "load": _load_average(),
+        "load": load,
         "governor": _first_line(frequency / "scaling_governor"),
         "mhz": int(khz) // 1000 if khz.isdecimal() else None,
         "variables": {n: environ[n][:200] for n in sorted(environ) if _VARIABLES.match(n)},
     }
-    return {name: value for name, value in found.items() if value not in (None, "", {})}
-
-
-def _load_average() -> float | None:
-    """The load of the last minute; None where unknown, as without ``/proc``."""
-    try:
-        return round(os.getloadavg()[0], 2)
-    except OSError:
-        return None
+    return {name: value for name, value in facts.items() if value not in (None, "", {})}
 
 
 def _revision(root: Path) -> str:

@@ -21,7 +21,7 @@ PARTIAL = ".partial"
 _END = 1 << 16
 
 
-class Kind(NamedTuple):
+class FileKind(NamedTuple):
     """A kind of file that loopwright writes."""
 
     #: A name for messages, such as ``a report``.
@@ -38,7 +38,7 @@ def marked(mark: bytes) -> Callable[[bytes], bool]:
 class Output(NamedTuple):
     path: Path
     data: bytes
-    kind: Kind
+    kind: FileKind
 
 
 def write(
@@ -57,14 +57,16 @@ def write(
 
 
 def check(
-    *places: tuple[Path, Kind], force: bool | None = False, error: type[LoopwrightError] = RunError
+    *places: tuple[Path, FileKind],
+    force: bool | None = False,
+    error: type[LoopwrightError] = RunError,
 ) -> None:
     """Refuse outputs before work is done for them, as `write` would."""
     for path, kind in places:
         _place(path, kind, force, error)
 
 
-def _place(path: Path, kind: Kind, force: bool | None, error: type[LoopwrightError]) -> Path:
+def _place(path: Path, kind: FileKind, force: bool | None, error: type[LoopwrightError]) -> Path:
     try:
         return destination(path, kind, force=force)
     except OSError as exc:
@@ -75,7 +77,7 @@ def _not_written(path: Path, exc: OSError, error: type[LoopwrightError]) -> Loop
     return error(f"cannot write {path}: {exc.strerror or exc}")
 
 
-def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
+def destination(path: Path, kind: FileKind, *, force: bool | None = False) -> Path:
     """The file that is written for a path: itself, or the target of a link; a file of another kind
     is a `UsageError`, another obstacle an `OSError`.
     """
@@ -93,7 +95,12 @@ def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
         raise OSError(errno.EINVAL, f"it is {what}; name a file")
     if not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    there = b"" if force else _ends(target)
+    there = b""
+    if not force:
+        with target.open("rb") as file:  # a small file, or the beginning and the end of a large one
+            there = file.read(_END)
+            file.seek(max(len(there), target.stat().st_size - _END))
+            there += file.read(_END)
     if there and not kind.is_one(there):
         hint = "" if force is None else ", or replace it with --force (force=True)"
         raise UsageError(
@@ -101,14 +108,6 @@ def destination(path: Path, kind: Kind, *, force: bool | None = False) -> Path:
             f"name another one, remove that{hint}"
         )
     return target
-
-
-def _ends(path: Path) -> bytes:
-    """A small file, or the beginning and the end of a large one."""
-    with path.open("rb") as file:
-        begin = file.read(_END)
-        file.seek(max(len(begin), path.stat().st_size - _END))
-        return begin + file.read(_END)
 
 
 @contextmanager
@@ -165,7 +164,11 @@ def _replace(places: Sequence[tuple[Path, bytes]]) -> None:
             os.replace(new, path)
             renamed.append((path, before))
     except BaseException:
-        _restore(renamed[: len(places) - 1])
+        for path, before in renamed[: len(places) - 1]:
+            if before is None:  # there was no file
+                path.unlink()
+            else:
+                os.replace(before, path)
         raise
     finally:
         _remove(partial)
@@ -175,15 +178,6 @@ def _stage(path: Path, data: bytes, partial: list[Path]) -> Path:
     with _beside(path, partial) as file:
         file.write(data)
     return partial[-1]
-
-
-def _restore(renamed: Sequence[tuple[Path, Path | None]]) -> None:
-    """Put files back from their copies; None: there was no file."""
-    for path, before in renamed:
-        if before is None:
-            path.unlink()
-        else:
-            os.replace(before, path)
 
 
 def _remove(partial: Sequence[Path]) -> None:

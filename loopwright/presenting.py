@@ -28,6 +28,19 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def duration(seconds: float) -> str:
+    """A time for people, such as ``1.234 ms``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.4g} {unit}"
+    return f"{seconds * 1e6:.4g} us"
+
+
+def counted(count: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def html_block(title: str, *parts: str) -> str:
     """HTML of a plain heading and the HTML below it, for ``_repr_html_``."""
     return f"<div><b>{_escaped(title)}</b>{''.join(parts)}</div>"
@@ -56,13 +69,11 @@ def html_table(rows: Iterable[Sequence[object]], titles: Sequence[str] = ()) -> 
         if number == _MOST:
             lines.append("<tr><td>... and more</td></tr>")
             break
-        cells = "".join(f'<td style="{_CELL}">{_escaped(_short(str(c)))}</td>' for c in row)
+        texts = [str(c) for c in row]
+        short = [t if len(t) <= _CELL_LENGTH else f"{t[: _CELL_LENGTH - 3]}..." for t in texts]
+        cells = "".join(f'<td style="{_CELL}">{_escaped(t)}</td>' for t in short)
         lines.append(f"<tr>{cells}</tr>")
     return f'<div style="overflow-x:auto"><table style="{_TABLE}">{"".join(lines)}</table></div>'
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _CELL_LENGTH else f"{text[: _CELL_LENGTH - 3]}..."
 
 
 def _escaped(text: str) -> str:

@@ -5,6 +5,9 @@ exception is raised inside of it. On the main thread that is done by a timer of 
 SIGALRM, which also ends a sleep; on other threads by `PyThreadState_SetAsyncExc`, which only Python
 code notices. Neither ends compiled code that never returns.
 
+What counts is CPU time of the thread, so that a busy machine ends nothing that is quick elsewhere;
+of the time in which a function waits, several times as much.
+
 Either may be late, above all on a busy machine. So neither is raised once the function has
 returned: its caller is not disturbed. Nor is it raised in a destructor, where Python prints an
 exception and drops it, unless that destructor does not end.
@@ -22,12 +25,15 @@ import time
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from loopwright.errors import TimeLimitError
 
 #: Seconds that a template, or the filters of a space, may take for one configuration.
 TEMPLATE_S = 10.0
+#: Wall-clock time, in limits, after which a function is ended however little it computes: one that
+#: sleeps, or a thread that others keep from running.
+_PATIENCE = 6.0
 #: A function that catches everything gets the exception again after so many seconds.
 _AGAIN_S = 0.2
 #: Seconds between two looks of the thread that watches the others, at most; below what limits are.
@@ -40,17 +46,6 @@ _T = TypeVar("_T")
 
 class _Expired(BaseException):
     """Raised inside of a function whose time is up; ``except Exception`` does not catch it."""
-
-
-class _Guard(Protocol):
-    """Raises `_Expired` in a thread, between `start` and `stop`; ``fired`` says that it did."""
-
-    fired: bool
-
-    def start(self, seconds: float) -> None: ...
-
-    def stop(self) -> None:
-        """Raise nothing from here on. May be called again, where an exception cut it short."""
 
 
 def _call(function: Callable[..., _T], args: tuple[object, ...]) -> _T:
@@ -72,6 +67,20 @@ def _in_destructor(frame: FrameType | None) -> bool:
     return frame is not None
 
 
+def _used_up(seconds: float, wall: float, cpu: float) -> bool:
+    """Whether a limit of ``seconds`` is over, by both times since its start."""
+    return cpu >= seconds or wall >= _PATIENCE * seconds
+
+
+def _cpu_time(thread: int) -> float:
+    """CPU time of a running thread in seconds; infinite where the system does not tell."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return math.inf
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
+
+
+# A guard raises `_Expired` in a thread, between `start` and `stop`; ``fired`` says that it did.
+# `stop` may be called again, where an exception cut it short.
 class _Alarm:
     """The guard of the main thread, by SIGALRM. The handler and the timer of the user are restored
     in the end; a timer that is due meanwhile goes off then.
@@ -80,14 +89,13 @@ class _Alarm:
     def __init__(self) -> None:
         self.fired = False
         self._on = False
-        self._due = math.inf
-        self._begun = time.monotonic()
+        self._seconds = self._due = math.inf
+        self._begun, self._cpu = time.monotonic(), time.thread_time()
         self._handler = signal.getsignal(signal.SIGALRM)
         self._timer = signal.getitimer(signal.ITIMER_REAL)
 
     def start(self, seconds: float) -> None:
-        self._on = True
-        self._due = time.monotonic() + seconds
+        self._on, self._seconds = True, seconds
         signal.signal(signal.SIGALRM, self._ring)
         signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
 
@@ -103,8 +111,12 @@ class _Alarm:
     def _ring(self, _: int, frame: FrameType | None) -> None:
         if not self._on or not _running(frame):
             return
-        self.fired = True
-        if not _in_destructor(frame) or time.monotonic() >= self._due + _DESTRUCTOR_S:
+        now = time.monotonic()
+        if not self.fired:
+            if not _used_up(self._seconds, now - self._begun, time.thread_time() - self._cpu):
+                return
+            self.fired, self._due = True, now
+        if not _in_destructor(frame) or now >= self._due + _DESTRUCTOR_S:
             raise _Expired
 
 
@@ -124,7 +136,8 @@ class _AsyncException:
 
     def __init__(self) -> None:
         self.fired = False
-        #: End of the limit, and time at which the watcher raises (again and again).
+        self._seconds = self._begun = self._cpu = 0.0
+        #: End of the limit, and time at which the watcher looks (again and again).
         self._limit = self._due = math.inf
         self._thread = threading.get_ident()
         with self._lock:
@@ -133,7 +146,8 @@ class _AsyncException:
     def start(self, seconds: float) -> None:
         kind = _AsyncException
         self.fired = False
-        self._limit = self._due = time.monotonic() + seconds
+        self._seconds, self._begun, self._cpu = seconds, time.monotonic(), time.thread_time()
+        self._limit = self._due = self._begun + seconds
         if self._due < kind._wakes:
             kind._changed.set()
         elif kind._wakes == 0.0:
@@ -154,7 +168,11 @@ class _AsyncException:
         frame = sys._current_frames().get(self._thread)
         if not _running(frame):
             return
-        self.fired = True
+        if not self.fired:
+            cpu = _cpu_time(self._thread) - self._cpu
+            if not _used_up(self._seconds, now - self._begun, cpu):
+                return
+            self.fired, self._limit = True, now
         if not _in_destructor(frame) or now >= self._limit + _DESTRUCTOR_S:
             self._raise(_Expired)
 
@@ -212,7 +230,8 @@ def limited(
     often: bool = False,
 ) -> _T:
     """Call a function of a user, and end it when it takes too long, with a `TimeLimitError`
-    whatever it returned or raised in the end.
+    whatever it returned or raised in the end: more than ``seconds`` of CPU time, or six times as
+    much by the clock.
 
     ``what`` is the subject of the message. Inside another call on the same thread there is no
     further limit. Ctrl-C passes. A function that catches every exception gets this one again and
@@ -220,7 +239,14 @@ def limited(
     """
     if getattr(_inside, "limit", False):
         return function(*args)
-    guard = _watched() if often else _guard()
+    by_alarm = (
+        not often
+        and threading.current_thread() is threading.main_thread()
+        and hasattr(signal, "setitimer")
+        # None: the handler was not set by Python, and could not be put back.
+        and signal.getsignal(signal.SIGALRM) is not None
+    )
+    guard = _Alarm() if by_alarm else _watched()
     try:
         _inside.limit = True
         try:
@@ -238,14 +264,6 @@ def limited(
     finally:
         _inside.limit = False
     raise TimeLimitError(f"{what} took longer than {seconds:g} s")
-
-
-def _guard() -> _Guard:
-    main = threading.current_thread() is threading.main_thread()
-    # None: the handler was not set by Python, and could not be put back.
-    if main and hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) is not None:
-        return _Alarm()
-    return _watched()
 
 
 def _watched() -> _AsyncException:

@@ -10,15 +10,29 @@ from pathlib import Path
 #: Module -> modules of the package that it imports, by dotted names.
 Graph = Mapping[str, frozenset[str]]
 
+#: Files that look up names of a room above them, inside a function: `te.create_schedule` is a name
+#: of the field; the contexts of history were names of `task`, executors a part of runtime.
+FACADES = {
+    ("te/__init__.py", "schedule"),
+    ("task/__init__.py", "history"),
+    ("runtime/executors.py", "executors"),
+}
+
 
 @cache
 def import_graph(package: Path) -> Graph:
     """The imports between the files of a package; they are read once.
 
-    ``from a.b import c`` is an import of ``a.b.c`` where that is a file, else of ``a.b``.
+    ``from a.b import c`` is an import of ``a.b.c`` where that is a file, else of ``a.b``. What
+    facades look up is left out.
     """
     files = {_module(path, package): path for path in package.rglob("*.py")}
-    return {name: frozenset(_imports(name, path, files)) for name, path in files.items()}
+    graph = {name: frozenset(_imports(name, path, files)) for name, path in files.items()}
+    for file, room in FACADES:
+        if (name := _module(package / file, package)) in graph:
+            above = f"{package.name}.{room}"
+            graph[name] = frozenset(t for t in graph[name] if not f"{t}.".startswith(f"{above}."))
+    return graph
 
 
 def _module(path: Path, package: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.runtime.artifacts.device_code import DeviceCode
-from loopwright.runtime.artifacts.size_formulas import evaluate
+from loopwright.runtime.artifacts.manifest import evaluate
 
 Array = np.ndarray[Any, Any]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.runtime.devices.opencl_driver import found_devices
+from loopwright.runtime.devices.opencl import found_devices
 
 #: So many kernels may all tests, tutorials and pages together have built.
 MOST = 100

@@ -11,8 +11,8 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from loopwright.target import caches
-from loopwright.target.feature_probe import changes_code, features_among
+from loopwright.target import hardware
+from loopwright.target.cpu import changes_code, features_among
 
 
 def pretend_cpu(patch: pytest.MonkeyPatch, name: str) -> None:
@@ -38,4 +38,4 @@ def pretend_caches(patch: pytest.MonkeyPatch, folder: Path, sizes: str) -> None:
         facts = {"type": "Data", "size": size, "level": level, "coherency_line_size": 64}
         for name, value in facts.items():
             (index / name).write_text(f"{value}\n")
-    patch.setattr(caches, "_SYSFS", folder)
+    patch.setattr(hardware, "_SYSFS", folder)

@@ -18,9 +18,9 @@ import loopwright as lw
 from loopwright.cli import main
 from loopwright.cli.app import app
 from loopwright.ops import WORKLOADS
+from loopwright.schedule.schedule import Schedule
+from loopwright.schedule.stage import Stage
 from loopwright.schedule.steps import Step
-from loopwright.schedule.surface.schedule import Schedule
-from loopwright.schedule.surface.stage import Stage
 
 ROOT = Path(__file__).parents[1]
 MAKES_STEP = re.compile(r"\.apply_step\(|\._annotate\(|\.all_or_nothing\(")

@@ -23,7 +23,7 @@ from loopwright.transform import Pass
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
     ir te tir schedule lowering transform target driver runtime runtime.memory runtime.profiling
-    runtime.executors task space automatic graph graph.frontend.onnx graph.frontend.torch
+    executors task space automatic graph graph.frontend.onnx graph.frontend.torch
     measure tuner
     tuner.run.callbacks records ops inspection testing testing.simulated_device
     auto_scheduler auto_scheduler.loop_state auto_scheduler.search_policy
@@ -51,12 +51,12 @@ ASKED = """
 LOG = "matmul.jsonl"
 
 #: Classes whose methods are primitives: each of these has an example, too.
-PRIMITIVES = ("schedule.Schedule.", "schedule.Stage.", "schedule.surface.group.Group.")
+PRIMITIVES = ("schedule.Schedule.", "schedule.Stage.", "schedule.stage.Group.")
 
 #: Classes that users hold: examples of their methods run, where there are any.
 HELD = """
     te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
-    schedule.Schedule schedule.Stage schedule.surface.group.Group
+    schedule.Schedule schedule.Stage schedule.stage.Group
     target.Target transform.PassContext
     runtime.memory.AsyncMemoryCopier runtime.memory.DeviceCommunicator
     runtime.memory.MemoryPrefetcher runtime.memory.NaiveAllocator runtime.memory.PooledAllocator

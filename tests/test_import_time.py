@@ -64,19 +64,13 @@ def test_leaves_work_alone(leaf: str, strangers: list[str]) -> None:
 
 #: What a saved program runs without: `import loopwright.runtime` leaves it for later.
 LATER = {
-    "caches.programs": "program_cache",
-    "caches.runtime_cache": "RuntimeCache",
     "checker": "RuntimeChecker",
-    "libraries.system_library": "system_lib",
-    "memory.communicator": "memory.DeviceCommunicator",
-    "memory.copier": "memory.AsyncMemoryCopier",
-    "memory.prefetcher": "memory.MemoryPrefetcher",
-    "packed.typed": "TypedPackedFunc",
+    "memory.transfers": "memory.AsyncMemoryCopier",
     "params": "save_params",
     "peak": "fma_peak",
     "profiling": "profiling",
     "profiling.monitor": "profiling.PerformanceMonitor",
-    "threads.thread_pool": "ThreadPool",
+    "thread_pool": "ThreadPool",
 }
 #: Modules of Python that only those need.
 THEIRS = ["concurrent.futures", "csv", "logging", "queue"]

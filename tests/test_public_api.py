@@ -96,6 +96,7 @@ INSIDE = {
         Module PackedFunc TypedPackedFunc get_global_func kind_of list_global_func_names load_module
         load_params random_fill register_func remove_global_func save_params system_lib
     """,
+    "executors": "AotExecutor DebugExecutor GraphExecutor Model Program load_model partition",
 }
 
 PRIMITIVES = [
@@ -173,6 +174,11 @@ def test_facade_names_are_the_same_objects() -> None:
     for name in ("template", "get_config", "measure_option", "LocalBuilder", "LocalRunner"):
         assert lookup(f"autotvm.{name}") is lookup(name)
     assert lookup("autotvm.tuner.RandomTuner") is lookup("tuner.RandomTuner")
+    for name in lookup("executors").__all__:  # type: ignore[attr-defined]
+        assert lookup(f"runtime.executors.{name}") is lookup(f"executors.{name}")
+    from loopwright.runtime.executors import GraphExecutor
+
+    assert GraphExecutor is lookup("executors.GraphExecutor")
 
 
 def test_schedule_speaks_the_fields_words() -> None:

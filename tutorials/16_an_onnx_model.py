@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import loopwright as lw
-from loopwright.runtime.executors import AotExecutor
+from loopwright.executors import AotExecutor
 
 SMALL = bool(os.environ.get("LOOPWRIGHT_TUTORIAL_SMALL"))
 ROWS, WIDTH = (4, 16) if SMALL else (64, 512)

@@ -32,7 +32,7 @@ from benchmarks.end_to_end.files import Subject, results, subjects
 from benchmarks.end_to_end.sides import EAGER, OTHERS, OURS, RUNTIME, TUNED, UNTUNED
 from benchmarks.end_to_end.timing import alone, default_sides, in_its_own_process, save, timed
 from loopwright.errors import LoopwrightError
-from loopwright.graph.strategy import MAX_ERROR
+from loopwright.graph.registry import MAX_ERROR
 from loopwright.lowering.context import PassContext
 
 #: Sides whose start is looked at.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from benchmarks.end_to_end.files import Subject
 from benchmarks.torch_models import model_of
 from loopwright import graph
-from loopwright.graph.strategy import MAX_ERROR
+from loopwright.graph.registry import MAX_ERROR
 from loopwright.lowering.context import PassContext
 
 Array = npt.NDArray[Any]

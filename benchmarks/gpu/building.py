@@ -22,14 +22,12 @@ from benchmarks.gpu.messages import GpuBuildRequest, GpuBuilt
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import InternalError
 from loopwright.measure import MeasureError, MeasureResult
-from loopwright.measure.workers.messages import Failed
-from loopwright.measure.workers.process import Outcome, Worker, take
-from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.workers.worker_program import WorkerProgram
+from loopwright.measure.workers.os_process import FailureCause, WorkerFailure, WorkerProgram
+from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.protocol import Failed
 from loopwright.records import ErrorKind
 from loopwright.task import Task
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from loopwright.tuner import XGBTuner
 from loopwright.tuner.run.state import point
 

@@ -14,12 +14,14 @@ from benchmarks.gpu.journal import Journal, Line
 from benchmarks.gpu.messages import GpuDataRequest, GpuReady, GpuTrial, GpuTrialRequest
 from loopwright import runtime
 from loopwright.errors import RunError
-from loopwright.measure.workers.messages import Failed
-from loopwright.measure.workers.process import Outcome, Worker, take
-from loopwright.measure.workers.process_exit import FROM_OUTSIDE, FailureCause, WorkerFailure
-from loopwright.measure.workers.protocol import Message
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.workers.worker_program import WorkerProgram
+from loopwright.measure.workers.os_process import (
+    FROM_OUTSIDE,
+    FailureCause,
+    WorkerFailure,
+    WorkerProgram,
+)
+from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.protocol import Failed, Message
 
 _MODULE = "benchmarks.gpu.run_role"
 #: Times of a candidate.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from loopwright.codegen.gpu import nvrtc
 from loopwright.errors import UsageError
 from loopwright.runtime import Artifact
-from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
-from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN
+from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
+from loopwright.runtime.artifacts.kinds import CUDA_CUBIN
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.target import Target
 from loopwright.version import __version__
@@ -73,7 +73,7 @@ def peak_artifact(target: Target) -> Artifact:
         raise UsageError(f"{_NAME} needs sm_80 or later, the target is for {arch}")
     made = nvrtc.compile_cubin(_SOURCE, _NAME, arch)
     blocks = _BLOCKS * int(target.options["multi_processor_count"])
-    launch = Launch(_NAME, (blocks, 1, 1), (_THREADS, 1, 1), (("parameter", 0),))
+    launch = LaunchSpec(_NAME, (blocks, 1, 1), (_THREADS, 1, 1), (("parameter", 0),))
     code = DeviceCode(made.image, (launch,), (), nvrtc.resources(made.log), arch)
     spec = FunctionSpec(_NAME, (ArgSpec("out", (blocks * _THREADS,), "float32", True),))
     manifest = Manifest(

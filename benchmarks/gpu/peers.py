@@ -27,10 +27,9 @@ from benchmarks.gpu.messages import (
 )
 from loopwright import runtime
 from loopwright.errors import RunError
-from loopwright.measure.workers.process import Outcome, Worker, take
+from loopwright.measure.workers.os_process import WorkerProgram
+from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
 from loopwright.measure.workers.protocol import Message
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.workers.worker_program import WorkerProgram
 
 _MODULE = "benchmarks.gpu.library_role"
 #: Rounds in which all sides take turns, and times of a turn.

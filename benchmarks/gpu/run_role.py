@@ -26,10 +26,9 @@ from benchmarks.gpu.messages import (
 from benchmarks.gpu.peak import EXPECTED
 from loopwright import runtime
 from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
-from loopwright.measure.arguments import arguments
+from loopwright.measure.inputs import arguments
 from loopwright.measure.workers.device_kernels import DeviceHost, DeviceMemory
-from loopwright.measure.workers.messages import Failed
-from loopwright.measure.workers.protocol import Message, Reply
+from loopwright.measure.workers.protocol import Failed, Message, Reply
 from loopwright.measure.workers.worker import main
 from loopwright.records import ErrorKind
 

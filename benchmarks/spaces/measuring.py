@@ -23,12 +23,13 @@ from benchmarks.spaces.ledger import Ledger
 from loopwright import records
 from loopwright.errors import InternalError, TuneError
 from loopwright.measure import LocalBuilder, LocalRunner, MeasureError, Measurer, measure_option
-from loopwright.measure.building import Build, BuildPool, Candidate, instantiate
+from loopwright.measure.building import Build, BuildPool
+from loopwright.measure.candidate import Candidate, instantiate
 from loopwright.measure.options import DROP_RATIO
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.running import wrong_answer
+from loopwright.measure.runner import wrong_answer
 from loopwright.measure.space_file import MeasuredSpace, Point
-from loopwright.measure.workers.messages import RaceReply
+from loopwright.measure.workers.protocol import RaceReply
 from loopwright.runtime import Artifact
 
 #: A point that is this many times slower than the best is not sampled.
@@ -134,7 +135,7 @@ class Timer:
         done = {(x["index"], x["pass"]) for x in self.ledger.samples}
         note(self.ledger, self.task, "time")
         with self.measurer as m:
-            m.equipment.take_device()
+            m.session.take_devices()
             for number in range(count):
                 order = sorted(self.built)
                 random.Random(number).shuffle(order)
@@ -157,14 +158,14 @@ class Timer:
         times = _samples(self.ledger.samples)
         best = sorted(times, key=lambda index: statistics.median(times[index]))[:count]
         with self.measurer as m:
-            m.equipment.take_device()
+            m.session.take_devices()
             for number in range(rounds):
                 order = list(best)
                 random.Random(number).shuffle(order)
                 for index in order:
                     race = self._race(index, drop=False)
                     if isinstance(race, RaceReply):
-                        samples = m.equipment.runs.sample(race.first)
+                        samples = m.session.runner.sample(race.first)
                     else:
                         samples = race
                     if isinstance(samples, MeasureError):
@@ -178,7 +179,7 @@ class Timer:
         line = self.built[index]
         artifact = Artifact(line["manifest"], self.ledger.get_object(line["object"]))
         limit = None if self.best is None else self.best * HOPELESS / DROP_RATIO
-        return self.measurer.equipment.runs.load_and_race(artifact, limit, race=drop)
+        return self.measurer.session.runner.load_and_race(artifact, limit, race=drop)
 
     def _sampled(self, index: int, *, first: bool) -> dict[str, Any]:
         """One pass of one point; what a stalled machine may have spoilt is tried again.
@@ -198,7 +199,7 @@ class Timer:
                 if not last:
                     continue
                 return _line((race.first,), dropped=True)
-            samples = m.equipment.runs.sample(race.first)
+            samples = m.session.runner.sample(race.first)
             if isinstance(samples, MeasureError):
                 if samples.kind == ErrorKind.RUN_TIMEOUT and not last:
                     continue
@@ -213,16 +214,16 @@ class Timer:
     def _wrong(self, index: int) -> MeasureError | None:
         m = self.measurer
         artifact = Artifact(self.built[index]["manifest"], b"")
-        checked = m.equipment.check(self._expression(index), artifact)
+        checked = m.session.check(self._expression(index), artifact)
         if checked is None:
-            why = m.equipment.why_unchecked
+            why = m.session.why_unchecked
             raise TuneError(f"point {index} of {self.task.name} cannot be checked: {why}")
         return wrong_answer(checked)
 
     def _expression(self, index: int) -> Candidate:
         """A candidate whose expression is that of all points."""
         if self._candidate is None:
-            found = self.measurer.equipment.instantiate(self.task.config_space.get(index))
+            found = self.measurer.session.instantiate(self.task.config_space.get(index))
             if isinstance(found, MeasureError):
                 raise TuneError(f"point {index} was built and cannot be instantiated: {found}")
             self._candidate = found

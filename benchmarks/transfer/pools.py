@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from loopwright.records import Log, Record, load
 from loopwright.target import Target
-from loopwright.tuner.diversity import in_turn
 from loopwright.tuner.model.candidates import faded, score_of
-from loopwright.tuner.model.cost_model import Outcome, Samples, joined
-from loopwright.tuner.model.replayed_traces import Expressions, traced_batch
+from loopwright.tuner.model.cost_model import SampleOutcome, Samples, joined
+from loopwright.tuner.model.transfer_model import ExpressionTable, traced_batch
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.recorded import result_of
+from loopwright.tuner.xgb_tuner import in_turn
 
 #: The records that come along.
 RECORDS = Path(__file__).parent / "records.jsonl.gz"
@@ -94,7 +94,7 @@ def pools(log: Log, names: Mapping[str, str], feature_type: str) -> list[Pool]:
         names: of the workloads, by the hash of their expression.
         feature_type: of the rows, see `loopwright.cost.features.Extractor`.
     """
-    expressions = Expressions()
+    expressions = ExpressionTable()
     expressions.add(log.dags)
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in log:
@@ -108,14 +108,18 @@ def pools(log: Log, names: Mapping[str, str], feature_type: str) -> list[Pool]:
 
 
 def _pool(
-    name: str, records: Sequence[Record], expressions: Expressions, feature_type: str, number: int
+    name: str,
+    records: Sequence[Record],
+    expressions: ExpressionTable,
+    feature_type: str,
+    number: int,
 ) -> Pool:
     target = Target.from_canonical(records[0].target)
     batch = traced_batch(records, expressions, target, feature_type, True)
     outcomes, scores = zip(*(score_of(result_of(record)) for record in records), strict=True)
     outcome, score = np.array(outcomes, np.int64), np.array(scores, np.float64)
-    ran = outcome != Outcome.FAILED
-    exact = outcome == Outcome.EXACT
+    ran = outcome != SampleOutcome.FAILED
+    exact = outcome == SampleOutcome.EXACT
     share = np.where(ran, np.exp2(score - score[exact].max()), 0.0)
     return Pool(name, Samples(batch, score, outcome, np.full(len(score), number)), share)
 
@@ -158,7 +162,7 @@ def _round(
     if way.taught and teacher is not None:
         batch = faded(batch, teacher, len(chosen))
     known = np.array(chosen, np.int64)
-    ran = int((samples.outcome[known] != Outcome.FAILED).sum())
+    ran = int((samples.outcome[known] != SampleOutcome.FAILED).sum())
     liked: list[int] = []
     if ran >= FIRST:
         taken = samples.take(known)

@@ -17,9 +17,9 @@ import numpy as np
 import loopwright as lw
 from benchmarks.transfer.workloads import WORKLOADS
 from loopwright.cost.analytical import AnalyticalModel
-from loopwright.task.interfaces import Scheduler
+from loopwright.task.sampling import indices_of, random_digits
+from loopwright.task.space import Scheduler
 from loopwright.task.union import SpaceUnion
-from loopwright.task.vectors import indices_of, random_digits
 from loopwright.tuner import Tuner
 
 #: Random points of which the analytical model chooses one.

@@ -15,23 +15,19 @@ from loopwright.ir.affine import SizeRanges, to_affine
 from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.kinds import AxisKind, LoopKind, MarkKind, Scope
 from loopwright.ir.node import StructuralKey
-from loopwright.ir.reduction import Reduce
-from loopwright.ir.scans import scan_of
+from loopwright.ir.reduction import Reduce, scan_of
 from loopwright.ir.stmt import For, Stmt, Store, seq
-from loopwright.ir.traversal import free_vars, substitute
-from loopwright.schedule import rules
-from loopwright.schedule.apply import apply
+from loopwright.ir.visitor import free_vars, substitute
+from loopwright.schedule import primitives
+from loopwright.schedule.apply import apply, validate_bounds
 from loopwright.schedule.bounds.infer import attach_position, infer_bounds
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
-from loopwright.schedule.nesting import loops_around
-from loopwright.schedule.rules.grouping import members
-from loopwright.schedule.rules.sampling import Place, perfect_tiles
-from loopwright.schedule.rules.tensorize import region
-from loopwright.schedule.sampled import Sampled
-from loopwright.schedule.state import SplitRel, StageId, StageState, State
+from loopwright.schedule.primitives.layout import trace_map
+from loopwright.schedule.primitives.placement import members
+from loopwright.schedule.primitives.sampling import Place, perfect_tiles
+from loopwright.schedule.primitives.tensorize import region
+from loopwright.schedule.state import Sampled, SplitRel, StageId, StageState, State, loops_around
 from loopwright.schedule.steps import Step
-from loopwright.schedule.surface.layout_map import trace_map
-from loopwright.schedule.validate import validate_bounds
 from loopwright.te.dag import Dag
 from loopwright.te.tensor_intrin import TensorIntrin
 
@@ -158,7 +154,7 @@ class Moves(Attempts):
         t = self.state.steps
         n = factor or self.d.pick(FACTORS)
         by_parts = factor is None and self.d.chance(25)
-        step = rules.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
+        step = primitives.Split(stage.id, x, None if by_parts else n, n if by_parts else None)
         return (f"{t}.0", f"{t}.1") if self.do(step) else None
 
     def follow(self) -> None:
@@ -174,11 +170,11 @@ class Moves(Attempts):
             return
         many, first = self.d.integer(1, 2), self.d.pick(split)
         if self.d.chance(50):
-            self.do(rules.FollowSplit(stage.id, x, source.id, first, many))
+            self.do(primitives.FollowSplit(stage.id, x, source.id, first, many))
             return
         followed = tuple((source.id, y) for y in dict.fromkeys((first, self.d.pick(split))))
         inner = self.d.chance(70)
-        self.do(rules.FollowFusedSplit(stage.id, x, followed, many - 1, inner))
+        self.do(primitives.FollowFusedSplit(stage.id, x, followed, many - 1, inner))
 
     def sample(self) -> None:
         """Choose a factor, as a number or in a tile, and split a loop by it."""
@@ -188,12 +184,16 @@ class Moves(Attempts):
             return
         extent = stage.loops[x].nominal
         chosen, part = self.d.pick(FACTORS), 0
-        step: Step = rules.SampleCategorical(stage.id, FACTORS, chosen)
+        step: Step = primitives.SampleCategorical(stage.id, FACTORS, chosen)
         if isinstance(extent, int) and self.d.chance(50):
             tile = self.d.pick(list(perfect_tiles(extent, 2, 16)))
-            step, (_, chosen), part = rules.SamplePerfectTile(stage.id, x, 2, 16, tile), tile, 1
+            step, (_, chosen), part = (
+                primitives.SamplePerfectTile(stage.id, x, 2, 16, tile),
+                tile,
+                1,
+            )
         if self.do(step):
-            self.do(rules.Split(stage.id, x, Sampled(chosen, t, part), None))
+            self.do(primitives.Split(stage.id, x, Sampled(chosen, t, part), None))
 
     def sample_place(self) -> None:
         """Compute a stage at a drawn place, mostly at a loop of a reader."""
@@ -203,7 +203,7 @@ class Moves(Attempts):
         places: list[Place] = [("root",), ("inline",)]
         for sid in self.readers(stage.id):
             places += [("at", sid, x) for x in self.state.stages[sid].leaves]
-        self.do(rules.SampleComputeLocation(stage.id, self.d.pick(places)))
+        self.do(primitives.SampleComputeLocation(stage.id, self.d.pick(places)))
 
     def fuse(self) -> None:
         stage = self.stage()
@@ -212,7 +212,7 @@ class Moves(Attempts):
         pairs = list(zip(stage.leaves, stage.leaves[1:], strict=False))
         like = [p for p in pairs if stage.loops[p[0]].kind == stage.loops[p[1]].kind]
         a, b = self.d.pick(like or pairs)
-        self.do(rules.Fuse(stage.id, a, b))
+        self.do(primitives.Fuse(stage.id, a, b))
 
     def reorder(self) -> None:
         stage = self.stage()
@@ -227,14 +227,14 @@ class Moves(Attempts):
             j = self.d.integer(i, len(chosen) - 1)
             chosen[i], chosen[j] = chosen[j], chosen[i]
         if len(chosen) > 1:
-            self.do(rules.Reorder(stage.id, tuple(chosen)))
+            self.do(primitives.Reorder(stage.id, tuple(chosen)))
 
     def mark(
         self, stage: StageState | None, verb: MarkKind, kind: AxisKind | None, last: bool
     ) -> None:
         x = self.loop(self.refresh(stage), kind, last) if stage else None
         if stage and x:
-            self.do(rules.Annotate(stage.id, x, verb))
+            self.do(primitives.Annotate(stage.id, x, verb))
 
     def vectorize(self) -> None:
         self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
@@ -254,11 +254,11 @@ class Moves(Attempts):
         if stage and x:
             n = self.d.pick((4, 16, 64))
             if self.d.chance(75):
-                self.do(rules.Pragma(stage.id, x, "auto_unroll_max_step", n))
+                self.do(primitives.Pragma(stage.id, x, "auto_unroll_max_step", n))
             if self.d.chance(25):
-                self.do(rules.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
+                self.do(primitives.Pragma(stage.id, x, "unroll_explicit", self.d.chance(50)))
             if self.d.chance(25):
-                self.do(rules.Pragma(stage.id, x, "nontemporal", self.d.chance(75)))
+                self.do(primitives.Pragma(stage.id, x, "nontemporal", self.d.chance(75)))
 
     def inline(self) -> None:
         """Inline a stage, mostly one that can be."""
@@ -267,7 +267,7 @@ class Moves(Attempts):
             fitting = [x for x in self.state.stages.values() if self._can_inline(x)]
             stage = self.d.pick(fitting) if fitting else None
         if stage:
-            self.do(rules.ComputeInline(stage.id))
+            self.do(primitives.ComputeInline(stage.id))
 
     def _can_inline(self, stage: StageState) -> bool:
         return (
@@ -280,7 +280,7 @@ class Moves(Attempts):
         """Compute a stage at root again."""
         stage = self.stage()
         if stage:
-            self.do(rules.ComputeRoot(stage.id))
+            self.do(primitives.ComputeRoot(stage.id))
 
     def attach(self) -> None:
         stage = self.stage()
@@ -296,7 +296,7 @@ class Moves(Attempts):
         while host.attach.kind == "at" and self.d.chance(40):
             host = self.state.stages[host.attach.stage]
         x = self.loop(host)
-        if x is None or not self.do(rules.ComputeAt(sid, host.id, x)):
+        if x is None or not self.do(primitives.ComputeAt(sid, host.id, x)):
             return False
         if self.d.chance(15):
             self.mark(host, "unrolled", None, last=False)
@@ -311,7 +311,7 @@ class Moves(Attempts):
         for sid in reversed(self.state.order):
             movable = sid not in (stage.id, *self.state.outputs)
             if movable and self.state.stages[sid].op.body is not None and self.d.chance(80):
-                self.do(rules.ComputeAt(sid, stage.id, x))
+                self.do(primitives.ComputeAt(sid, stage.id, x))
 
     def group(self) -> None:
         """Group the stages between one and another that it needs, and move a group."""
@@ -324,7 +324,7 @@ class Moves(Attempts):
         behind = [sid for sid in self.state.order if self._needs(output, sid)]
         if behind:
             inputs = tuple(sid for sid in behind if self.d.chance(40)) or (behind[0],)
-            self.do(rules.CreateGroup(output, (), inputs, self.d.chance(40)))
+            self.do(primitives.CreateGroup(output, (), inputs, self.d.chance(40)))
         while self.state.groups and self.d.chance(60):
             self.move_group()
 
@@ -339,9 +339,9 @@ class Moves(Attempts):
         gid = self.d.pick(tuple(self.state.groups))
         own = members(self.state, gid)
         if self.d.chance(15):
-            self.do(rules.ComputeRoot(gid))
+            self.do(primitives.ComputeRoot(gid))
         elif self.d.chance(15):
-            self.do(rules.ComputeRoot(self.d.pick(own)))
+            self.do(primitives.ComputeRoot(self.d.pick(own)))
         users = [u for sid in own for u in self.readers(sid) if u not in own]
         if users:
             self.attach_at(gid, self.d.pick(users))
@@ -358,7 +358,7 @@ class Moves(Attempts):
         t = self.state.steps
         scopes: tuple[Scope, ...] = ("local", "global", "shared")
         scope = self.d.pick(scopes)
-        step = rules.CacheRead(sid, scope, tuple(users), k)
+        step = primitives.CacheRead(sid, scope, tuple(users), k)
         if not users or not self.do(step):
             return
         if self.d.chance(75):
@@ -373,7 +373,7 @@ class Moves(Attempts):
     def cache_write(self) -> None:
         stage = self.stage()
         if stage:
-            self.do(rules.CacheWrite(stage.id, self.d.pick(("local", "global"))))
+            self.do(primitives.CacheWrite(stage.id, self.d.pick(("local", "global"))))
 
     def rfactor(self) -> None:
         """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
@@ -388,7 +388,7 @@ class Moves(Attempts):
         fit = [x for x in leaves if self.refresh(stage).loops[x].kind == "reduce"]
         t = self.state.steps
         x = self.d.pick(fit if self.d.chance(95) else leaves)
-        if not self.do(rules.RFactor(stage.id, x, self.d.integer(0, n))):
+        if not self.do(primitives.RFactor(stage.id, x, self.d.integer(0, n))):
             return
         if self.d.chance(40):
             self.attach_at(f"s{t}", stage.id)
@@ -409,7 +409,7 @@ class Moves(Attempts):
             return
         stage, loop = self.d.pick(fitting)
         t = self.state.steps
-        if not self.do(rules.BlockedScan(stage.id, f"r{loop}", self.d.pick((2, 3, 4, 8)))):
+        if not self.do(primitives.BlockedScan(stage.id, f"r{loop}", self.d.pick((2, 3, 4, 8)))):
             return
         for sid in (f"s{t}", f"s{t}.0", stage.id):
             if self.d.chance(40):
@@ -442,13 +442,13 @@ class Moves(Attempts):
 
         if shape:
             dims = trace_map(index_map, len(shape), "fuzz")
-            self.do(rules.TransformLayout(stage.id, dims, pad))
+            self.do(primitives.TransformLayout(stage.id, dims, pad))
 
     def pack_constant(self) -> None:
         """A copy of a constant input in another layout, at the root, for all that read it."""
         constants = [s for s in self.state.stages.values() if s.op.constant]
         source, t = self.d.pick(constants), self.state.steps
-        if not self.do(rules.CacheRead(source.id, "global", tuple(self.readers(source.id)))):
+        if not self.do(primitives.CacheRead(source.id, "global", tuple(self.readers(source.id)))):
             return
         self.layout_of(self.state.stages[f"s{t}"])
         if self.d.chance(35):
@@ -472,7 +472,7 @@ class Moves(Attempts):
             j = self.d.integer(i, len(dims) - 1)
             dims[i], dims[j] = dims[j], dims[i]
         if dims:
-            self.do(rules.TransformLayout(stage.id, tuple(dims), pad))
+            self.do(primitives.TransformLayout(stage.id, tuple(dims), pad))
 
     def storage(self) -> None:
         stage = self.stage()
@@ -484,7 +484,7 @@ class Moves(Attempts):
         fitting = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
         stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
         if stage:
-            self.do(rules.DoubleBuffer(stage.id, self.d.pick((2, 2, 3, 4))))
+            self.do(primitives.DoubleBuffer(stage.id, self.d.pick((2, 2, 3, 4))))
 
     def _at_serial_loop(self, stage: StageState) -> bool:
         a = stage.attach
@@ -498,21 +498,23 @@ class Moves(Attempts):
             return
         around = loops_around(self.state, stage)
         if self.d.chance(30) or not around:
-            self.do(rules.StoreRoot(stage.id))
+            self.do(primitives.StoreRoot(stage.id))
             return
         sid, pos = self.d.pick(around)
-        self.do(rules.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
+        self.do(primitives.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
 
     def storage_of(self, stage: StageState) -> None:
         """Another scope, or gaps between the rows of a buffer."""
         stage = self.refresh(stage)
         if self.d.chance(30):
-            self.do(rules.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
+            self.do(primitives.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
             return
         ndim = len(stage.layout if stage.layout is not None else stage.op.shape)
         factor = self.d.pick((1, 2, 4, 8, 16))
         offset = self.d.integer(0, factor)
-        self.do(rules.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset))
+        self.do(
+            primitives.StorageAlign(stage.id, self.d.integer(0, max(ndim - 1, 0)), factor, offset)
+        )
 
     def tune(self, stage: StageState) -> None:
         """Split some loops, put them in some order, and mark some."""
@@ -530,7 +532,7 @@ class Moves(Attempts):
         if self.d.chance(30):  # the last tiles of inner loops get a copy of their own
             for x in self.refresh(stage).leaves[-3:]:
                 multiple = self.d.pick((True, True, 2, 4))
-                self.do(rules.Pragma(stage.id, x, "loop_partition_hint", multiple))
+                self.do(primitives.Pragma(stage.id, x, "loop_partition_hint", multiple))
 
 
 class _Unfit(Exception):

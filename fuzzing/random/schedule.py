@@ -19,12 +19,11 @@ from loopwright.errors import LowerError, ScheduleError
 from loopwright.ir.kinds import Scope
 from loopwright.lowering import lower_ids
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
-from loopwright.schedule import Schedule, rules
+from loopwright.schedule import Schedule, primitives
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags
 from loopwright.schedule.bounds.results import launch_tag
-from loopwright.schedule.nesting import loops_around
-from loopwright.schedule.state import StageId, StageState
+from loopwright.schedule.state import StageId, StageState, loops_around
 from loopwright.space import structures
 from loopwright.target import Target
 from loopwright.task.space import ConfigSpace
@@ -84,7 +83,7 @@ class Drawing(Moves):
             if tags and self.d.chance(60):
                 tag = self.d.pick(tags)
                 tags.remove(tag)
-                self.do(rules.Bind(stage.id, x, tag))
+                self.do(primitives.Bind(stage.id, x, tag))
 
     def recipe_flat(self) -> None:
         """Fuse all loops that can be fused, split again, vectorize."""
@@ -95,9 +94,9 @@ class Drawing(Moves):
         leaves = self.refresh(stage).leaves
         loops = self.split_loop(stage, leaves[0]) if leaves else None
         if loops and self.d.chance(60):
-            self.do(rules.Annotate(stage.id, loops[1], "vectorized"))
+            self.do(primitives.Annotate(stage.id, loops[1], "vectorized"))
         if loops and self.d.chance(40):
-            self.do(rules.Annotate(stage.id, loops[0], "parallel"))
+            self.do(primitives.Annotate(stage.id, loops[0], "parallel"))
 
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
@@ -111,8 +110,8 @@ class Drawing(Moves):
             return
         factor = max(2, (extent - self.d.integer(1, 3)) // self.d.integer(1, 3))
         loops = self.split_loop(stage, stage.leaves[0], factor)
-        if loops and self.do(rules.Annotate(stage.id, loops[1], "vectorized")):
-            self.do(rules.Annotate(stage.id, loops[0], "unrolled"))
+        if loops and self.do(primitives.Annotate(stage.id, loops[1], "vectorized")):
+            self.do(primitives.Annotate(stage.id, loops[0], "unrolled"))
 
     def _flatten(self, stage: StageState) -> None:
         """Fuse the outer loops of a stage, mostly all that can be."""
@@ -121,7 +120,7 @@ class Drawing(Moves):
             kinds = [self.refresh(stage).loops[x].kind for x in leaves]
             if len(leaves) < 2 or kinds[0] != kinds[1]:
                 break
-            if not self.do(rules.Fuse(stage.id, leaves[0], leaves[1])):
+            if not self.do(primitives.Fuse(stage.id, leaves[0], leaves[1])):
                 break
 
     def recipe_cache(self) -> None:
@@ -130,7 +129,7 @@ class Drawing(Moves):
         if not stage:
             return
         t = self.state.steps
-        if not self.do(rules.CacheWrite(stage.id, "local")):
+        if not self.do(primitives.CacheWrite(stage.id, "local")):
             return
         sid = f"s{t}"
         self.tune(stage)
@@ -153,7 +152,7 @@ class Drawing(Moves):
         if not reads or self.d.chance(10):
             reads = [(sid, 0) for sid in self.state.order]
         sid, k = self.d.pick(reads)
-        self.do(rules.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
+        self.do(primitives.Prefetch(stage.id, x, sid, self.d.integer(1, 5), k))
 
     def prefetch_next(self) -> None:
         """Prefetch a tensor in shares for a loop around one of a stage that reads it, mostly."""
@@ -171,7 +170,7 @@ class Drawing(Moves):
             return
         sid, k = self.d.pick(reads)
         outer, offset = self.state.stages[host].leaves[p], self.d.integer(0, 3)
-        self.do(rules.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
+        self.do(primitives.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
 
     def tensorize(self) -> None:
         """Replace some of the inner loops by a drawn intrinsic."""
@@ -188,7 +187,7 @@ class Drawing(Moves):
             return
         intrin = random_intrinsic(self.d, bounds, loop) if bounds is not None else None
         if intrin is not None:
-            self.do(rules.Tensorize(stage.id, loop, intrin))
+            self.do(primitives.Tensorize(stage.id, loop, intrin))
 
 
 BLOCKS = tuple(t for t in LAUNCH_TAGS if t.startswith("blockIdx"))
@@ -227,7 +226,7 @@ class _Kernels(Drawing):
         x = self.loop(stage, "spatial", last=True) if stage else None
         parts = self.split_loop(stage, x, self.d.pick((2, 4))) if stage and x else None
         if stage and parts:
-            self.do(rules.Annotate(stage.id, parts[1], "vectorized"))
+            self.do(primitives.Annotate(stage.id, parts[1], "vectorized"))
 
     # ------------------------------------------------------------ which stages
 
@@ -236,7 +235,7 @@ class _Kernels(Drawing):
         for sid in self.state.order:
             stage = self.state.stages[sid]
             if sid in self.state.outputs and self.d.chance(35):
-                self.do(rules.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
+                self.do(primitives.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
             users = [u for u in self.readers(sid) if self.d.chance(80)]
             if not users or not self.d.chance(45):
                 continue
@@ -246,11 +245,13 @@ class _Kernels(Drawing):
                 continue
             again = [u for u in users if self.d.chance(50)]
             if again and self.d.chance(30):
-                self.do(rules.CacheRead(f"s{t}", "local", tuple(again)))
+                self.do(primitives.CacheRead(f"s{t}", "local", tuple(again)))
 
-    def copied(self, sid: StageId, users: list[StageId], k: int) -> rules.CacheRead:
+    def copied(self, sid: StageId, users: list[StageId], k: int) -> primitives.CacheRead:
         """A cache of one output of a stage."""
-        return rules.CacheRead(sid, self.d.pick(("shared", "shared", "local")), tuple(users), k)
+        return primitives.CacheRead(
+            sid, self.d.pick(("shared", "shared", "local")), tuple(users), k
+        )
 
     def place(self, sid: StageId) -> None:
         """Make a stage a kernel of its own, a stage inside one, or an inlined one."""
@@ -258,13 +259,13 @@ class _Kernels(Drawing):
         if sid in self.state.outputs or self.d.chance(12):
             self.launch(stage)
         elif self._can_inline(stage) and self.d.chance(12):
-            self.do(rules.ComputeInline(sid))
+            self.do(primitives.ComputeInline(sid))
         elif self.inside(stage):
             self.share(self.refresh(stage))
         elif stage.scope == "global":
             self.launch(stage)
         else:
-            self.do(rules.SetScope(sid, "global"))
+            self.do(primitives.SetScope(sid, "global"))
             self.launch(stage)
 
     def inside(self, stage: StageState) -> bool:
@@ -276,7 +277,7 @@ class _Kernels(Drawing):
         if attached and self.d.chance(45):
             scopes: tuple[Scope, ...] = ("shared", "shared.dyn", "local", "global")
             scope = self.d.pick(scopes)
-            self.do(rules.SetScope(stage.id, scope))
+            self.do(primitives.SetScope(stage.id, scope))
         return bool(attached)
 
     def in_threads(self, stage: StageState, user: StageId) -> bool:
@@ -284,9 +285,9 @@ class _Kernels(Drawing):
         host = self.state.stages[user]
         marks = [(x, launch_tag(host.marks.get(x))) for x in host.leaves]
         bound = [x for x, tag in marks if tag in THREADS]
-        if not bound or not self.do(rules.ComputeAt(stage.id, host.id, self.d.pick(bound))):
+        if not bound or not self.do(primitives.ComputeAt(stage.id, host.id, self.d.pick(bound))):
             return False
-        return self.do(rules.SetScope(stage.id, "shared"))
+        return self.do(primitives.SetScope(stage.id, "shared"))
 
     # ------------------------------------------------------------ a launch
 
@@ -313,7 +314,7 @@ class _Kernels(Drawing):
             if len(stage.leaves) < 2:
                 return
             a, b = stage.leaves[:2]
-            if stage.loops[b].kind != "spatial" or not self.do(rules.Fuse(stage.id, a, b)):
+            if stage.loops[b].kind != "spatial" or not self.do(primitives.Fuse(stage.id, a, b)):
                 return
 
     def env(self, stage: StageState, sized: bool) -> None:
@@ -324,7 +325,7 @@ class _Kernels(Drawing):
             if self.d.chance(20)
         )
         if axes:
-            self.do(rules.EnvThreads(stage.id, axes))
+            self.do(primitives.EnvThreads(stage.id, axes))
 
     def bind_loops(self, stage: StageState, tags: list[str]) -> None:
         """Bind loops to some of the axes, outer loops rather to blocks."""
@@ -337,7 +338,7 @@ class _Kernels(Drawing):
                 continue
             tag = self.d.pick(fit[:3])
             extent = self.d.pick((None, None, None, None, 4))
-            if self.do(rules.Bind(stage.id, x, tag, extent)):
+            if self.do(primitives.Bind(stage.id, x, tag, extent)):
                 tags.remove(tag)
 
     def predicate(self, stage: StageState) -> None:
@@ -345,7 +346,7 @@ class _Kernels(Drawing):
         bound = cross_tags(self.refresh(stage))
         chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(85))
         if chosen and self.d.chance(85):
-            self.do(rules.SetStorePredicate(stage.id, chosen))
+            self.do(primitives.SetStorePredicate(stage.id, chosen))
 
     # ------------------------------------------------------------ a stage inside
 
@@ -372,7 +373,7 @@ class _Kernels(Drawing):
         factor = self.d.pick([*extents, 2, 3, 4])
         while self.d.chance(45):
             t = self.state.steps
-            if not self.do(rules.Split(stage.id, loop, factor, None)):
+            if not self.do(primitives.Split(stage.id, loop, factor, None)):
                 return
             loop, factor = f"{t}.0", self.d.pick([*extents, 2, 4])
 

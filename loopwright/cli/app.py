@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import click
 
-from loopwright.cli import program, verbosity
-from loopwright.cli.harmless import harmless
+from loopwright.cli import console
+from loopwright.cli.console import harmless
 from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
 from loopwright.version import __version__
 
@@ -27,24 +26,49 @@ if TYPE_CHECKING:
 class Verbs(click.Group):
     """Loads the module of a verb when that verb is used, so that each starts quickly."""
 
-    modules: ClassVar[dict[str, str]] = {
-        "workloads": "workloads",
-        "tune": "tuning.tune",
-        "tune-tasks": "tuning.tune_tasks",
-        "records": "records",
-        "report": "report",
-        "watch": "watch",
-        "dashboard": "dashboard",
-        "explain": "explain",
-        "explain-error": "diagnosis.explain_error",
-        "analyze": "kernels.analyze",
-        "lower": "kernels.lower",
-        "build": "kernels.build",
-        "run": "kernels.run",
-        "bench": "kernels.bench",
-        "inspect": "models.inspect",
-        "devices": "devices",
-        "doctor": "diagnosis.doctor",
+    #: Where each verb is defined (file and function), and its short help.
+    modules: ClassVar[dict[str, tuple[str, str]]] = {
+        "workloads": ("workloads.command", "List what can be tuned, and the parameters of each."),
+        "tune": ("tune.command", "Search for the fastest configuration of a workload."),
+        "tune-tasks": (
+            "tune_tasks.command",
+            "Tune several workloads with one budget and one log.",
+        ),
+        "records": (
+            "records.command",
+            "Inspect logs, and put them together: list, best, show, importance, pick.",
+        ),
+        "report": (
+            "report.report_command",
+            "Make a page of a log: curve, knobs, failures, the best.",
+        ),
+        "watch": ("watch.command", "Follow a tuning run from another terminal."),
+        "dashboard": (
+            "report.dashboard_command",
+            "Show the report page of logs that grow, in a browser.",
+        ),
+        "explain": (
+            "explain.explain_command",
+            "Show what a cost model sees of a kernel, and what makes it fast.",
+        ),
+        "explain-error": (
+            "doctor.explain_error_command",
+            "Explain why a trial failed: causes and next steps.",
+        ),
+        "analyze": ("explain.analyze_command", "Say what every stage of an expression is."),
+        "lower": (
+            "explain.lower_command",
+            "Print the loop nest, before and after the best record.",
+        ),
+        "build": ("build.command", "Compile the fastest kernel of a log into a file."),
+        "run": ("run.command", "Check and time a file that `build` wrote."),
+        "bench": ("bench.command", "Compare default, tuned and NumPy in one run."),
+        "inspect": ("inspect.command", "Show what a model consists of, and where its time goes."),
+        "devices": ("devices.command", "List devices with their measured limits."),
+        "doctor": (
+            "doctor.doctor_command",
+            "Look for what keeps this machine from tuning well.",
+        ),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,9 +77,16 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        module = importlib.import_module(f"loopwright.cli.{self.modules[cmd_name]}")
-        command: click.Command = module.command
+        file, _, function = self.modules[cmd_name][0].partition(".")
+        command: click.Command = getattr(
+            importlib.import_module(f"loopwright.cli.{file}"), function
+        )
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The verbs and their short helps, without loading any verb."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.modules.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completions for a verb or an option, without loading any verb."""
@@ -104,11 +135,11 @@ def run(argv: Sequence[str] | None) -> int:
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]
     try:
-        level, args = verbosity.split_off(args)
-        with _ended_like_interrupted(), verbosity.log_shown(level):
+        level, args = console.split_verbosity(args)
+        with _ended_like_interrupted(), console.log_shown(level):
             code = app.main(
                 args or ["--help"],
-                prog_name=shlex.join(program.words()),
+                prog_name=console.program_name(),
                 complete_var="_LOOPWRIGHT_COMPLETE",
                 standalone_mode=False,
                 obj=level,
@@ -148,29 +179,25 @@ def _interrupt(number: int, _: object) -> NoReturn:
     """Handler of a signal that ends a verb."""
     if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)  # the shell sends it, and the kernel once more
-        _leave_closed_terminal()
+        for fd in (1, 2):
+            try:
+                os.write(fd, b"")
+            except OSError:  # a closed terminal: further output is dropped, so that it cannot fail
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, fd)
+                os.close(null)
     raise KeyboardInterrupt
-
-
-def _leave_closed_terminal() -> None:
-    """Drop further output to a closed terminal, so that writing it does not fail."""
-    for fd in (1, 2):
-        try:
-            os.write(fd, b"")
-        except OSError:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, fd)
-            os.close(null)
 
 
 def _report(error: BaseException) -> int:
     """Print an error in one line, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
-        return _say("interrupted", 130)
+        print("interrupted", file=sys.stderr)
+        return 130
     if isinstance(error, click.UsageError):
-        where = error.ctx.command_path if error.ctx is not None else shlex.join(program.words())
-        text = error.format_message().strip()
-        return _say(f"{_joined(text)} (see '{where} --help')", 2)
+        where = error.ctx.command_path if error.ctx is not None else console.program_name()
+        text = " ".join(error.format_message().split())
+        return _say(f"{text} (see '{where} --help')", 2)
     if isinstance(error, click.ClickException):
         return _say(error.format_message(), error.exit_code)
     if isinstance(error, BrokenPipeError):
@@ -186,9 +213,5 @@ def _report(error: BaseException) -> int:
 
 
 def _say(text: str, code: int) -> int:
-    print(f"error: {harmless(_joined(text))}" if code != 130 else text, file=sys.stderr)
+    print(f"error: {harmless(' '.join(text.split()))}", file=sys.stderr)
     return code
-
-
-def _joined(text: str) -> str:
-    return " ".join(text.split())

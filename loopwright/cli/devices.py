@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from loopwright.cli.console import announce
+from loopwright.cli.options import json_option
+from loopwright.presenting import counted
 
-@click.command("devices", short_help="List devices with their measured limits.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+if TYPE_CHECKING:
+    from loopwright.runtime import Device
+
+_ATTRIBUTES = (
+    "device_name", "compute_version", "driver_version", "multi_processor_count",
+    "total_global_memory", "max_threads_per_block", "max_shared_memory_per_block", "warp_size",
+)  # fmt: skip
+
+
+@click.command("devices")
+@json_option
 @click.option(
     "--threads",
     type=click.IntRange(1),
@@ -22,15 +36,14 @@ def command(as_json: bool, threads: int | None) -> None:
     or what is missing.
     """
     from loopwright import env, runtime
-    from loopwright.cli import accelerators
-    from loopwright.cli.kernels import workload_kernels
-    from loopwright.cli.workload import counted
+    from loopwright.inspection import RunPlace
 
     threads = threads or runtime.get_num_threads()
     machine = env.machine()
     device = runtime.cpu(0)
-    with workload_kernels.alone(), runtime.pinned(threads):
+    with RunPlace(device, threads).held(announce):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
+    others = [(one, _facts(one)) for one in _accelerators()]
     facts = {
         "device": str(device),
         "cpu": machine["cpu"],
@@ -40,7 +53,7 @@ def command(as_json: bool, threads: int | None) -> None:
         "threads": threads,
         "fma_peak_gflops": peak / 1e9,
         "bandwidth_gbytes": bandwidth / 1e9,
-        "others": accelerators.facts(),
+        "others": [known for _, known in others],
     }
     if as_json:
         click.echo(json.dumps(facts))
@@ -49,7 +62,51 @@ def command(as_json: bool, threads: int | None) -> None:
     click.echo(f"  instruction sets: {' '.join(machine['isa'])}")
     caches = ", ".join(f"{name} {size >> 10} KiB" for name, size in device.cache_sizes.items())
     click.echo(f"  caches: {caches or 'not known'}")
-    click.echo(f"  float32 peak, {counted(threads)}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
-    click.echo(f"  memory bandwidth, {counted(threads)}: {facts['bandwidth_gbytes']:.1f} GB/s")
-    for line in accelerators.lines(facts["others"]):
-        click.echo(line)
+    used = counted(threads, "thread")
+    click.echo(f"  float32 peak, {used}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
+    click.echo(f"  memory bandwidth, {used}: {facts['bandwidth_gbytes']:.1f} GB/s")
+    for one, known in others:
+        for line in _lines(one, known):
+            click.echo(line)
+    for make in (runtime.cuda, runtime.opencl):
+        if not make().exist:
+            click.echo(f"{make().name}: none ({make().why_absent()})")
+
+
+def _accelerators() -> Iterator[Device]:
+    """All devices of kinds that are driven here, except the CPU."""
+    from loopwright.runtime import cuda, opencl
+
+    for make in (cuda, opencl):
+        number = 0
+        while make(number).exist:
+            yield make(number)
+            number += 1
+
+
+def _facts(device: Device) -> dict[str, Any]:
+    """A device for scripts, with null for unknown values; limits are measured now."""
+    from loopwright.inspection import device_rates
+
+    peak, bandwidth, why_not = device_rates(device, announce)
+    return {
+        "device": str(device),
+        **{name: device.attribute(name) for name in _ATTRIBUTES},
+        "fma_peak_gflops": None if peak is None else peak / 1e9,
+        "bandwidth_gbytes": None if bandwidth is None else bandwidth / 1e9,
+        "limits_unknown": why_not,
+    }
+
+
+def _lines(device: Device, facts: Mapping[str, Any]) -> Iterator[str]:
+    shared = (device.max_shared_memory_per_block or 0) >> 10
+    yield f"{device}: {device.device_name}, {device.multi_processor_count} processors"
+    yield f"  memory: {device.total_memory / 2**30:.1f} GiB"
+    yield f"  a block: {device.max_threads_per_block} threads, {shared} KiB of shared memory"
+    yield f"  {device.name} {device.compute_version}, driver {device.driver_version}"
+    if facts["fma_peak_gflops"] is not None:
+        yield f"  float32 peak: {facts['fma_peak_gflops']:.1f} GFLOP/s"
+    if facts["bandwidth_gbytes"] is not None:
+        yield f"  memory bandwidth: {facts['bandwidth_gbytes']:.1f} GB/s"
+    if facts["limits_unknown"]:
+        yield f"  its limits are not known: {facts['limits_unknown']}"

@@ -1,35 +1,41 @@
-"""``loopwright explain``: the features of one candidate, and their part in a model's prediction."""
+"""``loopwright explain | analyze | lower``: a look into a workload, without a measurement."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo
-from loopwright.cli.workload import find_workload, workload_options
+from loopwright.cli.console import announce, echo
+from loopwright.cli.options import HistoryOptions, RecordOptions, emit_option, json_option, takes
+from loopwright.cli.subject import SubjectOptions
 from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.records import Json
 
 if TYPE_CHECKING:
-    from loopwright.records import Log, Record
-    from loopwright.task import Choice, ConfigEntity, Task
+    from loopwright.history import Choice
+    from loopwright.records import Log
+    from loopwright.task import ConfigEntity, Task
     from loopwright.tuner import Explanation
-    from loopwright.tuner.model.xgb_model import XGBCostModel
+
 
 #: Features shown where a model says which of them matter.
 _TOP = 20
+#: Beginning of a comment in each text of a kernel.
+_COMMENT = {
+    "nest": "#", "llvm": ";", "c": "//", "asm": "#", "opencl": "//", "cuda": "//", "ptx": "//",
+    "hip": "//",
+}  # fmt: skip
 
 
-@click.command(
-    "explain", short_help="Show what a cost model sees of a kernel, and what makes it fast."
-)
-@workload_options
+@click.command("explain")
+@takes(subject=SubjectOptions)
 @click.option(
     "--config",
     metavar="INDEX",
-    help="Which configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
+    help="The configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
     "the best of the log [default: best, or default without a log].",
 )
 @click.option(
@@ -50,11 +56,8 @@ _TOP = 20
     help=f"How many features to show [default: all; with a model the {_TOP} that matter most].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def command(
-    workload: str,
-    params: tuple[str, ...],
-    target: str,
-    threads: int | None,
+def explain_command(
+    subject: SubjectOptions,
     config: str | None,
     history: str | None,
     feature_type: str,
@@ -64,17 +67,30 @@ def command(
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
     model learns from a log, and the features that move its prediction most come first. Of an
-    automatic space the structure, its reasons and its loops are printed before.
+    automatic space the structure, its reasons and its loops are printed first.
     """
-    from loopwright.tuner import explain
+    from loopwright.history import apply_history_best
+    from loopwright.records import open_log
+    from loopwright.tuner import explain, learn
 
-    task = find_workload(workload, params, target, threads).task
-    log = None if history is None else _load(history)
-    best = None if log is None else _best(task, log)
-    record = None if best is None else best.record
-    chosen = _chosen(task, config, log, record)
-    model = None if log is None else _model(task, log, feature_type)
+    task = subject.find_workload().task
+    log, best, model = None, None, None
+    if history is not None:
+        log = open_log(history)
+        if complaint := log.complaint():
+            announce(complaint)
+        best = apply_history_best(log.records).explain(task)
+        if best.record is None:
+            reasons = "; ".join(best.reasons)
+            announce(f"{log.path}: no record of {task} can be used ({reasons})")
+    chosen = _chosen(task, config, log, best)
+    if log is not None:
+        model = learn(task, log, feature_type)
+        if not model.ready:
+            announce(f"{log.path}: too few records of {task} to learn from")
+            model = None
     explanation = explain(task, chosen, model, feature_type)
+    record = None if best is None else best.record
     measured = best if record is not None and record.config == explanation.config.values else None
     if limit is None and model is not None:
         limit = max(1, min(_TOP, sum(bool(x.contribution) for x in explanation.lines)))
@@ -84,75 +100,42 @@ def command(
         _print(task, explanation, measured, limit)
 
 
-def _load(path: str) -> Log:
-    from loopwright.records import open_log
-
-    log = open_log(path)
-    if complaint := log.complaint():
-        echo(complaint, err=True)
-    return log
-
-
-def _best(task: Task, log: Log) -> Choice:
-    """The best record of a task; a message on standard error when there is none."""
-    from loopwright.task import apply_history_best
-
-    choice = apply_history_best(log.records).explain(task)
-    if choice.record is None:
-        reasons = "; ".join(choice.reasons)
-        echo(f"{log.path}: no record of {task} can be used ({reasons})", err=True)
-    return choice
-
-
-def _chosen(task: Task, config: str | None, log: Log | None, record: Record | None) -> ConfigEntity:
+def _chosen(task: Task, config: str | None, log: Log | None, best: Choice | None) -> ConfigEntity:
     """The configuration that was asked for."""
     space = task.config_space
+    record = None if best is None else best.record
     if config == "best" and log is None:
         raise UsageError("--config best is that of a log: name it with --history")
     if config == "best" and record is None:
         raise UsageError("--config best: the log has none; give an index or `default`")
     if config == "default" or (config is None and record is None):
         return space.get(space.default_index)
-    try:
-        if config in (None, "best"):
-            assert record is not None
+    if config in (None, "best"):
+        assert record is not None
+        try:
             return space.get(space.index_of(record.config))
-        return space.get(_index(task, str(config)))
-    except LoopwrightError as error:
-        if config in (None, "best"):
+        except LoopwrightError as error:
             raise RecordError(f"the best record of the log cannot be explained: {error}") from error
-        raise UsageError(f"--config {config}: {error}") from error
-
-
-def _index(task: Task, text: str) -> int:
     try:
-        given: Json = json.loads(text)
+        value: Json = json.loads(str(config))
     except ValueError:
-        given = None
-    if isinstance(given, dict):
-        return task.config_space.index_of(given)
-    if type(given) is not int:
-        raise UsageError("give an index, the knobs as JSON, `default` or `best`")
-    return given
-
-
-def _model(task: Task, log: Log, feature_type: str) -> XGBCostModel | None:
-    """A model that learned from the log; None, with a message on standard error, without enough."""
-    from loopwright.tuner import learn
-
-    model = learn(task, log, feature_type)
-    if model.ready:
-        return model
-    click.echo(f"{log.path}: too few records of {task} to learn from", err=True)
-    return None
+        value = None
+    try:
+        if isinstance(value, Mapping):
+            return space.get(space.index_of(value))
+        if type(value) is not int:
+            raise UsageError("give an index, the knobs as JSON, `default` or `best`")
+        return space.get(value)
+    except LoopwrightError as error:
+        raise UsageError(f"--config {config}: {error}") from error
 
 
 def _structure(task: Task, config: ConfigEntity) -> dict[str, Json]:
     """Structure, reasons and loops of a configuration; empty for the space of a template."""
-    from loopwright.inspection.outline import outline
+    from loopwright.inspection import outline
     from loopwright.lowering import lower
     from loopwright.space import AutomaticTask
-    from loopwright.task.union import STRUCTURE
+    from loopwright.task import STRUCTURE
 
     if not isinstance(task, AutomaticTask):
         return {}
@@ -186,8 +169,7 @@ def _print(
 ) -> None:
     from rich.console import Console
 
-    from loopwright.tuner.run.output.summary import speed
-    from loopwright.tuner.run.state import flop_of
+    from loopwright.tuner import flop_of, speed
 
     click.echo(f"{task} on {task.target}, configuration {explanation.config.index}")
     if measured is not None and measured.record is not None and measured.expected:
@@ -195,8 +177,7 @@ def _print(
         note = ", ".join(filter(None, [f"record {measured.record.id}", measured.note]))
         echo(f"measured: {speed(measured.expected, gflops)} ({note})")
     for name, value in _structure(task, explanation.config).items():
-        lines = value if isinstance(value, list) else [value]
-        for number, line in enumerate(lines):
+        for number, line in enumerate(value if isinstance(value, list) else [value]):
             echo(f"{f'{name}:' if not number else '':10} {line}")
     console = Console(highlight=False)
     if console.is_terminal:
@@ -206,3 +187,64 @@ def _print(
         click.echo(explanation.text(limit))
     if limit is not None and len(explanation.lines) > limit:
         click.echo(f"{len(explanation.lines) - limit} more features; --limit shows more")
+
+
+@click.command("analyze")
+@takes(subject=SubjectOptions)
+@json_option
+def analyze_command(subject: SubjectOptions, as_json: bool) -> None:
+    """Say what every stage of WORKLOAD is: a contraction, a window, a reduction of rows or of
+    everything, a transpose, a gather or an injective stage; which loops each operand moves with,
+    how far in memory, and how often what it reads is used again. All of this follows from the
+    expression; nothing is built.
+    """
+    from loopwright.inspection import default_schedule
+    from loopwright.space import analyze
+
+    task = subject.find_workload().task
+    program = getattr(task, "program", None)
+    args = default_schedule(task).args if program is None else program.args
+    stages = analyze([t for t in args if t.op.input_tensors])
+    if as_json:
+        click.echo(json.dumps([stage.to_json() for stage in stages]))
+        return
+    echo(f"{task}")
+    for stage in stages:
+        echo(f"\n{stage}")
+
+
+@click.command("lower")
+@takes(subject=SubjectOptions)
+@takes(history=HistoryOptions)
+@takes(record=RecordOptions)
+@emit_option
+@click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
+def lower_command(
+    subject: SubjectOptions,
+    history: HistoryOptions,
+    record: RecordOptions,
+    emit: str | None,
+    as_python: bool,
+) -> None:
+    """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
+    the best record of a log, or the one that --record names. The nest is what the compiler
+    translates: loops, how they run, and what each touches.
+    """
+    from loopwright import inspection
+    from loopwright.inspection import default_schedule
+
+    if as_python and emit is not None:
+        raise UsageError("--python prints a schedule, --emit what it becomes; give one of both")
+    task = subject.find_workload().task
+    shown = [("default configuration", default_schedule(task))]
+    tuned = history.schedule(task, record, check=False)
+    if tuned is not None:
+        shown.append((tuned.choice, tuned))
+    kind = emit or "nest"
+    for title, chosen in shown:
+        echo(f"{_COMMENT[kind]} {title}")
+        if as_python:
+            echo(chosen.schedule.as_python())
+            continue
+        with chosen.context():
+            echo(inspection.emit(chosen.schedule, chosen.args, task.target, kind))

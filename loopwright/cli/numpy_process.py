@@ -19,17 +19,22 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes
-from loopwright.cli.workload import Workload, find_workload
+from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.data.planning import task_inputs
-from loopwright.measure.options import machine_memory
-from loopwright.measure.workers.messages import Done, Failed
-from loopwright.measure.workers.process import Outcome, Worker, take
-from loopwright.measure.workers.process_exit import FailureCause
-from loopwright.measure.workers.protocol import Message, Reply
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.workers.worker import main
-from loopwright.measure.workers.worker_program import WorkerProgram
+from loopwright.measure import (
+    Done,
+    Failed,
+    FailureCause,
+    Message,
+    Reply,
+    Worker,
+    WorkerProgram,
+    machine_memory,
+    main,
+    take,
+    task_inputs,
+    wait_any,
+)
 from loopwright.runtime import Arg
 
 #: Length of one sample in seconds; it holds at least one call.
@@ -42,7 +47,7 @@ _HARMFUL = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 #: Makes the call that is timed, from a workload and its inputs.
-Prepare = Callable[[Workload, list[npt.NDArray[Any]], int], Callable[[], object]]
+Prepare = Callable[[WorkloadSubject, list[npt.NDArray[Any]], int], Callable[[], object]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +78,23 @@ class SampleReply(Reply):
     seconds: float
 
 
-def reference_of(workload: Workload) -> Callable[..., Any] | None:
+def reference_of(workload: WorkloadSubject) -> Callable[..., Any] | None:
     return workload.task.reference
+
+
+def input_specs(workload: WorkloadSubject) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and dtype of each input, in calling order."""
+    from loopwright.inspection import default_schedule
+    from loopwright.te import read_arg_id
+
+    chosen = default_schedule(workload.task)
+    ids = chosen.schedule.arg_ids(chosen.args)
+    operations = chosen.schedule.dag.ops
+    return [
+        (tensor.static_shape, tensor.dtype)
+        for number, tensor in zip(ids, chosen.args, strict=True)
+        if operations[read_arg_id(number)[0]].is_placeholder
+    ]
 
 
 def environment(threads: int) -> dict[str, str | None]:
@@ -93,14 +113,16 @@ class NumpyProcess:
     library: ClassVar[str] = "NumPy"
 
     def __init__(
-        self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]], threads: int
+        self, workload: WorkloadSubject, inputs: Sequence[tuple[Sequence[int], str]], threads: int
     ) -> None:
         program = WorkerProgram(self.module, environment(threads))
         self._worker = Worker(self.library, machine_memory(), program=program)
         self._threads = threads
         self.prepare(workload, inputs)
 
-    def prepare(self, workload: Workload, inputs: Sequence[tuple[Sequence[int], str]]) -> None:
+    def prepare(
+        self, workload: WorkloadSubject, inputs: Sequence[tuple[Sequence[int], str]]
+    ) -> None:
         """Time another workload, with inputs ``(shape, dtype)``, in the same process."""
         self.problem = ""
         request = PrepareRequest(
@@ -152,21 +174,13 @@ class NumpyProcess:
             self.problem = str(error)
             return None
         outcome = take(self._worker)
-        self.problem = self._problem(outcome)
-        if not isinstance(outcome, Reply) or self.problem:
-            self.close()
-            return None
-        return outcome
-
-    def _problem(self, outcome: Outcome) -> str:
-        match outcome:
-            case Failed():
-                return f"{self.library}: {outcome.text}"
-            case Reply():
-                return ""
-        if outcome.cause is FailureCause.TIMEOUT:
-            return f"{self.library} did not answer within {PATIENCE_S:g} s"
-        return f"{self.library}: {outcome.text}"
+        if isinstance(outcome, Reply) and not isinstance(outcome, Failed):
+            return outcome
+        self.problem = f"{self.library}: {outcome.text}"
+        if not isinstance(outcome, Failed) and outcome.cause is FailureCause.TIMEOUT:
+            self.problem = f"{self.library} did not answer within {PATIENCE_S:g} s"
+        self.close()
+        return None
 
 
 class TimingRole:
@@ -182,7 +196,12 @@ class TimingRole:
             case PrepareRequest():
                 return self._make_call(request)
             case SampleRequest() if self._call is not None:
-                return SampleReply(seconds=self._sample(self._call))
+                # The process was stopped: caches are cold and the library's threads asleep.
+                warm_until = time.perf_counter() + WARM_UP_S
+                while time.perf_counter() < warm_until:
+                    self._call()
+                seconds = _seconds_of(self._call, self._number) / self._number
+                return SampleReply(seconds=seconds)
         raise InternalError(f"a library was sent a {type(request).__name__}")
 
     def _make_call(self, request: PrepareRequest) -> Done:
@@ -190,23 +209,14 @@ class TimingRole:
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: request.threads])
         name, *params = request.words
         workload = find_workload(name, params, request.target, request.threads)
-        specs = enumerate(zip(request.shapes, request.dtypes, strict=True))
-        args = [
-            Arg(f"input {i}", shape, np.dtype(dtypes.check(dtype)), False)
-            for i, (shape, dtype) in specs
-        ]
+        types = [np.dtype(dtypes.check(dtype)) for dtype in request.dtypes]
+        specs = enumerate(zip(request.shapes, types, strict=True))
+        args = [Arg(f"input {i}", shape, dtype, False) for i, (shape, dtype) in specs]
         inputs = task_inputs(workload.task, args)
         self._call = self._prepare(workload, inputs, request.threads)
         self._call()
         self._number = max(1, round(WINDOW_S / _seconds_of(self._call, 1)))
         return Done()
-
-    def _sample(self, call: Callable[[], object]) -> float:
-        # The process was stopped: caches are cold and the threads of the library asleep.
-        warm_until = time.perf_counter() + WARM_UP_S
-        while time.perf_counter() < warm_until:
-            call()
-        return _seconds_of(call, self._number) / self._number
 
 
 def _seconds_of(call: Callable[[], object], number: int) -> float:
@@ -222,7 +232,7 @@ def serve(prepare: Prepare) -> int:
 
 
 def _prepare(
-    workload: Workload, inputs: list[npt.NDArray[Any]], threads: int
+    workload: WorkloadSubject, inputs: list[npt.NDArray[Any]], threads: int
 ) -> Callable[[], object]:
     reference = reference_of(workload)
     if reference is None:

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import record_files
-from loopwright.cli.harmless import echo
-from loopwright.cli.kernels import record_kernels
-from loopwright.cli.logs import compare, reports, show
-from loopwright.cli.logs.columns import (
-    Column,
-    print_csv,
-    print_lines,
-    print_table,
-    terminal_width,
-    wrapped,
-)
-from loopwright.cli.logs.reading import (
-    Filters,
-    csv_option,
-    json_option,
-    load_log,
-    log_options,
-    setups_of,
-)
+from loopwright.cli.console import announce, echo
+from loopwright.cli.logs import compare, files, record_text, show, statistics
+from loopwright.cli.logs.reading import Filters, OutputForm, load_log, log_argument
+from loopwright.cli.options import takes
+from loopwright.cli.tables import TextColumn, print_lines, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Log, Record
-    from loopwright.records.reports.differences import Ratio
-    from loopwright.records.reports.standings import Standing, Standings
+    from loopwright.records import Json, Log, Ratio, Record, Standing, Standings
 
 
 class _InOrder(click.Group):
@@ -42,12 +27,7 @@ class _InOrder(click.Group):
         return list(self.commands)
 
 
-@click.group(
-    "records",
-    cls=_InOrder,
-    short_help="Inspect logs, and put them together: list, best, show, importance, pick.",
-    invoke_without_command=True,
-)
+@click.group("records", cls=_InOrder, invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
     """Inspect logs of measurements, and put them together.
@@ -60,24 +40,29 @@ def command(context: click.Context) -> None:
 
 
 @command.command("list", short_help="Every record, one a line.")
-@log_options
-@json_option
-@csv_option
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
 @click.option("--run", help="Only records of this run; the beginning of its name will do.")
 @click.option(
     "--status",
     type=click.Choice(["valid", "usable", "dropped", "failed"]),
     help="Only records with this status.",
 )
-@click.option("--begin", type=click.IntRange(0), default=0, help="Leave out so many of the first.")
-@click.option("--end", type=click.IntRange(0), help="Only so many of the first.")
-@click.option("--limit", type=click.IntRange(1), help="At most this many: the last ones.")
+@click.option("--begin", type=click.IntRange(0), default=0, help="Skip this many records.")
+@click.option(
+    "--end", type=click.IntRange(0), help="Stop after this many records, skipped ones included."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    help="At most this many: the last, or with --sort time the fastest.",
+)
 @click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
 def list_records(
     log: str,
     filters: Filters,
-    as_json: bool,
-    as_csv: bool,
+    form: OutputForm,
     run: str | None,
     status: str | None,
     begin: int,
@@ -92,55 +77,63 @@ def list_records(
     the log; --sort time puts the fastest first. A copy is the program of another record, whose
     times it shows: it was not measured.
     """
-    from loopwright.inspection.choosing import of_run
-    from loopwright.records.log import without_records
+    from loopwright.inspection import of_run
+    from loopwright.records import fields_of, without_records
 
     read = load_log(log, records=False)
     if not read.records and read.skipped:
         raise RecordError(without_records(read))
     if not read.records:  # a run that has just begun is no failure
-        echo(without_records(read), err=True)
+        announce(without_records(read))
         return
-    chosen = _of_status(of_run(read, filters.of(read), run), status)[begin:end]
+    chosen = of_run(read, filters.of(read), run)
+    if status == "failed":
+        (errors,) = fields_of(chosen, "error")
+        chosen = list(compress(chosen, (error is not None for error in errors)))
+    elif status is not None:
+        chosen = list(compress(chosen, *fields_of(chosen, status)))
+    chosen = chosen[begin:end]
     if sort == "time":
-        chosen = _fastest_first(chosen)[:limit]
+        (medians,) = fields_of(chosen, "median")
+        keys = [float("inf") if median is None else median for median in medians]
+        rows = sorted(range(len(chosen)), key=keys.__getitem__)
+        chosen = [chosen[row] for row in rows[:limit]]
     elif limit is not None:
         chosen = chosen[-limit:]
-    print_records(read, chosen, as_json, as_csv)
-    if not as_json and not as_csv:
-        _footer(read, len(chosen))
+    print_records(read, chosen, form)
+    if not form.for_programs:
+        _print_footer(read, len(chosen))
 
 
 @command.command("best", short_help="The best of each task.")
-@log_options
-@json_option
-@csv_option
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
 @click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
-def best(log: str, filters: Filters, as_json: bool, as_csv: bool, top: int) -> None:
+def best(log: str, filters: Filters, form: OutputForm, top: int) -> None:
     """Show the best records of each task in LOG, for each hardware and number of threads.
 
-    Candidates whose answer was checked go before all others, then those of a playoff, by their
-    ratio to the default in the same rounds, and then the fastest. What is not built as the best one
-    is, or was not compared with the default, is said on standard error.
+    Candidates whose answer was checked come first, then those of a playoff, by their ratio to the
+    default in the same rounds, and then the fastest. A note on standard error says where the best
+    record is not what is built, or was never compared with the default.
     """
-    from loopwright.records import top_k
+    from loopwright.records import by_setup, top_k
 
     read = load_log(log)
-    groups = setups_of(read, filters)
+    groups = list(by_setup(filters.of(read)).values())
     winners = [r for group in groups for r in top_k(group, top)]
     if not winners:
         raise _no_usable(read, filters)
-    print_records(read, winners, as_json, as_csv)
+    print_records(read, winners, form)
     for group in groups:
         for winner in top_k(group, 1):
             if doubt := _doubt(winner, group):
-                echo(f"record {winner.id}: {doubt}", err=True)
+                announce(f"record {winner.id}: {doubt}")
 
 
 def _doubt(winner: Record, group: Sequence[Record]) -> str:
     """The reason why the best record of a task may not be what is built; empty where it is."""
-    from loopwright.records.playoffs import ratios
-    from loopwright.records.query import verdict_on
+    from loopwright.records import ratios, verdict_on
 
     verdict = verdict_on(winner, group)
     if verdict is not None and verdict.nothing_faster and not verdict.is_default:
@@ -151,27 +144,28 @@ def _doubt(winner: Record, group: Sequence[Record]) -> str:
 
 
 @command.command("top", short_help="The N best, beside the best and the default.")
-@log_options
-@json_option
-@csv_option
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
 @click.argument("count", metavar="[N]", type=click.IntRange(1), default=10)
-def top(log: str, filters: Filters, as_json: bool, as_csv: bool, count: int) -> None:
+def top(log: str, filters: Filters, form: OutputForm, count: int) -> None:
     """Show the N best candidates (10) of each task in LOG, beside the best and the default.
 
-    `to best` is the time by that of the best one, with the interval of 95 % that the timed windows
-    give: where it holds 1.00, the two cannot be told apart. `to default` is the same for the
+    `to best` is the time divided by that of the best one, with the 95 % interval of the timed
+    windows: where it holds 1.00, the two cannot be told apart. `to default` is the same for the
     default configuration (0.50 takes half as long); its interval needs a wide terminal.
     """
-    from loopwright.records.reports.setups import setup_titles
-    from loopwright.records.reports.standings import standings
+    from loopwright.records import setup_titles, standings
 
     read = load_log(log)
     tables = [s for s in standings(filters.of(read), count) if s.places]
     if not tables:
         raise _no_usable(read, filters)
     places = [(standing, place) for standing in tables for place in standing.places]
-    if as_json or as_csv:
-        _top_for_programs(read, places, as_json)
+    if form.for_programs:
+        titles, rows = record_text.record_rows(read, [place.record for _, place in places])
+        titles = ["place", *titles, "to_best", "to_best_low", "to_best_high", "to_default"]
+        form.print_rows(titles, map(_place_row, (place for _, place in places), rows))
         return
     titles = setup_titles(standing.places[0].record for standing in tables)
     for number, (standing, title) in enumerate(zip(tables, titles, strict=True)):
@@ -181,100 +175,56 @@ def top(log: str, filters: Filters, as_json: bool, as_csv: bool, count: int) -> 
         _print_standings(read, standing)
 
 
-def print_records(log: Log, records: Sequence[Record], as_json: bool, as_csv: bool) -> None:
+def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None:
     """Print records as lines of a log, as comma-separated values, or as a table."""
-    from loopwright.cli.logs import words
-    from loopwright.records.many import lines_of
+    from loopwright.records import lines_of
 
-    if as_json:
+    if form.as_json:
         print_lines(lines_of(records))
-    elif as_csv:
-        titles, rows = words.record_rows(log, records)
-        print_csv(titles, rows)
+    elif form.as_csv:
+        form.print_rows(*record_text.record_rows(log, records))
     elif not records:
         click.echo("no record is left by these filters")
     else:
         if terminal_width() is not None:
-            echo("\n".join(wrapped(line, 2) for line in words.heading(records)))
-        print_table(words.record_columns(log, records, terminal_width()))
+            echo("\n".join(wrapped(line, 2) for line in record_text.heading(records)))
+        print_table(record_text.record_columns(log, records, terminal_width()))
 
 
-def _top_for_programs(
-    log: Log, places: Sequence[tuple[Standings, Standing]], as_json: bool
-) -> None:
-    """Print the best candidates, with the columns of `top` beside the fields of a list."""
-    import json
-
-    from loopwright.cli.logs import words
-
-    titles, rows = words.record_rows(log, [place.record for _, place in places])
-    titles = ["place", *titles, "to_best", "to_best_low", "to_best_high", "to_default"]
-    full = [
-        [
-            place.place,
-            *row,
-            place.to_best.value,
-            place.to_best.low,
-            place.to_best.high,
-            None if place.to_default is None else place.to_default.value,
-        ]
-        for (_, place), row in zip(places, rows, strict=True)
-    ]
-    if not as_json:
-        print_csv(titles, full)
-        return
-    print_lines(json.dumps(dict(zip(titles, row, strict=True))) for row in full)
+def _place_row(place: Standing, row: Sequence[Json]) -> list[Json]:
+    """A row of `record_rows` between the columns of `top`."""
+    to_default = None if place.to_default is None else place.to_default.value
+    ratio = place.to_best
+    return [place.place, *row, ratio.value, ratio.low, ratio.high, to_default]
 
 
 def _print_standings(log: Log, standing: Standings) -> None:
-    from loopwright.cli.logs import words
-
     width = terminal_width()
     records = [place.record for place in standing.places]
-    columns = words.record_columns(log, records, width)
+    columns = record_text.record_columns(log, records, width)
     to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in standing.places]
-    wide = width is None or width >= words.WIDE
+    wide = width is None or width >= record_text.WIDE
     to_default = [
         "-" if p.to_default is None else _ratio(p.to_default, wide) for p in standing.places
     ]
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
-    more = [Column("to best", to_best), Column("to default", to_default)]
+    more = [TextColumn("to best", to_best), TextColumn("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
-    said = [f"{len(records)} of {words.counted(standing.candidates, 'candidate')}"]
+    parts = [f"{len(records)} of {counted(standing.candidates, 'candidate')}"]
     if standing.default is None:
-        said.append("the default configuration is not known")
+        parts.append("the default configuration is not known")
     else:
-        speed = words.speed_text(None, standing.default.median)
-        said.append(f"the default (record {standing.default.id}) takes {speed}")
+        speed = record_text.speed_text(None, standing.default.median)
+        parts.append(f"the default (record {standing.default.id}) takes {speed}")
     if standing.verdict is not None:
-        said.append(f"the playoff says: {standing.verdict.text()}")
-    echo(wrapped("; ".join(said)))
+        parts.append(f"the playoff says: {standing.verdict.text()}")
+    echo(wrapped("; ".join(parts)))
 
 
 def _ratio(ratio: Ratio, interval: bool = True) -> str:
     if ratio.low is None or not interval:
         return f"{ratio.value:.2f}"
     return f"{ratio.value:.2f} ({ratio.low:.2f}-{ratio.high:.2f})"
-
-
-def _of_status(records: list[Record], status: str | None) -> list[Record]:
-    from loopwright.records import fields_of
-
-    if status == "failed":
-        (errors,) = fields_of(records, "error")
-        return [r for r, error in zip(records, errors, strict=True) if error is not None]
-    if status is not None:
-        (flags,) = fields_of(records, status)
-        return [r for r, flag in zip(records, flags, strict=True) if flag]
-    return records
-
-
-def _fastest_first(records: list[Record]) -> list[Record]:
-    from loopwright.records import fields_of
-
-    (medians,) = fields_of(records, "median")
-    keys = [float("inf") if median is None else median for median in medians]
-    return [records[row] for row in sorted(range(len(records)), key=keys.__getitem__)]
 
 
 def _no_usable(log: Log, filters: Filters) -> RecordError:
@@ -285,26 +235,23 @@ def _no_usable(log: Log, filters: Filters) -> RecordError:
     )
 
 
-def _footer(log: Log, shown: int) -> None:
-    from loopwright.cli.logs import words
+def _print_footer(log: Log, shown: int) -> None:
     from loopwright.records import fields_of
 
     errors, tasks, copies = fields_of(log, "error", "task", "same_as")
     failed = len(errors) - errors.count(None)
     copied = len(copies) - copies.count("")
     counts = {"task": len(set(tasks)), "run": len(log.headers), "skipped line": len(log.skipped)}
-    said = [f"{failed} failed"]
-    said += [f"{copied} copies of programs, which were not measured"] if copied else []
-    said += [words.counted(count, what) for what, count in counts.items()]
-    click.echo(f"{shown} of {words.counted(len(log), 'record')} shown: {', '.join(said)}")
+    parts = [f"{failed} failed"]
+    parts += [f"{copied} copies of programs, which were not measured"] if copied else []
+    parts += [counted(count, what) for what, count in counts.items()]
+    click.echo(f"{shown} of {counted(len(log), 'record')} shown: {', '.join(parts)}")
 
 
 for _verb in (
     show.show,
     compare.compare,
-    *reports.VERBS,
-    record_kernels.export,
-    record_kernels.rerun,
-    *record_files.VERBS,
+    *statistics.VERBS,
+    *files.VERBS,
 ):
     command.add_command(_verb)

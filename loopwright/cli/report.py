@@ -1,21 +1,30 @@
-"""``loopwright report``: a log as a page."""
+"""``loopwright report | dashboard``: logs as a page, once or live."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.force_option import force_option
-from loopwright.cli.harmless import echo, harmless
+from loopwright.cli.console import announce, echo, harmless
 from loopwright.cli.logs.reading import load_log
-from loopwright.errors import LoopwrightError, UsageError
+from loopwright.cli.model import ModelOptions, find_model
+from loopwright.cli.options import TargetOptions, force_option
+from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.files import Output, check, write
+from loopwright.presenting import counted
+
+if TYPE_CHECKING:
+    from loopwright.graph import ModelTask
+    from loopwright.inspection import ModelPage
+    from loopwright.records import Log
 
 
-@click.command("report", short_help="Make a page of a log: curve, knobs, failures, the best.")
+@click.command("report")
 @click.argument("log")
 @click.argument("other", required=False)
 @click.option("-o", "--out", metavar="FILE", help="The page [default: the log's name with .html].")
@@ -42,7 +51,7 @@ from loopwright.files import Output, check, write
 @click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
 @force_option
 @click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-def command(
+def report_command(
     log: str,
     other: str | None,
     out: str | None,
@@ -57,30 +66,92 @@ def command(
 
     The page is one file that needs no network: it can be mailed, archived, or opened from a disk.
     It shows the best so far, where the time went, failures, which knobs matter, the best candidates
-    and where all that is from; with --model what it adds up to in a run of that model. It takes the
-    place of a page that is there already, and of no other file without --force.
+    and the provenance of the log; with --model the expected time of a run of that model. It
+    replaces an existing page, but no other file without --force.
     """
-    from loopwright.inspection.report import PAGE, page_of, report_html
+    from loopwright.inspection import PAGE, page_of, report_html
 
     logs = [load_log(path, records=False) for path in ([log] if other is None else [log, other])]
     path = os.path.splitext(log)[0] + ".html" if out is None else out
     if any(os.path.exists(path) and os.path.samefile(path, read.path) for read in logs):
         raise UsageError(f"-o {path}: that is the log itself; name another file")
     check((Path(path), PAGE), force=force, error=LoopwrightError)
-    if shapes and model is None:
+    if model is None and shapes:
         raise UsageError("--shape is of inputs of a model: name it with --model")
-    if layouts is not None and model is None:
+    if model is None and layouts is not None:
         raise UsageError("--layouts is of a model: name it with --model")
     page = page_of(logs, task)
     if model is not None:
-        from loopwright.cli.models.reporting import model_of
-
-        page = replace(page, model=model_of(model, shapes, logs[0], layouts))
+        page = replace(page, model=_model_page(model, shapes, logs[0], layouts))
     data = report_html(page).encode()
     write(Output(Path(path), data, PAGE), force=force, error=LoopwrightError)
-    tasks = f"{page.tasks_total} task{'s' * (page.tasks_total != 1)}"
-    count = sum(shown.records for shown in page.logs)
-    records = f"{count} record{'s' * (count != 1)}"
-    echo(harmless(f"wrote {path} ({len(data) / 1024:.0f} KiB): {records}, {tasks}"))
+    records = counted(sum(shown.records for shown in page.logs), "record")
+    tasks = counted(page.tasks_total, "task")
+    echo(f"wrote {harmless(path)} ({len(data) / 1024:.0f} KiB): {records}, {tasks}")
     if show and click.launch(path):
-        echo(harmless(f"no browser could be started; open {path} in one"), err=True)
+        announce(f"no browser could be started; open {harmless(path)} in one")
+
+
+def _model_page(file: str, shapes: Sequence[str], log: Log, layouts: str | None) -> ModelPage:
+    """The records of a log for the tuned kernels of an ONNX model, in every implementation; the
+    target is that of the records.
+    """
+    from loopwright.graph import extract_tasks
+    from loopwright.inspection import TunedKernels, model_page
+    from loopwright.tuner import flop_of
+
+    target = next((record.target for record in log), None)
+    if target is None:
+        raise RecordError(f"{log.path}: no record of any kernel of {file}; it is empty")
+    # Whatever error a log's implementations have was allowed when it was made.
+    options = ModelOptions(layouts=layouts, max_error=1.0)
+    model = find_model(file, shapes, TargetOptions(str(target.get("kind"))), options)
+    with model.limits():
+        tasks = extract_tasks(model.module, model.target, layouts=model.layouts)
+    groups: dict[str, list[ModelTask]] = {}
+    for one in tasks:
+        groups.setdefault(one.group, []).append(one)
+    kernels = []
+    for group in groups.values():
+        plain = min(group, key=lambda one: one.implementation != "definition")
+        ways = {one.task.key: one.implementation for one in group}
+        kernels.append(TunedKernels(str(plain.task), plain.weight, flop_of(plain.task), ways))
+    return model_page(Path(file).name, kernels, log)
+
+
+@click.command("dashboard")
+@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 (default) takes a free one."
+)
+@click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
+@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+def dashboard_command(logs: tuple[str, ...], port: int, task: str | None, show: bool) -> None:
+    """Serve the report page of one or several LOGs; new records appear without reloading.
+
+    It can be reached from this machine alone. A LOG need not exist yet. Ctrl-C ends it; a run that
+    writes the logs goes on, and is disturbed as little as possible: the page is made again at most
+    every second, in a tenth of the time of one core, and by a process of low priority.
+
+    Needs Starlette and uvicorn: pip install 'loopwright[dashboard]'.
+    """
+    from loopwright.inspection import (
+        HOST,
+        LiveReport,
+        application,
+        bound_socket,
+        check_may_grow,
+        serve,
+    )
+
+    for log in logs:
+        check_may_grow(log)
+    report = LiveReport(logs, task)
+    application(report)  # what is not installed is said before a port is taken
+    with bound_socket(port) as listener:
+        url = f"http://{HOST}:{listener.getsockname()[1]}/"
+        echo(harmless(f"{', '.join(logs)} at {url} (Ctrl-C ends it)"))
+        os.nice(10)
+        if show and click.launch(url):
+            echo(f"no browser could be started; open {url} in one", err=True)
+        serve(report, listener)

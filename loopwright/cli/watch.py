@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo, harmless
+from loopwright.cli.console import echo, harmless
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
     from rich.table import Table
 
-    from loopwright.inspection.watch import Status, TaskStatus, Watcher, Writers
-    from loopwright.records.follow import Follower
+    from loopwright.inspection import Status, TaskStatus, Watcher, Writers
+    from loopwright.records import Follower
+
 
 #: Seconds between two looks at the log, and between two lines where there is no terminal.
 _LOOK_S, _LINE_S = 1.0, 10.0
@@ -30,7 +32,7 @@ _MOST_TASKS = 20
 _WIDE = 100
 
 
-@click.command("watch", short_help="Follow a tuning run from another terminal.")
+@click.command("watch")
 @click.argument("log")
 @click.option(
     "--every",
@@ -48,11 +50,8 @@ def command(log: str, every: float | None, once: bool) -> None:
     """
     from rich.console import Console
 
-    from loopwright.inspection.growing import check_may_grow
-    from loopwright.inspection.watch import Watcher
-    from loopwright.records import load
-    from loopwright.records.follow import Follower
-    from loopwright.records.log import check_is_log
+    from loopwright.inspection import Watcher, check_may_grow
+    from loopwright.records import Follower, check_is_log, load
 
     check_may_grow(log)
     if once and (not os.path.exists(log) or not os.path.getsize(log)):
@@ -73,7 +72,7 @@ def command(log: str, every: float | None, once: bool) -> None:
 
 
 def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> None:
-    from loopwright.inspection.watch import writers_of
+    from loopwright.inspection import writers_of
 
     writers, asked = writers_of(follower.path), time.monotonic()
     while True:
@@ -88,14 +87,14 @@ def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> Non
 
 def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> None:
     """Print a line now, and after every so many seconds if it changed; None: only once."""
-    from loopwright.inspection.watch import writers_of
+    from loopwright.inspection import writers_of
 
-    said = None
+    last = None
     while True:
         line = harmless(_line(watcher.status(), writers_of(follower.path)))
-        if line != said:
+        if line != last:
             echo(line)
-        said = line
+        last = line
         if every is None:
             return
         time.sleep(every)
@@ -165,7 +164,7 @@ def _task_table(status: Status, width: int, most: int) -> Table:
 
 
 def _cells(task: TaskStatus, width: int) -> tuple[str, ...]:
-    from loopwright.inspection.quantities import speed_text
+    from loopwright.inspection import speed_text
 
     faster = f"{task.default_s / task.best_s:.2f}x" if task.default_s and task.best_s else "-"
     cells = [task.name, str(task.trials), str(task.failed), _best(task), faster]
@@ -182,12 +181,12 @@ def _trials(status: Status) -> str:
     if not status.exists:
         return f"waiting for {status.path}: there is no such log yet"
     if status.limit is None:
-        return f"{status.done} trial{'s' * (status.done != 1)}"
-    return f"{status.done} of {status.limit} trial{'s' * (status.limit != 1)}"
+        return counted(status.done, "trial")
+    return f"{status.done} of {counted(status.limit, 'trial')}"
 
 
 def _pace(status: Status) -> str:
-    from loopwright.inspection.quantities import duration_text
+    from loopwright.inspection import duration_text
 
     pace = "" if status.per_minute is None else f"{status.per_minute:.0f} a minute"
     over = status.limit is not None and status.done >= status.limit
@@ -206,7 +205,7 @@ def _skipped(status: Status) -> str:
 
 
 def _age(status: Status) -> str:
-    from loopwright.inspection.quantities import duration_text
+    from loopwright.inspection import duration_text
 
     age = time.time() - status.event_ts
     return f" ({duration_text(age)} ago)" if status.event_ts and age >= 0 else ""

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli import program
-from loopwright.env import MAX_THREADS
+from loopwright.cli.console import command_line
+from loopwright.cli.options import TargetOptions
 from loopwright.errors import LoopwrightError, TaskError, UsageError, did_you_mean
 from loopwright.records import Json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from click.shell_completion import CompletionItem
 
-    from loopwright.ops.operator import Operator
+    from loopwright.ops import Operator
     from loopwright.target import Target
     from loopwright.task import Task, Template
 
@@ -39,13 +37,10 @@ _TOO_LARGE = 1 << 40
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
-def counted(threads: int) -> str:
-    """``1 thread``, ``2 threads``."""
-    return f"{threads} thread{'s' * (threads != 1)}"
-
-
 @dataclass(frozen=True)
-class Workload:
+class WorkloadSubject:
+    """An operator, a template or a function with its parameters, as a task."""
+
     #: The workload and its parameters as they were written.
     words: tuple[str, ...]
     task: Task
@@ -58,12 +53,8 @@ class Workload:
 
     def command(self, verb: str, *options: str) -> str:
         """A command line for this workload that can be pasted into a shell."""
-        words = [verb, *self.words]
-        if self.target != "llvm":
-            words += ["--target", self.target]
-        if self.threads is not None:
-            words += ["--threads", str(self.threads)]
-        return program.command([*words, *options])
+        target = TargetOptions(self.target, self.threads).words()
+        return command_line([verb, *self.words, *target, *options])
 
     @property
     def default_log(self) -> str:
@@ -90,76 +81,33 @@ def completed_workloads(
     return [CompletionItem(incomplete, type="file")]
 
 
-def _completed_parameters(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Completions after an operator: its parameters that are not given yet."""
-    from click.shell_completion import CompletionItem
-
-    from loopwright import ops
-
-    operator = ops.WORKLOADS.get(ctx.params.get("workload") or "")
-    given = {word.partition("=")[0] for word in ctx.params.get("params") or ()}
-    names = [] if operator is None else [n for n in operator.params if n not in given]
-    return [CompletionItem(f"{n}=") for n in names if f"{n}=".startswith(incomplete)]
-
-
-def workload_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the arguments and options of every verb with a workload."""
-    decorators = (
-        click.argument("workload", shell_complete=completed_workloads),
-        click.argument(
-            "params", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=_completed_parameters
-        ),
-        click.option(
-            "--target",
-            default="llvm",
-            show_default=True,
-            help="What the kernel is compiled for: llvm, c (by the system's C compiler), opencl, "
-            'cuda or interp (the interpreter), with options, such as "llvm -mcpu=x86-64-v3".',
-        ),
-        click.option(
-            "--threads",
-            type=click.IntRange(1, MAX_THREADS),
-            metavar="N",
-            help="Threads that the kernel runs on [default: all cores].",
-        ),
-    )
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
-
-
 def find_workload(
     workload: str, params: Sequence[str], target: str = "llvm", threads: int | None = None
-) -> Workload:
+) -> WorkloadSubject:
     """The workload that the words of a command line name."""
-    given = _parameters(params)
-    resolved = _target(target, threads)
-    name, separator, template = workload.partition(".py:")
-    if separator:
-        task = _from_file(Path(f"{name}.py"), template, given, resolved)
-        operator = None
-    else:
-        task, operator = _from_operator(workload, given, resolved)
-    return Workload((workload, *params), task, operator, threads, target)
-
-
-def _target(text: str, threads: int | None) -> Target:
-    from loopwright.target import Target
-
-    return Target(text if threads is None else f"{text} -num-threads={threads}")
-
-
-def _from_operator(name: str, given: Mapping[str, Json], target: Target) -> tuple[Task, Operator]:
     from loopwright.task import create_task
 
-    operator = find_operator(name)
-    _check_names(name, given, list(operator.params))
-    for key, value in given.items():
-        _check_value(name, key, value, operator.params[key])
-    with _usage(name):
-        return create_task(operator.template, operator.args(dict(given)), target), operator
+    values = _parameters(params)
+    resolved = target_of(target, threads)
+    stem, separator, template = workload.partition(".py:")
+    operator = None
+    if separator:
+        task = _task_in_file(Path(f"{stem}.py"), template, values, resolved)
+    else:
+        operator = find_operator(workload)
+        _check_names(workload, values, list(operator.params))
+        for key, value in values.items():
+            _check_value(workload, key, value, operator.params[key])
+        with _usage(workload):
+            task = create_task(operator.template, operator.args(dict(values)), resolved)
+    return WorkloadSubject((workload, *params), task, operator, threads, target)
+
+
+def target_of(target: str, threads: int | None) -> Target:
+    """The target of the options ``--target`` and ``--threads``."""
+    from loopwright.target import Target
+
+    return Target(target if threads is None else f"{target} -num-threads={threads}")
 
 
 def find_operator(name: str) -> Operator:
@@ -167,7 +115,7 @@ def find_operator(name: str) -> Operator:
     from loopwright import ops
 
     if name.endswith(".py"):
-        listed = program.command(["workloads", name])
+        listed = command_line(["workloads", name])
         raise UsageError(
             f"{name} is a file; name a template or function in it, {name}:NAME (see '{listed}')"
         )
@@ -175,8 +123,8 @@ def find_operator(name: str) -> Operator:
         shown = name if len(name) <= 60 else f"{name[:57]}..."
         raise UsageError(
             f"unknown workload {shown!r}{did_you_mean(name, ops.WORKLOADS)}; "
-            f"there are {', '.join(ops.WORKLOADS)}, or path/to/file.py:name of a template or of a "
-            "function that returns tensors"
+            f"there are {', '.join(sorted(ops.WORKLOADS))}, or path/to/file.py:name of a "
+            "template or of a function that returns tensors"
         )
     return ops.WORKLOADS[name]
 
@@ -194,23 +142,27 @@ def workloads_in(path: Path) -> dict[str, Callable[..., object]]:
     return {**_functions(_load(path)), **templates}
 
 
-def _from_file(path: Path, name: str, given: Mapping[str, Json], target: Target) -> Task:
+def no_workload(path: Path | str, name: str, names: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"{path} has no template or function {name!r}{did_you_mean(name, names)}; "
+        f"it has {', '.join(names) or 'none'}"
+    )
+
+
+def _task_in_file(path: Path, name: str, values: Mapping[str, Json], target: Target) -> Task:
     from loopwright.space import create_task
     from loopwright.task import TASKS
 
     module = _load(path)
     # By its registered name, or by that of the decorated function.
-    found: dict[str, Template | Callable[..., object]] = {**templates_in(path)}
-    found |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
-    found = {**_functions(module), **found}
-    if name not in found:
-        raise UsageError(
-            f"{path} has no template or function {name!r}{did_you_mean(name, found)}; "
-            f"it has {', '.join(sorted(found)) or 'none'}"
-        )
-    function = getattr(found[name], "function", found[name])
+    definitions: dict[str, Template | Callable[..., object]] = {**_functions(module)}
+    definitions |= templates_in(path)
+    definitions |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
+    if name not in definitions:
+        raise no_workload(path, name, sorted(definitions))
+    function = getattr(definitions[name], "function", definitions[name])
     with _usage(name):
-        return create_task(found[name], _bind(name, function, given), target)
+        return create_task(definitions[name], _bind(name, function, values), target)
 
 
 def _functions(module: ModuleType) -> dict[str, Callable[..., object]]:
@@ -249,7 +201,7 @@ def _load(path: Path) -> ModuleType:
 
 
 def _bind(
-    name: str, function: Callable[..., object], given: Mapping[str, Json]
+    name: str, function: Callable[..., object], values: Mapping[str, Json]
 ) -> tuple[Json, ...]:
     """The arguments of a template or function in order, from parameters by name."""
     signature = inspect.signature(function)
@@ -259,17 +211,12 @@ def _bind(
                 f"{name}{signature} cannot be given {parameter}: tasks have arguments by position; "
                 f"define {key!r} as a plain parameter"
             )
-    _check_names(name, given, list(signature.parameters))
-    missing = [
-        key
-        for key, parameter in signature.parameters.items()
-        if parameter.default is parameter.empty and key not in given
-    ]
+    _check_names(name, values, list(signature.parameters))
+    defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
+    missing = [k for k, d in defaults.items() if d is inspect.Parameter.empty and k not in values]
     if missing:
         raise UsageError(f"{name} needs {', '.join(f'{key}=...' for key in missing)}")
-    return tuple(
-        given.get(key, parameter.default) for key, parameter in signature.parameters.items()
-    )
+    return tuple(values.get(key, default) for key, default in defaults.items())
 
 
 def _parameters(words: Sequence[str]) -> dict[str, Json]:
@@ -298,8 +245,8 @@ def _value(text: str) -> Json:
     return text
 
 
-def _check_names(name: str, given: Mapping[str, Json], names: Sequence[str]) -> None:
-    for key in given:
+def _check_names(name: str, values: Mapping[str, Json], names: Sequence[str]) -> None:
+    for key in values:
         if key not in names:
             raise UsageError(
                 f"{name} has no parameter {key!r}{did_you_mean(key, names)}; "
@@ -311,8 +258,8 @@ def _check_value(name: str, key: str, value: Json, default: object) -> None:
     """Refuse values that no operator can take; the template checks the rest."""
     from loopwright import dtypes, ops
 
-    sizes = default is ops.operator.REQUIRED
-    if sizes and (type(value) is not int or value < 1):
+    is_size = default is ops.operator.REQUIRED
+    if is_size and (type(value) is not int or value < 1):
         raise UsageError(f"{name}: {key}={value} is not a size; give an integer of at least 1")
     if isinstance(value, int) and value >= _TOO_LARGE:
         raise UsageError(

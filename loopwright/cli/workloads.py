@@ -5,19 +5,23 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from loopwright.cli import program
-from loopwright.cli.harmless import echo
-from loopwright.cli.workload import completed_workloads, find_operator, templates_in, workloads_in
-from loopwright.errors import UsageError, did_you_mean
-from loopwright.ops.description import Description, Parameter, describe, describe_all, parameters_of
+from loopwright.cli.console import command_line, echo
+from loopwright.cli.workload import (
+    completed_workloads,
+    find_operator,
+    no_workload,
+    templates_in,
+    workloads_in,
+)
+from loopwright.ops import Description, Parameter, describe, describe_all, parameters_of
 
 
-@click.command("workloads", short_help="List what can be tuned, and the parameters of each.")
+@click.command("workloads")
 @click.argument("name", required=False, shell_complete=completed_workloads)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def command(name: str | None, as_json: bool) -> None:
@@ -28,15 +32,15 @@ def command(name: str | None, as_json: bool) -> None:
     tuned if they return tensors, where it has no template; or path/to/file.py:name of one.
     """
     if name is None:
-        found, text = describe_all(), _list
+        descriptions, text = describe_all(), _list
     elif ".py:" in f"{name}:":
-        found, text = _templates(name), _full
+        descriptions, text = _templates(name), _full
     else:
-        found, text = (describe(find_operator(name)),), _full
+        descriptions, text = (describe(find_operator(name)),), _full
     if as_json:
-        click.echo(json.dumps([one.to_json() for one in found]))
+        click.echo(json.dumps([one.to_json() for one in descriptions]))
         return
-    echo(text(found).rstrip() or f"{name} has no template or function")
+    echo(text(descriptions).rstrip() or f"{name} has no template or function")
 
 
 def _templates(name: str) -> tuple[Description, ...]:
@@ -45,30 +49,25 @@ def _templates(name: str) -> tuple[Description, ...]:
     path, wanted = f"{stem}.py", wanted.removesuffix(":")
     functions = workloads_in(Path(path))
     if wanted and wanted not in functions:
-        raise UsageError(
-            f"{path} has no template or function {wanted!r}{did_you_mean(wanted, functions)}; "
-            f"it has {', '.join(functions) or 'none'}"
-        )
+        raise no_workload(path, wanted, list(functions))
     public = [name for name in functions if not name.startswith("_")]
     names = [wanted] if wanted else list(templates_in(Path(path))) or public
-    return tuple(_described(path, one, functions[one]) for one in names)
+    descriptions = []
+    for one in names:
+        signature = inspect.signature(functions[one])
+        parameters = parameters_of({n: p.default for n, p in signature.parameters.items()}, {})
+        summary = (inspect.getdoc(functions[one]) or "").partition("\n")[0]
+        example = " ".join(f"{p.name}=..." for p in parameters if p.required)
+        descriptions.append(Description(f"{path}:{one}", summary, parameters, (), example))
+    return tuple(descriptions)
 
 
-def _described(path: str, name: str, function: Callable[..., object]) -> Description:
-    """A template or function of a file, in the form of an operator."""
-    defaults = {n: p.default for n, p in inspect.signature(function).parameters.items()}
-    parameters = parameters_of(defaults, {})
-    summary = (inspect.getdoc(function) or "").partition("\n")[0]
-    example = " ".join(f"{p.name}=..." for p in parameters if p.required)
-    return Description(f"{path}:{name}", summary, parameters, (), example)
-
-
-def _list(found: Sequence[Description]) -> str:
+def _list(descriptions: Sequence[Description]) -> str:
     """A line for each."""
     page = _page()
-    page.write_dl([(one.name, one.summary) for one in found])
+    page.write_dl([(one.name, one.summary) for one in descriptions])
     page.write_paragraph()
-    more = program.command(["workloads", found[0].name])
+    more = command_line(["workloads", descriptions[0].name])
     page.write_text(
         f"`{more}` shows the parameters of one. A template of your own, or a "
         "function that returns tensors, is tuned as path/to/file.py:name."
@@ -76,27 +75,26 @@ def _list(found: Sequence[Description]) -> str:
     return page.getvalue()
 
 
-def _full(found: Sequence[Description]) -> str:
+def _full(descriptions: Sequence[Description]) -> str:
     """All parameters and examples of each."""
     page = _page()
-    for one in found:
+    for one in descriptions:
         page.write_text(f"{one.name}: {one.summary}" if one.summary else one.name)
         with page.section("Parameters"):
             page.write_dl([(p.name, _explained(p, one)) for p in one.parameters])
         with page.section("Example"):
             words = ["tune", *one.name.split(), *one.example.split()]
-            page.write(f"  {program.command(words)}\n")
+            page.write(f"  {command_line(words)}\n")
         page.write_paragraph()
     return page.getvalue()
 
 
 def _explained(parameter: Parameter, of: Description) -> str:
-    known = [parameter.meaning]
+    meaning, default = parameter.meaning, parameter.default
     if parameter.name == "dtype" and of.dtypes:
-        known = [f"{parameter.meaning}: {', '.join(of.dtypes)}"]
-    default = parameter.default
+        meaning = f"{meaning}: {', '.join(of.dtypes)}"
     shown = str(default).lower() if isinstance(default, bool) else str(default)
-    return " ".join([*filter(None, known), "[required]" if parameter.required else f"[{shown}]"])
+    return f"{meaning} [{'required' if parameter.required else shown}]".lstrip()
 
 
 def _page() -> click.HelpFormatter:

@@ -1,9 +1,39 @@
 """Code generation: loop IR to code of a target.
 
 `loopwright.codegen.llvm` and `loopwright.codegen.c` know nothing of each other; what they share
-stands beside this file. `loopwright.driver.backends` lists which target each generator serves.
+stands beside this file. `loopwright.codegen.backends` lists which target each generator serves.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from loopwright.codegen.code import Code, CodePart, SourceText
+from loopwright.lazy import lazy_names
+
+# Imported at their first use, by other rooms.
+if TYPE_CHECKING:
+    from loopwright.codegen.backends import (
+        Backend,
+        LoweredProgram,
+        backend_names,
+        backend_of,
+        register_backend,
+        unregister_backend,
+    )
+    from loopwright.codegen.build import (
+        Binds,
+        build_func,
+        compile,
+        compile_lowered,
+        compile_schedule,
+        lower_trace,
+    )
+    from loopwright.codegen.code import C_FUNCTIONS
+    from loopwright.codegen.kernel_cache import program_key
+    from loopwright.codegen.manifests import device_code
 
 __all__ = ["Code", "CodePart", "SourceText"]
+
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__)

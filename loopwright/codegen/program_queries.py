@@ -6,38 +6,29 @@ from functools import lru_cache
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Binary, Cast, Expr, IfThenElse, Select
+from loopwright.ir.expr import COMPARE, Binary, Cast, Expr, IfThenElse, Select
 from loopwright.ir.node import Node
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, CallPacked, Check, For, If, Prefetch, Stmt, Store, View
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import contains, nodes
 
 
 def touches_memory(e: Expr) -> bool:
-    loads: list[Load] = []
-    walk(e, lambda n: loads.append(n) if isinstance(n, Load) else None)
-    return bool(loads)
+    return contains(e, Load)
 
 
 def has_nontemporal(s: Stmt) -> bool:
     """Whether something in it is stored past the caches."""
-    found: list[Node] = []
-    walk(s, lambda n: found.append(n) if isinstance(n, Store) and n.nontemporal else None)
-    return bool(found)
+    return any(isinstance(n, Store) and n.nontemporal for n in nodes(s))
 
 
 @lru_cache(maxsize=1024)
 def has_blocks(s: Stmt) -> bool:
     """Whether a body cannot stand inside vector code: the loop around it then runs one by one."""
-    blocks: list[Node] = []
-
-    def visit(n: Node) -> None:
-        nested = isinstance(n, For) and n.kind in ("vectorized", "parallel", "thread")
-        if nested or isinstance(n, Allocate | CallPacked | Check | View):
-            blocks.append(n)
-
-    walk(s, visit)
-    return bool(blocks)
+    return any(
+        isinstance(n, Allocate | CallPacked | Check | View)
+        or (isinstance(n, For) and n.kind in ("vectorized", "parallel", "thread"))
+        for n in nodes(s)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -74,25 +65,18 @@ def _register_bytes(dtype: str) -> int:
 
 def has_guarded_accesses(s: Stmt) -> bool:
     """Whether a load or store happens under a condition."""
-    guards: list[Node] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, If) or (isinstance(n, Select | IfThenElse) and touches_memory(n)):
-            guards.append(n)
-
-    walk(s, visit)
-    return bool(guards)
+    return any(
+        isinstance(n, If) or (isinstance(n, Select | IfThenElse) and touches_memory(n))
+        for n in nodes(s)
+    )
 
 
 def buffers_of(s: Stmt) -> list[Buffer]:
     """Buffers that a statement uses, in order."""
     seen: dict[Buffer, None] = {}
-
-    def visit(n: Node) -> None:
+    for n in nodes(s):
         if isinstance(n, Load | Store | Prefetch):
             seen.setdefault(n.buffer)
         elif isinstance(n, CallPacked):
             seen.update(dict.fromkeys(n.buffers))
-
-    walk(s, visit)
     return list(seen)

@@ -1,20 +1,23 @@
-"""A cost model that needs no measurements."""
+"""Models that need no measurements: speed, and excess over the limits of a device."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright.cost.cpu import cycles as cpu_cycles
 from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.gpu import cycles as gpu_cycles
-from loopwright.cost.gpu.device import device_of
-from loopwright.cost.symbolic.candidates import Derive
-from loopwright.cost.symbolic.population import Population
-from loopwright.schedule.state import StageId, State
+from loopwright.cost.gpu.device import GpuProperties, device_of
+from loopwright.cost.gpu.kernel import kernels_of
+from loopwright.cost.symbolic.population import Derive, Population
+from loopwright.cost.symbolic.symbols import Number, largest, most
+from loopwright.schedule import StageId, State
 from loopwright.target import Target
-from loopwright.task.interfaces import Scheduler
+from loopwright.task import Digits, Scheduler
 
 
 class AnalyticalModel:
@@ -69,3 +72,46 @@ def _slowdown(target: Target) -> Derive:
 
 def _constants(state: State) -> list[StageId]:
     return [sid for sid, stage in state.stages.items() if stage.op.constant]
+
+
+#: Limits, and the factor by which a candidate must exceed each. Threads and shared memory are known
+#: almost exactly; compilers may need far fewer registers than estimated.
+MARGINS = {
+    "threads of a block": 1.25,
+    "shared memory": 1.25,
+    "local memory": 1.25,
+    "registers": 2.0,
+}
+
+
+# Candidates that far exceed the limits of their device, found before anything is built. Resources
+# are estimated from the schedule, so only a large excess counts; `loopwright.lowering.gpu_limits`
+# checks the lowered program exactly.
+
+
+class Excess:
+    """Excess of a ``gpu`` task's, or structure's, candidates over the limits of their device."""
+
+    def __init__(self, task: Scheduler) -> None:
+        derive = partial(shares, device=device_of(task.target))
+        self._population = Population(task, derive, (False,) * len(MARGINS))
+
+    def widely(self, digits: Digits) -> npt.NDArray[np.bool_]:
+        """For each limit of `MARGINS`, whether candidates exceed it widely, bool (n, limits).
+
+        ``digits`` (n, knobs) has the position of each knob's choice. A candidate that its template
+        refuses exceeds none.
+        """
+        found = self._population.evaluate(digits)
+        return np.asarray(found > np.array(list(MARGINS.values()), np.float32))
+
+
+def shares(state: State, device: GpuProperties) -> list[Number]:
+    """Largest use of each limit of `MARGINS` by a schedule's kernels, as share of the limit."""
+    kernels = kernels_of(state, device)
+    return [
+        largest(k.threads / device.max_threads for k in kernels),
+        largest(k.shared_bytes / device.max_shared for k in kernels),
+        largest(k.local_bytes / device.max_local for k in kernels),
+        largest(k.registers / most(k.register_cap, 1) if device.registers else 0 for k in kernels),
+    ]

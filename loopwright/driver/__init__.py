@@ -1,26 +1,23 @@
-"""The driver: a schedule or a trace, and a target, to a module."""
+"""The driver: a schedule or a trace, and a target, to a module.
+
+The work is done in `loopwright.codegen`; this is the place where users find it.
+"""
 
 from __future__ import annotations
 
-from loopwright.driver.backends import (
-    LLVM,
+from loopwright.codegen import (
     Backend,
-    C,
     LoweredProgram,
-    register_backend,
-    unregister_backend,
-)
-from loopwright.driver.build import (
-    build,
     build_func,
     compile,
     compile_lowered,
     compile_schedule,
     lower_trace,
+    program_key,
+    register_backend,
+    unregister_backend,
 )
-from loopwright.driver.device_backends import CUDA, OPENCL
-from loopwright.driver.interp import INTERP
-from loopwright.driver.program_key import program_key
+from loopwright.codegen.build import build
 
 __all__ = [
     "Backend",
@@ -35,6 +32,3 @@ __all__ = [
     "register_backend",
     "unregister_backend",
 ]
-
-for _backend in (LLVM, C, INTERP, OPENCL, CUDA):
-    register_backend(_backend)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from loopwright.executors import load_model as load
 from loopwright.graph import dataflow_pattern, frontend, op, transform
-from loopwright.graph.batches.compiled import CompiledBatches
+from loopwright.graph.batches import CompiledBatches
 from loopwright.graph.building import CompiledModel
-from loopwright.graph.compile import compile
-from loopwright.graph.evaluate import evaluate
+from loopwright.graph.compile import compile, compile_partitioned
 from loopwright.graph.frontend.onnx import from_onnx
 from loopwright.graph.frontend.torch import from_torch
 from loopwright.graph.infer import infer_types
@@ -15,37 +17,58 @@ from loopwright.graph.ir.expr import (
     Constant,
     Expr,
     Function,
+    FuncType,
     GlobalVar,
     HostFunction,
     If,
     Let,
     OpRef,
+    TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
     Var,
     const,
     var,
 )
-from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.module import IRModule, bind_params_by_name
 from loopwright.graph.ir.structural import structural_equal, structural_hash
-from loopwright.graph.ir.types import FuncType, TensorType, TupleType
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
+from loopwright.graph.kernels import evaluate
 from loopwright.graph.layout.choice import LayoutChoice
-from loopwright.graph.layout.tuning import tune_layouts
-from loopwright.graph.params import bind_params_by_name
-from loopwright.graph.partitioned import compile_partitioned
+from loopwright.graph.layout_tuning import tune_layouts
+from loopwright.graph.op.products import sparse_dense
 from loopwright.graph.quantize import quantize
-from loopwright.graph.registry import Op, Pattern, get_op, op_names, register_op, remove_op
-from loopwright.graph.serial import load_json, save_json
-from loopwright.graph.sparse import sparse_dense
-from loopwright.graph.strategy import (
+from loopwright.graph.registry import (
     Implementation,
+    Op,
+    Pattern,
+    get_op,
     implementations,
+    op_names,
     register_implementation,
+    register_op,
     remove_implementation,
+    remove_op,
 )
-from loopwright.graph.tasks import ModelTask, extract_tasks
-from loopwright.runtime.executors import load_model as load
+from loopwright.graph.serial import load_json, save_json
+from loopwright.graph.tuning import ModelTask, extract_tasks
+from loopwright.lazy import lazy_names
+
+# Imported at their first use, by other rooms.
+if TYPE_CHECKING:
+    from loopwright.graph.batches import BatchSource, checked_batches, source_of
+    from loopwright.graph.building import ModelBuilder
+    from loopwright.graph.fallbacks import random_inputs, seconds_by_step
+    from loopwright.graph.frontend.source import ModelLike, module_of
+    from loopwright.graph.ir.module import MAIN
+    from loopwright.graph.kernels import KernelTasks, fastest, kernel_tasks
+    from loopwright.graph.layout.choice import LAYOUTS
+    from loopwright.graph.layout_tuning import LayoutCosts, Measured
+    from loopwright.graph.plan import Planned
+    from loopwright.graph.registry import DEFINITION
+    from loopwright.graph.transform.pipeline import before_layouts, prepared
+    from loopwright.graph.tuning import grouped, tune
 
 __all__ = [
     "Call",
@@ -105,3 +128,6 @@ __all__ = [
     "tune_layouts",
     "var",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__)

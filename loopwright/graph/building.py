@@ -1,37 +1,97 @@
-"""Compiled models: a program of kernels, each of them built once."""
+"""Compiled models: a program of kernels, each of them built once.
+
+A kernel that wins when each is called again and again may lose inside a model, where it finds other
+data in the caches. So where finalists are asked for, the fastest records of each kernel, and its
+default, take turns in runs of the whole model, all kernels at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from loopwright import driver
-from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of
-from loopwright.graph.finalists import InsideReport, contest
-from loopwright.graph.ir.expr import HostFunction
+from loopwright import driver, runtime
+from loopwright.errors import InternalError
+from loopwright.executors import HostStep, Model, SharedArrays
+from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of, random_inputs
+from loopwright.graph.ir.expr import HostFunction, TupleType
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import TupleType
-from loopwright.graph.kernel_tasks import KernelTasks, fastest, kernel_tasks
+from loopwright.graph.kernels import KernelTask, KernelTasks, fastest, kernel_tasks
 from loopwright.graph.layout.choice import LayoutChoice
-from loopwright.graph.pipeline import prepared
 from loopwright.graph.plan import Planned
+from loopwright.graph.transform.pipeline import prepared
+from loopwright.history import ApplyHistoryBest, Choice, Match, Source, apply_history_best
+from loopwright.measure import DeviceLock, PairedGain, code_of, lock_names, measured_on, paired_gain
+from loopwright.presenting import duration
+from loopwright.records import Outcome
 from loopwright.runtime import Module
-from loopwright.runtime.executors import HostStep, Model
-from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 from loopwright.target import Target
-from loopwright.task import (
-    ApplyHistoryBest,
-    Choice,
-    FallbackContext,
-    apply_history_best,
-)
-from loopwright.task.applying.sources import Source
-from loopwright.task.dispatch import DispatchContext, schedule_of
+from loopwright.task import DispatchContext, FallbackContext, fallback, schedule_of
+
+
+@dataclass(frozen=True)
+class KernelFinalist:
+    #: ``"record 092fa68b9e"`` or ``"default"``, with the implementation where there are several
+    origin: str
+    implementation: str  # how its operator is computed
+    module: Module
+    choice: Choice | None  # its record; None where there is no history
+
+
+@dataclass(frozen=True)
+class KernelPlayoff:
+    """The finalists of one kernel of a model, as measured inside its runs."""
+
+    kernel: str  # its name in the model
+    finalists: tuple[KernelFinalist, ...]  # the first is the one that the records choose
+    #: for each finalist, the seconds of all its calls in a run, one value for each round
+    times: tuple[tuple[float, ...], ...]
+    gains: tuple[PairedGain, ...]  # speed-up of each of the others over the first
+
+    @property
+    def taken(self) -> int:
+        """Index of the fastest finalist measurably faster than the first, else 0."""
+        faster = [n for n, gain in enumerate(self.gains, 1) if gain.outcome is Outcome.FASTER]
+        return max(faster, key=lambda n: self.gains[n - 1].gain, default=0)
+
+    @property
+    def winner(self) -> KernelFinalist:
+        return self.finalists[self.taken]
+
+    def __str__(self) -> str:
+        medians = [duration(statistics.median(samples)) for samples in self.times]
+        if not self.taken:
+            return f"{self.kernel}: {self.winner.origin}, {medians[0]} a run"
+        gain = self.gains[self.taken - 1]
+        return (
+            f"{self.kernel}: {self.winner.origin} in place of {self.finalists[0].origin}, "
+            f"{medians[self.taken]} a run for {medians[0]} ({gain.gain:.1%} +- {gain.margin:.1%} "
+            "faster)"
+        )
+
+
+class InsideReport(tuple[KernelPlayoff, ...]):
+    """Result of the contest inside the model; its text has a line for each changed kernel."""
+
+    __slots__ = ()
+
+    @property
+    def changed(self) -> tuple[KernelPlayoff, ...]:
+        """The places where the records would have chosen another kernel."""
+        return tuple(place for place in self if place.taken)
+
+    def __str__(self) -> str:
+        if not self:
+            return "no kernel has another candidate than the one that is built"
+        several = "1 kernel" if len(self) == 1 else f"{len(self)} kernels"
+        head = f"inside the model {len(self.changed)} of {several} with several candidates changed"
+        return "\n".join([head, *(f"  {place}" for place in self.changed)])
 
 
 class CompiledModel(Model):
@@ -78,13 +138,14 @@ class CompiledModel(Model):
         kernels, choices = dict(self.kernels), dict(self.choices)
         implementations = dict(self.implementations)
         for place in report.changed:
-            kernels[place.kernel] = place.winner.module
-            implementations[place.kernel] = place.winner.implementation
-            if place.winner.choice is not None:
-                choices[place.kernel] = place.winner.choice
-        made = CompiledModel(self.planned, kernels, choices, implementations, self._shared)
-        made.inside = report
-        return made
+            winner = place.winner
+            kernels[place.kernel] = winner.module
+            implementations[place.kernel] = winner.implementation
+            if winner.choice is not None:
+                choices[place.kernel] = winner.choice
+        model = CompiledModel(self.planned, kernels, choices, implementations, self._shared)
+        model.inside = report
+        return model
 
     @property
     def report(self) -> ModelReport:
@@ -108,62 +169,136 @@ def host_step(name: str, host: HostFunction) -> HostStep:
     return HostStep(name, host.function, outputs, host.by)
 
 
-def compile_module(
-    module: IRModule,
-    target: Target,
-    history: ApplyHistoryBest | None,
-    finalists: int | None,
-    *,
-    layouts: LayoutChoice | None = None,
-    known: dict[str, Module] | None = None,
-    weights: SharedArrays | None = None,
-    packed: SharedArrays | None = None,
-) -> CompiledModel:
-    """Build a module whose extents are numbers.
+@dataclass(frozen=True)
+class ModelBuilder:
+    """Builds models for a target under a history; they share kernels, weights and packed weights.
 
-    ``weights`` and ``packed`` hold arrays of other models: equal weights, and equal packings of
-    them, are kept once.
+    Attributes:
+        history: the records; None: those of the context around, if any.
+        finalists: the number of records of each kernel that take turns inside runs; None: none.
+        kernels: those that were built, by the keys of their tasks; new ones are added.
+        weights: arrays of weights: equal ones are kept once; None: as each model has them.
+        packed: arrays that kernels compute from weights; None: each model has its own.
     """
-    planned = prepared(module, layouts, target)
-    if weights is not None:
-        shared = {n: weights.one_of(np.asarray(a)) for n, a in planned.constants.items()}
-        planned = replace(planned, constants=shared)
-    tasks = kernel_tasks(planned, target)
-    compiled = built(planned, tasks, target, history, known, packed)
-    if finalists is None:
-        return compiled
-    records = records_in_force() if history is None else history
-    chosen = {n: (way, compiled.choices.get(n)) for n, way in compiled.implementations.items()}
-    return compiled.with_winners(contest(compiled, chosen, tasks, target, records, finalists))
 
+    target: Target
+    history: ApplyHistoryBest | None = None
+    finalists: int | None = None
+    kernels: dict[str, Module] = field(default_factory=dict)
+    weights: SharedArrays | None = None
+    packed: SharedArrays | None = None
 
-def built(
-    planned: Planned,
-    tasks: KernelTasks,
-    target: Target,
-    history: Source | Any = None,
-    known: dict[str, Module] | None = None,
-    shared: SharedArrays | None = None,
-) -> CompiledModel:
-    """Build a program, each kernel from the schedule of the fastest of its tasks.
+    def model(self, module: IRModule, layouts: LayoutChoice | None = None) -> CompiledModel:
+        """Build a module whose extents are numbers."""
+        planned = prepared(module, layouts, self.target)
+        if self.weights is not None:
+            planned = replace(planned, constants=self.shared(planned.constants))
+        tasks = kernel_tasks(planned, self.target)
+        model = self.program(planned, tasks)
+        if self.finalists is None:
+            return model
+        return model.with_winners(self._playoff(model, tasks, self.finalists))
 
-    ``known`` holds kernels built before for the same target and history, keyed by their tasks; new
-    ones are added to it.
-    """
-    known = {} if known is None else known
-    kernels, choices, implementations = {}, {}, {}
-    with applied_history(history) as applied:
-        records = records_in_force()
+    def shared(self, constants: Mapping[str, Any]) -> dict[str, Any]:
+        """Weights by name, equal ones of all models as one array."""
+        assert self.weights is not None
+        return {name: self.weights.one_of(np.asarray(a)) for name, a in constants.items()}
+
+    def program(self, planned: Planned, tasks: KernelTasks) -> CompiledModel:
+        """Build a program, each kernel from the schedule of the fastest of its tasks."""
+        kernels, choices, implementations = {}, {}, {}
+        with self.applied():
+            records = records_in_force()
+            for name, candidates in tasks.items():
+                chosen = fastest(candidates, records)
+                kernels[name] = self.kernel(chosen, name)
+                implementations[name] = chosen.implementation
+                if self.history is not None:
+                    choices[name] = self.history.explain(chosen.task)
+        return CompiledModel(planned, kernels, choices, implementations, self.packed)
+
+    def kernel(self, one: KernelTask, name: str) -> Module:
+        """The kernel of a task, built by the schedule that the context in force has for it."""
+        key = one.task.key
+        if key not in self.kernels:
+            schedule, args = schedule_of(one.task)
+            self.kernels[key] = driver.build(schedule, args, self.target, name=name)
+        return self.kernels[key]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Build kernels from the history, those without a record by their default schedules."""
+        with ExitStack() as stack:
+            if self.history is not None:
+                stack.enter_context(FallbackContext())
+                stack.enter_context(self.history)
+            yield
+
+    def _playoff(self, model: CompiledModel, tasks: KernelTasks, count: int) -> InsideReport:
+        """Let the ``count`` fastest records of each kernel take turns in runs on random inputs.
+
+        Without records only the defaults of several implementations take turns.
+        """
+        finalists: dict[str, list[KernelFinalist]] = {}
         for name, candidates in tasks.items():
-            chosen = fastest(candidates, records)
-            if chosen.task.key not in known:
-                schedule, args = schedule_of(chosen.task)
-                known[chosen.task.key] = driver.build(schedule, args, target, name=name)
-            kernels[name] = known[chosen.task.key]
-            implementations[name] = chosen.implementation
-            if applied is not None:
-                choices[name] = applied.explain(chosen.task)
-    return CompiledModel(planned, kernels, choices, implementations, shared)
+            distinct: dict[str, KernelFinalist] = {}
+            for one in self._finalists(name, candidates, model, count):
+                distinct.setdefault(code_of(one.module.artifact), one)
+            if len(distinct) > 1:
+                finalists[name] = list(distinct.values())
+        if not finalists:
+            return InsideReport()
+        kernels = {name: [one.module for one in ones] for name, ones in finalists.items()}
+        with _alone(self.target):
+            times = model.debug_executor().compare(kernels, inputs=random_inputs(model.program))
+        return InsideReport(
+            KernelPlayoff(
+                name,
+                tuple(ones),
+                tuple(map(tuple, samples)),
+                tuple(_gain(samples[0], other) for other in samples[1:]),
+            )
+            for (name, ones), samples in zip(finalists.items(), times.values(), strict=True)
+        )
+
+    def _finalists(
+        self, name: str, candidates: Sequence[KernelTask], model: CompiledModel, count: int
+    ) -> Iterator[KernelFinalist]:
+        """The kernel of the model, the fastest records of all implementations, their defaults."""
+        several = len(candidates) > 1
+
+        def finalist(module: Module, implementation: str, choice: Choice | None) -> KernelFinalist:
+            tuned = choice is not None and choice.match is not Match.DEFAULT and choice.record
+            schedule = f"record {tuned.id}" if tuned else "default"
+            origin = f"{implementation}, {schedule}" if several else schedule
+            return KernelFinalist(origin, implementation, module, choice)
+
+        yield finalist(model.kernels[name], model.implementations[name], model.choices.get(name))
+        history = records_in_force() if self.history is None else self.history
+        records = [
+            (choice, scheduled, one)
+            for one in candidates
+            for choice, scheduled in (() if history is None else history.finalists(one.task, count))
+            # Otherwise the default is as fast by its verdict, and takes part itself.
+            if choice.match is not Match.DEFAULT
+        ]
+        records = sorted(records, key=lambda it: it[0].expected or 0.0)[:count]
+        for choice, (schedule, args), one in records:
+            module = driver.build(schedule, args, self.target, name=name)
+            yield finalist(module, one.implementation, choice)
+        for one in candidates if several or records else ():
+            schedule, args = fallback(one.task)
+            module = driver.build(schedule, args, self.target, name=name)
+            why = ("the default is faster inside the model",)
+            untuned = None if history is None else Choice(str(one.task), one.task.key, None, why)
+            yield finalist(module, one.implementation, untuned)
+
+
+def records_of(history: Source | Any) -> ApplyHistoryBest | None:
+    """The context of a history, of itself or of its sources; None where there is none."""
+    if history is None or isinstance(history, ApplyHistoryBest):
+        return history
+    return apply_history_best(history)
 
 
 def records_in_force() -> ApplyHistoryBest | None:
@@ -172,12 +307,20 @@ def records_in_force() -> ApplyHistoryBest | None:
     return around if isinstance(around, ApplyHistoryBest) else None
 
 
+def _gain(first: Sequence[float], other: Sequence[float]) -> PairedGain:
+    gain = paired_gain(first, other)
+    if gain is None:
+        raise InternalError(f"{len(first)} rounds are too few to compare two kernels")
+    return gain
+
+
 @contextmanager
-def applied_history(history: Source | Any) -> Iterator[ApplyHistoryBest | None]:
-    """Apply a history while kernels are built; those without a record get their default."""
-    if history is None:
-        yield None
-        return
-    applied = history if isinstance(history, ApplyHistoryBest) else apply_history_best(history)
-    with FallbackContext(), applied:
-        yield applied
+def _alone(target: Target) -> Iterator[None]:
+    """Keep other users of loopwright from timing on the target's devices meanwhile."""
+    with ExitStack() as stack:
+        for name in lock_names(measured_on(target)):
+            lock = DeviceLock(name)
+            lock.acquire()
+            stack.callback(lock.release)
+        stack.enter_context(runtime.pinned())
+        yield

@@ -1,4 +1,4 @@
-"""`compile`: builds an executable model."""
+"""`compile` and `compile_partitioned`: executable models, for one device or several."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 from loopwright.errors import UsageError
-from loopwright.graph.batches.compiled import CompiledBatches, compile_batches
-from loopwright.graph.batches.source import BatchSource, checked_batches, one_batch, source_of
-from loopwright.graph.building import CompiledModel, compile_module
-from loopwright.graph.finalists import check_count
+from loopwright.executors import PartitionedExecutor, partition
+from loopwright.graph.batches import (
+    BatchSource,
+    CompiledBatches,
+    checked_batches,
+    compile_batches,
+    one_batch,
+    source_of,
+)
+from loopwright.graph.building import CompiledModel, ModelBuilder, records_in_force, records_of
 from loopwright.graph.frontend.source import ModelLike, module_of
+from loopwright.graph.kernels import fastest, kernel_tasks
 from loopwright.graph.layout.choice import MEASURED, LayoutChoice, chosen_layouts
-from loopwright.graph.layout.tuning import tune_layouts
-from loopwright.runtime.artifacts.kinds import device_of_target
-from loopwright.target import Target
-from loopwright.task import ApplyHistoryBest, apply_history_best
-from loopwright.task.applying.sources import Source
-from loopwright.task.task import TargetLike, resolve_target
+from loopwright.graph.layout_tuning import tune_layouts
+from loopwright.graph.transform.pipeline import prepared
+from loopwright.history import Source
+from loopwright.runtime import Device, Module, artifact_kind, device_of_target
+from loopwright.task import TargetLike, resolve_target
+from loopwright.tuner import flop_of
 
 
 @overload
@@ -109,35 +116,98 @@ def compile(
         >>> print(model(np.array([1, -2, 3, -4], "float32"))[0])
         [0. 2. 0. 4.]
     """
-    if finalists is not None:
-        check_count(finalists)
+    if finalists is not None and (type(finalists) is not int or finalists < 1):
+        raise UsageError(
+            f"finalists is {finalists!r}; give the number of records of each kernel that take "
+            "turns, such as 3"
+        )
     declared = None if batches is None else checked_batches(batches)
-    resolved = resolve_target(target)
-    _check_device(resolved, {"finalists": finalists, "batches": declared})
+    builder = ModelBuilder(resolve_target(target), records_of(history), finalists)
+    for name, value in (("finalists", finalists), ("batches", declared)):
+        if value is not None and device_of_target(builder.target.kind) not in (None, "cpu"):
+            raise UsageError(
+                f"{name}= is supported only for CPU targets, not for {builder.target.kind}; "
+                "remove it"
+            )
+    if declared is not None:
+        if layouts is not None:
+            raise UsageError(
+                "layouts are chosen for known sizes, and batches are declared; give one of the "
+                "two, or compile the model of each batch by itself"
+            )
+        source = source_of(model, example_inputs=example_inputs, fallback=fallback)
+        return compile_batches(source, declared, builder)
     measured = isinstance(layouts, str) and layouts == MEASURED
     choice = None if measured else chosen_layouts(layouts)
-    if layouts is not None and declared is not None:
-        raise UsageError(
-            "layouts are chosen for known sizes, and batches are declared; give one of the two, or "
-            "compile the model of each batch by itself"
-        )
-    if history is not None and not isinstance(history, ApplyHistoryBest):
-        history = apply_history_best(history)
-    if declared is not None:
-        source = source_of(model, example_inputs=example_inputs, fallback=fallback)
-        return compile_batches(source, declared, resolved, history, finalists)
     module = module_of(one_batch(model), example_inputs=example_inputs, fallback=fallback)
     if measured:
-        choice = tune_layouts(module, resolved, history)
-    return compile_module(module, resolved, history, finalists, layouts=choice)
+        choice = tune_layouts(module, builder.target, builder.history)
+    return builder.model(module, choice)
 
 
-def _check_device(target: Target, options: Mapping[str, object]) -> None:
-    if device_of_target(target.kind) in (None, "cpu"):
-        return
-    given = next((name for name, value in options.items() if value is not None), None)
-    if given is not None:
-        raise UsageError(
-            f"{given}: models for {target.kind} are built without, since it is for CPUs; leave it "
-            "out"
-        )
+def compile_partitioned(
+    model: ModelLike,
+    targets: Sequence[TargetLike],
+    capacities: Sequence[float] | None = None,
+    devices: Sequence[Device] | None = None,
+    history: Source | Any = None,
+) -> PartitionedExecutor:
+    """Build a model for several devices, each of which runs a part of it.
+
+    The program is cut where few bytes go from one device to another, into parts whose work is about
+    proportional to the capacity of the devices. The work of a kernel is the sum of its arithmetic
+    operations and of the elements that it reads and writes.
+
+    Args:
+        model: as of `compile`.
+        targets: of each part, such as ``["llvm", "opencl"]``.
+        capacities: relative capacities of the devices; None: all the same.
+        devices: of each part; None: the first device of each target's kind.
+        history: as of `compile`.
+
+    Raises:
+        GraphError, RecordError: as of `compile`.
+        UsageError: the numbers of targets, capacities and devices differ, or a capacity is not
+            above zero.
+
+    Example:
+        >>> x = lw.graph.var("x", (1, 4))
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(x))
+        >>> module = lw.graph.IRModule.from_expr(y)
+        >>> executor = lw.graph.compile_partitioned(module, ["llvm", "llvm -num-threads=1"])
+        >>> executor.run(x=np.zeros((1, 4), "float32"))
+        >>> print(executor.cut.devices, executor.get_output(0).numpy())
+        (0, 1) [[0.25 0.25 0.25 0.25]]
+    """
+    resolved = [resolve_target(t) for t in targets]
+    shares = [1.0] * len(resolved) if capacities is None else list(capacities)
+    for what, given in (("capacities", shares), ("devices", devices)):
+        if given is not None and len(given) != len(resolved):
+            raise UsageError(
+                f"compile_partitioned: there are {len(resolved)} targets and {len(given)} {what}"
+            )
+    planned = prepared(module_of(model))
+    values, steps = planned.program.values, planned.program.steps
+    history_records = records_of(history)
+    builders = [ModelBuilder(t, history_records) for t in resolved]
+    each = [kernel_tasks(planned, t) for t in resolved]
+    kernels: list[dict[str, Module]] = [{} for _ in resolved]
+    with builders[0].applied():
+        records = records_in_force()
+        chosen = [{n: fastest(c, records) for n, c in tasks.items()} for tasks in each]
+        loads = [
+            flop_of(chosen[0][step.kernel].task) + sum(values[n].nbytes / 4.0 for n in step.args)
+            for step in steps
+        ]
+        cut = partition(planned.program, loads, shares)
+        pairs = zip(steps, cut.devices, strict=True)
+        for device, name in sorted({(device, step.kernel) for step, device in pairs}):
+            kernels[device][name] = builders[device].kernel(chosen[device][name], name)
+    homes = devices or [_first_device(k) for k in kernels]
+    return PartitionedExecutor(cut, kernels, homes, planned.constants)
+
+
+def _first_device(kernels: Mapping[str, Module]) -> Device:
+    """The first device of the kind that some kernels are for; the host where there are none."""
+    kinds = [artifact_kind(module.artifact.kind).device for module in kernels.values()]
+    return Device(kinds[0] if kinds else "cpu")

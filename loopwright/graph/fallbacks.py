@@ -1,17 +1,59 @@
-"""Nodes of a model that have no kernel: who computes them, and their share of the time."""
+"""Nodes of a model that have no kernel, and their share of runs on random data."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from loopwright.graph.step_times import seconds_by_step
-from loopwright.task import Choice, Report
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.executors import DeviceGraphExecutor
+from loopwright.history import Choice, Report
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from loopwright.executors import Model, Program
     from loopwright.graph.ir.expr import HostFunction
-    from loopwright.runtime.executors import Model
+
+
+def random_inputs(program: Program) -> Mapping[str, npt.NDArray[Any]]:
+    """Normal numbers for float inputs; zeros for all else, which are valid as indices."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for n in program.inputs:
+        v = program.values[n]
+        if dtypes.is_float(v.dtype):
+            found[v.name] = rng.standard_normal(v.shape, np.float32).astype(v.dtype)
+        else:
+            found[v.name] = np.zeros(v.shape, v.dtype)
+    return found
+
+
+def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
+    """Mean seconds, over ``runs`` runs, of all calls of each kernel or Python function in a run.
+
+    The data are random; one more run comes before and is not timed. On a CPU calls are timed inside
+    runs, back to back. On a device each call is waited for, so that the launch overhead of the host
+    is included.
+    """
+    inputs = random_inputs(model.program)
+    if model.device_type == "cpu":
+        report = model.debug_executor().profile(runs, **inputs)
+        return {call.name: call.seconds / report.runs for call in report.rows()}
+    executor = model.executor()
+    assert isinstance(executor, DeviceGraphExecutor)
+    executor.run(**inputs)
+    executor.sync()
+    names = [step.kernel for step in model.program.steps]
+    total = dict.fromkeys(names, 0.0)
+    for _ in range(runs):
+        for name, seconds in zip(names, executor.seconds_of_steps(), strict=True):
+            total[name] += seconds / runs
+    return total
+
 
 #: Runs of a model that tell the shares.
 _RUNS = 3

@@ -10,18 +10,20 @@ from loopwright.graph.ir.expr import (
     Constant,
     Expr,
     Function,
+    FuncType,
     GlobalVar,
     HostFunction,
     If,
     Let,
     OpRef,
+    TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
+    Type,
     Var,
 )
-from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.text import function_text
-from loopwright.graph.ir.types import FuncType, TensorType, TupleType, Type
+from loopwright.graph.ir.module import IRModule, function_text
 from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.registry import get_op
 

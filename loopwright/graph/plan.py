@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.executors import Kind, Program, SizedProgram, SizedValue, Step
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import (
     Call,
@@ -18,18 +19,18 @@ from loopwright.graph.ir.expr import (
     Function,
     HostFunction,
     Let,
+    TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
+    Type,
     Var,
 )
-from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
+from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule, unique
 from loopwright.graph.ir.structural import structural_hash
-from loopwright.graph.ir.types import TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
 from loopwright.ir.sizes import SizeVar, size_json, size_vars
-from loopwright.runtime.executors import Program, SizedProgram, SizedValue, Step
-from loopwright.runtime.executors.program import Kind
 
 
 @dataclass(frozen=True)
@@ -184,13 +185,3 @@ def _label(function: Function) -> str:
 def _plain(name: str) -> str:
     """A name of letters, digits and underscores."""
     return re.sub("[^0-9A-Za-z]+", "_", name).strip("_").lower()
-
-
-def unique(name: str, used: set[str]) -> str:
-    """The name, with a number appended where it is among those used; it is added to them."""
-    found, n = name, 0
-    while found in used:
-        n += 1
-        found = f"{name}_{n}"
-    used.add(found)
-    return found

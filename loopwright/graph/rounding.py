@@ -12,7 +12,8 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Read, cast
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
+from loopwright.ops import compute
 
 #: The dtype that floats of 16 bits are computed in.
 WIDE = "float32"
@@ -61,8 +62,7 @@ def as_dtype(t: te.Tensor, dtype: str) -> te.Tensor:
     """A tensor as another dtype; itself where it has it."""
     if t.dtype == dtype:
         return t
-    tensor: te.Tensor = te.compute(t.shape, lambda *i: t(*i).astype(dtype), name=f"as_{dtype}")
-    return tensor
+    return compute(t.shape, lambda *i: t(*i).astype(dtype), name=f"as_{dtype}")
 
 
 def _listed(made: te.Tensor | Sequence[te.Tensor]) -> list[te.Tensor]:

@@ -16,17 +16,21 @@ from loopwright.graph.ir.expr import (
     Constant,
     Expr,
     Function,
+    FuncType,
     GlobalVar,
     HostFunction,
     If,
     Let,
     OpRef,
+    Size,
+    TensorType,
     Tuple,
     TupleGetItem,
+    TupleType,
+    Type,
     Var,
 )
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import FuncType, Size, TensorType, TupleType, Type
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.sizes import SizeVar
 

@@ -16,35 +16,42 @@ from functools import partial
 from typing import Any
 
 from loopwright.errors import GraphError, RunError
-from loopwright.graph.building import CompiledModel, built, records_in_force
+from loopwright.executors import SharedArrays
+from loopwright.graph.building import CompiledModel, ModelBuilder, records_in_force, records_of
 from loopwright.graph.frontend.torch.any_size import AnySize
-from loopwright.graph.frontend.torch.arrays import as_array, dtype_of, is_tensor, torch_package
-from loopwright.graph.frontend.torch.decompositions import decompositions
-from loopwright.graph.frontend.torch.fallback import elements_of, held, held_type, is_empty
-from loopwright.graph.frontend.torch.importer import Importer, attribute, lacks_converter
-from loopwright.graph.frontend.torch.memory import Memory
-from loopwright.graph.frontend.torch.model import input_type
+from loopwright.graph.frontend.torch.fallback import (
+    FallbackShare,
+    elements_of,
+    held,
+    held_type,
+    is_empty,
+)
+from loopwright.graph.frontend.torch.importer import TorchImporter, attribute, lacks_converter
+from loopwright.graph.frontend.torch.memory import (
+    TensorLayout,
+    as_array,
+    dtype_of,
+    is_tensor,
+    torch_package,
+)
+from loopwright.graph.frontend.torch.model import decompositions, input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.frontend.torch.outputs import (
     Empty,
     InputView,
-    View,
+    StorageView,
     eager_layouts,
     eager_outputs,
     input_views,
     outputs_of,
 )
-from loopwright.graph.frontend.torch.share import FallbackShare
 from loopwright.graph.frontend.torch.weights import Weights, is_weight
 from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import post_order
-from loopwright.graph.kernel_tasks import kernel_tasks
-from loopwright.graph.pipeline import prepared
 from loopwright.graph.registry import get_op
 from loopwright.graph.tuning import tune
 from loopwright.runtime import Module
-from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
 
 
 def loopwright(
@@ -280,7 +287,7 @@ class _Build:
             raise (error.__cause__ or error) from None
         made = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
         return [
-            o.tensor(made, args) if isinstance(o, (View, InputView, Empty)) else o
+            o.tensor(made, args) if isinstance(o, (StorageView, InputView, Empty)) else o
             for o in self._outputs
         ]
 
@@ -327,7 +334,7 @@ class _Build:
 
     def _module(self, args: Sequence[Any], weights: Weights) -> IRModule:
         bound, sources = self._bound(args, weights)
-        importer = Importer(self._options.fallback)
+        importer = TorchImporter(self._options.fallback)
         importer.outputs(self._graph, bound)
         made = outputs_of(importer, self._graph, self._eager)
         self._outputs, self._layouts = made.outputs, made.layouts
@@ -377,9 +384,8 @@ class _Build:
         options, target = self._options, self._options.resolved
         if options.tunes and not self._kernels:
             tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
-        planned = prepared(module, target=target)
-        tasks = kernel_tasks(planned, target)
-        return built(planned, tasks, target, options.records, self._kernels, _PACKED)
+        history = records_of(options.records)
+        return ModelBuilder(target, history, kernels=self._kernels, packed=_PACKED).model(module)
 
     def _fresh(self, place: int) -> Any:
         """A tensor for the model to write an output into.
@@ -423,7 +429,7 @@ def _turned(tensor: Any) -> tuple[int, ...] | None:
 
     None where it is as it is, or in none, or where no kernel reads it.
     """
-    memory = Memory.of(tensor)
+    memory = TensorLayout.of(tensor)
     if memory is None or memory.permutation is None or dtype_of(tensor) is None:
         return None
     return None if tensor.is_contiguous() else memory.permutation

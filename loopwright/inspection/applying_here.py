@@ -6,13 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from loopwright.errors import LoopwrightError
+from loopwright.history import (
+    Choice,
+    FieldDifference,
+    Here,
+    Match,
+    apply_history_best,
+    failed_checks,
+    refusal,
+)
 from loopwright.records import Json, Record, by_task
 from loopwright.target import Target
-from loopwright.task.applying.choice import Choice, Match
-from loopwright.task.applying.fit import Difference, Here
-from loopwright.task.applying.judging import failed_checks, refusal
-from loopwright.task.history import apply_history_best
-from loopwright.task.task import Task, create_task
+from loopwright.task import Task, create_task
 
 #: Options of a target that default to this machine's.
 _OF_MACHINE = frozenset({"mcpu", "mattr", "num_threads"})
@@ -25,7 +30,7 @@ class AppliesHere:
     #: whether a build of its task on this machine, with the record's target options, gets it
     applied: bool
     reason: str  # reason for the answer, in words
-    differs: tuple[Difference, ...]  # fields in which record and machine differ
+    differs: tuple[FieldDifference, ...]  # fields in which record and machine differ
     #: False where the template is not known here: the record was judged by itself, without a test
     #: whether its configuration still makes the same program.
     known: bool
@@ -45,7 +50,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
         ()
     """
     groups = by_task(records).values()
-    own = next((g for g in groups if any(other is record for other in g)), [])
+    group = next((g for g in groups if any(other is record for other in g)), [])
     try:
         target = _target_here(record.target)
     except LoopwrightError as exc:
@@ -53,7 +58,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     here = Here(target.canonical, {})
     fit = here.fit(record)
     differs = (*fit.refused, *fit.others)
-    if reason := refusal(record, fit, failed_checks(own)):
+    if reason := refusal(record, fit, failed_checks(group)):
         return AppliesHere(False, reason, differs, True)
     task = _task(record, target)
     if task is None:
@@ -61,10 +66,10 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
             f"nothing speaks against it ({record.op!r}, which it was tuned as, is not known here)"
         )
         return AppliesHere(True, reason, differs, False)
-    return _by_choice(record, apply_history_best(own).explain(task), differs)
+    return _by_choice(record, apply_history_best(group).explain(task), differs)
 
 
-def _by_choice(record: Record, choice: Choice, differs: tuple[Difference, ...]) -> AppliesHere:
+def _by_choice(record: Record, choice: Choice, differs: tuple[FieldDifference, ...]) -> AppliesHere:
     """Answer by the choice of a build."""
     if choice.record is None:
         return AppliesHere(False, "; ".join(choice.reasons), differs, True)

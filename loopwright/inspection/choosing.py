@@ -7,11 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from loopwright.errors import RecordError, UsageError, shown
-from loopwright.records import Log, Record, best, fields_of, open_log
-from loopwright.records.log import check_has_records
-from loopwright.records.query import verdict_on
-from loopwright.records.reports.setups import by_setup, setup_titles
-from loopwright.records.reports.standings import default_record
+from loopwright.records import (
+    Log,
+    Record,
+    best,
+    by_setup,
+    check_has_records,
+    default_record,
+    fields_of,
+    open_log,
+    setup_titles,
+    verdict_on,
+)
 
 #: A log, or the path of one.
 LogLike: TypeAlias = "Log | str | os.PathLike[str]"
@@ -119,24 +126,20 @@ def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
         )
     winner = best(records)
     if word == DEFAULT:
-        return _default(log, records, winner)
+        # That of the winner's verdict, if any.
+        verdict = None if winner is None else verdict_on(winner, records)
+        if (default := default_record(records, verdict)) is not None:
+            return default
+        raise RecordError(
+            f"{log.path} has no usable record of the default configuration among {len(records)}; "
+            f"`loopwright records list {log.path}` shows ids"
+        )
     if winner is None:
         raise RecordError(
             f"{log.path} has no usable record among {len(records)}: none ran to a time; "
             f"`loopwright records errors {log.path}` shows why"
         )
     return winner
-
-
-def _default(log: Log, records: Sequence[Record], winner: Record | None) -> Record:
-    """Latest measurement of the default configuration: that of the winner's verdict, if any."""
-    found = default_record(records, None if winner is None else verdict_on(winner, records))
-    if found is None:
-        raise RecordError(
-            f"{log.path} has no usable record of the default configuration among {len(records)}; "
-            f"`loopwright records list {log.path}` shows ids"
-        )
-    return found
 
 
 def _by_trial(log: Log, records: Sequence[Record], trial: int) -> Record:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from loopwright.errors import UsageError, did_you_mean
+from loopwright.history import rebuild
 from loopwright.inspection.choosing import LogLike, choose, log_of
+from loopwright.ir import Func
+from loopwright.ir.stmt import For, If, Seq, Stmt, Store
 from loopwright.records import Record
-from loopwright.target import Target
-from loopwright.target.kinds import KINDS
-from loopwright.task.rebuild import rebuild
+from loopwright.target import KINDS, Target
 
 if TYPE_CHECKING:
     from loopwright.schedule import Schedule
     from loopwright.te import Tensor
+
 
 #: A text of a kernel.
 Emitted: TypeAlias = Literal["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx", "hip"]
@@ -107,3 +109,71 @@ def of_kind(target: Target, kind: str) -> Target:
         return target
     shared = {k: v for k, v in target.options.items() if k in KINDS[kind].options}
     return Target({"kind": kind, **shared})
+
+
+#: Characters of a condition that are shown.
+_CONDITION = 60
+
+
+def outline(func: Func) -> str:
+    """Loops of a function with their extents and marks, and the tensors that they write.
+
+    Loops that stand directly within each other share a line. Indices and arithmetic are left out,
+    and so are guards that stand in front of the same loops in any case.
+
+    Args:
+        func: a lowered function.
+
+    Returns:
+        Lines of text, indented by nesting.
+
+    Example:
+        >>> A = te.placeholder((64, 32), name="A")
+        >>> B = te.compute((64, 32), lambda i, j: A[i, j] * 2, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> outer, inner = s[B].split(B.op.axis[1], factor=8)
+        >>> s[B].vectorize(inner)
+        >>> print(lw.inspection.outline(lw.lower(s, [A, B])))
+        B: i 64, j.0 4, j.1 8 vectorized
+    """
+    return "\n".join(_lines(func.body, []))
+
+
+def _lines(stmt: Stmt, loops: Sequence[str]) -> Iterator[str]:
+    """Lines of a statement inside of loops that have no line yet."""
+    match stmt:
+        case For():
+            mark = "" if stmt.kind == "serial" else stmt.tag or stmt.kind
+            mark = "" if mark == stmt.var.name else mark
+            loop = f"{stmt.var.name} {stmt.extent} {mark}".rstrip()
+            yield from _lines(stmt.body, [*loops, loop])
+        case Seq():
+            yield from _under(", ".join(loops), stmt.stmts)
+        case If(orelse=None):
+            yield from _lines(stmt.then, loops)
+        case If(orelse=Stmt() as other) if [*_lines(stmt.then, [])] == [*_lines(other, [])]:
+            # As the branches of whole tiles and of edges are.
+            yield from _lines(stmt.then, loops)
+        case If():
+            condition = str(stmt.cond)
+            shown = condition if len(condition) <= _CONDITION else f"{condition[:_CONDITION]}..."
+            yield from _under(", ".join([*loops, f"if {shown}"]), [stmt.then])
+            assert stmt.orelse is not None
+            yield from _under("else", [stmt.orelse])
+        case Store():
+            yield f"{stmt.buffer.name}: {', '.join(loops)}" if loops else stmt.buffer.name
+        case _:
+            body = getattr(stmt, "body", None)
+            if isinstance(body, Stmt):
+                yield from _lines(body, loops)
+            else:
+                name = type(stmt).__name__
+                yield f"{name}: {', '.join(loops)}" if loops else name
+
+
+def _under(head: str, parts: Sequence[Stmt]) -> Iterator[str]:
+    """Lines of consecutive statements, below those of the loops around them."""
+    if head:
+        yield head
+    indent = "  " if head else ""
+    yield from (f"{indent}{line}" for part in parts for line in _lines(part, []))

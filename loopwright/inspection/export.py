@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from loopwright.errors import LoopwrightError, RecordError, TensorError, UsageError
-from loopwright.files import Kind, Output, check, marked, write
+from loopwright.files import FileKind, Output, check, marked, write
+from loopwright.history import Rebuilt, expression_of, rebuild
 from loopwright.inspection import kernel_file
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
-from loopwright.presenting import harmless
-from loopwright.records import Checked, Expression, Json, Log, Record
-from loopwright.records.verdict import Verdict
-from loopwright.task.applying.as_called import duration
-from loopwright.task.rebuild import Rebuilt, expression_of, rebuild
+from loopwright.presenting import counted, duration, harmless
+from loopwright.records import Checked, Expression, Json, Log, Record, Verdict
 
 if TYPE_CHECKING:
-    from loopwright.measure.data.plan import DataPlan
-    from loopwright.te.dag import Dag
+    from loopwright.measure import DataPlan
+    from loopwright.te import Dag
+
 
 #: Forms of a program in an exported file: calls of te and of the schedule's primitives, or
 #: the JSON of the log.
 Form: TypeAlias = Literal["python", "data"]
-KERNEL = Kind("an exported kernel", marked(kernel_file.HEAD[:80].encode()))
+KERNEL = FileKind("an exported kernel", marked(kernel_file.HEAD[:80].encode()))
 _WIDTH = 100
 
 
@@ -71,13 +71,14 @@ def export(
         raise UsageError(f"there is no form {form!r} of an exported kernel; give python or data")
     opened = log_of(log)
     chosen = choose(opened, record) if isinstance(record, str) else record
-    if path is not None and _is_log(Path(path), opened):
+    if path is None:
+        return kernel_text(opened, chosen, form)
+    file = Path(path)
+    if file.exists() and opened.path.exists() and file.samefile(opened.path):
         raise UsageError(f"{path} is the log itself, and would be replaced; name another file")
-    if path is not None:
-        check((Path(path), KERNEL), force=force, error=LoopwrightError)
+    check((file, KERNEL), force=force, error=LoopwrightError)
     text = kernel_text(opened, chosen, form)
-    if path is not None:
-        write(Output(Path(path), text.encode(), KERNEL), force=force, error=LoopwrightError)
+    write(Output(file, text.encode(), KERNEL), force=force, error=LoopwrightError)
     return text
 
 
@@ -90,7 +91,7 @@ def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
     plan = _plan(rebuilt)
     parts = [
         kernel_file.HEAD + "\n".join(_origin(log, record, rebuilt, expression, plan)),
-        kernel_file.IMPORTS + _more_imports(from_data),
+        kernel_file.IMPORTS + (kernel_file.IMPORTS_FOR_DATA if from_data else ""),
         _constants(rebuilt, expression, record, plan),
         *_trusted(rebuilt),
         _data(dag, record, why) if from_data else program,
@@ -100,10 +101,6 @@ def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
-def _is_log(path: Path, log: Log) -> bool:
-    return path.exists() and log.path.exists() and path.samefile(log.path)
-
-
 # ---------------------------------------------------------------- where it is from
 
 
@@ -111,37 +108,28 @@ def _origin(
     log: Log, record: Record, rebuilt: Rebuilt, expression: Expression, plan: DataPlan | None
 ) -> Iterator[str]:
     """Origin of the kernel, as comments: no text of a log can end a line or a comment."""
+    env, config = record.env, record.config
+    run = f", trial {record.trial} of run {record.run}" if record.run else ""
+    clock = time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(record.ts)) if record.ts > 0 else ""
+    threads = f", {counted(record.threads, 'thread')}" if record.threads else ""
+    packages = ("loopwright", "llvmlite", "numpy", "python")
     rows = [
         ("task", title(record)),
-        ("record", f"{record.id} of {log.path.name}{_when(record)}"),
+        ("record", f"{record.id} of {log.path.name}{run}{clock}"),
         ("speed", _speed(record, rebuilt)),
-        ("verdict", "" if record.verdict is None else _verdict(record.verdict)),
+        ("verdict", _verdict(record.verdict)),
         ("answer", _answer(record)),
-        ("hardware", f"{record.env.get('cpu') or 'unknown'}{_threads(record)}"),
+        ("hardware", f"{env.get('cpu') or 'unknown'}{threads}"),
         ("target", str(rebuilt.target)),
-        ("knobs", " ".join(f"{name}={json.dumps(v)}" for name, v in record.config.items())),
-        ("software", _software(record.env)),
+        ("knobs", " ".join(f"{name}={json.dumps(v)}" for name, v in config.items())),
+        ("software", ", ".join(f"{name} {env[name]}" for name in packages if env.get(name))),
         ("inputs", _inputs(expression, plan)),
     ]
     yield "# Where it is from:"
     for name, text in rows:
-        if text:
-            yield from _comment(name, harmless(text))
-
-
-def _comment(name: str, text: str) -> Iterator[str]:
-    """Name with its text, as comments of whole words."""
-    import textwrap
-
-    lines = textwrap.wrap(text, _WIDTH - 13, break_on_hyphens=False) or [""]
-    for head, line in zip([name, *[""] * len(lines)], lines, strict=False):
-        yield f"#   {head:8} {line}"
-
-
-def _when(record: Record) -> str:
-    run = f", trial {record.trial} of run {record.run}" if record.run else ""
-    clock = time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(record.ts)) if record.ts > 0 else ""
-    return run + clock
+        lines = textwrap.wrap(harmless(text), _WIDTH - 13, break_on_hyphens=False)
+        for head, line in zip([name, *[""] * len(lines)], lines, strict=False):
+            yield f"#   {head:8} {line}"
 
 
 def _speed(record: Record, rebuilt: Rebuilt) -> str:
@@ -150,7 +138,7 @@ def _speed(record: Record, rebuilt: Rebuilt) -> str:
     if record.median is None:
         return "not measured"
     gflops = rebuilt.schedule.dag.flop / record.median / 1e9
-    windows = f"{len(record.times)} window{'s' * (len(record.times) != 1)}"
+    windows = counted(len(record.times), "window")
     speed = f", {gflops:.4g} GFLOP/s" if gflops else ""
     rough = "; dropped after its first run, so that this is a rough value" if record.dropped else ""
     return (
@@ -159,14 +147,9 @@ def _speed(record: Record, rebuilt: Rebuilt) -> str:
     )
 
 
-def _threads(record: Record) -> str:
-    count = record.threads
-    return f", {count} thread{'s' * (count != 1)}" if count else ""
-
-
-def _verdict(data: Mapping[str, Json]) -> str:
+def _verdict(data: Mapping[str, Json] | None) -> str:
     try:
-        return Verdict.from_json(data).text("it")
+        return "" if data is None else Verdict.from_json(data).text("it")
     except RecordError:
         return ""
 
@@ -176,11 +159,6 @@ def _answer(record: Record) -> str:
         error = "" if record.max_error is None else f", largest error {record.max_error:.3g}"
         return f"compared with the reference{error}"
     return f"not compared with a reference{f': {record.check_reason}' * bool(record.check_reason)}"
-
-
-def _software(env: Mapping[str, Json]) -> str:
-    names = ("loopwright", "llvmlite", "numpy", "python")
-    return ", ".join(f"{name} {env[name]}" for name in names if env.get(name))
 
 
 def _inputs(expression: Expression, plan: DataPlan | None) -> str:
@@ -196,8 +174,7 @@ def _inputs(expression: Expression, plan: DataPlan | None) -> str:
 
 def _plan(rebuilt: Rebuilt) -> DataPlan | None:
     """Plan of its inputs; None where an input is an index of unknown range."""
-    from loopwright.measure.building import make_candidate
-    from loopwright.measure.data.planning import plan_of
+    from loopwright.measure import make_candidate, plan_of
 
     schedule = rebuilt.schedule
     ids = schedule.arg_ids(rebuilt.args)
@@ -210,7 +187,7 @@ def _plan(rebuilt: Rebuilt) -> DataPlan | None:
 def _constants(
     rebuilt: Rebuilt, expression: Expression, record: Record, plan: DataPlan | None
 ) -> str:
-    from loopwright.measure.checking.check import computed_in, reduction_length
+    from loopwright.measure import computed_in, reduction_length
 
     dag = rebuilt.schedule.dag
     close = f"Closeness({reduction_length(dag)}, {computed_in(dag)!r})"
@@ -283,21 +260,10 @@ def _literal(data: Json) -> str:
     return "\n".join(["", *(f"    {part!r}" for part in parts), ""])
 
 
-def _more_imports(from_data: bool) -> str:
-    if not from_data:
-        return ""
-    return (
-        "from loopwright.schedule import replay\n"
-        "from loopwright.schedule.steps import Step\n"
-        "from loopwright.te.dag import Dag\n"
-    )
-
-
 def _trusted(rebuilt: Rebuilt) -> list[str]:
     """Digests of intrinsics that the exporting program has declared, without a proof."""
-    from loopwright.schedule.rules import Tensorize
-    from loopwright.te.builtin_intrinsics import call_of
-    from loopwright.te.intrin_proof import why_not_harmless
+    from loopwright.schedule import Tensorize
+    from loopwright.te import call_of, why_not_harmless
 
     used = [step.intrin for step in rebuilt.schedule.trace if isinstance(step, Tensorize)]
     unproved = [x.digest for x in used if not call_of(x) and why_not_harmless(x)]

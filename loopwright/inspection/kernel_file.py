@@ -37,6 +37,12 @@ from loopwright.inspection import (
 )
 """
 
+IMPORTS_FOR_DATA = """\
+from loopwright.schedule import replay
+from loopwright.schedule.steps import Step
+from loopwright.te.dag import Dag
+"""
+
 FROM_PYTHON = '''\
 def new_schedule():
     """A schedule of the program in which nothing is decided yet."""

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, cast
 
 from loopwright.env import usable_cpus
 from loopwright.errors import LoopwrightError
+from loopwright.history import Here, Rebuilt, expression_of, rebuild
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
-from loopwright.inspection.interval import Change, change, median_interval
-from loopwright.inspection.work import work_of
+from loopwright.inspection.speed import work_of
+from loopwright.inspection.ties import Change, change, median_interval
+from loopwright.presenting import duration
 from loopwright.records import Checked, Json, Log, Record
-from loopwright.task.applying.as_called import duration
-from loopwright.task.applying.fit import Here
-from loopwright.task.rebuild import Rebuilt, expression_of, rebuild
 from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
-    from loopwright.measure import MeasureResult
-    from loopwright.measure.scheduled_task import ScheduledTask
+    from loopwright.measure import MeasureResult, ScheduledTask
     from loopwright.task import Task
+
 
 #: Samples of a new timing, each a window of so many milliseconds at least.
 SAMPLES = 20
@@ -58,8 +57,8 @@ class Rerun:
     @property
     def change(self) -> Change | None:
         """Change of the time; None where one of both has none, or too few samples."""
-        whole = self.record.usable and self.result.usable
-        return change(self.record.times, self.result.times) if whole else None
+        comparable = self.record.usable and self.result.usable
+        return change(self.record.times, self.result.times) if comparable else None
 
     def lines(self) -> list[str]:
         """Outcome in words, a line each."""
@@ -208,17 +207,17 @@ def _seed(log: Log, record: Record) -> int:
 
 def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
     """Kernel of a record as a task, and the reference of its answer."""
-    from loopwright.measure.scheduled_task import ScheduledTask
+    from loopwright.measure import ScheduledTask
 
-    known = _known_task(record, rebuilt)
-    reference = None if known is None else known.reference
+    template_task = _known_task(record, rebuilt)
+    reference = None if template_task is None else template_task.reference
     task = ScheduledTask(
         name=record.op,
         args=tuple(record.args),
         key=record.task,
         target=rebuilt.target,
         reference=reference,
-        make_inputs=None if known is None else known.make_inputs,
+        make_inputs=None if template_task is None else template_task.make_inputs,
         scheduled=(rebuilt.schedule, rebuilt.args),
     )
     return task, "the naive schedule" if reference is None else "the NumPy reference"

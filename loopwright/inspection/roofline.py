@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loopwright.errors import RecordError
-from loopwright.inspection.work import Work, work_of
+from loopwright.inspection.speed import Work, work_of
 from loopwright.records import Log, Record, Verdict, fields_of
 
 #: The names of arithmetic limits: those of `loopwright.target.Roof`, and of logs from before they
@@ -60,12 +60,15 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
 
     They are of one hardware and one number of threads, of any tasks that compute in one type.
     """
-    from loopwright.measure.playoff.machine_limit import BANDWIDTH
+    from loopwright.measure import BANDWIDTH
 
     limits = Limits()
     verdicts, medians, ids = fields_of(records, "verdict", "median", "id")
-    for record, said, seconds, name in zip(records, verdicts, medians, ids, strict=True):
-        verdict = None if said is None else _verdict(said)
+    for record, data, seconds, name in zip(records, verdicts, medians, ids, strict=True):
+        try:
+            verdict = None if data is None else Verdict.from_json(data)
+        except RecordError:
+            continue
         if verdict is None or seconds is None or not 0 < verdict.of_peak <= 1:
             continue
         work = work_of(log, record)
@@ -89,10 +92,3 @@ def roofline_point(work: Work, seconds: float, limits: Limits) -> RooflinePoint 
     if not work.flop or not work.bytes:
         return None
     return RooflinePoint(work.flop / work.bytes, work.flop / seconds, limits)
-
-
-def _verdict(said: object) -> Verdict | None:
-    try:
-        return Verdict.from_json(said)  # type: ignore[arg-type]
-    except RecordError:
-        return None

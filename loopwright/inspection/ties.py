@@ -1,14 +1,21 @@
-"""Ties with a winner: candidates whose time cannot be told from its own."""
+"""Comparison of times: ties with a winner, intervals of medians, changes between measurements."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from loopwright.measure.playoff.paired_ratios import paired_gain
-from loopwright.records import Outcome, Record, ranked
-from loopwright.records.playoffs import playoffs
-from loopwright.records.reports.differences import time_ratio
+from loopwright.measure import CONFIDENCE, SMALLEST_GAIN, paired_gain
+from loopwright.records import (
+    FEWEST_WINDOWS,
+    Outcome,
+    Record,
+    playoffs,
+    ranked,
+    ratio_interval,
+    time_ratio,
+)
 
 #: Number of candidates that are compared: those nearest in rank.
 LOOKED_AT = 32
@@ -50,15 +57,18 @@ def ties_of(
     """
     records = list(records)
     playoff = playoffs(records)
-    found = []
-    for other in _nearest(winner, ranked(records) if order is None else order):
+    order = ranked(records) if order is None else order
+    first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
+    near = order[first : first + LOOKED_AT + 1]
+    ties = []
+    for other in [one for one in near if one.candidate != winner.candidate][:LOOKED_AT]:
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
         tie = _paired_tie(winner, other) if same else None
         if tie is None:
             tie = _window_tie(winner, other)
         if tie is not None and tie.low <= 1.0 <= tie.high:
-            found.append(tie)
-    return sorted(found, key=lambda tie: tie.ratio)
+            ties.append(tie)
+    return sorted(ties, key=lambda tie: tie.ratio)
 
 
 def place_of(record: Record, order: Sequence[Record]) -> int | None:
@@ -66,13 +76,6 @@ def place_of(record: Record, order: Sequence[Record]) -> int | None:
     # One by one: most often it is the first, and columns of records in this order take long.
     rows = (row for row, other in enumerate(order) if other.candidate == record.candidate)
     return next(rows, None)
-
-
-def _nearest(winner: Record, order: Sequence[Record]) -> list[Record]:
-    """Other candidates that are nearest to a record in rank; the best where it has no rank."""
-    first = max(0, (place_of(winner, order) or 0) - LOOKED_AT // 2)
-    near = order[first : first + LOOKED_AT + 1]
-    return [other for other in near if other.candidate != winner.candidate][:LOOKED_AT]
 
 
 def _paired_tie(winner: Record, other: Record) -> Tie | None:
@@ -92,3 +95,101 @@ def _window_tie(winner: Record, other: Record) -> Tie | None:
     if ratio is None or ratio.low is None or ratio.high is None:
         return None
     return Tie(other, ratio.value, ratio.low, ratio.high, False)
+
+
+#: Fewer samples have no interval: both ends would lie outside of them.
+_FEWEST = 6
+#: An interval that is wider to each side holds too many differences to say that there is none.
+_TOO_NOISY = 0.1
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
+    """Confidence interval (95 %) of the median of samples; None with fewer than 6 samples.
+
+    Its ends are samples themselves: each sample lies below the median with probability 1/2,
+    whatever the shape of the noise is, so that the binomial distribution tells how many may lie
+    outside (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.5).
+
+    Args:
+        samples: in any order.
+
+    Example:
+        >>> from loopwright.inspection import median_interval
+        >>> print(median_interval([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7]))
+        (1.0, 1.7)
+    """
+    from scipy.stats import quantile_test
+
+    if len(samples) < _FEWEST:
+        return None
+    interval = quantile_test(samples, p=0.5).confidence_interval(CONFIDENCE)
+    return float(interval.low), float(interval.high)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Change of the time of a kernel from one measurement to another.
+
+    Attributes:
+        gain: share by which it is faster now, such as 0.031 for 3.1 %; negative where slower.
+        low: lower end of the 95 % confidence interval of the gain.
+        high: upper end.
+
+    Example:
+        >>> from loopwright.inspection import Change
+        >>> print(Change(gain=0.31, low=0.29, high=0.33).gain)
+        0.31
+    """
+
+    gain: float
+    low: float
+    high: float
+
+    @property
+    def margin(self) -> float:
+        """Half of the width of the interval."""
+        return (self.high - self.low) / 2
+
+    @property
+    def outcome(self) -> Outcome:
+        """Word for the change; less than half a percent is a tie."""
+        if self.low > SMALLEST_GAIN:
+            return Outcome.FASTER
+        return Outcome.SLOWER if self.high < -SMALLEST_GAIN else Outcome.TIE
+
+    def text(self) -> str:
+        """Change in words: ``same within the noise (2.0 % slower +- 3.1 %)``."""
+        word = "faster" if self.gain > 0 else "slower"
+        figures = f"{abs(self.gain) * 100:.1f} % {word} +- {self.margin * 100:.1f} %"
+        if self.outcome is not Outcome.TIE:
+            return figures
+        if self.margin > _TOO_NOISY:
+            return f"not to be compared: the samples scatter too much ({figures})"
+        return f"same within the noise ({figures})"
+
+
+def change(before: Sequence[float], now: Sequence[float]) -> Change | None:
+    """Compare two sets of times of one kernel, taken at different moments.
+
+    The interval is that of `records.reports.differences.time_ratio`. It covers the noise within
+    each set, not changes of the machine between them.
+
+    Args:
+        before: seconds per call.
+        now: seconds per call.
+
+    Returns:
+        None where one of them has fewer than 5 samples.
+
+    Example:
+        >>> from loopwright.inspection import change
+        >>> now = change([1.00, 1.01, 0.99, 1.00, 1.02, 1.00], [0.50, 0.51, 0.50, 0.49, 0.50, 0.50])
+        >>> print(f"{now.gain:.1f}", now.low < now.gain < now.high)
+        1.0 True
+    """
+    if min(len(before), len(now)) < FEWEST_WINDOWS:
+        return None
+    low, high = ratio_interval(now, before)
+    gain = statistics.median(before) / statistics.median(now) - 1
+    # A median of so few samples may lie outside of what was drawn.
+    return Change(gain, min(low - 1, gain), max(high - 1, gain))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import loopwright.ir.printer  # noqa: F401  (gives nodes their text)
+import loopwright.ir.printer
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, IterVar, Var
 from loopwright.ir.stmt import Func, Stmt

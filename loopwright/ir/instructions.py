@@ -3,21 +3,355 @@
 The statement `IntrinsicCall` names an instruction and holds its meaning as loops. So a program with
 instructions runs everywhere and gives equal results: a code generator writes the instruction where
 it knows it and the CPU has it (`loopwright.codegen.llvm.instructions`), and the loops elsewhere.
+Instructions of a warp are run by its 32 lanes together, and some operands are spread over the
+registers of the lanes: fragments, whose buffers are of scope ``warp``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
 
 from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
-from loopwright.ir.buffer import Load
-from loopwright.ir.expr import Expr, Var, binary, cast
-from loopwright.ir.instruction_type import Instruction, Operand, moved
-from loopwright.ir.stmt import For, IntrinsicCall, Stmt, Store
-from loopwright.ir.warp_instructions import WARP_INSTRUCTIONS
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Call, Expr, Select, Var, binary, cast, const
+from loopwright.ir.kinds import WARP_LANES
+from loopwright.ir.stmt import Allocate, Barrier, For, IntrinsicCall, Let, Stmt, Store, seq
+
+#: ``index[dimension] // div % mod``, as in layouts of buffers.
+FragmentDigit = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Lane and register that hold each element of a tile."""
+
+    #: Digits of the element's indices that are the lane, see `loopwright.ir.kinds.WARP_LANES`.
+    lane: tuple[FragmentDigit, FragmentDigit]
+    #: Digits that are the register; several of them count row-major.
+    registers: tuple[FragmentDigit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand: elements without gaps, ``shape`` being its last dimensions."""
+
+    #: For messages.
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    #: Place in the lanes of a warp; None: it lies in memory.
+    fragment: Fragment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction, with its meaning as loops."""
+
+    name: str
+    operands: tuple[Operand, ...]
+    #: Makes loops that do the same from the elements where the operands begin.
+    plain: Callable[[Sequence[Load]], Stmt]
+    #: For an instruction of a warp: makes the work of one lane from the elements where the operands
+    #: begin, those of fragments in the registers of lane 0, and the number of the lane.
+    lanes: Callable[[Sequence[Load], Var], Stmt] | None = None
+
+
+def moved(x: Load, by: Sequence[int | Expr]) -> tuple[Expr, ...]:
+    """Indices of the element that lies ``by`` further in the last dimensions."""
+    kept = len(x.indices) - len(by)
+    last = (binary("+", i, n) for i, n in zip(x.indices[kept:], by, strict=True))
+    return (*x.indices[:kept], *last)
+
+
+# ---------------------------------------------------------------- instructions of a warp
+#
+# Tensor cores, and loads of their operands, of NVIDIA's PTX. The work of the 32 lanes is written
+# out lane by lane: a lane puts its registers where the others see them, all meet, and each computes
+# its new registers from those of the others. So the interpreter runs an instruction as the hardware
+# does: it notices when some lanes of a warp do not come, and when a lane has not written its
+# registers. The place of an element follows the tables of "Parallel Thread Execution ISA", sections
+# mma.m16n8k16, mma.m16n8k8 and ldmatrix. With ``g = lane // 4`` and ``t = lane % 4``:
+#
+# * A (row, k) of m16n8k16: ``g = row % 8``, ``t = k // 2 % 4``; registers by ``k // 8``,
+#   ``row // 8``, ``k % 2``;
+# * B (k, column): ``g = column``, ``t = k // 2 % 4``; registers by ``k // 8``, ``k % 2``;
+# * C and D (row, column): ``g = row % 8``, ``t = column // 2``; registers by ``row // 8``,
+#   ``column % 2``;
+# * A (row, k) of m16n8k8 of tf32: ``g = row % 8``, ``t = k % 4``; registers by ``k // 4``,
+#   ``row // 8``; B (k, column): ``g = column``, ``t = k % 4``; registers by ``k // 4``.
+#
+# An mma of tf32 takes float32 and rounds it, see `round_tf32`. The products are summed in order of
+# k, in float32; tensor cores sum in an order of their own and round less often, so that results
+# agree as those of two orders of a sum do.
+
+#: Fragments of m16n8k16 by the order in which memory holds their indices.
+FRAGMENT_A = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (0, 8, 2), (1, 1, 2)))
+FRAGMENT_B = Fragment(((1, 1, 8), (0, 2, 4)), ((0, 8, 2), (0, 1, 2)))
+FRAGMENT_B_TRANSPOSED = Fragment(((0, 1, 8), (1, 2, 4)), ((1, 8, 2), (1, 1, 2)))
+FRAGMENT_C = Fragment(((0, 1, 8), (1, 2, 4)), ((0, 8, 2), (1, 1, 2)))
+#: Fragments of m16n8k8 of tf32; its C is that of m16n8k16.
+FRAGMENT_A_TF32 = Fragment(((0, 1, 8), (1, 1, 4)), ((1, 4, 2), (0, 8, 2)))
+FRAGMENT_B_TF32 = Fragment(((1, 1, 8), (0, 1, 4)), ((0, 4, 2),))
+FRAGMENT_B_TF32_TRANSPOSED = Fragment(((0, 1, 8), (1, 1, 4)), ((1, 4, 2),))
+#: Two of B beside each other, as one ldmatrix loads them.
+_PAIR_OF_B = Fragment(FRAGMENT_B.lane, ((1, 8, 2), *FRAGMENT_B.registers))
+_PAIR_OF_B_TRANSPOSED = Fragment(
+    FRAGMENT_B_TRANSPOSED.lane, ((0, 8, 2), *FRAGMENT_B_TRANSPOSED.registers)
+)
+#: Names of dtypes in names of instructions.
+SHORT = {"float16": "f16", "bfloat16": "bf16"}
+#: Bits of a float32 below the mantissa of tf32, which has 10 bits.
+_BELOW_TF32 = 13
+
+
+def round_tf32(x: Expr) -> Expr:
+    """The value of tf32 that is nearest to a float32, ties away from zero, as a float32.
+
+    ``cvt.rna.tf32.f32`` of PTX rounds so. Values beyond the largest become infinite, NaN stays NaN.
+    """
+    bits = Call("reinterpret", (x,), "int32")
+    nearest = binary("&", binary("+", bits, 1 << (_BELOW_TF32 - 1)), -1 << _BELOW_TF32)
+    # The sum may carry the bits of a NaN into the sign.
+    is_number = binary("==", x, x)
+    return Select(is_number, Call("reinterpret", (nearest,), "float32"), x, "float32")
+
+
+class _Loops:
+    """Loops around a statement: ``over`` makes their variables, ``around`` puts them there."""
+
+    def __init__(self) -> None:
+        self.loops: list[tuple[Var, int]] = []
+
+    def over(self, **extents: int) -> list[Var]:
+        """Variables of new loops, which are inside of the loops so far."""
+        new = [(Var(name), n) for name, n in extents.items()]
+        self.loops += new
+        return [v for v, _ in new]
+
+    def around(self, s: Stmt) -> Stmt:
+        for v, n in reversed(self.loops):
+            s = For(v, n, "serial", s)
+        return s
+
+
+class _Lane:
+    def __init__(self, lane: Var) -> None:
+        self.lane = lane
+        #: First two indices of its registers.
+        self.g, self.t = Var("g"), Var("t")
+
+    def run(self, *stmts: Stmt) -> Stmt:
+        """The statements with ``g`` and ``t`` defined."""
+        width = WARP_LANES[1]
+        inner = Let(self.t, binary("%", self.lane, width), seq(*stmts))
+        return Let(self.g, binary("//", self.lane, width), inner)
+
+    def own(self, x: Load, registers: Sequence[int | Expr]) -> tuple[Expr, ...]:
+        """Indices of a register of this lane, in the fragment that begins at ``x``."""
+        return (self.g, self.t, *moved(x, registers)[2:])
+
+    def show(
+        self, x: Load, fragment: Fragment, shown: Callable[[Expr], Expr]
+    ) -> tuple[Buffer, Stmt]:
+        """Memory that all lanes read, and the statement that puts ``shown`` of this lane's
+        registers there.
+        """
+        extents = [n for _, _, n in fragment.registers]
+        seen = Buffer(f"{x.buffer.name}.seen", (*WARP_LANES, *extents), x.dtype, "warp")
+        loops = _Loops()
+        at = loops.over(**{f"r{k}": n for k, n in enumerate(extents)})
+        value = Load(x.buffer, self.own(x, at), x.dtype)
+        return seen, loops.around(Store(seen, (self.g, self.t, *at), shown(value)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Multiplied:
+    """Formats and fragments of one kind of mma."""
+
+    #: Name of the instructions, of which some transpose B.
+    name: str
+    #: Element type of A and B.
+    dtype: str
+    #: Steps of the reduction.
+    steps: int
+    a: Fragment
+    b: Fragment
+    b_nk: Fragment
+    #: Number of successive steps whose elements lie in one lane.
+    neighbours: int
+    #: Makes of an element the factor that is multiplied, of its dtype.
+    factor: Callable[[Expr], Expr]
+
+
+_KINDS = (
+    *(
+        _Multiplied(
+            f"mma_m16n8k16_{short}{short}f32",
+            dtype,
+            16,
+            FRAGMENT_A,
+            FRAGMENT_B,
+            FRAGMENT_B_TRANSPOSED,
+            2,
+            lambda x: x,
+        )
+        for dtype, short in SHORT.items()
+    ),
+    _Multiplied(
+        "mma_m16n8k8_tf32tf32f32",
+        "float32",
+        8,
+        FRAGMENT_A_TF32,
+        FRAGMENT_B_TF32,
+        FRAGMENT_B_TF32_TRANSPOSED,
+        1,
+        round_tf32,
+    ),
+)
+
+
+def _mma(kind: _Multiplied, transposed: bool) -> Instruction:
+    """``C[i, j] += sum(A[i, k] * B[k, j] for k in range(steps))``, B[j, k] if ``transposed``."""
+    b_fragment = kind.b_nk if transposed else kind.b
+
+    def added(c: Load, at: tuple[Expr, ...], x: Expr, y: Expr) -> Stmt:
+        product = binary("*", cast(x, "float32"), cast(y, "float32"))
+        return Store(c.buffer, at, binary("+", Load(c.buffer, at, c.dtype), product))
+
+    def plain(given: Sequence[Load]) -> Stmt:
+        c, a, b = given
+        loops = _Loops()
+        i, j, k = loops.over(i=16, j=8, k=kind.steps)
+        x = Load(a.buffer, moved(a, (i, k)), a.dtype)
+        y = Load(b.buffer, moved(b, (j, k) if transposed else (k, j)), b.dtype)
+        return loops.around(added(c, moved(c, (i, j)), kind.factor(x), kind.factor(y)))
+
+    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
+        c, a, b = given
+        me, loops = _Lane(lane), _Loops()
+        of_a, show_a = me.show(a, kind.a, kind.factor)
+        of_b, show_b = me.show(b, b_fragment, kind.factor)
+        high, low, k_high, k_t = loops.over(high=2, low=2, k2=2, k1=4)
+        k_low = loops.over(k0=kind.neighbours) if kind.neighbours > 1 else []
+        column = binary("+", binary("*", me.t, 2), low)
+        x = Load(of_a, (me.g, k_t, k_high, high, *k_low), a.dtype)
+        y = Load(of_b, (column, k_t, k_high, *k_low), b.dtype)
+        update = loops.around(added(c, me.own(c, (high, low)), x, y))
+        body = seq(show_a, show_b, Barrier("warp"), update, Barrier("warp"))
+        return me.run(Allocate(of_a, Allocate(of_b, body)))
+
+    n = kind.steps
+    operands = (
+        Operand("c", "float32", (16, 8), FRAGMENT_C),
+        Operand("a", kind.dtype, (16, n), kind.a),
+        Operand("b", kind.dtype, (8, n) if transposed else (n, 8), b_fragment),
+    )
+    return Instruction(f"{kind.name}{'_nk' if transposed else ''}", operands, plain, lanes)
+
+
+def _fill() -> Instruction:
+    """``C[i, j] = 0``: the accumulators of an mma at the beginning."""
+
+    def plain(given: Sequence[Load]) -> Stmt:
+        (c,) = given
+        loops = _Loops()
+        return loops.around(Store(c.buffer, moved(c, loops.over(i=16, j=8)), const(0, c.dtype)))
+
+    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
+        (c,) = given
+        me, loops = _Lane(lane), _Loops()
+        at = me.own(c, loops.over(high=2, low=2))
+        return me.run(loops.around(Store(c.buffer, at, const(0, c.dtype))))
+
+    operands = (Operand("c", "float32", (16, 8), FRAGMENT_C),)
+    return Instruction("zero_m16n8_f32", operands, plain, lanes)
+
+
+#: From the number of a matrix and of its row, which a lane gives, to its place in a tile.
+RowOfLane = Callable[[Expr, Expr], tuple[Expr, Expr]]
+
+
+def _down_then_right(q: Expr, r: Expr) -> tuple[Expr, Expr]:
+    return binary("+", binary("*", binary("%", q, 2), 8), r), binary("*", binary("//", q, 2), 8)
+
+
+def _right_then_down(q: Expr, r: Expr) -> tuple[Expr, Expr]:
+    return binary("+", binary("*", binary("//", q, 2), 8), r), binary("*", binary("%", q, 2), 8)
+
+
+#: The four matrices of 8 x 8 of each ldmatrix in the order of the registers that they go to.
+_LDMATRIX: dict[str, tuple[Fragment, RowOfLane]] = {
+    "a": (FRAGMENT_A, _down_then_right),
+    "b_trans": (_PAIR_OF_B, _down_then_right),
+    "b": (_PAIR_OF_B_TRANSPOSED, _right_then_down),
+}
+
+
+def ldmatrix_row(name: str, lane: Expr) -> tuple[Expr, Expr]:
+    """First element of the row of 8, in the tile of 16 x 16, whose address a lane gives.
+
+    ``name`` is that of an instruction ``ldmatrix_x4``.
+    """
+    which = name.removeprefix("ldmatrix_x4_").rpartition("_")[0]
+    return _LDMATRIX[which][1](binary("//", lane, 8), binary("%", lane, 8))
+
+
+def _ldmatrix(which: str, dtype: str) -> Instruction:
+    """``F[i, j] = S[i, j]``: a tile of 16 x 16 elements from shared memory into fragments.
+
+    A lane reads 8 elements of one row; all lanes meet and take their two elements of each matrix,
+    with ``.trans`` from two rows.
+    """
+    fragment, _ = _LDMATRIX[which]
+    name = f"ldmatrix_x4_{which}_{SHORT[dtype]}"
+
+    def plain(given: Sequence[Load]) -> Stmt:
+        f, s = given
+        loops = _Loops()
+        i, j = loops.over(i=16, j=16)
+        value = Load(s.buffer, moved(s, (i, j)), s.dtype)
+        return loops.around(Store(f.buffer, moved(f, (i, j)), value))
+
+    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
+        f, s = given
+        me, reading, taking = _Lane(lane), _Loops(), _Loops()
+        rows = Buffer(f"{s.buffer.name}.rows", (*WARP_LANES, 8), s.dtype, "warp")
+        (e,) = reading.over(e=8)
+        row, column = ldmatrix_row(name, lane)
+        value = Load(s.buffer, moved(s, (row, binary("+", column, e))), s.dtype)
+        read = reading.around(Store(rows, (me.g, me.t, e), value))
+        q1, q0, low = taking.over(q1=2, q0=2, low=2)
+        pair = binary("+", binary("*", me.t, 2), low)
+        of_row, element = (pair, me.g) if which.endswith("trans") else (me.g, pair)
+        # The rows of matrix q are those of lanes 8 q to 8 q + 7: g is 2 q + row // 4.
+        q = binary("+", binary("*", q1, 2), q0)
+        at = (
+            binary("+", binary("*", q, 2), binary("//", of_row, 4)),
+            binary("%", of_row, 4),
+            element,
+        )
+        take = taking.around(Store(f.buffer, me.own(f, (q1, q0, low)), Load(rows, at, s.dtype)))
+        return me.run(Allocate(rows, seq(read, Barrier("warp"), take, Barrier("warp"))))
+
+    operands = (Operand("f", dtype, (16, 16), fragment), Operand("s", dtype, (16, 16)))
+    return Instruction(name, operands, plain, lanes)
+
+
+#: Instructions of a warp by name.
+WARP_INSTRUCTIONS: dict[str, Instruction] = {
+    x.name: x
+    for x in (
+        _fill(),
+        *(_mma(kind, transposed) for kind in _KINDS for transposed in (False, True)),
+        *(_ldmatrix(which, d) for d in SHORT for which in _LDMATRIX),
+    )
+}
+
+
+# ---------------------------------------------------------------- dot products
 
 #: Names of element types in names of instructions.
 _SHORT = {"uint8": "u8", "int8": "s8", "bfloat16": "bf16"}
@@ -60,6 +394,10 @@ class DotProduct:
         return f"dot_{self.lanes}x{self.group}_{operands}{result}"
 
 
+def _plus(a: Expr, b: Expr) -> Expr:
+    return binary("+", a, b)
+
+
 def _dot(dot: DotProduct) -> Instruction:
     """A dot product as an instruction; sums of integers wrap as int32 does.
 
@@ -81,9 +419,10 @@ def _dot(dot: DotProduct) -> Instruction:
         old = Load(c.buffer, at, c.dtype)
         products = [product(k) for k in range(dot.group)]
         if dot.result == "float32":
-            return For(j, dot.lanes, "vectorized", Store(c.buffer, at, _summed(old, products)))
-        added = fold(lambda p, q: binary("+", p, q), products)
-        return For(j, dot.lanes, "vectorized", Store(c.buffer, at, binary("+", old, added)))
+            total = fold(_plus, [old, *reversed(products)])  # the last product is added first
+        else:
+            total = binary("+", old, fold(_plus, products))
+        return For(j, dot.lanes, "vectorized", Store(c.buffer, at, total))
 
     return Instruction(
         dot.name,
@@ -94,11 +433,6 @@ def _dot(dot: DotProduct) -> Instruction:
         ),
         plain,
     )
-
-
-def _summed(old: Expr, products: Sequence[Expr]) -> Expr:
-    """Sum to which the last product is added first."""
-    return fold(lambda p, q: binary("+", p, q), [old, *reversed(products)])
 
 
 #: Dot products by the names of their instructions.

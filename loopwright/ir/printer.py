@@ -7,6 +7,7 @@ from typing import assert_never
 
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Call,
     Cast,
@@ -20,7 +21,6 @@ from loopwright.ir.expr import (
     Var,
 )
 from loopwright.ir.node import Node
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple
 from loopwright.ir.stmt import (
     Allocate,
@@ -71,18 +71,14 @@ class UniqueNames:
 def print_func(f: Func) -> str:
     names = UniqueNames()
     params = [
-        f"{names(p)}: {_role(p, out)}{p.dtype}{shape_text(p.shape, names)}"
+        f"{names(p)}: {'out ' if out else 'constant ' if p.constant else ''}{p.dtype}"
+        f"{shape_text(p.shape, names)}"
         for p, out in zip(f.params, f.outputs, strict=True)
     ]
     params += [f"{names(v)}: {v.dtype}" for v in f.sizes]
     lines: list[str] = []
     _stmt(f.body, 1, lines, names)
     return f"def {f.name}({', '.join(params)}):\n" + "\n".join(lines)
-
-
-def _role(p: Buffer, written: bool) -> str:
-    """Word before the type of a parameter."""
-    return "out " if written else "constant " if p.constant else ""
 
 
 def print_stmt(s: Stmt) -> str:
@@ -103,7 +99,11 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
             if not stmts:
                 out.append(f"{pad}pass")
         case For():
-            _for(s, pad, out, names)
+            out += [f"{pad}# {k} = {v}" for k, v in s.pragmas]
+            head: str = "range" if s.kind == "serial" else s.kind
+            if s.kind == "thread" and names(s.var) != s.tag:
+                head = s.tag
+            out.append(f"{pad}for {names(s.var)} in {head}({_dim(s.extent, names)}):")
             _stmt(s.body, depth + 1, out, names)
         case Let(var=v, value=e, body=b):
             out.append(f"{pad}{names(v)} = {print_expr(e, names)}")
@@ -154,15 +154,6 @@ def _packed_arg(x: Buffer | Expr | str, names: UniqueNames) -> str:
     if isinstance(x, Buffer):
         return names(x)
     return repr(x) if isinstance(x, str) else print_expr(x, names)
-
-
-def _for(s: For, pad: str, out: list[str], names: UniqueNames) -> None:
-    for k, v in s.pragmas:
-        out.append(f"{pad}# {k} = {v}")
-    head: str = "range" if s.kind == "serial" else s.kind
-    if s.kind == "thread" and names(s.var) != s.tag:
-        head = s.tag
-    out.append(f"{pad}for {names(s.var)} in {head}({_dim(s.extent, names)}):")
 
 
 def _dim(x: Dim, names: UniqueNames) -> str:

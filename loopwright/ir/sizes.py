@@ -12,14 +12,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce as fold
-from typing import TypeAlias, overload
+from typing import Any, Self, TypeAlias, overload
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges, form_expr
 from loopwright.ir.expr import Binary, Cast, Const, Dim, Expr, Unary, Var, binary, cast
 from loopwright.ir.node import Node, node
-from loopwright.ir.traversal import substitute, walk
+from loopwright.ir.visitor import substitute, walk
 
 #: Largest extent that a size may give. Tiles that over-run stay within int32.
 MAX_EXTENT = 1 << 30
@@ -324,3 +324,26 @@ def _plain(x: Extent) -> Extent:
 
 def _form(x: Extent) -> Affine:
     return Affine(x) if isinstance(x, int) else x
+
+
+class Symbol(Expr):
+    """A positive whole number that stands for many; a leaf of expressions.
+
+    A schedule accepts it in place of a factor: features of candidates are derived once for a whole
+    population by running a template with symbolic factors. Such a schedule cannot be lowered.
+    Subclasses define arithmetic on it, and refuse operations that need its value (a test, ``int``,
+    ``range``). It is equal only to itself.
+    """
+
+    __slots__ = ()
+    _unique = True
+    dtype = "int32"
+
+    def map_children(self, f: Callable[[Node], Node]) -> Self:
+        return self
+
+    def children(self) -> list[Node]:
+        return []
+
+    def at_most(self, n: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} has no order")

@@ -6,7 +6,7 @@ Loops start at 0. ``vectorized`` and ``unrolled`` stay kinds of a loop until cod
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard, TypeVar
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Dim, Expr, Var
@@ -14,6 +14,8 @@ from loopwright.ir.kinds import LoopKind, Scope
 from loopwright.ir.node import Node, node
 from loopwright.ir.reduction import Combiner
 from loopwright.ir.sizes import SizeVar
+
+S = TypeVar("S", bound="Stmt")
 
 #: A pragma of a loop: its name and its value.
 Pragma = tuple[str, str | int | float | bool | None]
@@ -30,6 +32,11 @@ class Stmt(Node):
 
     def __str__(self) -> str:
         return self._source()
+
+
+def map_statements(s: S, f: Callable[[Stmt], Stmt]) -> S:
+    """A statement with ``f(child)`` for each statement directly in it; expressions are kept."""
+    return s.map_children(lambda c: f(c) if isinstance(c, Stmt) else c)
 
 
 @node
@@ -64,6 +71,11 @@ class For(Stmt):
         if body is self.body:
             return self
         return For(self.var, self.extent, self.kind, body, self.pragmas, self.tag)
+
+
+def is_launch(s: object) -> TypeGuard[For]:
+    """Whether a statement is a launch loop (not one of virtual threads)."""
+    return isinstance(s, For) and s.kind == "thread" and s.tag != "vthread"
 
 
 @node

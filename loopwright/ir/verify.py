@@ -15,6 +15,8 @@ from loopwright import dtypes
 from loopwright.errors import LowerError, TensorError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
+    OPERATIONS,
     Binary,
     Cast,
     Const,
@@ -28,7 +30,6 @@ from loopwright.ir.expr import (
 from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.kinds import LOOP_KINDS
 from loopwright.ir.node import Node, same
-from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.printer import print_expr, print_stmt
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.stmt import (

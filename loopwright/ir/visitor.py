@@ -1,25 +1,18 @@
-"""Base classes for passes: visitors look at a program, mutators build another.
+"""Walks over programs, substitution, and base classes for passes.
 
-A subclass defines a method such as ``visit_Load(self, e)`` for each class of nodes that it cares
-about; every other node goes to `generic_visit`. The classes are for passes that keep state. Others
-are as well written as functions with ``match``, `map_statements` and ``map_children``.
+A subclass of `Visitor`, which looks at a program, or `Mutator`, which builds another, defines a
+method such as ``visit_Load(self, e)`` for each class of nodes that it cares about; every other node
+goes to `generic_visit`. The classes are for passes that keep state. Others are as well written as
+functions with ``match``, ``map_children`` and `loopwright.ir.stmt.map_statements`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from loopwright.ir.expr import Expr
+from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Stmt
-
-S = TypeVar("S", bound=Stmt)
-
-
-def map_statements(s: S, f: Callable[[Stmt], Stmt]) -> S:
-    """A statement with ``f(child)`` for each statement directly in it; expressions are kept."""
-    return s.map_children(lambda c: f(c) if isinstance(c, Stmt) else c)
 
 
 class _Dispatch:
@@ -68,42 +61,6 @@ class Visitor(_Dispatch):
                 self.visit(c)
 
 
-class ExprVisitor(Visitor):
-    """Visits expressions only.
-
-    Example:
-        >>> A = te.placeholder((8,), name="A")
-        >>> B = te.compute((8,), lambda i: te.exp(A[i]) + te.sqrt(A[i]), name="B")
-        >>> class Calls(lw.transform.ExprVisitor):
-        ...     def visit_Call(self, call):
-        ...         print(call.fn)
-        ...
-        >>> Calls().visit(B.op.body)
-        exp
-        sqrt
-    """
-
-    enters = Expr
-
-
-class StmtVisitor(Visitor):
-    """Visits statements only; their expressions are not entered.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> class Loops(lw.transform.StmtVisitor):
-        ...     def visit_For(self, loop):
-        ...         print(loop.var.name, loop.extent, loop.kind)
-        ...         self.generic_visit(loop)
-        ...
-        >>> Loops().visit(lw.lower(te.create_schedule(B.op), [A, B]).body)
-        i 4 serial
-    """
-
-    enters = Stmt
-
-
 class Mutator(_Dispatch):
     """Rebuilds every expression and statement; what did not change stays the same object.
 
@@ -128,40 +85,50 @@ class Mutator(_Dispatch):
         return n.map_children(lambda c: self.visit(c) if isinstance(c, enters) else c)
 
 
-class ExprMutator(Mutator):
-    """Rebuilds expressions only.
-
-    Example:
-        >>> A = te.placeholder((8,), name="A")
-        >>> B = te.compute((8,), lambda i: te.exp(A[i]) + 1, name="B")
-        >>> class Cheaper(lw.transform.ExprMutator):
-        ...     def visit_Call(self, call):
-        ...         return call.args[0]
-        ...
-        >>> print(B.op.body, "becomes", Cheaper().visit(B.op.body))
-        exp(A[i]) + 1.0 becomes A[i] + 1.0
-    """
-
-    enters = Expr
+N = TypeVar("N", bound=Node)
 
 
-class StmtMutator(Mutator):
-    """Rebuilds statements only; their expressions are kept as they are.
+def substitute(n: N, env: Mapping[Var, Expr]) -> N:
+    # Any: an expression gives an expression and a statement a statement.
+    def go(n: Any) -> Any:
+        if isinstance(n, Var):
+            return env.get(n, n)
+        return n.map_children(go)
 
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> class Serial(lw.transform.StmtMutator):
-        ...     def visit_For(self, loop):
-        ...         return self.generic_visit(loop).of_kind("serial")
-        ...
-        >>> s = te.create_schedule(B.op)
-        >>> s[B].parallel(B.op.axis[0])
-        >>> f = lw.lower(s, [A, B])
-        >>> print(f.with_body(Serial().visit(f.body)))
-        def main(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = A[i] + 1.0
-    """
+    out: N = go(n) if env else n
+    return out
 
-    enters = Stmt
+
+def nodes(n: Node) -> Iterator[Node]:
+    """A node and everything below it, parents first."""
+    waiting = [n]
+    while waiting:
+        x = waiting.pop()
+        yield x
+        below = x.children()
+        if below:
+            below.reverse()
+            waiting += below
+
+
+def walk(n: Node, visit: Callable[[Node], object]) -> None:
+    """Call ``visit`` on each of `nodes`."""
+    visit(n)
+    for c in n.children():
+        walk(c, visit)
+
+
+def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
+    return isinstance(n, kind) or any(contains(c, kind) for c in n.children())
+
+
+def free_vars(n: Node) -> set[Var]:
+    out: set[Var] = set()
+    waiting = [n]
+    while waiting:  # by hand, as lowering asks very often
+        x = waiting.pop()
+        if isinstance(x, Var):
+            out.add(x)
+        else:
+            waiting += x.children()
+    return out

@@ -7,24 +7,95 @@ passes enter them in the table here when they are imported, as `loopwright.lower
 
 from __future__ import annotations
 
+import math
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TextIO, TypeAlias, TypeVar
 
 from loopwright import env
 from loopwright.errors import LowerError, UsageError, did_you_mean
 from loopwright.ir.stmt import Func
 from loopwright.ir.verify import verify
-from loopwright.lowering.settings import (
-    ON_REQUEST,
-    AddedPass,
-    ConfigValue,
-    changes_program,
-    check_setting,
-    is_count,
-)
+
+#: Phases of the pipeline, after each of which `add_lower_pass` may put passes.
+PHASES = range(4)
+#: A pass to run after a phase of the pipeline.
+AddedPass = tuple[int, Callable[[Func], Func]]
+#: The value of a setting.
+ConfigValue = bool | int | float | Sequence[AddedPass]
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is an integer of 0 or more; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _are_added_passes(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(
+        isinstance(x, list | tuple)
+        and len(x) == 2
+        and (is_count(x[0]) and x[0] in PHASES and callable(x[1]))
+        for x in value
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """Values that a key of ``config`` takes."""
+
+    allowed: str  #: the values, in words
+    fits: Callable[[object], bool]
+    #: Whether programs depend on it, so that other processes must know it.
+    changes_program: bool = False
+    #: The value that makes the same program as none.
+    default: bool | int | None = None
+
+
+_FLAG: tuple[str, Callable[[object], bool]] = "True or False", lambda x: isinstance(x, bool)
+_COUNT: tuple[str, Callable[[object], bool]] = "a whole number of 0 or more", is_count
+_SETTINGS = {
+    "add_lower_pass": _Setting("a list of (phase 0 to 3, pass)", _are_added_passes),
+    "verify": _Setting(*_FLAG),
+    "partition_cap": _Setting(*_COUNT, True, None),
+    "disable_vectorize": _Setting(*_FLAG, True, False),
+    "instrument_bound_checkers": _Setting(*_FLAG, True, False),
+    "code_limit": _Setting(*_COUNT, True, None),
+    "unroll_max_step": _Setting(*_COUNT, True, 0),
+    "max_error": _Setting(
+        "a number of 0 or more",
+        lambda x: isinstance(x, int | float) and not isinstance(x, bool) and 0 <= x < math.inf,
+    ),
+}
+#: Passes that run only where a setting asks for them.
+ON_REQUEST = {
+    "InstrumentBoundCheckers": "instrument_bound_checkers",
+    "SkipVectorize": "disable_vectorize",
+}
+
+
+def check_setting(key: str, value: ConfigValue) -> tuple[str, ConfigValue]:
+    """A setting under its key without ``tir.``; an unknown key is an error with the nearest one."""
+    short = str(key).removeprefix("tir.")
+    if short not in _SETTINGS:
+        raise UsageError(
+            f"PassContext: unknown config key {key!r}{did_you_mean(short, _SETTINGS)}; "
+            f"keys are {', '.join(_SETTINGS)}"
+        )
+    setting = _SETTINGS[short]
+    if not setting.fits(value):
+        raise UsageError(f"PassContext: config {key!r} must be {setting.allowed}, got {value!r}")
+    return short, value
+
+
+def changes_program(key: str, value: ConfigValue) -> bool:
+    """Whether a setting makes programs differ from those without it."""
+    setting = _SETTINGS[key]
+    return setting.changes_program and value != setting.default
+
 
 T = TypeVar("T")
 #: Input of passes and instruments: a `Func`, or a module of graphs, which stands floors above.
@@ -69,8 +140,7 @@ class Pass:
 
     def __call__(self, f: T) -> T:
         """Run the pass under the current context's instruments."""
-        context = PassContext.current()
-        return context.run_pass(self, f)
+        return PassContext.current().run_pass(self, f)
 
     def __repr__(self) -> str:
         return f"{self.name}(opt_level={self.opt_level})"
@@ -119,11 +189,7 @@ def register_pass(p: Pass) -> Pass:
 
 
 def _built_in(p: Pass) -> bool:
-    return p.run.__module__.startswith(("loopwright.lowering", "loopwright.graph"))
-
-
-def _of_loops(p: Pass) -> bool:
-    return _built_in(p) and p.subject is Func
+    return (p.run.__module__ or "").startswith(("loopwright.lowering", "loopwright.graph"))
 
 
 def find_pass(name: Pass | str) -> Pass:
@@ -135,20 +201,6 @@ def find_pass(name: Pass | str) -> Pass:
             f"passes are {', '.join(sorted(_registered))}"
         )
     return _registered[short]
-
-
-class Instrument(Protocol):
-    """Calls that a context makes around passes; see `loopwright.lowering.instruments`."""
-
-    def enter_pass_ctx(self) -> None: ...
-
-    def exit_pass_ctx(self) -> None: ...
-
-    def should_run(self, f: Program, info: Pass) -> bool: ...
-
-    def run_before_pass(self, f: Program, info: Pass) -> None: ...
-
-    def run_after_pass(self, f: Program, info: Pass) -> None: ...
 
 
 class PassContext:
@@ -174,8 +226,8 @@ class PassContext:
             the order of sums);
             ``instrument_bound_checkers``, compiled code checks every access, and a call that
             would touch memory outside a tensor raises RunError with tensor, index and loops.
-        instruments: objects whose methods are called before and after each pass
-            (`loopwright.lowering.instruments`).
+        instruments: objects whose methods are called before and after each pass (those of
+            `loopwright.transform.PassInstrument`).
 
     Raises:
         UsageError: a level, pass, key or value does not exist; names the nearest.
@@ -201,7 +253,7 @@ class PassContext:
         required_pass: Iterable[str | Pass] = (),
         disabled_pass: Iterable[str | Pass] = (),
         config: Mapping[str, ConfigValue] | None = None,
-        instruments: Sequence[Instrument] = (),
+        instruments: Sequence[PassInstrument] = (),
     ) -> None:
         _check_level(opt_level, "PassContext")
         self.opt_level = opt_level
@@ -288,7 +340,8 @@ class PassContext:
         named = {"required_pass": self.required, "disabled_pass": self.disabled}
         # A user's pass runs by add_lower_pass only, so that its name means nothing elsewhere.
         # Those of graphs have done their work before.
-        lists = {k: sorted(n for n in v if _of_loops(_registered[n])) for k, v in named.items()}
+        own = {n for n, p in _registered.items() if _built_in(p) and p.subject is Func}
+        lists = {k: sorted(v & own) for k, v in named.items()}
         config = {k: v for k, v in self.config.items() if changes_program(k, v)}
         parts = {**lists, "config": config}
         return {**level, **{k: v for k, v in parts.items() if v}}
@@ -401,8 +454,8 @@ def _listed(given: Iterable[T], what: str) -> Iterable[T]:
     return given
 
 
-def _instrument(x: Instrument) -> Instrument:
-    calls = [n for n in vars(Instrument) if not n.startswith("_")]
+def _instrument(x: PassInstrument) -> PassInstrument:
+    calls = [n for n in vars(PassInstrument) if not n.startswith("_")]
     if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
         raise UsageError(
             f"PassContext: {x!r} is no instrument; derive a class from transform.PassInstrument "
@@ -417,3 +470,161 @@ _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=No
 @cache
 def _default() -> PassContext:
     return PassContext()
+
+
+class PassInstrument:
+    """An instrument that does nothing; a base class for those that need only some of the calls.
+
+    For each pass a context calls `should_run`, `run_before_pass` and `run_after_pass`, in this
+    order; when it is entered and left it calls `enter_pass_ctx` and `exit_pass_ctx`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> class Count(lw.transform.PassInstrument):
+        ...     passes = 0
+        ...     def run_before_pass(self, f, info):
+        ...         self.passes += 1
+        ...
+        >>> count = Count()
+        >>> with lw.PassContext(instruments=[count]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print(count.passes > 3)
+        True
+    """
+
+    def enter_pass_ctx(self) -> None:
+        """The context is entered."""
+
+    def exit_pass_ctx(self) -> None:
+        """The context is left."""
+
+    def should_run(self, f: Program, info: Pass) -> bool:
+        """Whether the pass is to run; any instrument can refuse."""
+        return True
+
+    def run_before_pass(self, f: Program, info: Pass) -> None:
+        """The pass is about to run on ``f``."""
+
+    def run_after_pass(self, f: Program, info: Pass) -> None:
+        """The pass has returned ``f``."""
+
+
+class PassTimingInstrument(PassInstrument):
+    """Seconds of each pass, added up over all programs lowered in the context.
+
+    Attributes:
+        seconds: by the pass's name, in the order in which passes ran first.
+        calls: number of runs of each.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> timing = lw.transform.PassTimingInstrument()
+        >>> with lw.PassContext(instruments=[timing]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print(timing.calls["Simplify"])
+        1
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.calls: dict[str, int] = {}
+        self._open: list[float] = []
+
+    def enter_pass_ctx(self) -> None:
+        self.seconds.clear()
+        self.calls.clear()
+
+    def run_before_pass(self, f: Program, info: Pass) -> None:
+        self._open.append(time.perf_counter())
+
+    def run_after_pass(self, f: Program, info: Pass) -> None:
+        took = time.perf_counter() - self._open.pop()
+        self.seconds[info.name] = self.seconds.get(info.name, 0.0) + took
+        self.calls[info.name] = self.calls.get(info.name, 0) + 1
+
+    def render(self) -> str:
+        """A table: pass, calls, milliseconds."""
+        rows = [(n, f"{self.calls[n]}", f"{t * 1e3:.3f}") for n, t in self.seconds.items()]
+        rows.append(("total", "", f"{sum(self.seconds.values()) * 1e3:.3f}"))
+        return "\n".join(f"{name:28} {calls:>6} {ms:>10} ms" for name, calls, ms in rows)
+
+
+class _Printer(PassInstrument):
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
+
+    def _print(self, when: str, f: Program, info: Pass) -> None:
+        print(f"# {when} {info.name}\n{f}", file=self._file or sys.stdout)
+
+
+class PrintBeforeAll(_Printer):
+    """Print the program before every pass, to ``file`` (default: standard output).
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> import io
+        >>> text = io.StringIO()
+        >>> with lw.PassContext(instruments=[lw.transform.PrintBeforeAll(text)]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print("Simplify" in text.getvalue())
+        True
+    """
+
+    def run_before_pass(self, f: Program, info: Pass) -> None:
+        self._print("before", f, info)
+
+
+class PrintAfterAll(_Printer):
+    """Print the program after every pass, to ``file`` (default: standard output).
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> import io
+        >>> text = io.StringIO()
+        >>> with lw.PassContext(instruments=[lw.transform.PrintAfterAll(text)]):
+        ...     _ = lw.lower(te.create_schedule(B.op), [A, B])
+        ...
+        >>> print("Simplify" in text.getvalue())
+        True
+    """
+
+    def run_after_pass(self, f: Program, info: Pass) -> None:
+        self._print("after", f, info)
+
+
+class PrintChanged(_Printer):
+    """Print the program after every pass that changed it, to ``file`` (default: stdout).
+
+    Example:
+        >>> A = te.placeholder((8, 2), name="A")
+        >>> B = te.compute((8, 2), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 4)
+        >>> with lw.PassContext(instruments=[lw.transform.PrintChanged()]):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        # changed by UnrollLoop
+        def main(A: float32[8, 2], B: out float32[8, 2]):
+          # auto_unroll_max_step = 4
+          for i in range(8):
+            for j in unrolled(2):
+              B[i, j] = A[i, j] + 1.0
+    """
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        super().__init__(file)
+        self._before: list[str] = []
+
+    def run_before_pass(self, f: Program, info: Pass) -> None:
+        self._before.append(str(f))
+
+    def run_after_pass(self, f: Program, info: Pass) -> None:
+        if self._before.pop() != str(f):
+            self._print("changed by", f, info)

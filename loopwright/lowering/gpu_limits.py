@@ -14,11 +14,9 @@ from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store, View
-from loopwright.ir.traversal import free_vars
-from loopwright.lowering.nest.launch import is_launch
-from loopwright.schedule.bounds.infer import infer_bounds
-from loopwright.schedule.surface.schedule import Schedule
+from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store, View, is_launch
+from loopwright.ir.visitor import free_vars
+from loopwright.schedule import Schedule, infer_bounds
 from loopwright.target import Target
 
 
@@ -60,7 +58,12 @@ class GpuLimits:
 
 
 def limits_of(options: Mapping[str, object]) -> GpuLimits:
-    """The limits that the options of a target give, and the defaults for others."""
+    """The limits that the options of a target give, and the defaults for others.
+
+    Example:
+        >>> print(lw.transform.limits_of({"max_threads_per_block": 4096}).max_thread_x)
+        4096
+    """
     known = {f.name for f in fields(GpuLimits)}
     given = {k: v for k, v in options.items() if k in known}
     limits = GpuLimits(**given)  # type: ignore[arg-type]

@@ -8,39 +8,188 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from loopwright.errors import LowerError
-from loopwright.ir.buffer import Buffer
-from loopwright.ir.sizes import SizeVar
-from loopwright.ir.stmt import Func, SplitFunc
+from loopwright.errors import LowerError, TooMuchCodeError
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr
+from loopwright.ir.node import Node
+from loopwright.ir.sizes import SizeVar, size_vars
+from loopwright.ir.stmt import (
+    PREPARE,
+    PREPARED,
+    UNROLL_HINT,
+    Allocate,
+    CallPacked,
+    For,
+    Func,
+    Prefetch,
+    SplitFunc,
+    Stmt,
+)
 from loopwright.ir.verify import verify
-from loopwright.lowering.constants import check_constants, split
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.context import Pass, PassContext, as_pass, func_pass
 from loopwright.lowering.gpu_limits import verify_target_limits
+from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.builder import NestBuilder
 from loopwright.lowering.nest.partition import PARTITION_CAP
-from loopwright.lowering.passes.allreduce import lower_thread_allreduce
 from loopwright.lowering.passes.bound_checkers import instrument_bound_checkers
-from loopwright.lowering.passes.common_subexpr import common_subexpr_elim
 from loopwright.lowering.passes.constant_folding import constant_folding  # noqa: F401  (registers it)
 from loopwright.lowering.passes.double_buffer import inject_double_buffer
-from loopwright.lowering.passes.loop_invariant import loop_invariant_code_motion
-from loopwright.lowering.passes.place_shared import place_shared
-from loopwright.lowering.passes.remove_no_op import remove_no_op
-from loopwright.lowering.passes.simplify import simplify
-from loopwright.lowering.passes.skip_vectorize import skip_vectorize
-from loopwright.lowering.passes.storage_rewrite import storage_rewrite
+from loopwright.lowering.passes.redundancy import common_subexpr_elim, loop_invariant_code_motion
+from loopwright.lowering.passes.simplify import remove_no_op, simplify
+from loopwright.lowering.passes.storage_rewrite import place_shared, storage_rewrite
 from loopwright.lowering.passes.thread_sync import thread_sync
-from loopwright.lowering.passes.unroll import unroll_loop
-from loopwright.lowering.passes.vectorize import vectorize_loop
-from loopwright.lowering.passes.vthread import inject_virtual_thread
-from loopwright.lowering.passes.warp_memory import lower_warp_memory
-from loopwright.lowering.work_limit import check_work
-from loopwright.schedule.state import StageId, StageState, State
-from loopwright.schedule.surface.schedule import Schedule
-from loopwright.te.dag import ArgId, read_arg_id
-from loopwright.te.tensor import Tensor
-from loopwright.te.tensor_intrin import OperandBuffer
+from loopwright.lowering.passes.threads import (
+    inject_virtual_thread,
+    lower_thread_allreduce,
+    lower_warp_memory,
+)
+from loopwright.lowering.passes.vectorize import skip_vectorize, unroll_loop, vectorize_loop
+from loopwright.schedule import Bounds, Schedule, StageId, StageState, State
+from loopwright.te import ArgId, OperandBuffer, Tensor, read_arg_id
+
+# ---------------------------------------------------------------- constant operands
+#
+# a function ``prepare`` computes the root stages
+# that depend on these alone, a packed copy of weights say, before calls, and ``main`` takes its
+# results as further arguments.
+
+#: Buffers of arguments by stage and output.
+Params = Mapping[tuple[StageId, int], Buffer]
+
+
+def check_constants(state: State, params: Params) -> None:
+    """Refuse constant placeholders that are no arguments."""
+    given = {sid for sid, _ in params}
+    for sid, stage in state.stages.items():
+        if stage.op.constant and sid not in given:
+            raise LowerError(
+                f"lower: the constant tensor {state.label(sid)!r} is not in the arguments; its "
+                "values come with a call, or by with_constants"
+            )
+
+
+def constant_stages(state: State, arguments: frozenset[StageId] = frozenset()) -> set[StageId]:
+    """Stages whose values constant placeholders determine, these included.
+
+    A stage whose buffer cannot be handed over (of another scope than global memory, or with aligned
+    strides) counts as one that varies, and so do its readers.
+
+    Args:
+        state: the schedule's state.
+        arguments: stages whose results are the caller's, which varies as well.
+
+    Returns:
+        Nothing for a program without constant placeholders.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> W = te.placeholder((4,), name="W", constant=True)
+        >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
+        >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> print(sorted(lw.lowering.constant_stages(s.state)))
+        [1, 2]
+    """
+    found: set[StageId] = set()
+    if not any(stage.op.constant for stage in state.stages.values()):
+        return found
+    for sid in state.order:
+        stage = state.stages[sid]
+        if stage.op.is_placeholder:
+            fixed = stage.op.constant
+        else:
+            movable = stage.attach.kind != "root" or (stage.scope == "global" and not stage.align)
+            sources = {r.source for r in stage.op.reads()}
+            fixed = movable and sid not in arguments and sources <= found
+        found |= {sid} if fixed else set()
+    return found
+
+
+def prepared_stages(state: State, arguments: frozenset[StageId] = frozenset()) -> set[StageId]:
+    """The stages at the root that are computed once for many calls; arguments as of
+    `constant_stages`.
+
+    Example:
+        >>> A = te.placeholder((4,), name="A")
+        >>> W = te.placeholder((4,), name="W", constant=True)
+        >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
+        >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> print(lw.lowering.prepared_stages(s.state))
+        {2}
+        >>> s[V].compute_inline()
+        >>> print(lw.lowering.prepared_stages(s.state))
+        set()
+    """
+    stages = ((sid, state.stages[sid]) for sid in constant_stages(state, arguments))
+    return {sid for sid, x in stages if x.attach.kind == "root" and not x.op.is_placeholder}
+
+
+def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> SplitFunc | None:
+    """Split a function in two parts; None where nothing can be computed before calls.
+
+    Sizes come with a call: a program with size variables is left whole where the part before calls
+    depends on one, or an argument that varies does not determine it.
+    """
+    first = prepared_stages(bounds.state, frozenset(sid for sid, _ in params))
+    if not first:
+        return None
+    kept = _kept(bounds, params, first)
+    if not kept:
+        return None
+    builder = NestBuilder(bounds, {**params, **kept}, partition_cap)
+    prepare = builder.build(first)
+    main = builder.build([i for i in bounds.stages if i not in first])
+    buffers = tuple(kept.values())
+    read, also = _touched(prepare), _touched(main)
+    shapes = [n for b in (*buffers, *read) for n in b.shape]
+    if size_vars(shapes) or any(isinstance(v, SizeVar) for v in free_vars(prepare)):
+        return None
+    of_first = tuple(b for b in whole.params if b in read)
+    of_second = tuple(b for b in whole.params if not b.constant or b in also)
+    written = dict(zip(whole.params, whole.outputs, strict=True))
+    marks = tuple(written[b] for b in of_second)
+    told = {n for b in of_second for n in b.shape if isinstance(n, SizeVar)}
+    if not told.issuperset(whole.sizes):
+        return None
+    writes, reads = (True,) * len(buffers), (False,) * len(buffers)
+    return SplitFunc(
+        whole,
+        Func(whole.name + PREPARE, of_first + buffers, (False,) * len(of_first) + writes, prepare),
+        Func(whole.name + PREPARED, of_second + buffers, marks + reads, main, whole.sizes),
+        buffers,
+    )
+
+
+def _kept(bounds: Bounds, params: Params, first: set[StageId]) -> dict[tuple[StageId, int], Buffer]:
+    """The buffers of the first part that the second one reads."""
+    state = bounds.state
+    inside = {i for i in bounds.stages if _root_of(state, i) in first}
+    reads = [r for i in bounds.stages if i not in inside for r in bounds.ops[i].reads()]
+    wanted = {(r.source, r.value_index) for r in reads}
+    buffers = Buffers(bounds, dict(params)).of
+    return {
+        (i, k): b
+        for i in state.order
+        if i in first
+        for k, b in enumerate(buffers[i])
+        if (i, k) in wanted
+    }
+
+
+def _root_of(state: State, sid: StageId) -> StageId:
+    """The stage at the root inside whose loops a stage is computed; itself at the root."""
+    while state.stages[sid].attach.kind == "at":
+        sid = state.stages[sid].attach.stage
+    return sid
+
+
+def _touched(s: Stmt) -> set[Buffer]:
+    read = {n.buffer for n in nodes(s) if isinstance(n, Load | Prefetch)}
+    return read.union(*(n.buffers for n in nodes(s) if isinstance(n, CallPacked)))
 
 
 @func_pass(opt_level=1, name="LoopPartition")
@@ -174,11 +323,11 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
     check_constants(s.state, params)
     partition = context.enabled(loop_partition)
     cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
-    body = NestBuilder(s.state, bounds, params, cap).build()
+    body = NestBuilder(bounds, params, cap).build()
     outputs = tuple(not s.state.stages[sid].op.is_placeholder for sid, _ in params)
     f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
     if s.dag.constants:
-        f = split(f, s.state, bounds, params, cap) or f
+        f = split(f, bounds, params, cap) or f
     if context.verify:
         verify(f, "after the nest was built")
     return f
@@ -280,3 +429,91 @@ def _check_argument(stage: StageState, label: str) -> None:
             f"lower: the argument {label!r} lies in global memory, and set_scope asked for "
             f"{stage.scope}; leave one of the two out"
         )
+
+
+# ---------------------------------------------------------------- work limit
+#
+# The setting ``code_limit`` of a `PassContext`. A few words of a trace, such as a loop unrolled
+# 10**9 times by a pragma, can ask for more than any compiler finishes. So every node of the loop IR
+# is counted, for each copy that unrolled and vectorized loops make of it, before a code generator
+# writes it. Primitives have limits of their own, which name the step:
+# `loopwright.schedule.primitives.annotate`, `loopwright.schedule.bounds.infer`.
+
+#: Most nodes of a program that is written out, unless the context says otherwise. Kernels of the
+#: operators have up to 116 000 (conv2d, dense and others under random configurations). LLVM needs
+#: 0.1 to 0.3 ms for each node: a program at the limit takes it about a minute.
+CODE_LIMIT = 1 << 18
+#: Largest buffer inside of a program, in bytes: the memory that one process can address.
+BUFFER_LIMIT = 1 << 47
+#: A vectorized loop is written out in pieces of the native length, which is at least about this.
+_PIECE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Number of times a statement is written, and the loop that makes most copies of it."""
+
+    number: int = 1
+    loop: str = ""
+    most: int = 1
+
+    def inside(self, s: For) -> _Copies:
+        unrolled = s.kind == "unrolled" or UNROLL_HINT in s.pragmas
+        if not isinstance(s.extent, int) or not (unrolled or s.kind == "vectorized"):
+            return self
+        n = s.extent if unrolled else -(-s.extent // _PIECE)
+        if n <= self.most:
+            return _Copies(self.number * n, self.loop, self.most)
+        kind = "unrolled" if unrolled else "vectorized"
+        return _Copies(self.number * n, f"{kind} loop {s.var.name!r} of {s.extent}", n)
+
+
+def check_work(f: Func) -> None:
+    """Refuse a function of too much code; the error names the loop with most copies and the
+    limit."""
+    _Count(f.name, PassContext.current().count("code_limit", CODE_LIMIT)).stmt(f.body, _Copies())
+
+
+class _Count:
+    def __init__(self, name: str, limit: int) -> None:
+        self.name, self.limit = name, limit
+        self.nodes = 0
+        # The sizes of expressions, which programs share; they are kept so that ids stay theirs.
+        self.sizes: dict[int, tuple[Expr, int]] = {}
+
+    def stmt(self, s: Node, copies: _Copies) -> None:
+        """Count a statement that is written so many times."""
+        self.add(1, copies)
+        if isinstance(s, Allocate):
+            self.buffer(s.buffer)
+        inside = copies.inside(s) if isinstance(s, For) else copies
+        for c in s.children():
+            if isinstance(c, Stmt):
+                self.stmt(c, inside)
+            elif isinstance(c, Expr):
+                self.add(self.size(c), copies)
+
+    def add(self, nodes: int, copies: _Copies) -> None:
+        self.nodes += nodes * copies.number
+        if self.nodes <= self.limit:
+            return
+        most = f"; most copies are made by the {copies.loop}" if copies.loop else ""
+        raise TooMuchCodeError(
+            f"lower: {self.name!r} would be written out to more than {self.limit} nodes of the IR"
+            f"{most}; unroll, vectorize or inline less, or raise the limit with "
+            "PassContext(config={'code_limit': ...})"
+        )
+
+    def size(self, e: Expr) -> int:
+        """Nodes of an expression, written out where parts of it are shared."""
+        if id(e) not in self.sizes:
+            parts = [c for c in e.children() if isinstance(c, Expr)]
+            self.sizes[id(e)] = e, 1 + sum(map(self.size, parts))
+        return self.sizes[id(e)][1]
+
+    def buffer(self, b: Buffer) -> None:
+        if not b.symbolic and b.nbytes > BUFFER_LIMIT:
+            raise LowerError(
+                f"lower: the buffer {b.name!r} of {self.name!r} would take {b.nbytes} bytes (limit "
+                f"{BUFFER_LIMIT}); compute it at a loop further inside, or align it to less"
+            )

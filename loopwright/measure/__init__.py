@@ -5,15 +5,18 @@ crashes, hangs, exhausts the memory, exits or gives a wrong answer costs one tri
 error. `Replay` stands for a device that has measured a whole space already.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from loopwright.lazy import lazy_names
 from loopwright.measure.batch import BuildResult, MeasureBatch, create_measure_batch
-from loopwright.measure.checking.recheck import recheck
-from loopwright.measure.interfaces import MeasurerLike
-from loopwright.measure.lock import DeviceLock, lock_log
+from loopwright.measure.devices import DeviceLock, lock_log
+from loopwright.measure.interfaces import FinalistResult, MeasurerLike, PlayoffPlan, PlayoffResult
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
-from loopwright.measure.playoff.paired_ratios import PairedGain, paired_gain
-from loopwright.measure.playoff.result import FinalistResult, PlayoffPlan, PlayoffResult
-from loopwright.measure.replay import Replay
+from loopwright.measure.paired_ratios import PairedGain, paired_gain
+from loopwright.measure.record_check import recheck
 from loopwright.measure.result import (
     ErrorKind,
     MeasureError,
@@ -22,7 +25,44 @@ from loopwright.measure.result import (
     MeasureResult,
     TaskLike,
 )
-from loopwright.measure.space_file import MeasuredSpace, load_space
+from loopwright.measure.space_file import MeasuredSpace, Replay, load_space
+
+# Imported at their first use, by other rooms.
+if TYPE_CHECKING:
+    from loopwright.measure.building import code_of
+    from loopwright.measure.candidate import make_candidate
+    from loopwright.measure.comparison import (
+        Array,
+        Closeness,
+        Comparison,
+        compare,
+        computed_in,
+        poison,
+        reduction_length,
+    )
+    from loopwright.measure.device_limit import bandwidth_limit, in_this_process
+    from loopwright.measure.devices import lock_names, measured_on
+    from loopwright.measure.input_data import plan_of, task_inputs
+    from loopwright.measure.inputs import DataPlan, arguments, input_set
+    from loopwright.measure.interfaces import KnowsCode, SharesPrograms, TellsPhases, ignore, played
+    from loopwright.measure.machine_limit import (
+        BANDWIDTH,
+        MachineLimit,
+        arithmetic_of,
+        arithmetic_roof,
+        bytes_of,
+        limit_of,
+        moving,
+        stays_in_cache,
+    )
+    from loopwright.measure.options import WINDOW_S, WINDOWS, machine_memory
+    from loopwright.measure.paired_ratios import CONFIDENCE, SMALLEST_GAIN
+    from loopwright.measure.record_check import ScheduledTask
+    from loopwright.measure.result import is_reusable
+    from loopwright.measure.workers.os_process import FailureCause, WorkerProgram
+    from loopwright.measure.workers.process import Worker, take, wait_any
+    from loopwright.measure.workers.protocol import Done, Failed, Message, Reply
+    from loopwright.measure.workers.worker import main
 
 __all__ = [
     "BuildResult",
@@ -52,3 +92,6 @@ __all__ = [
     "paired_gain",
     "recheck",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__)

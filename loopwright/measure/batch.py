@@ -17,8 +17,7 @@ from loopwright.measure.building import Build
 from loopwright.measure.measurer import Measurer
 from loopwright.measure.options import MeasureOption
 from loopwright.measure.result import MeasureError, MeasureInput, MeasureResult
-from loopwright.runtime import Module
-from loopwright.runtime.artifacts.size_formulas import SizeFormula
+from loopwright.runtime import Module, SizeFormula
 
 if TYPE_CHECKING:
     from loopwright.task import Task
@@ -78,14 +77,14 @@ class MeasureBatch:
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[BuildResult]:
         """Build each input, without running it; one result each, in order."""
-        inputs, equipment = self._own(measure_inputs), self._started().equipment
-        equipment.lower_as_here()
-        candidates = [equipment.instantiate(item.config) for item in inputs]
+        inputs, session = self._own(measure_inputs), self._started().session
+        session.lower_as_here()
+        candidates = [session.instantiate(item.config) for item in inputs]
         builds = [
-            candidate if isinstance(candidate, MeasureError) else equipment.builds.add(candidate)
+            candidate if isinstance(candidate, MeasureError) else session.builds.add(candidate)
             for candidate in candidates
         ]
-        equipment.wait_for([build for build in builds if isinstance(build, Build)])
+        session.wait_for([build for build in builds if isinstance(build, Build)])
         return [self._result(build) for build in builds]
 
     def close(self) -> None:

@@ -1,17 +1,25 @@
-"""The parent's side of building: candidates as plain data, and the pool of builder processes."""
+"""Build candidates: the pool of builder processes, and the distinct programs of a batch.
+
+Many knobs make no difference to the program: the order of two loops of which one runs once, an
+unrolling that reaches no loop. Builders lower each candidate and name its program by a hash
+(`loopwright.driver.program_key`); only the first of each program is compiled and run.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict
 
-from loopwright.errors import InstantiationError, InternalError, TimeLimitError, UsageError
+from loopwright.errors import InternalError, UsageError
+from loopwright.measure.candidate import Candidate
 from loopwright.measure.options import LocalBuilder
-from loopwright.measure.result import ErrorKind, MeasureError, TaskLike
-from loopwright.measure.workers.messages import (
+from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, is_reusable
+from loopwright.measure.workers.os_process import FROM_OUTSIDE, FailureCause, WorkerFailure
+from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.protocol import (
     BuildReply,
     CompileRequest,
     Failed,
@@ -19,19 +27,10 @@ from loopwright.measure.workers.messages import (
     LowerRequest,
     UnknownTarget,
 )
-from loopwright.measure.workers.process import Outcome, Worker, take
-from loopwright.measure.workers.process_exit import FROM_OUTSIDE, FailureCause, WorkerFailure
-from loopwright.measure.workers.waiting import wait_any
 from loopwright.records import Json
-from loopwright.runtime import Artifact
-from loopwright.te.intrin_proof import declared_in
-from loopwright.time_limit import TEMPLATE_S, limited
+from loopwright.runtime import Artifact, DeviceCode, artifact_kind
+from loopwright.te import declared_in
 
-if TYPE_CHECKING:
-    from loopwright.task import ConfigEntity
-    from loopwright.te.dag import ArgId, Dag
-
-_TEXT = 2000
 _KINDS = {
     FailureCause.TIMEOUT: ErrorKind.BUILD_TIMEOUT,
     FailureCause.CRASH: ErrorKind.BUILD_CRASH,
@@ -39,59 +38,6 @@ _KINDS = {
     FailureCause.STOPPED: ErrorKind.BUILD_TIMEOUT,
     FailureCause.MEMORY: ErrorKind.MEMORY,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A schedule as data for builders, which never see the template that made it."""
-
-    dag: Dag
-    trace: Json  # steps as in a record
-    arg_ids: tuple[ArgId, ...]  # in calling order, as ids of the DAG
-    name: str  # of the function
-    key: str  # equal for candidates that give equal code
-    #: Settings of the `PassContext`; empty: the default ones.
-    passes: Mapping[str, Json] = field(default_factory=dict)
-    target: Mapping[str, Json] | None = None  # canonical form; None: that of the task
-
-
-def make_candidate(
-    dag: Dag,
-    trace: Json,
-    arg_ids: Sequence[ArgId],
-    name: str,
-    passes: Mapping[str, Json] | None = None,
-    target: Mapping[str, Json] | None = None,
-) -> Candidate:
-    ids, passes = tuple(arg_ids), dict(passes or {})
-    key = json.dumps([dag.hash, trace, ids, name, passes, target], separators=(",", ":"))
-    return Candidate(dag, trace, ids, name, key, passes, target)
-
-
-def instantiate(
-    task: TaskLike,
-    config: ConfigEntity,
-    name: str = "main",
-    passes: Mapping[str, Json] | None = None,
-    seconds: float = TEMPLATE_S,
-) -> Candidate | MeasureError:
-    """Run the template of a task with a configuration, in this process and for at most ``seconds``.
-
-    Whatever the template raises becomes an ``INSTANTIATION`` error with its text, even
-    ``sys.exit(5)`` (``SystemExit: 5``); only Ctrl-C passes. One that takes too long is ended,
-    unless that is in compiled code which does not come back to Python.
-    """
-    try:
-        schedule, args = limited(seconds, "the template", task.instantiate, config)
-        ids = schedule.arg_ids(args)
-        return make_candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
-    except (InstantiationError, TimeLimitError) as e:
-        return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
-    except KeyboardInterrupt:
-        raise
-    except BaseException as e:  # a template of a user: one that calls sys.exit costs its own trial
-        text = str(e).strip()
-        return MeasureError(ErrorKind.INSTANTIATION, f"{type(e).__name__}: {text}"[:_TEXT])
 
 
 class Same:
@@ -128,6 +74,12 @@ class Build:
         if again:
             self.program, self.seconds = "", 0.0
         return again
+
+    @property
+    def artifact(self) -> Artifact:
+        """The code of a build that succeeded."""
+        assert isinstance(self.outcome, Artifact)
+        return self.outcome
 
     @property
     def compiled(self) -> Artifact | MeasureError:
@@ -282,3 +234,53 @@ class BuildPool:
         worker.submit(request, seconds=build.limit, label=f"building {build.label}".strip())
         worker.sent.add(c.dag.hash)
         self._running[worker] = build
+
+
+#: Hexadecimal digits of the hash of object code.
+_CODE_DIGITS = 16
+
+
+def code_of(artifact: Artifact) -> str:
+    """The hash of object code, by which records identify it."""
+    return hashlib.sha256(artifact.objects).hexdigest()[:_CODE_DIGITS]
+
+
+def resources_of(artifact: Artifact) -> dict[str, Json] | None:
+    """Resources of an artifact, as the device's compiler reports them; the maximum of its kernels.
+
+    None for code of CPUs, and where the compiler reports nothing.
+    """
+    if artifact_kind(artifact.kind).device == "cpu":
+        return None
+    kernels = DeviceCode.of(artifact.contents, artifact.objects).resources.values()
+    reports = [{k: n for k, n in asdict(r).items() if n is not None} for r in kernels]
+    names = dict.fromkeys(name for figures in reports for name in figures)
+    return {name: max(figures.get(name, 0) for figures in reports) for name in names} or None
+
+
+class Programs:
+    """The programs of one batch; ``known`` has results of earlier ones, by hash."""
+
+    def __init__(self, known: Mapping[str, MeasureResult]) -> None:
+        self._known = known
+        self._results: dict[str, MeasureResult] = {}
+        self._builds: dict[str, Build] = {}
+
+    def claim(self, build: Build) -> bool:
+        """Whether a lowered candidate is the first of its program, and is to be compiled."""
+        if self.result(build.program) is not None:
+            return False
+        return self._builds.setdefault(build.program, build) is build
+
+    def compiled(self, build: Build) -> Build:
+        """The build that has, or is making, the code of a candidate's program."""
+        return self._builds[build.program] if isinstance(build.outcome, Same) else build
+
+    def result(self, program: str) -> MeasureResult | None:
+        """The result of a program; None where it is not measured."""
+        return self._results.get(program) or self._known.get(program)
+
+    def note(self, result: MeasureResult) -> None:
+        """Keep a result that others of its program may share."""
+        if is_reusable(result):
+            self._results[result.program] = result

@@ -1,14 +1,33 @@
-"""The devices on which kernels of a target are measured, and their availability."""
+"""Devices that kernels are measured on, and locks between processes.
+
+One process at a time times on a device, and one run tunes a task into a log. Both locks are
+``flock`` on a small file that holds the process id and the command of its owner, for messages to
+the processes that wait or are refused. The system releases them when the owner dies.
+
+Both may lie where other users can write. No link that somebody has placed there is followed, and no
+file that is not ours, or has a second name elsewhere, is written: everything is opened relative to
+a folder that was opened, and looked at, before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
 
-from loopwright.errors import UsageError
-from loopwright.runtime import Device, device
-from loopwright.runtime.artifacts.kinds import device_of_target
-from loopwright.runtime.devices.facts import names_of, unlike
-from loopwright.runtime.devices.image import check_arch
+from loopwright.errors import TuneError, UsageError
+from loopwright.runtime import Device, check_arch, device, device_of_target, names_of, unlike
 from loopwright.target import Target
 
 _CPU = "cpu"
@@ -74,3 +93,275 @@ def lock_names(devices: Sequence[Device]) -> list[str]:
         names |= {CPU_LOCK} if on_host else set()
         names |= set() if one.name == _CPU else {one.api.uuid(one.device_id)}
     return sorted(names)
+
+
+#: Seconds of waiting for a device after which the waiting is announced.
+ANNOUNCE_S = 3.0
+_POLL_S = 0.02
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: Not blocking: a pipe in the place of the file must not stop us.
+_FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+#: TMPDIR is used only where XDG_RUNTIME_DIR names no folder, so that the latter always acts.
+_REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
+
+_T = TypeVar("_T")
+
+
+def _private_dir() -> Path:
+    """The folder of this user's locks, the same for all its processes on this machine."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if base and os.path.isdir(base) and os.access(base, os.W_OK):
+        return Path(base) / "loopwright"
+    return Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
+
+
+def _open_private(path: Path) -> int:
+    """Open or make the folder of this user's locks; raises a TuneError for a link or another's."""
+    with contextlib.suppress(FileExistsError):
+        _refused(path, path.mkdir, 0o700)
+    folder = _refused(path, os.open, path, _FOLDER)
+    try:
+        status = os.fstat(folder)
+        if status.st_uid != os.getuid():
+            raise TuneError(f"{path} belongs to another user; {_REMEDY}")
+        if stat.S_IMODE(status.st_mode) & 0o077:  # others could have put files there
+            os.fchmod(folder, 0o700)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _refused(path: Path, function: Callable[..., _T], *args: object) -> _T:
+    """Call a function of the system; a refusal, except FileExistsError, becomes a TuneError."""
+    try:
+        return function(*args)
+    except FileExistsError:
+        raise
+    except OSError as e:
+        link = e.errno in (errno.ELOOP, errno.ENOTDIR)
+        what = "is a link or no folder" if link else f"cannot be used ({e.strerror})"
+        raise TuneError(f"the folder of locks {path} {what}; {_REMEDY}") from e
+
+
+def _open(folder: int, path: Path) -> int:
+    """Open or make a file to be locked, relative to the descriptor of its folder.
+
+    Raises a TuneError for a link, or a file of another user or with a second name.
+    """
+    try:
+        fd = os.open(path.name, _FILE, 0o600, dir_fd=folder)
+    except OSError as e:
+        if e.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        raise TuneError(f"the lock {path} is a link or no file; remove it") from e
+    status = os.fstat(fd)
+    problem, remedy = None, "remove it"
+    if not stat.S_ISREG(status.st_mode):
+        problem = "is no file"
+    elif status.st_uid != os.getuid():
+        problem = "belongs to another user, whose run may be using it"
+        remedy = "choose another log, or remove it when that run has ended"
+    elif status.st_nlink > 1:
+        problem = "has a second name, which another user may have made"
+    if problem is None:
+        return fd
+    os.close(fd)
+    raise TuneError(f"the lock {path} {problem}; {remedy}")
+
+
+def _holder(fd: int) -> str:
+    """``process 12 (command)``, or a general phrase when the file is not readable."""
+    try:
+        data = json.loads(os.pread(fd, 4096, 0))
+        command = "".join(c if c.isprintable() else "?" for c in data["command"])
+        return f"process {int(data['pid'])} ({command})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _try(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sign(fd: int) -> None:
+    command = " ".join(getattr(sys, "orig_argv", sys.argv))[:500]
+    text = json.dumps({"pid": os.getpid(), "command": command}).encode()
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, text, 0)
+
+
+class DeviceLock:
+    """Held while kernels are timed, so that two processes never time on one device at once.
+
+    Args:
+        device: name of the device, such as ``"cpu0"``.
+        announce: called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
+
+    Raises:
+        TuneError: (also on `acquire`) the folder of locks, or the file, is not this user's.
+
+    Example:
+        >>> from loopwright.measure import DeviceLock
+        >>> lock = DeviceLock("example0")
+        >>> print(lock.acquire() >= 0)
+        True
+        >>> lock.release()
+    """
+
+    def __init__(self, device: str = "cpu0", announce: Callable[[str], None] | None = None) -> None:
+        safe = re.sub(r"[^A-Za-z0-9_.-]", "_", device)
+        self.path = _private_dir() / f"{safe}.lock"
+        self._device, self._announce = device, announce
+        self._fd: int | None = None
+        self._waiting_fd: int | None = None
+        os.close(_open_private(self.path.parent))  # said at once when it cannot be used
+
+    @property
+    def holder(self) -> str:
+        """Owner of the awaited lock; empty while this object is not waiting."""
+        fd = self._waiting_fd
+        return "" if fd is None else _holder(fd)
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._fd is not None
+
+    def try_acquire(self) -> str:
+        """Take the lock if it is free; returns its owner, empty where this object has it now.
+
+        Raises:
+            TuneError: the folder of locks, or the file, is not this user's.
+        """
+        if self._fd is not None:
+            return ""
+        fd = self._open_file()
+        try:
+            if not _try(fd):
+                holder = _holder(fd)
+                os.close(fd)
+                return holder
+            _sign(fd)
+        except OSError:  # a full disk for one: nobody would ever give the lock back
+            os.close(fd)
+            raise
+        self._fd = fd
+        return ""
+
+    def acquire(self) -> float:
+        """Wait for the lock; returns the seconds waited. Ctrl-C ends the waiting."""
+        if self._fd is not None:
+            return 0.0
+        start = time.monotonic()
+        fd = self._open_file()
+        self._waiting_fd = fd
+        try:
+            self._wait(fd)
+            _sign(fd)
+        except BaseException:  # Ctrl-C too must not leave the file open
+            os.close(fd)
+            raise
+        finally:
+            self._waiting_fd = None
+        self._fd = fd
+        return time.monotonic() - start
+
+    def _open_file(self) -> int:
+        folder = _open_private(self.path.parent)
+        try:
+            return _refused(self.path.parent, _open, folder, self.path)
+        finally:
+            os.close(folder)
+
+    def _wait(self, fd: int) -> None:
+        """Return with the lock; announce once that it takes long."""
+        start = time.monotonic()
+        announce = self._announce
+        while not _try(fd):
+            if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
+                announce(f"waiting for {self._device}: {_holder(fd)} is timing on it")
+                announce = None
+            time.sleep(_POLL_S)
+
+    def release(self) -> None:
+        """Give the lock back, where it is held."""
+        if self._fd is None:
+            return
+        # An explicit unlock: a process forked by the user may share this open file.
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        os.close(self._fd)
+        self._fd = None
+
+
+@contextlib.contextmanager
+def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
+    """Refuse a second tuning run on the same log and task.
+
+    The lock is a file beside the log, ``<log>.<task>.lock``, removed at the end. The log itself is
+    not locked: appending to it locks it for an instant.
+
+    Args:
+        path: the log; it need not exist.
+        task: key of the task; empty: one run per log whatever the task.
+
+    Raises:
+        TuneError: another run holds it; the text names its process and command.
+
+    Example:
+        >>> from loopwright.measure import lock_log
+        >>> with lock_log("run.jsonl"):
+        ...     print("no other run writes here")
+        ...
+        no other run writes here
+    """
+    log = Path(path).resolve()
+    tag = f".{hashlib.sha256(task.encode()).hexdigest()[:8]}" if task else ""
+    lock = log.with_name(f"{log.name}{tag}.lock")
+    with contextlib.ExitStack() as stack:
+        try:
+            folder = os.open(lock.parent, _FOLDER)
+            stack.callback(os.close, folder)
+            fd = _lock_file(folder, lock, log)
+        except OSError as e:
+            text = f"cannot lock the log {log}: {e.strerror}; is its folder writable?"
+            raise TuneError(text) from e
+        stack.callback(os.close, fd)
+        stack.callback(fcntl.flock, fd, fcntl.LOCK_UN)
+        stack.callback(_remove, folder, lock)
+        yield lock
+
+
+def _remove(folder: int, lock: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(lock.name, dir_fd=folder)
+
+
+def _lock_file(folder: int, lock: Path, log: Path) -> int:
+    """Lock and sign the file; raises a TuneError where another process has it."""
+    while True:
+        fd = _open(folder, lock)
+        if not _try(fd):
+            holder = _holder(fd)
+            os.close(fd)
+            raise TuneError(
+                f"the log {log} is in use by {holder}; "
+                "wait until it ends, stop it, or choose another log"
+            )
+        # The former owner may have removed the file between our opening and locking it.
+        if _same_file(fd, folder, lock.name):
+            _sign(fd)
+            return fd
+        os.close(fd)
+
+
+def _same_file(fd: int, folder: int, name: str) -> bool:
+    try:
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(there, os.fstat(fd))

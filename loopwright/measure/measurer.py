@@ -18,34 +18,26 @@ from typing import TYPE_CHECKING
 
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
-from loopwright.measure.again import Again
-from loopwright.measure.building import Build, Candidate
-from loopwright.measure.checking.gate import checked_result
-from loopwright.measure.checking.reach import time_out_of_reach
-from loopwright.measure.description import Descriptions
-from loopwright.measure.equipment import Equipment
-from loopwright.measure.lanes import Lanes
+from loopwright.measure.building import Build, Programs, code_of
+from loopwright.measure.candidate import Descriptions
+from loopwright.measure.device_pool import DevicePool
+from loopwright.measure.interfaces import PlayoffPlan, PlayoffResult
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
-from loopwright.measure.playoff.playoff import playoff
-from loopwright.measure.playoff.result import PlayoffPlan, PlayoffResult
-from loopwright.measure.programs import Programs, code_of, resources_of, stands_for_program
+from loopwright.measure.playoff import Playoff
 from loopwright.measure.result import (
     MeasureError,
     MeasureInput,
     MeasureResult,
     TaskLike,
     faster,
-    would_lead,
 )
-from loopwright.records import Checked
-from loopwright.runtime import Artifact
+from loopwright.measure.session import MeasureSession
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
 
 #: Candidates that are built before the first of them is timed, at most.
 _CHUNK = 64
-_NOT_BEST = "it would not have become the best"
 
 _log = logging.getLogger("loopwright.measure")
 
@@ -82,7 +74,7 @@ class Measurer:
         None yes 1
     """
 
-    equipment: Equipment
+    session: MeasureSession
 
     def __init__(
         self,
@@ -94,23 +86,23 @@ class Measurer:
     ) -> None:
         self.task = task
         self.option = option if option is not None else measure_option()
-        shared = None if beside is None else beside.equipment
-        self.equipment = Equipment(task, self.option, announce or _log.warning, shared)
-        cores = cores or len(usable_cpus())
-        threads = _host_threads(self.equipment, cores)
-        several = len(self.equipment.devices) > 1
-        self.overlap = not several and cores >= self.option.builder.processes + threads
-        self._lanes = Lanes(self.equipment, self.equipment.runners, self._run) if several else None
-        self._again = Again(self.equipment)
+        shared = None if beside is None else beside.session
+        self.session = MeasureSession(task, self.option, announce or _log.warning, shared)
+        devices, cores = self.session.devices, cores or len(usable_cpus())
+        # Cores that a kernel needs while it is timed; one launches them for a separate device.
+        threads = cores if devices[0].attribute("is_host_processor") else 1
+        if self.session.on_cpu:
+            threads = int(task.target.canonical.get("num_threads") or cores)
+        self.overlap = len(devices) == 1 and cores >= self.option.builder.processes + threads
+        self._pool = DevicePool(self.session, self.session.runners)
         self._entered = False
-        self._measured_any = False
         self._known_code: dict[str, MeasureResult] = {}
         self._descriptions = Descriptions(task, self.option.runner.seed)
 
     def __enter__(self) -> Measurer:
         self.task.target.check_machine()
         self._entered = True
-        self.equipment.start()
+        self.session.start()
         return self
 
     def __exit__(
@@ -124,8 +116,8 @@ class Measurer:
     def close(self) -> None:
         """End the worker processes that are its own."""
         self._entered = False
-        self._stop_lanes()
-        self.equipment.close()
+        self._pool.stop()
+        self.session.close()
 
     @property
     def timing(self) -> dict[str, float | int]:
@@ -137,26 +129,26 @@ class Measurer:
         ``duplicates`` (candidates of a program that was measured already, which are no trials),
         ``dropped``, ``failed``, ``checked``.
         """
-        self.equipment.clock.counts["built"] = self.equipment.builds.built
-        return self.equipment.clock.report()
+        self.session.clock.counts["built"] = self.session.builds.built
+        return self.session.clock.report()
 
     @property
     def answered(self) -> int:
         """Number of requests that its processes have answered: a sign of progress."""
-        return self.equipment.answered
+        return self.session.answered
 
     @property
     def waiting_for(self) -> str:
         """Current activity in words, for people who wait: processes and their requests, the device
         and its owner, the template, the reference. May be read on any thread.
         """
-        return self.equipment.waiting_for
+        return self.session.waiting_for
 
     def on_phase(self, listen: Callable[[str], object]) -> None:
         """Call ``listen`` with the innermost running phase of `timing` whenever that changes; with
         the empty name where none runs.
         """
-        self.equipment.clock.listen = listen
+        self.session.clock.listen = listen
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
         """Use these results for candidates that are compiled to the same object code.
@@ -205,13 +197,13 @@ class Measurer:
         self._check_entered()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
-        self.equipment.lower_as_here()
+        self.session.lower_as_here()
         return self._measure(list(inputs), incumbent, Programs(known))
 
     def _measure(
         self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
-        clock = self.equipment.clock
+        clock = self.session.clock
         results = self._results(inputs, incumbent, programs)
         try:
             while True:
@@ -221,29 +213,24 @@ class Measurer:
                     return
                 yield result
         finally:
-            self._stop_lanes()
-            self.equipment.reset()
-
-    def _stop_lanes(self) -> None:
-        if self._lanes is not None:
-            self._lanes.stop()
+            self._pool.stop()
+            self.session.reset()
 
     def _results(
         self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
     ) -> Iterator[MeasureResult]:
         size = max(1, len(inputs)) if self.overlap else _CHUNK
         for at in range(0, len(inputs), size):
-            builds = self._submit(inputs[at : at + size], programs)
+            builds = self.session.enqueue(inputs[at : at + size], programs)
             if not self.overlap:
-                self.equipment.wait_for([b for b in builds if isinstance(b, Build)])
-            if self._lanes is not None:
-                self._lanes.hand_out(builds, incumbent, self._known_code)
+                self.session.wait_for(builds)
+            self._pool.submit(builds, incumbent, self._known_code)
             for build in builds:
                 result = self._finish(build, incumbent, programs)
                 programs.note(result)
                 incumbent = faster(incumbent, result)
                 yield result
-            self.equipment.release_device()
+            self.session.release_devices()
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """Check and measure the fastest candidates again, interleaved with the default.
@@ -261,7 +248,7 @@ class Measurer:
             UsageError: outside of ``with``, or as `measure`.
         """
         with self._counted():
-            return playoff(self.equipment, candidates, plan)
+            return Playoff(self.session, plan).hold(candidates)
 
     def measure_again(
         self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
@@ -278,18 +265,18 @@ class Measurer:
             UsageError: outside of ``with``, or as `measure`.
         """
         with self._counted():
-            return self._again.measure(configs, windows)
+            return self.session.measure_again(configs, windows)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
         """Count the block into the total time, and leave no work under way after it."""
         self._check_entered()
-        self.equipment.lower_as_here()
+        self.session.lower_as_here()
         try:
-            with self.equipment.clock.counting():
+            with self.session.clock.counting():
                 yield
         finally:
-            self.equipment.reset()
+            self.session.reset()
 
     def _check_entered(self) -> None:
         if not self._entered:
@@ -297,150 +284,48 @@ class Measurer:
 
     # -- one batch -------------------------------------------------------------------------------
 
-    def _submit(
-        self, inputs: Sequence[MeasureInput], programs: Programs
-    ) -> list[Build | MeasureError]:
-        """Instantiate all and queue their builds; equal candidates share one."""
-        builds: list[Build | MeasureError] = []
-        by_key: dict[str, Build] = {}
-        for item in inputs:
-            candidate = self.equipment.instantiate(item.config)
-            if isinstance(candidate, MeasureError):
-                builds.append(candidate)
-                continue
-            if candidate.key not in by_key:
-                build = self.equipment.builds.add(
-                    candidate, wanted=programs.claim, label=f"trial {item.trial}"
-                )
-                by_key[candidate.key] = build
-                self.equipment.feed()
-            builds.append(by_key[candidate.key])
-        return builds
-
     def _finish(
         self, build: Build | MeasureError, incumbent: float | None, programs: Programs
     ) -> MeasureResult:
         """The result of one candidate: wait for its build, run it, count it."""
         if isinstance(build, MeasureError):
-            result = MeasureResult(error=build)
+            result = MeasureResult(error=build, ts=time.time())
         else:
-            result = self._measured(build, incumbent, programs)
-        self.equipment.clock.count(result)
-        return replace(result, ts=result.ts if result.times_of else time.time())
+            source = self.session.compiled(build, programs)
+            result = self._measured(build, source, incumbent, programs)
+        self.session.clock.count(result)
+        return result
 
-    def _measured(self, build: Build, incumbent: float | None, programs: Programs) -> MeasureResult:
-        self._wait_for_build(build)
-        candidate, seconds = build.candidate, build.seconds
-        same = programs.result(build.program)
-        if same is not None:
-            result = replace(same, same_as=build.program, run_s=0.0)
-        else:
-            result = self._built(self._compiled(build, programs), incumbent)
+    def _measured(
+        self, build: Build, source: Build, incumbent: float | None, programs: Programs
+    ) -> MeasureResult:
+        """The result of a candidate, which shares that of its program; ``source`` has the code."""
+        candidate = build.candidate
+        result, same_as, run_s = programs.result(build.program), build.program, 0.0
+        if result is None:
+            result, run_s = self._run(source, incumbent)
+            same_as = ""
         return replace(
             result,
-            build_s=seconds,
+            build_s=build.seconds,
+            run_s=run_s,
+            ts=result.ts if result.times_of else time.time(),
             dag=candidate.dag.hash,
             trace=json.dumps(candidate.trace, separators=(",", ":")),
+            same_as=same_as,
             expression=self._descriptions.of(candidate),
         )
 
-    def _compiled(self, build: Build, programs: Programs) -> Build:
-        """The build that has the code of a candidate: its own, or another's of its program."""
-        source = programs.compiled(build)
-        self._wait_for_build(source)
-        failed = MeasureResult(error=_error(source), program=source.program)
-        if source is build or failed.valid or stands_for_program(failed):
-            return source
-        again = self.equipment.builds.add(build.candidate, first=True)
-        self._wait_for_build(again)
-        return again
-
-    def _wait_for_build(self, build: Build) -> None:
-        if build.outcome is None:
-            self.equipment.wait_for([build])
-
-    def _built(self, build: Build, incumbent: float | None) -> MeasureResult:
+    def _run(self, build: Build, incumbent: float | None) -> tuple[MeasureResult, float]:
+        """Run a build, unless the times of its object code are known; with the seconds spent."""
         outcome = build.compiled
         if isinstance(outcome, MeasureError):
-            return MeasureResult(error=outcome, program=build.program)
-        start = time.perf_counter()
-        result = self._from_lanes(build)
-        if result is None:
-            result = self.equipment.runs.undisturbed(
-                lambda: self._run_or_recall(build.candidate, outcome, incumbent)
-            )
-        return replace(
-            result,
-            run_s=time.perf_counter() - start,
-            program=build.program,
-        )
-
-    def _from_lanes(self, build: Build) -> MeasureResult | None:
-        """The result of one of several devices for a build; None where none was given it."""
-        if self._lanes is None:
-            return None
-        with self.equipment.clock.phase("run"):
-            return self._lanes.take(build)
-
-    def _run_or_recall(
-        self, candidate: Candidate, artifact: Artifact, incumbent: float | None
-    ) -> MeasureResult:
-        """Run a candidate, unless the times of its object code are known."""
-        code = code_of(artifact)
-        if code in self._known_code:
-            return self._known_code[code]
-        self._wait_for_device()
-        result = self._run(self.equipment, candidate, artifact, incumbent)
-        return replace(result, code=code, resources=resources_of(artifact))
-
-    def _wait_for_device(self) -> None:
-        """Take the device, and rest where the option asks for it."""
-        self.equipment.take_device()
-        rest = self.option.runner.cooldown_interval
-        if rest and self._measured_any:
-            with self.equipment.clock.phase("cooldown"):
-                time.sleep(rest)
-        self._measured_any = True
-
-    def _run(
-        self,
-        equipment: Equipment,
-        candidate: Candidate,
-        artifact: Artifact,
-        incumbent: float | None,
-    ) -> MeasureResult:
-        """Race a candidate, take its samples, and check it where it would become the best."""
-        option, runs = self.option.runner, equipment.runs
-        with equipment.clock.phase("run"):
-            race = runs.load_and_race(artifact, incumbent, race=option.racing)
-            if isinstance(race, MeasureError):
-                return MeasureResult(error=race)
-            if race.dropped:
-                return MeasureResult(
-                    (race.first,), dropped=True, check_reason=_NOT_BEST, prepare_s=race.prepare
-                )
-            rival = incumbent if option.racing else None
-            times = runs.sample(race.first, incumbent=rival, spent=race.warm + race.first)
-        if isinstance(times, MeasureError):
-            return MeasureResult(error=times)
-        result = MeasureResult(times, prepare_s=race.prepare)
-        leads = would_lead(incumbent, result)
-        if not option.check:
-            result = replace(result, checked=Checked.OFF, check_reason="checking is switched off")
-        elif not leads:
-            result = replace(result, check_reason=_NOT_BEST)
+            return MeasureResult(error=outcome, program=build.program), 0.0
+        begun = time.perf_counter()
+        # Hashing code takes as long as the rest of this, so it is not done for nothing.
+        recorded = self._known_code.get(code_of(outcome)) if self._known_code else None
+        if recorded is not None:
+            result = replace(recorded, program=build.program)
         else:
-            result = checked_result(equipment, candidate, artifact, result)
-        error = time_out_of_reach(equipment, candidate, result.times) if leads else None
-        return result if error is None else MeasureResult(error=error)
-
-
-def _host_threads(equipment: Equipment, cores: int) -> int:
-    """Cores that a kernel needs while it is timed; one that launches them for a separate device."""
-    if equipment.on_cpu:
-        return int(equipment.task.target.canonical.get("num_threads") or cores)
-    return cores if equipment.devices[0].attribute("is_host_processor") else 1
-
-
-def _error(build: Build) -> MeasureError | None:
-    return build.outcome if isinstance(build.outcome, MeasureError) else None
+            result = self._pool.result(build, incumbent)
+        return result, time.perf_counter() - begun

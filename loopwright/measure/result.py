@@ -31,6 +31,7 @@ __all__ = [
     "MeasureResult",
     "TaskLike",
     "faster",
+    "is_reusable",
 ]
 
 
@@ -92,6 +93,15 @@ _NUMBERS: dict[str, MeasureErrorNo] = {
     ErrorKind.MEMORY: MeasureErrorNo.RUNTIME_DEVICE,
     ErrorKind.WRONG_ANSWER: MeasureErrorNo.WRONG_ANSWER,
 }
+
+
+#: Failures that another attempt at the same program may not have.
+_BY_CHANCE = (
+    ErrorKind.BUILD_TIMEOUT,
+    ErrorKind.BUILD_CRASH,
+    ErrorKind.MEMORY,
+    ErrorKind.INSTANTIATION,
+)
 
 
 @dataclass(frozen=True)
@@ -240,6 +250,18 @@ class MeasureResult:
 
     def __getitem__(self, position: int) -> Any:
         return tuple(self)[position]
+
+
+def is_reusable(result: MeasureResult) -> bool:
+    """Whether a result is that of its program, rather than of one attempt to measure it.
+
+    A time is, also that of a candidate which racing dropped, and so is a compiler's refusal, a
+    crash, a kernel that is too slow, a wrong answer. A builder that was killed, or ran out of
+    memory, does not depend on the program.
+    """
+    if not result.program or result.same_as:
+        return False
+    return result.error is None or result.error.kind not in _BY_CHANCE
 
 
 def would_lead(incumbent: float | None, result: MeasureResult) -> bool:

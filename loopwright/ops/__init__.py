@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from loopwright.ops.conv2d import conv2d, conv2d_compute
-from loopwright.ops.dense import dense
-from loopwright.ops.depthwise import depthwise_conv2d, depthwise_conv2d_compute
+from typing import TYPE_CHECKING
+
+from loopwright.lazy import lazy_names
 from loopwright.ops.elementwise import elementwise, transpose
 from loopwright.ops.gemm import matmul_compute
-from loopwright.ops.matmul import batch_matmul, matmul
+from loopwright.ops.matmul import batch_matmul, dense, matmul
 from loopwright.ops.matmul_int8 import matmul_int8, pack_int8
 from loopwright.ops.operator import WORKLOADS, Operator
-from loopwright.ops.pool2d import pool2d, pool2d_compute
 from loopwright.ops.rows import (
     layer_norm,
     layer_norm_compute,
@@ -20,7 +19,27 @@ from loopwright.ops.rows import (
     softmax_compute,
 )
 from loopwright.ops.tensor_core import matmul_tensor_core
-from loopwright.space.workload import create_task
+from loopwright.ops.windows import (
+    conv2d,
+    conv2d_compute,
+    depthwise_conv2d,
+    depthwise_conv2d_compute,
+    pool2d,
+    pool2d_compute,
+)
+from loopwright.space import create_task
+
+# Imported at their first use, by other rooms.
+if TYPE_CHECKING:
+    from loopwright.ops.operator import (
+        Description,
+        Parameter,
+        compute,
+        describe,
+        describe_all,
+        parameters_of,
+    )
+    from loopwright.ops.windows import IMAGE, Window, convolution, mean_pool, numbered, padded, pool
 
 __all__ = [
     "WORKLOADS",
@@ -48,3 +67,6 @@ __all__ = [
     "softmax_compute",
     "transpose",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__)

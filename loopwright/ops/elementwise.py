@@ -11,7 +11,7 @@ from loopwright import dtypes, te
 from loopwright.errors import TensorError, did_you_mean
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import Array, Reference, definition
+from loopwright.ops.operator import Array, Reference, compute, definition
 
 #: Links of a chain that need nothing else: expression, and NumPy's function.
 UNARY: dict[str, tuple[Callable[[Expr], Expr], Callable[[Array], Array]]] = {
@@ -100,20 +100,18 @@ def _link(link: str, at: int, x: te.Tensor, inputs: list[te.Tensor], wide: str) 
     name = f"{link}{at}"
     if link in UNARY:
         f = UNARY[link][0]
-        tensor: te.Tensor = te.compute(x.shape, lambda i, j: f(x[i, j].astype(wide)), name=name)
-        return tensor
+        return compute(x.shape, lambda i, j: f(x[i, j].astype(wide)), name=name)
     kind, combine = BINARY[link]
     shape = x.shape[1:] if kind == "row" else x.shape
     other = te.placeholder(shape, inputs[0].dtype, name=f"B{at}")
     inputs.append(other)
-    tensor = te.compute(
+    return compute(
         x.shape,
         lambda i, j: combine(
             x[i, j].astype(wide), (other[j] if kind == "row" else other[i, j]).astype(wide)
         ),
         name=name,
     )
-    return tensor
 
 
 # ---------------------------------------------------------------- transpose

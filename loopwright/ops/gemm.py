@@ -15,9 +15,9 @@ from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import LoopOrIndex
+from loopwright.ops.operator import LoopOrIndex, compute
 from loopwright.schedule import Schedule
-from loopwright.task.template_config import TemplateConfig
+from loopwright.task import TemplateConfig
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
 _UNROLL = (1, 2, 4, 8)
@@ -78,10 +78,7 @@ def matmul_compute(
         return value
 
     names = [*(f"b{d}" for d in range(len(lead))), "i", "j"]
-    product: te.Tensor = te.compute(
-        (*lead, m, n), element, name=name, tag="matmul", varargs_names=names
-    )
-    return product
+    return compute((*lead, m, n), element, name=name, tag="matmul", varargs_names=names)
 
 
 def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:

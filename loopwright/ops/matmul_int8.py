@@ -16,8 +16,7 @@ from loopwright.ir.expr import Expr
 from loopwright.ops import gpu, tiles
 from loopwright.ops.operator import Array, LoopOrIndex, Reference, register
 from loopwright.schedule import Schedule
-from loopwright.task import get_config, template
-from loopwright.task.template_config import TemplateConfig
+from loopwright.task import TemplateConfig, get_config, template
 
 #: Columns of a block of packed weights, and elements of the reduction that lie together.
 LANES, GROUP = 16, 4

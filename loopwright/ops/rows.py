@@ -8,7 +8,7 @@ from loopwright import dtypes, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
-from loopwright.ops.operator import Array, LoopOrIndex, Reference, definition
+from loopwright.ops.operator import Array, LoopOrIndex, Reference, compute, definition
 
 REDUCTIONS = {"sum": te.sum, "prod": te.prod, "max": te.max, "min": te.min}
 
@@ -42,13 +42,12 @@ def reduce_compute(X: te.Tensor, kind: str = "sum", axis: int = 1, name: str = "
         raise TensorError(f"reduce: axis is 0 or 1, got {axis!r}")
     k = te.reduce_axis((0, X.shape[axis]), name="k")
     wide = tiles.wide_dtype(X.dtype) if kind in ("sum", "prod") else X.dtype
-    tensor: te.Tensor = te.compute(
+    return compute(
         (X.shape[1 - axis],),
         lambda i: REDUCTIONS[kind]((X[i, k] if axis == 1 else X[k, i]).astype(wide), axis=k),
         name=name,
         tag="comm_reduce",
     )
-    return tensor
 
 
 def _reduce_reference(M: int, N: int, kind: str, axis: int, dtype: str) -> Reference:

@@ -18,7 +18,7 @@ from loopwright import te
 from loopwright.errors import TaskError
 from loopwright.ops.operator import Array, LoopOrIndex, Reference
 from loopwright.schedule import Schedule
-from loopwright.space.rules.tensor_core_gpu import (
+from loopwright.space import (
     DEFAULT_WARPS,
     FIRST_ARCH,
     STAGES,
@@ -33,8 +33,7 @@ from loopwright.space.rules.tensor_core_gpu import (
     staged_steps,
 )
 from loopwright.target import Target
-from loopwright.task import get_config, template
-from loopwright.task.template_config import TemplateConfig
+from loopwright.task import TemplateConfig, get_config, template
 
 
 def _reference(M: int, N: int, K: int, trans_b: bool, dtype: str) -> Reference:

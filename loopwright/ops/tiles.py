@@ -8,8 +8,11 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.ops.operator import Array
 from loopwright.schedule import Schedule
-from loopwright.space.registers import column_tiles, fitting, lanes, registers, row_tiles
-from loopwright.te.tensor import shape_of
+from loopwright.space import column_tiles, row_tiles
+from loopwright.space import fits_registers as fitting
+from loopwright.space import vector_lanes as lanes
+from loopwright.space import vector_registers as registers
+from loopwright.te import shape_of
 
 __all__ = [
     "BLOCKS",

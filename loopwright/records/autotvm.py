@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopwright.errors import RecordError
-from loopwright.records.failures.kind import ErrorKind
-from loopwright.records.json_value import Json
-from loopwright.records.line import UnknownVersionError
+from loopwright.records.error_help import ErrorKind
+from loopwright.records.line import Json, UnknownVersionError
 from loopwright.records.record import VERSION, task_key
 
 #: AutoTVM's numbers of errors, as kinds of loopwright.

@@ -19,14 +19,7 @@ from typing import BinaryIO, TypeAlias
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import destination, replaced
 from loopwright.records.line import BOM, MAX_LINE, canonical_json, sealed
-from loopwright.records.log import (
-    LOG,
-    Log,
-    check_has_records,
-    check_is_log,
-    load,
-    without_records,
-)
+from loopwright.records.log import LOG, Log, check_has_records, check_is_log, load, without_records
 from loopwright.records.query import by_task, kept
 from loopwright.records.record import VERSION, Record
 
@@ -139,8 +132,8 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
     seen: set[bytes] = set()
     count = 0
     with _replaced(out) as file:
-        own = [] if _is_among(out, sources) or not os.path.exists(out) else [out]
-        for path in [*own, *sources]:
+        existing = [] if _is_among(out, sources) or not os.path.exists(out) else [out]
+        for path in [*existing, *sources]:
             _load_log(path)
             for line in _raw_lines(path):
                 count += 1
@@ -182,10 +175,10 @@ def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) ->
     for key, records in by_task(log).items():
         path = folder / _file_name(records[0], key)
         with _replaced(path) as file:
-            own = _own(path, ())
-            lines = {record.to_line(): record for part in own for record in part}
+            existing = _own(path, ())
+            lines = {record.to_line(): record for part in existing for record in part}
             lines |= {record.to_line(): record for record in records}
-            _write(file, [*own, log], list(lines.values()), headers=True)
+            _write(file, [*existing, log], list(lines.values()), headers=True)
         counts[path] = len(lines)
     return counts
 

@@ -12,10 +12,14 @@ import re
 import zlib
 from collections.abc import Mapping
 from itertools import dropwhile
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from loopwright.errors import RecordError
-from loopwright.records.json_value import Json
+
+#: None, bool, int, float or str, a list or tuple of such, or a dictionary of them by name. mypy
+#: cannot follow such a type through a program that looks into its values, so it is not spelled out.
+Json: TypeAlias = Any
+
 
 #: Bytes of the longest line that is read.
 MAX_LINE = 16 << 20
@@ -131,10 +135,10 @@ def begins_log(data: bytes) -> bool:
     of power leaves zeros.
     """
     lines = (line.strip(b" \t\r\n\0") for line in data.removeprefix(BOM).split(b"\n"))
-    told = [line for line in lines if line and not line.startswith(b"#")]
-    if not told:
+    contents = [line for line in lines if line and not line.startswith(b"#")]
+    if not contents:
         return len(data) < BEGINNING and not data.strip(b" \t\r\n\0")
-    rest = dropwhile(lambda line: any(own.startswith(line) for own in _OPENINGS), told)
+    rest = dropwhile(lambda line: any(opening.startswith(line) for opening in _OPENINGS), contents)
     first = next(rest, None)  # behind lines that were cut off after some bytes
     if first is None:
         return True
@@ -176,8 +180,11 @@ def _check_limits(line: bytes) -> None:
         raise RecordError(f"longer than {MAX_LINE >> 20} MiB")
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
         raise RecordError(f"nested deeper than {MAX_DEPTH} levels")
-    if _LONG in line.translate(_DIGITS):
-        _check_integers(line)
+    if _LONG in line.translate(_DIGITS):  # which may be in a string
+        try:
+            _CAREFUL.decode(line.decode())
+        except (ValueError, RecursionError) as exc:
+            raise NotJsonError("not JSON") from exc
 
 
 def _depth(line: bytes) -> int:
@@ -187,14 +194,6 @@ def _depth(line: bytes) -> int:
         depth += 1 if byte in b"[{" else -1
         deepest = max(deepest, depth)
     return deepest
-
-
-def _check_integers(line: bytes) -> None:
-    """Parse a line that has many digits in a row, which may be in a string."""
-    try:
-        _CAREFUL.decode(line.decode())
-    except (ValueError, RecursionError) as exc:
-        raise NotJsonError("not JSON") from exc
 
 
 def _finite(text: str) -> float:

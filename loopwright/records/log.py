@@ -13,24 +13,23 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
 
 from loopwright.errors import RecordError
-from loopwright.files import Kind
+from loopwright.files import FileKind
 from loopwright.records import autotvm
-from loopwright.records.expression import Expression
-from loopwright.records.json_value import Json
 from loopwright.records.line import (
     BOM,
     MAX_LINE,
+    Json,
     NotJsonError,
     TornLineError,
     begins_log,
     parse_line,
 )
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import Record, check_version
+from loopwright.records.record import Expression, Record, check_version
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
-LOG = Kind("a log", begins_log)
+LOG = FileKind("a log", begins_log)
 #: Bytes at the beginning of a line that contain the name of its kind.
 _BEGINNING = 40
 
@@ -94,13 +93,13 @@ class Log:
         ``build`` where the compiler is the present one.
         """
         there = self.dags.get(record.dag, [])
-        own = [e for e in there if e.op == record.op and e.args == record.args]
-        if len(own) > 1:
-            said = [h.get("passes", {}) for h in self.headers if h.get("run") == record.run]
+        candidates = [e for e in there if e.op == record.op and e.args == record.args]
+        if len(candidates) > 1:
+            passes = [h.get("passes", {}) for h in self.headers if h.get("run") == record.run]
             # Not with the record's target: of ``c`` the hash would run the compiler that it names.
-            by_build = [e for e in own if build_hash(None, e.passes) == record.build]
-            own = [e for e in own if e.passes in said] or by_build or own
-        return next(iter(own or there), None)
+            by_build = [e for e in candidates if build_hash(None, e.passes) == record.build]
+            candidates = [e for e in candidates if e.passes in passes] or by_build or candidates
+        return next(iter(candidates or there), None)
 
     def complaint(self) -> str:
         """One line of text on how many lines were skipped and why; empty when none was."""
@@ -138,8 +137,9 @@ def load(path: str | os.PathLike[str]) -> Log:
         True matmul
     """
     log = Log(Path(path))
-    with _named_errors(path):
-        _read(log)
+    with _named_errors(path), _opened(path) as file, without_collector():
+        for number, raw in enumerate(_lines(file), 1):
+            take_line(log, number, raw)
     return log
 
 
@@ -254,12 +254,6 @@ def _opened(path: str | os.PathLike[str]) -> BinaryIO:
     return open(path, "rb")
 
 
-def _read(log: Log) -> None:
-    with _opened(log.path) as file, without_collector():
-        for number, raw in enumerate(_lines(file), 1):
-            take_line(log, number, raw)
-
-
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The lines of a file with their newlines; of one that is too long only the beginning."""
     with _named_errors(path), _opened(path) as file:
@@ -338,7 +332,9 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
         return Record.from_json(_shared(before, autotvm.read(data)))
     if "header" in data:
         check_version(data)
-        return _header(data["header"])
+        if not isinstance(data["header"], dict):
+            raise RecordError("field 'header' is not an object")
+        return data["header"]
     if "expression" in data:
         check_version(data)
         return Expression.from_json(data["expression"])
@@ -353,13 +349,7 @@ def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:
     if before is None:
         return data
     for name in ("task", "target", "env"):
-        known = getattr(before, name)
-        if data.get(name) == known and repr(data[name]) == repr(known):
-            data[name] = known
-    return data
-
-
-def _header(data: object) -> dict[str, Json]:
-    if not isinstance(data, dict):
-        raise RecordError("field 'header' is not an object")
+        value = getattr(before, name)
+        if data.get(name) == value and repr(data[name]) == repr(value):
+            data[name] = value
     return data

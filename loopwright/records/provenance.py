@@ -20,7 +20,7 @@ from typing import Any
 
 from loopwright.env import cache_folder, machine, version
 from loopwright.files import replaced
-from loopwright.records.json_value import Json
+from loopwright.records.line import Json
 
 #: The packages whose source decides what code a trace becomes.
 _COMPILER = ("ir", "te", "schedule", "lowering", "codegen", "driver")
@@ -40,7 +40,7 @@ def environment(device: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``.
 
     Args:
-        device: Result of `loopwright.runtime.devices.facts.device_facts` for the device that
+        device: Result of `loopwright.runtime.devices.device.device_facts` for the device that
             kernels run on: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``; None: the
             CPU.
 
@@ -58,8 +58,8 @@ def device_of(env: Mapping[str, Json]) -> Mapping[str, Json]:
         >>> print(lw.records.device_of(lw.records.environment({"name": "a GPU"})))
         {'name': 'a GPU'}
     """
-    said = env.get("device")
-    return said if isinstance(said, dict) else {}
+    device = env.get("device")
+    return device if isinstance(device, dict) else {}
 
 
 def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
@@ -200,17 +200,15 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 def _tree(node: Any) -> Any:
-    """A syntax tree as lists, without positions, docstrings, and empty fields, since the latter
-    differ between versions of Python.
+    """A syntax tree as lists, without positions, statements that are only a constant, as docstrings
+    are, and empty fields, since the latter differ between versions of Python.
     """
     if isinstance(node, list):
-        return [_tree(n) for n in node if not _does_nothing(n)]
+        kept = (
+            n for n in node if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))
+        )
+        return [_tree(n) for n in kept]
     if not isinstance(node, ast.AST):
         return node
     fields = [(name, _tree(value)) for name, value in ast.iter_fields(node)]
     return [type(node).__name__, *(f for f in fields if f[1] is not None and f[1] != [])]
-
-
-def _does_nothing(node: object) -> bool:
-    """Whether a node is a statement that is only a constant, as a docstring is."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from loopwright.records.many import fields_of
-from loopwright.records.playoffs import is_of_playoff, playoffs, verdict_of
+from loopwright.records.bulk import fields_of, grouped
+from loopwright.records.playoff_records import is_of_playoff, playoffs, verdict_of
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record
 from loopwright.records.verdict import Verdict
@@ -28,14 +28,14 @@ def keys_of(records: Iterable[Record]) -> list[str]:
     """
     records = list(records)
     names, dags = fields_of(records, "task", "dag")
-    found: dict[str, dict[str, str]] = {}
+    expressions: dict[str, dict[str, str]] = {}
     for record, name, dag in zip(records, names, dags, strict=True):
-        known = found.setdefault(name, {})
-        if dag and dag not in known:
-            known[dag] = record.expression
+        keys = expressions.setdefault(name, {})
+        if dag and dag not in keys:
+            keys[dag] = record.expression
     only = {
-        name: next(iter(known.values())) if len(known) == 1 else name
-        for name, known in found.items()
+        name: next(iter(keys.values())) if len(keys) == 1 else name
+        for name, keys in expressions.items()
     }
     return [only[name] for name in names]
 
@@ -50,11 +50,8 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
         ...
         {"expression":"ddfa1230279f5a90","kind":"llvm"} True
     """
-    groups: dict[str, list[Record]] = {}
     records = list(records)
-    for record, key in zip(records, keys_of(records), strict=True):
-        groups.setdefault(key, []).append(record)
-    return groups
+    return grouped(records, keys_of(records))
 
 
 def measured(records: Iterable[_R], *, again: bool = True) -> list[_R]:
@@ -138,8 +135,8 @@ def latest_verdict(record: Record, records: Iterable[Record]) -> Record | None:
     records = list(records)
     (verdicts,) = fields_of(records, "verdict")
     judged = [r for r, verdict in zip(records, verdicts, strict=True) if verdict is not None]
-    own = [r for r in judged if r.candidate == record.candidate]
-    return max(own, key=lambda r: r.ts, default=None)
+    verdicts_on_it = [r for r in judged if r.candidate == record.candidate]
+    return max(verdicts_on_it, key=lambda r: r.ts, default=None)
 
 
 def verdict_on(record: Record, records: Iterable[Record]) -> Verdict | None:
@@ -156,7 +153,7 @@ def distill(records: Iterable[Record]) -> list[Record]:
         >>> print(len(lw.records.distill(records)))
         1
     """
-    winners = (best(group) for group in _by_conditions(records))
+    winners = (best(group) for group in by_conditions(records).values())
     return [record for record in winners if record is not None]
 
 
@@ -179,7 +176,7 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
         True
     """
     records = list(records)
-    winners = [winner for group in _by_conditions(records) for winner in ranked(group, k)]
+    winners = [winner for group in by_conditions(records).values() for winner in ranked(group, k)]
     names = {(winner.candidate, winner.build) for winner in winners}
     wrong: dict[tuple[str, str], Record] = {}
     checked: dict[tuple[str, str], Record] = {}
@@ -210,11 +207,8 @@ def _winners_beside(some: Iterable[Record], records: Sequence[Record]) -> list[R
     return [r for r in played if r.verdict is not None and numbers[r.id] in wanted]
 
 
-def _by_conditions(records: Iterable[Record]) -> list[list[Record]]:
+def by_conditions(records: Iterable[Record]) -> dict[tuple[str, str, int], list[Record]]:
     """Records by task, hardware and number of threads, in order of first appearance."""
     records = list(records)
-    groups: dict[tuple[str, str, int], list[Record]] = {}
     columns = (keys_of(records), *fields_of(records, "hardware", "threads"))
-    for record, conditions in zip(records, zip(*columns, strict=True), strict=True):
-        groups.setdefault(conditions, []).append(record)
-    return list(groups.values())
+    return grouped(records, zip(*columns, strict=True))

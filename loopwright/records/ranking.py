@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
-from loopwright.records.playoffs import Basis, Place, places, searched
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
+from loopwright.records.playoff_records import Basis, Place, places, searched
 from loopwright.records.record import Checked
 
 _T = TypeVar("_T")
@@ -158,12 +158,12 @@ class Ranking(Generic[_T]):
         self, candidate: Hashable, place: Place, ts: float, before: Entry[_T] | None
     ) -> None:
         """Judge a candidate by a place, unless it has one on better evidence, or a later one."""
-        known = self._places.get(candidate)
-        if known is None and before is not None:
-            known = searched(before.seconds), before.ts
-        if known is None or (place.basis, -ts) <= (known[0].basis, -known[1]):
-            known = place, ts
-        self._places[candidate] = known
+        current = self._places.get(candidate)
+        if current is None and before is not None:
+            current = searched(before.seconds), before.ts
+        if current is None or (place.basis, -ts) <= (current[0].basis, -current[1]):
+            current = place, ts
+        self._places[candidate] = current
         self._stale = True
 
     def vouch(self, candidate: Hashable) -> None:
@@ -188,7 +188,10 @@ class Ranking(Generic[_T]):
             self._stale = False
         else:
             for candidate in self._new:
-                self._contend(candidate)
+                named = (candidate, self._entries[candidate])
+                ahead = self._best is None or self._order(named) < self._order(self._best)
+                if ahead and candidate not in self._refuted:
+                    self._best = named
         self._new.clear()
         return None if self._best is None else self._best[1]
 
@@ -218,14 +221,6 @@ class Ranking(Generic[_T]):
             return self._places[candidate][0]
         return searched(self._entries[candidate].seconds) if candidate in self._entries else None
 
-    def _contend(self, candidate: Hashable) -> None:
-        """Make a new candidate the best where it is ahead."""
-        if candidate in self._refuted:
-            return
-        named = (candidate, self._entries[candidate])
-        if self._best is None or self._order(named) < self._order(self._best):
-            self._best = named
-
     def _admitted(self) -> list[tuple[Hashable, Entry[_T]]]:
         refuted = self._refuted
         return [named for named in self._entries.items() if named[0] not in refuted]
@@ -235,8 +230,8 @@ class Ranking(Generic[_T]):
     ) -> tuple[bool, Place | tuple[int, float, float]]:
         """Sort key of candidates, the best first: the one rule."""
         name, entry = named
-        known = self._places.get(name)
-        place = (_SEARCHED, 0.0, entry.seconds) if known is None else known[0]
+        current = self._places.get(name)
+        place = (_SEARCHED, 0.0, entry.seconds) if current is None else current[0]
         return name not in self._checked, place
 
 
@@ -278,7 +273,7 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     records = list(records)
     columns = ("candidate", "build", "ts", "median", "usable", "same_as")
     candidate, build, ts, median, usable, same_as = fields_of(records, *columns)
-    made = list(zip(candidate, build, strict=True))
+    builds = list(zip(candidate, build, strict=True))
     out = refuted(records)
     played = places(records)
     ranking: Ranking[int] = Ranking()
@@ -288,7 +283,7 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
             ranking.add(candidate[row], row, seconds, ts[row], played.get(row))
     right = vouched(records)
     for row in ranking.items():
-        if made[row] in right:
+        if builds[row] in right:
             ranking.vouch(candidate[row])
     return [records[row] for row in ranking.top(k)]
 
@@ -301,18 +296,18 @@ def refuted(records: Iterable[Measurement]) -> list[bool]:
     failed = [a or b for a, b in zip(wrong, failed_again, strict=True)]
     if not any(failed):
         return [False] * len(records)
-    made = list(zip(candidate, build, strict=True))
-    bad = set(compress(made, failed))
+    builds = list(zip(candidate, build, strict=True))
+    bad = set(compress(builds, failed))
     # What hardware a record is of takes a while to find, and matters only where something failed.
     codes = list(zip(*fields_of(records, "program", "build", "hardware"), strict=True))
     bad_codes = {code for code in compress(codes, failed) if code[0]}
     since: dict[str, float] = {}
     for name, moment in compress(zip(candidate, ts, strict=True), wrong):
         since[name] = max(moment, since.get(name, moment))
-    rows = zip(made, codes, candidate, ts, strict=True)
+    rows = zip(builds, codes, candidate, ts, strict=True)
     return [
-        own in bad or code in bad_codes or (name in since and moment <= since[name])
-        for own, code, name, moment in rows
+        built in bad or code in bad_codes or (name in since and moment <= since[name])
+        for built, code, name, moment in rows
     ]
 
 

@@ -1,4 +1,4 @@
-"""One measurement: the fields of a record, and their JSON line.
+"""Records and expressions: their fields, checks of these, and the JSON lines of both.
 
 ``docs/records.md`` is the specification. Nothing in a line is ever executed or unpickled.
 """
@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from loopwright.errors import RecordError
-from loopwright.records.failures.kind import FAILED_AGAIN, ErrorKind
-from loopwright.records.field_checks import checked_fields
-from loopwright.records.json_value import Json
+from loopwright.records.error_help import FAILED_AGAIN, ErrorKind
 from loopwright.records.line import (
+    Json,
     UnknownVersionError,
     body_of,
     canonical_json,
@@ -26,6 +26,7 @@ from loopwright.records.line import (
     sealed,
 )
 from loopwright.records.provenance import hardware, threads
+from loopwright.records.verdict import Verdict
 
 #: The version written, and the newest that is understood.
 VERSION = 1
@@ -323,3 +324,182 @@ def _checked_times(times: Iterable[Json]) -> tuple[float, ...]:
                 "seconds above 0"
             )
     return tuple(map(float, checked))
+
+
+_Check = Callable[[Json], bool]
+
+#: The last second of the year 9999: what a calendar can show.
+_LAST_SECOND = 253402300799
+_LARGEST_COUNT = 2**63
+
+
+def _is(kind: type) -> _Check:
+    """A check of the exact type: a flag is no integer here."""
+    return lambda value: type(value) is kind
+
+
+_is_text = _is(str)
+
+
+def _is_count(value: Json) -> bool:
+    return type(value) is int and 0 <= value < _LARGEST_COUNT
+
+
+def _is_amount(value: Json) -> bool:
+    """A finite number of at least 0, such as seconds."""
+    return type(value) in (int, float) and 0 <= value < math.inf
+
+
+def _is_text_or_texts(value: Json) -> bool:
+    return type(value) is str or (type(value) is list and all(map(_is_text, value)))
+
+
+def _is_error(value: Json) -> bool:
+    return (
+        type(value) is dict
+        and type(value.get("text", "")) is str
+        and type(value.get("kind")) is str
+    )
+
+
+def _is_verdict(value: Json) -> bool:
+    try:
+        return type(value) is dict and bool(Verdict.from_json(value))
+    except RecordError:
+        return False
+
+
+def _or_null(check: _Check) -> _Check:
+    return lambda value: value is None or check(value)
+
+
+def _has(parts: Mapping[str, _Check]) -> _Check:
+    """A check of an object: the entries of these names, where present, must pass theirs."""
+
+    def check(value: Json) -> bool:
+        if type(value) is not dict:
+            return False
+        return all(name not in value or fits(value[name]) for name, fits in parts.items())
+
+    return check
+
+
+_DEVICE: dict[str, _Check] = {
+    **dict.fromkeys(("kind", "name", "uuid", "driver", "arch"), _is_text),
+    "processors": _is_count,
+}
+#: The checks of fields by their declared types.
+_BY_TYPE: dict[str, _Check] = {
+    "str": _is_text,
+    "bool": _is(bool),
+    "int": _is_count,
+    "int | None": _or_null(_is(int)),
+    "float": _is_amount,
+    "float | None": _or_null(_is_amount),
+    "tuple[float, ...]": _is(list),
+    "list[Json]": _is(list),
+    "Mapping[str, Json]": _is(dict),
+    "Mapping[str, str] | None": _or_null(_is_error),
+    "Mapping[str, Json] | None": _or_null(_is_verdict),
+    "Checked": lambda value: value in ("yes", "no", "off"),
+}
+_CHECKS: dict[str, _Check] = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
+_CHECKS |= {
+    "target": _has(
+        {
+            "kind": _is_text,
+            "mcpu": _or_null(_is_text),
+            "mattr": _or_null(_is_text_or_texts),
+            "num_threads": _or_null(_is_count),
+        }
+    ),
+    "env": _has(
+        {
+            "device": _or_null(_has(_DEVICE)),
+            "cpu": _or_null(_is_text),
+            "isa": _or_null(_is_text_or_texts),
+            "cores": _or_null(_is_count),
+        }
+    ),
+    "trace": lambda value: type(value) is list and all(type(step) is list for step in value),
+    "resources": _or_null(lambda n: type(n) is dict and all(map(_is_count, n.values()))),
+    "ts": lambda value: _is_amount(value) and value <= _LAST_SECOND,
+}
+del _CHECKS["extra"]
+#: The fields that every line of a record has.
+REQUIRED = ("task", "op", "args", "target", "config", "times")
+
+
+def checked_fields(data: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json]]:
+    """Split the fields of a line into those of a record and those unknown to this version."""
+    values: dict[str, Json] = {}
+    extra: dict[str, Json] = {}
+    for name, value in data.items():
+        fits = _CHECKS.get(name)
+        if fits is None:
+            extra[name] = value
+        elif fits(value):
+            values[name] = value
+        else:
+            raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
+    for name in REQUIRED:
+        if name not in values:
+            raise RecordError(f"field {name!r} is missing")
+    return values, extra
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """The tensor expression that the records of one DAG share.
+
+    Attributes:
+        hash: hash of the DAG, by which records refer to it.
+        dag: the DAG, in the form of ``Dag.to_json``.
+        arg_ids: the arguments in calling order, as ids of the DAG.
+        op: name of the template that made it.
+        args: arguments of the template.
+        passes: settings of the `PassContext` that candidates were lowered in; empty: the defaults.
+        inputs: origin of the input data: ``{"made_by": "template"}`` for the template's
+            ``make_inputs``, or ``{"made_by": "seed", "seed": 0}`` for random data.
+
+    Example:
+        >>> log = lw.records.load("matmul.jsonl")
+        >>> expression = log.expression(log.records[0])
+        >>> print(expression.op, te.Dag.from_json(expression.dag).ops[0].name)
+        matmul A
+    """
+
+    hash: str
+    dag: Mapping[str, Json]
+    arg_ids: list[Json]
+    op: str = ""
+    args: list[Json] = field(default_factory=list)
+    passes: Mapping[str, Json] = field(default_factory=dict)
+    inputs: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """Key that is equal for expressions of which a log needs only one line."""
+        return canonical_json([self.hash, self.arg_ids, self.op, self.args, self.passes])
+
+    def to_line(self) -> str:
+        """The line with its checksum, without the newline.
+
+        Raises:
+            RecordError: it is too long, or nested too deep, to be read back.
+        """
+        return sealed(body_of({"v": VERSION, "expression": asdict(self)}, "an expression"))
+
+    @classmethod
+    def from_json(cls, data: Json) -> Expression:
+        """Read the ``expression`` of a line; unknown fields are ignored.
+
+        Raises:
+            RecordError: a field is missing or malformed.
+        """
+        if not isinstance(data, dict):
+            raise RecordError("field 'expression' is not an object")
+        for item in fields(cls):
+            if not _BY_TYPE[str(item.type)](data.get(item.name)):
+                raise RecordError(f"field {item.name!r} of 'expression' is missing or malformed")
+        return cls(**{item.name: data[item.name] for item in fields(cls)})

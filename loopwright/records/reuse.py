@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of, once_for_equal
+from loopwright.records.bulk import fields_of, once_for_equal
+from loopwright.records.line import Json
 from loopwright.records.record import Record
 
 #: Parts of a canonical target that name hardware or threads, which are compared on their own.
@@ -87,7 +87,7 @@ def reuse_of(record: Record, now: Conditions) -> Reuse:
     same = named or (bool(record.dag) and record.expression in (now.task, now.expression))
     if not same or record.threads != now.threads:
         return Reuse.NOT_AT_ALL
-    if now.target is not None and not _same_target(record.target, now.target):
+    if now.target is not None and _options(record.target) != _options(now.target):
         return Reuse.NOT_AT_ALL
     if not named or record.space not in _hashes(now.space):
         return Reuse.TRACE_ONLY
@@ -141,20 +141,20 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
     chosen: dict[str, Record] = {}
     records = list(records)
     (codes,) = fields_of(records, "code")
-    known = [record for record, code in zip(records, codes, strict=True) if code]
+    coded = [record for record, code in zip(records, codes, strict=True) if code]
     names = ("task", "dag", "threads", "target", "space", "build", "hardware")
-    others = once_for_equal(lambda record: _of_other_compiler(record, now), known, names)
-    for record in compress(known, others):
+
+    def would_be_trial(record: Record) -> bool:
+        """Whether it is a trial of the run but for the version of its compiler."""
+        then = replace(now, build=record.build)
+        return record.build != now.build and reuse_of(record, then) is Reuse.AS_TRIAL
+
+    others = once_for_equal(would_be_trial, coded, names)
+    for record in compress(coded, others):
         weight = _weight(record)
         if weight[0] and weight >= _weight(chosen.get(record.code, record)):
             chosen[record.code] = record
     return chosen
-
-
-def _of_other_compiler(record: Record, now: Conditions) -> bool:
-    """Whether a record would be a trial of the run but for the version of its compiler."""
-    then = replace(now, build=record.build)
-    return record.build != now.build and reuse_of(record, then) is Reuse.AS_TRIAL
 
 
 def _weight(record: Record) -> tuple[int, float]:
@@ -181,10 +181,11 @@ def differences(record: Record, now: Conditions) -> tuple[str, ...]:
         >>> print(lw.records.differences(record, replace(now, threads=64)))
         ('threads differs: the record has 2, this run 64',)
     """
+    spaces = _hashes(now.space)
     pairs: list[tuple[str, object, object]] = [
         ("task", record.task, now.task),
         ("threads", record.threads, now.threads),
-        ("space", record.space, _nearest_hash(record.space, now.space)),
+        ("space", record.space, record.space if record.space in spaces else ", ".join(spaces)),
         ("build", record.build, now.build),
         ("hardware", record.hardware, now.hardware),
     ]
@@ -199,15 +200,6 @@ def differences(record: Record, now: Conditions) -> tuple[str, ...]:
 
 def _hashes(space: str | tuple[str, ...]) -> tuple[str, ...]:
     return (space,) if isinstance(space, str) else space
-
-
-def _nearest_hash(then: str, now: str | tuple[str, ...]) -> str:
-    """The present hash that a record is compared with: its own where it is among them."""
-    return then if then in _hashes(now) else ", ".join(_hashes(now))
-
-
-def _same_target(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
-    return one == other or _options(one) == _options(other)
 
 
 def _options(target: Mapping[str, Json]) -> dict[str, Json]:

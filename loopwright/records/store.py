@@ -17,10 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loopwright.errors import RecordError
-from loopwright.records.expression import Expression
-from loopwright.records.json_value import Json
-from loopwright.records.line import BEGINNING, begins_log, canonical_json, sealed
-from loopwright.records.record import VERSION, Record
+from loopwright.records.line import BEGINNING, Json, begins_log, canonical_json, sealed
+from loopwright.records.record import VERSION, Expression, Record
 
 _REMEDY = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -34,6 +32,7 @@ _REMEDY = {
     errno.ENOENT: "its directory does not exist; create it first",
     errno.ENOTDIR: "its directory is not a directory; choose another path",
 }
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 class Store:
@@ -124,31 +123,25 @@ class Store:
         try:
             # Before opening: a pipe without a reader would block, a device might act.
             if self.path.exists() and not self.path.is_file():
+                kind = _KINDS.get(stat.S_IFMT(os.stat(self.path).st_mode), "a device")
                 raise RecordError(
-                    f"cannot write the log {str(self.path)!r}: it is {self._kind()}, and a log is "
-                    "read again; name a regular file"
+                    f"cannot write the log {str(self.path)!r}: it is {kind}, and a log is read "
+                    "again; name a regular file"
                 )
             fd = os.open(self.path, flags, 0o666)
             try:
-                self._check_is_log(os.pread(fd, BEGINNING, 0))
+                beginning = os.pread(fd, BEGINNING, 0)
+                if beginning and not begins_log(beginning):
+                    raise RecordError(
+                        f"cannot write the log {str(self.path)!r}: the file that is there is no "
+                        f"log (it begins with {beginning[:20]!r}); name another file"
+                    )
             except BaseException:
                 os.close(fd)
                 raise
             return fd
         except OSError as exc:
             raise self._error(exc) from exc
-
-    def _check_is_log(self, beginning: bytes) -> None:
-        if beginning and not begins_log(beginning):
-            raise RecordError(
-                f"cannot write the log {str(self.path)!r}: the file that is there is no log (it "
-                f"begins with {beginning[:20]!r}); name another file"
-            )
-
-    def _kind(self) -> str:
-        mode = os.stat(self.path).st_mode
-        names = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        return names.get(stat.S_IFMT(mode), "a device")
 
     def _error(self, exc: OSError) -> RecordError:
         reason = _REMEDY.get(exc.errno or 0, exc.strerror or str(exc))

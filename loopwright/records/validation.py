@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.errors import RecordError
-from loopwright.records.expression import Expression
 from loopwright.records.index.open import known_records
 from loopwright.records.line import (
     DamagedLineError,
@@ -18,7 +17,7 @@ from loopwright.records.line import (
     is_own_line,
 )
 from loopwright.records.log import raw_lines, read_line
-from loopwright.records.record import Record
+from loopwright.records.record import Expression, Record
 
 
 class LineKind(StrEnum):
@@ -130,16 +129,16 @@ def line_reports(path: str | os.PathLike[str]) -> Iterator[LineReport]:
 
 def _judged(path: str | os.PathLike[str], ids: bool = False) -> Iterator[tuple[LineReport, bool]]:
     """Each line, and whether it has a checksum or needs none."""
-    known = set() if ids else known_records(path)
+    read_before = set() if ids else known_records(path)
     for number, raw in enumerate(raw_lines(path), 1):
         line = raw.rstrip(b"\r\n")
         # The index says that the line was read before; the checksum, that it is as it was written.
-        if number in known and is_own_line(line):
+        if number in read_before and is_own_line(line):
             yield LineReport(number, LineKind.RECORD), True
             continue
         report = _report(number, raw)
-        own = report.kind in (LineKind.RECORD, LineKind.EXPRESSION)
-        yield report, not own or is_own_line(line)
+        sealable = report.kind in (LineKind.RECORD, LineKind.EXPRESSION)
+        yield report, not sealable or is_own_line(line)
 
 
 def _report(number: int, raw: bytes) -> LineReport:

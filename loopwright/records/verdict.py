@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from loopwright.errors import RecordError
-from loopwright.records.json_value import Json
+from loopwright.records.line import Json
 
 
 class Outcome(StrEnum):
@@ -85,11 +85,11 @@ class Verdict:
         if self.outcome is Outcome.NOT_COMPARED:
             return f"{winner} was not compared with {default}"
         share = self.of_peak / (1.0 + self.gain)
-        known = f"{default} has {share * 100:.0f} % of the {self.peak}" if self.peak else ""
+        remark = f"{default} has {share * 100:.0f} % of the {self.peak}" if self.peak else ""
         if self.is_default:
-            more = f"; {known}" if known else ""
+            more = f"; {remark}" if remark else ""
             return f"{winner} is {default} itself: nothing faster was found{more}"
-        return compared(self.outcome, self.gain, self.margin, winner, default, known)
+        return compared(self.outcome, self.gain, self.margin, winner, default, remark)
 
     def to_json(self) -> dict[str, Json]:
         """The form in a record."""

@@ -7,25 +7,25 @@ imported at the first use of their names.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from loopwright.lazy import lazy_names
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.arrays.host import NDArray
 from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN, OPENCL_SOURCE
 from loopwright.runtime.artifacts.kinds import (
+    CUDA_CUBIN,
     INTERP,
+    OPENCL_SOURCE,
     ArtifactKind,
     register_artifact_kind,
     unregister_artifact_kind,
 )
 from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.artifacts.objects import C_OBJECT, LLVM_OBJECT
-from loopwright.runtime.calling.argument import Arg
-from loopwright.runtime.constants import FunctionWithConstants
 from loopwright.runtime.devices.device import (
+    DEVICE_TYPES,
     Device,
+    DeviceType,
     cpu,
     cuda,
     device,
@@ -35,62 +35,114 @@ from loopwright.runtime.devices.device import (
     opencl,
     rocm,
 )
-from loopwright.runtime.devices.device_types import DEVICE_TYPES, DeviceType
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
-from loopwright.runtime.devices.interface import DeviceAPI, Event, Memory, Program, Stream
-from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
-from loopwright.runtime.function import BoundCall, Function
-from loopwright.runtime.libraries.library import LIBRARY
-from loopwright.runtime.module import Module, load_module
-from loopwright.runtime.ndarray import array, empty, from_dlpack
-from loopwright.runtime.packed.function import PackedFunc
-from loopwright.runtime.packed.registry import (
-    get_global_func,
-    list_global_func_names,
-    register_func,
-    remove_global_func,
+from loopwright.runtime.devices.interface import (
+    DeviceAPI,
+    Event,
+    Memory,
+    Program,
+    Stream,
+    register_device_api,
+    unregister_device_api,
 )
-from loopwright.runtime.packed.value import enter_kind, kind_of
-from loopwright.runtime.parts import Parts, PreparedCall
-from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
-from loopwright.runtime.random_fill import random_fill
-from loopwright.runtime.symbolic import SymbolicFunction
-from loopwright.runtime.timing import (
+from loopwright.runtime.kernels.argument import Arg
+from loopwright.runtime.kernels.constants import FunctionWithConstants, Parts, PreparedCall
+from loopwright.runtime.kernels.device_function import DeviceCall, DeviceFunction
+from loopwright.runtime.kernels.function import BoundCall, Function
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
+from loopwright.runtime.kernels.timing import (
     BenchmarkResult,
     Evaluator,
     measure_windows,
     time_call,
     time_once,
 )
+from loopwright.runtime.libraries import LIBRARY
+from loopwright.runtime.module import Module, load_module
+from loopwright.runtime.ndarray import array, empty, from_dlpack, random_fill
+from loopwright.runtime.objects import C_OBJECT, LLVM_OBJECT
+from loopwright.runtime.packed import (
+    PackedFunc,
+    enter_kind,
+    get_global_func,
+    kind_of,
+    list_global_func_names,
+    register_func,
+    remove_global_func,
+)
+from loopwright.runtime.pool import config_threadpool, get_num_threads, pinned, set_num_threads
 
 if TYPE_CHECKING:
     from loopwright.runtime import profiling
-    from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
-    from loopwright.runtime.caches.runtime_cache import CacheStatistics, RuntimeCache
+    from loopwright.runtime.arrays.device import Extent, Taken, buffer_of, extent
+    from loopwright.runtime.arrays.host import ALIGNMENT, Arena, aligned_bytes
+    from loopwright.runtime.artifacts.artifact import MANIFEST, OBJECT
+    from loopwright.runtime.artifacts.device_code import (
+        ArgumentSource,
+        CallPlan,
+        DeviceCode,
+        ExtentFormulas,
+        KernelResources,
+        LaunchSpec,
+    )
+    from loopwright.runtime.artifacts.kinds import Link, artifact_kind, device_of_target
+    from loopwright.runtime.artifacts.manifest import (
+        ArgSpec,
+        FunctionSpec,
+        PartsSpec,
+        SizeFormula,
+        SizesSpec,
+        evaluate,
+        linear,
+        text,
+    )
+    from loopwright.runtime.caches import (
+        CacheStatistics,
+        FileStore,
+        ProgramCache,
+        RuntimeCache,
+        content_key,
+        count_cache,
+        program_cache,
+    )
     from loopwright.runtime.checker import RuntimeChecker
-    from loopwright.runtime.libraries.system_library import system_lib
-    from loopwright.runtime.packed.typed import TypedPackedFunc
-    from loopwright.runtime.params import load_params, save_params
-    from loopwright.runtime.peak import bandwidth, fma_peak
-    from loopwright.runtime.threads.thread_pool import ThreadPool
+    from loopwright.runtime.devices.device import (
+        facts_here,
+        models_here,
+        names_of,
+        runs_on_cpu,
+        unlike,
+    )
+    from loopwright.runtime.devices.interface import (
+        DEVICE_ALIGNMENT,
+        HOST,
+        AttributeValue,
+        Extents,
+        KernelArgument,
+        check_request,
+        note_copy,
+    )
+    from loopwright.runtime.executors import GraphExecutor
+    from loopwright.runtime.guarded_memory import GuardedMemory, Side
+    from loopwright.runtime.kernels.constants import InPlace
+    from loopwright.runtime.kernels.device_function import sweep
+    from loopwright.runtime.kernels.function import failure
+    from loopwright.runtime.kernels.image import check_arch
+    from loopwright.runtime.kernels.kernel import Kernel, KernelCall
+    from loopwright.runtime.kernels.symbolic import SymbolicArg
+    from loopwright.runtime.kernels.timer import flush
+    from loopwright.runtime.kernels.timing import Turns, check_options, grown, sampled
+    from loopwright.runtime.libraries import LIBRARY_FILE
+    from loopwright.runtime.linker import Linked, architecture, host_triple
+    from loopwright.runtime.memory import note_use
+    from loopwright.runtime.module import system_lib
+    from loopwright.runtime.ndarray import device_of, host_array, is_on_host
+    from loopwright.runtime.objects import FIRST_CODE, calls_packed, record_name
+    from loopwright.runtime.packed import TypedPackedFunc, check_name
+    from loopwright.runtime.params import decoded, encoded, load_params, save_params
+    from loopwright.runtime.peak import assumed_peak, bandwidth, fma_kernel, fma_peak, out_of_reach
+    from loopwright.runtime.profiling.report import ProfiledCall, Report
+    from loopwright.runtime.thread_pool import ThreadPool
 
-#: Names that are imported at their first use, and their modules; a module maps to itself.
-_LATER = {
-    "CacheStatistics": "loopwright.runtime.caches.runtime_cache",
-    "ProgramCache": "loopwright.runtime.caches.programs",
-    "RuntimeCache": "loopwright.runtime.caches.runtime_cache",
-    "RuntimeChecker": "loopwright.runtime.checker",
-    "ThreadPool": "loopwright.runtime.threads.thread_pool",
-    "TypedPackedFunc": "loopwright.runtime.packed.typed",
-    "bandwidth": "loopwright.runtime.peak",
-    "content_key": "loopwright.runtime.caches.programs",
-    "fma_peak": "loopwright.runtime.peak",
-    "load_params": "loopwright.runtime.params",
-    "profiling": "loopwright.runtime.profiling",
-    "program_cache": "loopwright.runtime.caches.programs",
-    "save_params": "loopwright.runtime.params",
-    "system_lib": "loopwright.runtime.libraries.system_library",
-}
 
 for _function in (Function, DeviceFunction, SymbolicFunction):
     PackedFunc.register(_function)
@@ -169,16 +221,5 @@ __all__ = [
     "unregister_device_api",
 ]
 
-if not TYPE_CHECKING:  # a type checker needs to know the names
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(_LATER[name])
-        found = module if _LATER[name] == f"{__name__}.{name}" else getattr(module, name)
-        globals()[name] = found
-        return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -11,8 +11,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, UsageError, shown
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.devices.registry import find_device_api
+from loopwright.runtime.devices.interface import Memory
 
 #: Pieces of memory that were freed and are still called that, and not unknown.
 _REMEMBERED = 4096
@@ -64,24 +63,12 @@ class RuntimeChecker:
                 the driver of such devices is missing, which is then named.
         """
         if isinstance(device_type, Device):
-            device_id = device_type.device_id
-            device_type = device_type.device_type
+            device_id, device_type = device_type.device_id, device_type.device_type
         if isinstance(device_id, bool) or not isinstance(device_id, int) or device_id < 0:
             raise UsageError(
                 f"device number {shown(device_id)} is no whole number from 0; devices count from 0"
             )
-        first = Device(device_type, 0)
-        api = find_device_api(first.device_type)
-        if api is None and first.device_type != HOST:
-            raise UsageError(
-                f"{first.name}({device_id}) cannot be used: nothing drives such devices"
-            )
-        count = 1 if api is None else api.count()
-        if api is not None and not count:
-            raise UsageError(f"{first.name}({device_id}) is not there: {api.why_absent()}")
-        if device_id >= count:
-            there = f"only {first}" if count == 1 else f"{first} to {first.name}({count - 1})"
-            raise UsageError(f"{first.name}({device_id}) does not exist; there is {there}")
+        Device(device_type, device_id).require()
 
     def allocated(self, memory: Memory) -> None:
         """Note a piece of memory that may be used from now on."""
@@ -97,8 +84,8 @@ class RuntimeChecker:
         """
         with self._lock:
             if self._live.pop(id(memory), None) is None:
-                whole = any(id(piece) in self._live for piece in _chain(memory))
-                what = "is a part of a piece; free the whole" if whole else self._why_gone(memory)
+                is_part = any(id(piece) in self._live for piece in _chain(memory))
+                what = "is a part of a piece; free the whole" if is_part else self._why_gone(memory)
                 raise ArgumentError(f"{_named(memory)} {what}")
             self._freed[_place(memory)] = None
             if len(self._freed) > _REMEMBERED:
@@ -126,10 +113,7 @@ class RuntimeChecker:
             raise ArgumentError("the memory is None; allocate it first")
         if not memory.handle and memory.nbytes:
             raise ArgumentError(f"{_named(memory)} is a null pointer; allocate it first")
-        if device is not None and (memory.device_type, memory.device_id) != (
-            device.device_type,
-            device.device_id,
-        ):
+        if device is not None and Device(memory.device_type, memory.device_id) != device:
             raise ArgumentError(f"{_named(memory)} is not of {device}; copy it there first")
         with self._lock:
             if not any(id(piece) in self._live for piece in _chain(memory)):
@@ -173,7 +157,9 @@ class RuntimeChecker:
         home = getattr(tensor, "device", None)
         if device is not None and isinstance(home, Device) and home != device:
             raise ArgumentError(f"{name} is on {home}, expected {device}; copy it there first")
-        if 0 not in shape and not _address(tensor):
+        data = getattr(tensor, "data")  # noqa: B009
+        address = tensor.ctypes.data if isinstance(tensor, np.ndarray) else data
+        if 0 not in shape and not (isinstance(address, int) and address):
             raise ArgumentError(f"{name} has no memory: its address is null")
 
     def _why_gone(self, memory: Memory) -> str:
@@ -198,10 +184,3 @@ def _chain(memory: Memory) -> Iterator[Memory]:
 def _named(memory: Memory) -> str:
     where = Device(memory.device_type, 0).name
     return f"the memory at {memory.handle} of {where}({memory.device_id})"
-
-
-def _address(tensor: object) -> int:
-    if isinstance(tensor, np.ndarray):
-        return int(tensor.ctypes.data)
-    data = getattr(tensor, "data")  # noqa: B009
-    return data if isinstance(data, int) else 0

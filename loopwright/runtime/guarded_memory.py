@@ -39,7 +39,8 @@ class GuardedMemory:
         base = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         self._bytes = np.frombuffer(mapping, np.uint8)[guard : guard + self.size]
         for at in (base, base + guard + self.size):
-            _forbid(at, guard)
+            if _mprotect()(ctypes.c_void_p(at), ctypes.c_size_t(guard), 0):
+                raise OSError(ctypes.get_errno(), "mprotect")
         self._start = self._end = 0
 
     def place(self, nbytes: int, side: Side, align: int = 1) -> npt.NDArray[np.uint8]:
@@ -68,9 +69,3 @@ def _pages(nbytes: int) -> int:
 @lru_cache(maxsize=1)
 def _mprotect() -> Any:
     return ctypes.CDLL(None, use_errno=True).mprotect
-
-
-def _forbid(address: int, nbytes: int) -> None:
-    """Remove all access to some pages."""
-    if _mprotect()(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), 0):
-        raise OSError(ctypes.get_errno(), "mprotect")

@@ -43,13 +43,9 @@ class Linked:
 
     def keep_forever(self) -> Linked:
         """Never unmap this code, not even while the interpreter ends: threads may run in it."""
-        _immortal(self._tracker)
+        # A reference that is never released: the destructor of the owner cannot run.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._tracker))
         return self
-
-
-def _immortal(owner: object) -> None:
-    # A reference that is never released: the destructor of `owner` cannot run.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))
 
 
 @lru_cache(maxsize=1)

@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import copy
+import ctypes
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.files import Kind, Output, write
-from loopwright.runtime import timing
+from loopwright.files import FileKind, Output, write
+from loopwright.runtime import libraries
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
-from loopwright.runtime.artifacts.device_kinds import CUDA_CUBIN
-from loopwright.runtime.artifacts.kinds import Link
-from loopwright.runtime.constants import FunctionWithConstants, with_constants
+from loopwright.runtime.artifacts.kinds import CUDA_CUBIN, Link
+from loopwright.runtime.artifacts.manifest import Manifest
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
-from loopwright.runtime.devices.image import DeviceImage
-from loopwright.runtime.function import BoundCall, Function
-from loopwright.runtime.image import Image
-from loopwright.runtime.libraries import export, library, static_library
-from loopwright.runtime.parts import Parts, PreparedCall, parts_of
-from loopwright.runtime.symbolic import SymbolicFunction, function_of
+from loopwright.runtime.kernels import timing
+from loopwright.runtime.kernels.constants import (
+    FunctionWithConstants,
+    Parts,
+    parts_of,
+    with_constants,
+)
+from loopwright.runtime.kernels.image import DeviceImage, Image
+from loopwright.runtime.kernels.kernel import Kernel, KernelCall
+from loopwright.runtime.kernels.symbolic import function_of
+from loopwright.runtime.libraries import LIBRARY, link_loaded
+from loopwright.runtime.linker import Linked
 
 #: Texts of a program by kind, or functions that write them.
 Sources = Mapping[str, str | Callable[[], str]]
 #: Marks the end of a text in a file, behind the language's comment sign.
 _MARK = " Written by loopwright."
 _COMMENTS = {"asm": "#", "ir": "#", "ll": ";", "ll-unoptimised": ";"}
-_TEXT = Kind("a text", lambda data: data.endswith(f"{_MARK}\n".encode()))
+_TEXT = FileKind("a text", lambda data: data.endswith(f"{_MARK}\n".encode()))
 #: An ELF file for NVIDIA's devices.
-_CUBIN = Kind("a cubin", lambda data: data[:4] == b"\x7fELF" and data[18:20] == b"\xbe\0")
+_CUBIN = FileKind("a cubin", lambda data: data[:4] == b"\x7fELF" and data[18:20] == b"\xbe\0")
+
+
+_SYMBOL = "lw_manifest"
 
 
 class Module:
@@ -103,9 +112,7 @@ class Module:
         """Names of all functions, as a list."""
         return list(self._functions)
 
-    def get_function(
-        self, name: str, query_imports: bool = False
-    ) -> Function | DeviceFunction | SymbolicFunction:
+    def get_function(self, name: str, query_imports: bool = False) -> Kernel:
         """The function of that name.
 
         Args:
@@ -119,12 +126,12 @@ class Module:
         for module in modules:
             if name in module._functions:
                 return module._functions[name]
-        known = [known for module in modules for known in module._functions]
+        names = [n for module in modules for n in module._functions]
         elsewhere = any(name in module._functions for module in self._family())
         hint = "; an imported module has one: pass query_imports=True" if elsewhere else ""
         raise AttributeError(
-            f"module has no function {name!r}{did_you_mean(name, known)}; it has "
-            f"{', '.join(known)}{hint}"
+            f"module has no function {name!r}{did_you_mean(name, names)}; it has "
+            f"{', '.join(names)}{hint}"
         )
 
     def _family(self) -> Iterator[Module]:
@@ -178,7 +185,7 @@ class Module:
         """
         return parts_of(self.artifact.contents.function(self.entry_name), self._functions)
 
-    def timed_call(self, *args: object) -> BoundCall | DeviceCall | PreparedCall:
+    def timed_call(self, *args: object) -> KernelCall:
         """A call on checked arguments, as tuning times it.
 
         Where the function has `parts`, its ``run`` runs both, and `loopwright.runtime.time_call`
@@ -209,7 +216,7 @@ class Module:
         spec = self.artifact.contents.function(self.entry_name)
         return with_constants(self._entry, spec, self.parts(), values, named)
 
-    def __getitem__(self, name: str) -> Function | DeviceFunction | SymbolicFunction:
+    def __getitem__(self, name: str) -> Kernel:
         return self.get_function(name)
 
     def __call__(self, *args: object) -> None:
@@ -220,7 +227,7 @@ class Module:
         """
         self._entry(*args)
 
-    def bind(self, *args: object) -> BoundCall | DeviceCall:
+    def bind(self, *args: object) -> KernelCall:
         """Check the arguments of the entry function once, for many calls on the same arrays.
 
         The bound call takes no arguments and checks nothing. It keeps the arrays alive and works on
@@ -295,15 +302,15 @@ class Module:
         if not fmt or (fmt == self.format and fmt != "so"):
             return self.artifact.save(path, force=force)
         if fmt in ("so", "a"):
-            return export.export(self.artifact, path, form=fmt, force=force)
+            return libraries.export(self.artifact, path, form=fmt, force=force)
         if fmt == "cubin" and self._cubin:
             write(Output(Path(path), self._cubin, _CUBIN), force=force)
             return Path(path)
         kind = {"s": "asm", "cu": "cuda"}.get(fmt, fmt)
         if kind not in self._texts():
-            libraries = () if self._kind.holds == "program" else ("so", "a")
+            forms = () if self._kind.holds == "program" else ("so", "a")
             code = ("cubin",) if self._cubin else ()
-            formats = ", ".join(dict.fromkeys((self.format, *libraries, *code, *self._texts())))
+            formats = ", ".join(dict.fromkeys((self.format, *forms, *code, *self._texts())))
             why = "" if self._texts() else ", which was loaded without its texts"
             raise UsageError(f"save: no format {fmt!r} of this module{why}; it has {formats}")
         text = f"{self.get_source(kind).rstrip()}\n{_COMMENTS.get(kind, '//')}{_MARK}\n"
@@ -342,7 +349,7 @@ class Module:
                 called, or another file is there.
             RunError: the file cannot be written, or linking failed.
         """
-        return export.export(self.artifact, path, cc, fcompile, force=force)
+        return libraries.export(self.artifact, path, cc, fcompile, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Module:
@@ -358,10 +365,10 @@ class Module:
             raise UsageError(f"{target} is a folder; name the file that save wrote in it")
         if target.is_file():
             data = target.read_bytes()
-            if library.is_shared_object(data) and not is_sealed(data):
-                return cls(library.read_library(target, data))
-            if static_library.is_archive(data):
-                return cls(static_library.read_static_library(target, data))
+            if libraries.is_shared_object(data) and not is_sealed(data):
+                return cls(libraries.read_library(target, data))
+            if libraries.is_archive(data):
+                return cls(libraries.read_static_library(target, data))
         return cls(Artifact.load(path))
 
     def time_evaluator(
@@ -424,3 +431,53 @@ def load_module(path: str | os.PathLike[str]) -> Module:
         [1. 1. 1. 1.]
     """
     return Module.load(path)
+
+
+def system_lib(library: ctypes.CDLL | None = None) -> Module:
+    """A module of the functions that are linked into this process.
+
+    A program that embeds Python may link a static library of `Module.export_library`, and a process
+    may have loaded an exported library for others to see. Both bring the symbol ``lw_manifest``,
+    which lists their functions.
+
+    Args:
+        library: the library; default the process itself, with libraries that were loaded for all
+            to see (``ctypes.CDLL(path, ctypes.RTLD_GLOBAL)``). Of several libraries the first.
+
+    Raises:
+        UsageError: nothing of loopwright is linked in, or its manifest is damaged.
+        TargetError: the code is for another CPU.
+
+    Example:
+        >>> import ctypes
+        >>> A = te.placeholder((4,), name="A")
+        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> path = f.export_library("system.so")
+        >>> module = lw.runtime.system_lib(ctypes.CDLL("./system.so"))
+        >>> b = np.empty(4, "float32")
+        >>> module["add_one"](np.zeros(4, "float32"), b)
+        >>> print(b)
+        [1. 1. 1. 1.]
+    """
+    where = ctypes.CDLL(None) if library is None else library
+    try:
+        text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(where, _SYMBOL)))
+    except ValueError:
+        raise UsageError(
+            "system_lib: no function of loopwright is linked into this process; link a static "
+            'library of export_library("x.a") into it with the option --whole-archive, or load '
+            "the file with load_module"
+        ) from None
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UsageError(f"system_lib: the symbol {_SYMBOL} is no manifest") from None
+    if not isinstance(manifest, dict):
+        raise UsageError(f"system_lib: the symbol {_SYMBOL} is no manifest")
+    artifact = Artifact({**manifest, "kind": LIBRARY.name}, b"")
+
+    def link(contents: Manifest, _: bytes) -> Linked:
+        return link_loaded(contents, where)
+
+    return Module(artifact, link=link)

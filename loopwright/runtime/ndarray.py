@@ -1,4 +1,4 @@
-"""Creation of arrays, and import of those of other libraries by DLPack."""
+"""Creation of arrays, random ones among them, and import of those of other libraries by DLPack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,62 @@ from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TensorE
 from loopwright.runtime.arrays.device import DeviceArray, Keeper
 from loopwright.runtime.arrays.host import NDArray, aligned_bytes, elements_of, shape_of
 from loopwright.runtime.devices import dlpack
-from loopwright.runtime.devices.device import Device, cpu, device
-from loopwright.runtime.devices.device_types import DeviceType
+from loopwright.runtime.devices.device import Device, DeviceType, cpu, device
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.runtime.memory import device_allocator
-from loopwright.runtime.random_fill import random_fill as random_fill
 
 #: DLPack's codes of memory that the host reads by its address: its own, memory of it that is pinned
 #: for CUDA or ROCm, and memory that CUDA moves.
 _READABLE = (HOST, DeviceType.kDLCUDAHost, DeviceType.kDLROCMHost, 13)
+
+
+_A = TypeVar("_A", bound=NDArray)
+
+
+def random_fill(array: _A, seed: int = 0) -> _A:
+    """Fill an array with random values for which no kernel is slow or undefined.
+
+    Floats are uniform in 1 <= x < 10, as in TVM: no zero, denormal, infinity or NaN, and sums and
+    products of a few hundred stay finite in float32. Whole numbers are 1 to 9, so that nothing is
+    divided by zero; a bool is either with one half. The values depend on shape, dtype and seed
+    alone, and are the same on every machine.
+
+    Args:
+        array: an `NDArray`, on any device.
+        seed: a whole number, at least 0.
+
+    Returns:
+        The array.
+
+    Raises:
+        ArgumentError: it is no NDArray, or the seed is no such number.
+
+    Example:
+        >>> a = lw.nd.random_fill(lw.nd.empty((2, 3), "int8"), seed=1)
+        >>> print(a.shape, 1 <= a.numpy().min(), a.numpy().max() <= 9)
+        (2, 3) True True
+    """
+    if not isinstance(array, NDArray):
+        raise ArgumentError(
+            f"random_fill: expected an NDArray, got a {type(array).__name__}; nd.empty makes one"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ArgumentError(f"random_fill: the seed is a whole number of at least 0, got {seed!r}")
+    rng = np.random.default_rng(int(seed))
+    array.copyfrom(_values(rng, array.shape, dtypes.check(array.dtype)))
+    return array
+
+
+def _values(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: str
+) -> np.ndarray[Any, np.dtype[Any]]:
+    if dtype == "bool":
+        return rng.integers(0, 2, shape, dtype=np.uint8).astype(np.bool_)
+    if not dtypes.is_float(dtype):
+        return rng.integers(1, 10, shape, dtype=np.int8).astype(dtype)
+    # Cut before it is rounded to the dtype: 9.999 would become 10 in a format of few digits.
+    values = 1 + 9 * rng.random(shape)
+    return np.minimum(values, 10 * (1 - 2.0**-8)).astype(dtype)
 
 
 def _home(where: Device | str | None) -> Device:
@@ -66,7 +113,11 @@ def empty(
     nbytes = math.prod(extents) * dtypes.nbytes(name)
     scope = mem_scope or "global"
     if where.device_type == HOST and scope == "global":
-        return NDArray(_host_bytes(nbytes).view(name).reshape(extents), where)
+        try:
+            block = aligned_bytes(nbytes)
+        except (MemoryError, ValueError):  # more than there is, or than NumPy can count
+            raise OutOfMemoryError(f"cpu(0): no memory for an array of {nbytes} bytes") from None
+        return NDArray(block.view(name).reshape(extents), where)
     if scope == "global":
         pool = device_allocator(where)
         memory = pool.alloc(nbytes)
@@ -112,13 +163,6 @@ def _view(memory: Memory, dtype: str, shape: tuple[int, ...]) -> NDArray:
     return NDArray(np.frombuffer(raw, dtype).reshape(shape), cpu(0))  # type: ignore[call-overload]
 
 
-def _host_bytes(nbytes: int) -> npt.NDArray[np.uint8]:
-    try:
-        return aligned_bytes(nbytes)
-    except (MemoryError, ValueError):  # more than there is, or than NumPy can count
-        raise OutOfMemoryError(f"cpu(0): no memory for an array of {nbytes} bytes") from None
-
-
 NDArray._empty = empty
 
 
@@ -156,8 +200,8 @@ def array(
         raise ArgumentError(
             f"array: no array of {name or 'numbers'} can be made: {error}"
         ) from None
-    made = empty(data.shape, dtypes.check(data.dtype), device, mem_scope)
-    return made.copyfrom(data)
+    target = empty(data.shape, dtypes.check(data.dtype), device, mem_scope)
+    return target.copyfrom(data)
 
 
 def from_dlpack(source: object) -> NDArray:
@@ -224,22 +268,22 @@ def device_of(source: object) -> Device:
 
 
 def _of_capsule(capsule: object) -> NDArray:
-    found = dlpack.consume(capsule)
-    name = dtypes.check(found.dtype)
-    if not found.contiguous:
+    exchanged = dlpack.consume(capsule)
+    name = dtypes.check(exchanged.dtype)
+    if not exchanged.contiguous:
         raise ArgumentError(
-            f"from_dlpack: an array of shape {found.shape} is not row-major contiguous; make a "
+            f"from_dlpack: an array of shape {exchanged.shape} is not row-major contiguous; make a "
             "contiguous copy first"
         )
-    nbytes = math.prod(found.shape) * dtypes.nbytes(name)
-    if found.device_type in _READABLE:
-        memory = Memory(HOST, 0, found.address, nbytes, found.offset, owner=found.owner)
-        return _view(memory, name, found.shape)
-    home = Device(found.device_type, found.device_id)
+    nbytes = math.prod(exchanged.shape) * dtypes.nbytes(name)
+    if exchanged.device_type in _READABLE:
+        memory = Memory(HOST, 0, exchanged.address, nbytes, exchanged.offset, owner=exchanged.owner)
+        return _view(memory, name, exchanged.shape)
+    home = Device(exchanged.device_type, exchanged.device_id)
     home.require()
-    owner = _Borrowed(home, found.owner)
-    memory = home.api.adopt(home.device_id, found.address, found.offset, nbytes, owner)
-    return DeviceArray(memory, found.shape, name, home, owner)
+    owner = _Borrowed(home, exchanged.owner)
+    memory = home.api.adopt(home.device_id, exchanged.address, exchanged.offset, nbytes, owner)
+    return DeviceArray(memory, exchanged.shape, name, home, owner)
 
 
 class _Borrowed:
@@ -275,9 +319,9 @@ def host_array(source: object) -> npt.NDArray[Any]:
     try:
         return np.from_dlpack(source)  # type: ignore[arg-type]
     except (BufferError, RuntimeError, TypeError) as error:
-        found = _unknown_to_numpy(source)
-        if found is not None:
-            return found
+        foreign = _unknown_to_numpy(source)
+        if foreign is not None:
+            return foreign
         name = type(source).__name__
         raise ArgumentError(f"{name} does not export its memory: {error}") from error
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError, RunError, UsageError, shown
-from loopwright.files import Kind, Output, marked, write
+from loopwright.files import FileKind, Output, marked, write
 from loopwright.runtime.arrays.host import NDArray, elements_of
-from loopwright.runtime.packed.value import packed, view_of
+from loopwright.runtime.packed import packed, view_of
 
 _DTYPES = {
     "F64": "float64",
@@ -47,7 +47,7 @@ _HEADER_LIMIT = 100_000_000
 _MOST = 1 << 47
 _METADATA = "__metadata__"
 _MADE_BY = {"made_by": "loopwright"}
-PARAMETERS = Kind("a file of parameters", marked(b'{"__metadata__":{"made_by":"loopwright"}'))
+PARAMETERS = FileKind("a file of parameters", marked(b'{"__metadata__":{"made_by":"loopwright"}'))
 
 
 class _Entry(NamedTuple):
@@ -93,7 +93,7 @@ def encoded(params: Mapping[str, object], metadata: Mapping[str, str] | None = N
     """Bytes of a safetensors file of named arrays, with `metadata` texts; see `save_params`."""
     if not isinstance(params, Mapping):
         raise ArgumentError(f"save_params: expected a dict of arrays, got {shown(params)}")
-    arrays = {_name(name): _data(name, value) for name, value in params.items()}
+    arrays = {name: _data(name, value) for name, value in params.items()}
     # Widest elements first, as the package does it: then every array is aligned to its elements.
     order = sorted(arrays, key=lambda n: (-arrays[n].dtype.itemsize, n))
     header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
@@ -175,13 +175,9 @@ def _array(
     return part.view(e.dtype).reshape(e.shape)
 
 
-def _name(name: object) -> str:
+def _data(name: str, value: object) -> np.ndarray[Any, Any]:
     if not isinstance(name, str) or name == _METADATA:
         raise ArgumentError(f"save_params: {shown(name)} cannot be the name of an array")
-    return name
-
-
-def _data(name: str, value: object) -> np.ndarray[Any, Any]:
     array = packed(value, f"save_params: {name!r}")
     if not isinstance(array, NDArray):
         raise ArgumentError(

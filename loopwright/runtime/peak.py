@@ -18,14 +18,15 @@ from loopwright import env
 from loopwright.runtime import linker, pool
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
-from loopwright.runtime.artifacts.objects import LLVM_OBJECT
 from loopwright.runtime.devices.device import cpu
+from loopwright.runtime.kernels.timing import time_call
 from loopwright.runtime.module import Module
 from loopwright.runtime.ndarray import empty
-from loopwright.runtime.timing import time_call
+from loopwright.runtime.objects import LLVM_OBJECT
 
 if TYPE_CHECKING:
     from loopwright.target import Roof, VectorUnit
+
 
 # Loop turns of one unit of work: 10 to 20 us, long against handing it out.
 _TURNS = 2000
@@ -37,6 +38,14 @@ _WINDOWS = 5
 
 #: float32 operands that the kernel keeps beside its accumulators, and a register for a product.
 _OPERANDS = 4
+
+
+#: Multiply-adds of float32 vectors in a cycle, and cycles in a second, of the fastest CPUs.
+_PER_CYCLE, _FASTEST_HZ = 2, 6.5e9
+#: Two vectors stored in a cycle are two bytes an operation of the FMA peak; twice that is allowed.
+_STORED_PER_FLOP = 4.0
+#: Times the roof that are allowed; the roof is that of numbers of at least `_ROOF_BYTES` bytes.
+_ROOFS, _ROOF_BYTES = 4.0, 4
 
 
 def host_unit() -> VectorUnit:
@@ -65,8 +74,7 @@ class _Step:
 
 
 def _step(roof: Roof) -> _Step:
-    from loopwright.target.dots import PAIRS_OF_SHORTS
-    from loopwright.target.roofs import BYTES, FMA, FMA64, HALVES, PAIRS
+    from loopwright.target import BYTES, FMA, FMA64, HALVES, PAIRS, PAIRS_OF_SHORTS
 
     lanes, bits = roof.lanes, 32 * roof.lanes
     element, operand, name = {
@@ -362,3 +370,35 @@ def bandwidth(
     once = time_call(call, 1)
     passes = max(3, round(seconds / once))
     return 3 * 4 * size / min(time_call(call, 1) for _ in range(passes))
+
+
+def assumed_peak(threads: int, unit: VectorUnit | None = None, hertz: float = _FASTEST_HZ) -> float:
+    """The FMA peak of the fastest CPUs in float32 operations a second; `hertz` is their clock."""
+    lanes, _ = shape_of(unit or host_unit())
+    return 2 * _PER_CYCLE * lanes * hertz * threads
+
+
+def out_of_reach(
+    seconds: float, stored: int, operations: int, element_bytes: int, peak: float
+) -> str:
+    """The reason why no call can take so few seconds; empty where one could.
+
+    Results would be stored faster than the first-level cache takes them, or more arithmetic done
+    than vector units do. `stored` is in bytes, `peak` in float32 operations a second of fused
+    multiply-adds. `element_bytes` is the shortest type that it reads: a vector holds more elements
+    of it.
+    """
+    took = f"a call of {seconds * 1e9:.3g} ns"
+    most = _STORED_PER_FLOP * peak
+    if stored > most * seconds:
+        return (
+            f"{took} stores {stored / seconds / 1e9:.3g} GB/s, where the first-level cache takes "
+            f"at most {most / 1e9:.3g} GB/s"
+        )
+    roof = peak * _ROOF_BYTES / min(element_bytes, _ROOF_BYTES)
+    if operations > _ROOFS * roof * seconds:
+        return (
+            f"{took} does {operations} operations, {operations / seconds / roof:.3g} times what "
+            f"vector instructions can do ({roof / 1e9:.3g} GFLOP/s)"
+        )
+    return ""

@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from loopwright.lazy import lazy_names
 from loopwright.schedule.apply import apply
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.results import Bounds, StageBounds
+from loopwright.schedule.schedule import Schedule, create_schedule, replay
+from loopwright.schedule.stage import Stage
 from loopwright.schedule.state import State
 from loopwright.schedule.steps import Step
-from loopwright.schedule.surface.schedule import Schedule, create_schedule, replay
-from loopwright.schedule.surface.stage import Stage
+
+# Imported at their first use, by other rooms.
+if TYPE_CHECKING:
+    from loopwright.schedule.bounds.infer import attach_position, inline_ops
+    from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
+    from loopwright.schedule.bounds.relations import LoopArithmetic, loop_extents, loop_values
+    from loopwright.schedule.bounds.results import Guard, KernelLaunch, LoopBound, launch_tag
+    from loopwright.schedule.primitives import SampleCategorical, SamplePerfectTile, Tensorize
+    from loopwright.schedule.primitives.annotate import MAX_VECTOR
+    from loopwright.schedule.primitives.index_map import index_bounds
+    from loopwright.schedule.primitives.layout import (
+        expression,
+        is_digit,
+        layout_shape,
+        layout_text,
+    )
+    from loopwright.schedule.primitives.prefetch import (
+        Shares,
+        loops_between,
+        reads_inside,
+        shares_of,
+    )
+    from loopwright.schedule.primitives.sampling import perfect_tiles
+    from loopwright.schedule.primitives.storage import aligned_strides
+    from loopwright.schedule.primitives.tensorize import (
+        IntrinsicMatch,
+        match_intrinsic,
+        refuse_match,
+    )
+    from loopwright.schedule.resolution import StageOp
+    from loopwright.schedule.state import (
+        NONTEMPORAL,
+        PARTITION_HINT,
+        Attach,
+        FuseRel,
+        IndexExpr,
+        LayoutDim,
+        Prefetched,
+        SplitRel,
+        StageId,
+        StageState,
+        store_position,
+    )
 
 __all__ = [
     "Bounds",
@@ -22,3 +68,6 @@ __all__ = [
     "infer_bounds",
     "replay",
 ]
+
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__)

@@ -12,15 +12,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Literal, NoReturn, Self, TypeAlias
 
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import Dim
 from loopwright.ir.kinds import AttachKind, AxisKind, MarkKind, Scope
-from loopwright.schedule.loop_use import LoopNote, Use
-from loopwright.te.dag import Dag
-from loopwright.te.op_node import OpNode
-from loopwright.te.tensor_intrin import TensorIntrin
+from loopwright.te import Dag, OpNode, TensorIntrin
+
+#: Why a loop is in use. A primitive that notes something of its own about a loop (`LoopNote`) does
+#: so as ``"note"``.
+UseKind = Literal["mark", "pragma", "prefetch", "tensorize", "note", "attached"]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Use of a loop, which therefore cannot be taken apart."""
+
+    kind: UseKind
+    #: Step since which it is so; None where the state does not keep it.
+    step: int | None
+    #: Words for messages: ``is already vectorized (step 3)``; see `says`.
+    text: str
+    #: For ``"attached"``: the stage that is computed or stored there.
+    stage: int | str = -1
+    #: For ``"attached"``: the primitive that put it there.
+    primitive: str = ""
+
+    def says(self, loop: str) -> str:
+        name = f"loop {loop!r}"
+        return f"{self.text} {name}" if self.kind == "attached" else f"{name} {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNote:
+    """Note of a primitive about a loop, for lowering.
+
+    A primitive subclasses it with fields of its own; ``text`` says in messages what the loop is
+    used for: ``loop 'C.i' <text>``.
+    """
+
+    loop: str
+    step: int
+    text: str
+
+    def needs(self, stage: int | str, loop: str) -> bool:
+        """Whether a loop of another stage has to stay as it is for it."""
+        return False
+
 
 StageId = int | str
 #: Value of a hint to a loop.
@@ -29,11 +67,11 @@ PragmaValue = str | int | float | bool | None
 NONTEMPORAL = "nontemporal"
 #: ``(dim, div, mod)`` for ``(index[dim] // div) % mod``; mod None means no limit.
 Digit = tuple[int, int, int | None]
-#: A number, ``"i<d>"`` for index d, a sum, or one with a number; see `rules.index_map`.
+#: A number, ``"i<d>"`` for index d, a sum, or one with a number; see `primitives.index_map`.
 IndexExpr: TypeAlias = "int | str | IndexSum | IndexByNumber"
 IndexSum: TypeAlias = "tuple[Literal['+'], IndexExpr, IndexExpr]"
 IndexByNumber: TypeAlias = "tuple[Literal['*', '//', '%'], IndexExpr, int]"
-#: One dimension of a layout. A `loopwright.ir.symbol.Symbol` may stand for a number, as in factors.
+#: One dimension of a layout. A `loopwright.ir.sizes.Symbol` may stand for a number, as in factors.
 LayoutDim: TypeAlias = "Digit | IndexExpr"
 
 
@@ -48,7 +86,7 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LoopMark:
     """Way in which a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``).
 
     ``step`` is the one since which it does; ``tag`` is the thread axis, ``extent`` the one that it
@@ -149,7 +187,7 @@ class StageState:
     loops: Mapping[str, Loop]
     leaves: tuple[str, ...]
     relations: tuple[SplitRel | FuseRel, ...] = ()
-    marks: Mapping[str, Mark] = field(default_factory=dict)
+    marks: Mapping[str, LoopMark] = field(default_factory=dict)
     pragmas: tuple[tuple[str, str, PragmaValue], ...] = ()
     prefetches: tuple[Prefetched, ...] = ()
     attach: Attach = ROOT
@@ -208,8 +246,8 @@ class StageState:
     @property
     def short_tiles(self) -> dict[str, int]:
         """Loops inside tiles of which the last stands alone, with a divisor of its iterations."""
-        given = [(loop, value) for loop, key, value in self.pragmas if key == PARTITION_HINT]
-        return {loop: int(value) for loop, value in given if isinstance(value, int) and value}
+        hints = [(loop, value) for loop, key, value in self.pragmas if key == PARTITION_HINT]
+        return {loop: int(value) for loop, value in hints if isinstance(value, int) and value}
 
     def after(self, primitive: str, step: int) -> Mapping[str, int]:
         return {**self.since, primitive: step}
@@ -247,33 +285,25 @@ class State:
         }
         return State(stages, tuple(stages), dag.outputs)
 
-    def stage(self, sid: StageId, who: str) -> StageState:
-        """The stage with an id.
-
-        Raises:
-            ScheduleError: there is none.
-        """
+    def stage(self, sid: StageId) -> StageState:
+        """The stage with an id; an `IllegalStep` where there is none."""
         if sid in self.groups:
-            refuse(
-                who,
-                self.steps,
+            raise IllegalStep(
                 f"{sid!r} is a group of stages, with no loops and no buffer of its own; it takes "
-                "compute_at and compute_root, name one of its stages for the rest",
+                "compute_at and compute_root, name one of its stages for the rest"
             )
         if sid not in self.stages:
-            known = ", ".join(map(str, self.order))
-            refuse(who, self.steps, f"there is no stage {sid!r}; stages: {known}")
+            stages = ", ".join(map(str, self.order))
+            raise IllegalStep(f"there is no stage {sid!r}; stages: {stages}")
         return self.stages[sid]
 
-    def compute_stage(self, sid: StageId, who: str) -> StageState:
+    def compute_stage(self, sid: StageId) -> StageState:
         """The stage with an id, which must not be an input."""
-        st = self.stage(sid, who)
+        st = self.stage(sid)
         if st.op.is_placeholder:
-            refuse(
-                who,
-                self.steps,
+            raise IllegalStep(
                 f"{st.op.name!r} is an input and has no loops; use cache_read to make a stage "
-                "that copies it",
+                "that copies it"
             )
         return st
 
@@ -313,40 +343,34 @@ class State:
         """Printed name of a loop: ``C.i.0``."""
         return f"{self.label(st.id)}.{st.loops[loop].name}"
 
-    def leaf(self, st: StageState, loop: str, who: str) -> Loop:
+    def leaf(self, st: StageState, loop: str) -> Loop:
         """A loop that a primitive may act on.
 
         Raises:
-            ScheduleError: it was consumed by an earlier step (which one is said) or never existed.
+            IllegalStep: it was consumed by an earlier step (which one is said) or never existed.
         """
         if loop in st.leaves:
             return st.loops[loop]
         if loop not in st.loops:
-            refuse(
-                who,
-                self.steps,
+            raise IllegalStep(
                 f"stage {self.label(st.id)!r} has no loop {loop!r}{did_you_mean(loop, st.loops)}; "
-                f"its loops: {self.loop_list(st)}",
+                f"its loops: {self.loop_list(st)}"
             )
-        refuse(
-            who,
-            self.steps,
-            f"loop {self.loop_label(st, loop)!r} no longer exists ({self._consumer(st, loop)}); "
-            f"the loops are now {self.loop_list(st)}",
+        consumer = "a later step removed it"
+        for r in st.relations:
+            if isinstance(r, SplitRel) and r.parent == loop:
+                parts = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
+                consumer = f"step {r.step} split it into {parts}"
+            elif isinstance(r, FuseRel) and loop in (r.outer, r.inner):
+                consumer = f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
+        raise IllegalStep(
+            f"loop {self.loop_label(st, loop)!r} no longer exists ({consumer}); the loops are now "
+            f"{self.loop_list(st)}"
         )
 
     def loop_list(self, st: StageState) -> str:
         """The leaf loops of a stage, outermost first, as text."""
         return ", ".join(self.loop_label(st, x) for x in st.leaves) or "none"
-
-    def _consumer(self, st: StageState, loop: str) -> str:
-        for r in st.relations:
-            if isinstance(r, SplitRel) and r.parent == loop:
-                parts = f"{self.loop_label(st, r.outer)}, {self.loop_label(st, r.inner)}"
-                return f"step {r.step} split it into {parts}"
-            if isinstance(r, FuseRel) and loop in (r.outer, r.inner):
-                return f"step {r.step} fused it into {self.loop_label(st, r.fused)}"
-        return "a later step removed it"
 
     def output_label(self, sid: StageId, index: int) -> str:
         """Printed name of an output: ``C``, or ``C.v1`` where the stage has several."""
@@ -392,5 +416,64 @@ def _is_at(place: Attach | None, sid: StageId, loop: str) -> bool:
     return place is not None and (place.kind, place.stage, place.loop) == ("at", sid, loop)
 
 
+class IllegalStep(ScheduleError):
+    """A step that cannot be applied; `apply` puts its name and its index before the reason."""
+
+
 def refuse(step: str, index: int, text: str) -> NoReturn:
     raise ScheduleError(f"{step} (step {index}): {text}")
+
+
+class Sampled(int):
+    """A number that a step chose, in whose place a replay of the trace may have another one.
+
+    Everywhere it is the number; steps that take it keep that it comes from there. Arithmetic on it
+    gives plain numbers.
+    """
+
+    #: Index of the step that chose it.
+    step: int
+    #: Its index among the numbers that the step chose.
+    part: int
+
+    def __new__(cls, value: int, step: int = -1, part: int = 0) -> Self:
+        number = super().__new__(cls, value)
+        number.step, number.part = step, part
+        return number
+
+    @property
+    def name(self) -> str:
+        """Name in the Python text of a trace."""
+        return f"v{self.step}_{self.part}"
+
+
+def loops_around(state: State, stage: StageState) -> list[tuple[StageId, int]]:
+    """The loops around a stage, innermost first, each as a stage and a position there."""
+    out: list[tuple[StageId, int]] = []
+    while stage.attach.kind == "at":
+        host = state.stages[stage.attach.stage]
+        last = host.leaves.index(stage.attach.loop)
+        out += [(host.id, p) for p in range(last, -1, -1)]
+        stage = host
+    return out
+
+
+def store_position(state: State, stage: StageState) -> tuple[StageId, int]:
+    """Loop inside which an attached stage's buffer exists (-1: around all); checks store_at."""
+    around = loops_around(state, stage)
+    at = stage.store or stage.attach
+    if at.kind == "root":
+        return around[-1][0], -1
+    host = state.stages[at.stage]
+    wanted = (host.id, host.leaves.index(at.loop) if at.loop in host.leaves else -1)
+    if wanted not in around:
+        inside = ", ".join(
+            state.loop_label(state.stages[sid], state.stages[sid].leaves[p]) for sid, p in around
+        )
+        refuse(
+            "store_at",
+            at.step,
+            f"loop {state.loop_label(host, at.loop)!r} is not around the place where "
+            f"{state.label(stage.id)!r} is computed; name one of {inside}",
+        )
+    return wanted

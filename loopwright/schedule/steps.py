@@ -1,6 +1,6 @@
 """Base class, registry and JSON of all schedule primitives.
 
-A primitive is one frozen class in `loopwright.schedule.rules`. Its fields are its JSON
+A primitive is one frozen class in `loopwright.schedule.primitives`. Its fields are its JSON
 (``["split", stage, loop, factor, nparts]``); its methods are its conditions and its effect
 (`Step.apply`), its rule that needs extents (`Step.check_bounds`) and its Python text
 (`Step.as_python`).
@@ -9,16 +9,94 @@ A primitive is one frozen class in `loopwright.schedule.rules`. Its fields are i
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeGuard, TypeVar, dataclass_transform
 
 from loopwright.errors import ScheduleError, TensorError, did_you_mean, shown
+from loopwright.ir.sizes import Symbol
 from loopwright.schedule.bounds.results import Bounds
-from loopwright.schedule.names import Names
-from loopwright.schedule.sampled import Sampled
-from loopwright.schedule.state import StageId, State, refuse
+from loopwright.schedule.state import Sampled, StageId, State, refuse
+from loopwright.te import PythonIdentifiers
+
+
+class TraceNames(PythonIdentifiers):
+    """Python identifiers for the stages and loops of a schedule, each used once.
+
+    The axes of a stage get their names where a loop of the stage is first asked for, by lines that
+    stand before the call that asked.
+    """
+
+    def __init__(self, state: State) -> None:
+        super().__init__(("s", "te", "schedule"))
+        #: States before and after the present step.
+        self.before = self.after = state
+        self.lines: list[str] = []
+        self._stages: dict[StageId, str] = {}
+        self._loops: dict[tuple[StageId, str], str] = {}
+        self._with_axes: set[StageId] = set()
+
+    @property
+    def step(self) -> int:
+        return self.before.steps
+
+    def tensor(self, sid: StageId) -> str:
+        """A stage's tensor: ``C``."""
+        if sid not in self._stages:
+            self._stages[sid] = self.fresh(self.after.stages[sid].op.name)
+        return self._stages[sid]
+
+    def output(self, sid: StageId, index: int) -> str:
+        """One of the tensors of a stage: ``C``, or ``C.op.output(1)`` where there are several."""
+        several = self.before.stages[sid].op.num_outputs > 1
+        return f"{self.tensor(sid)}.op.output({index})" if several else self.tensor(sid)
+
+    def stage(self, sid: StageId) -> str:
+        """A stage, or a group of stages, as an object with methods: ``s[C]``, ``group``."""
+        name = self.tensor(sid)
+        return name if sid in self.before.groups else f"s[{name}]"
+
+    def new_stage(self) -> str:
+        """The tensor of the stage that the present step makes."""
+        return self.tensor(f"s{self.step}")
+
+    def new_group(self) -> str:
+        """The group that the present step makes."""
+        name = self._stages[f"s{self.step}"] = self.fresh("group")
+        return name
+
+    def loop(self, sid: StageId, loop: str) -> str:
+        if sid not in self._with_axes:
+            self._name_axes(sid)
+        return self._loop(self.after, sid, loop)
+
+    def number(self, v: object) -> str:
+        """A number, by its name where a step of the trace chose it."""
+        return v.name if isinstance(v, Sampled) else repr(v)
+
+    def _loop(self, state: State, sid: StageId, loop: str) -> str:
+        if (sid, loop) not in self._loops:
+            self._loops[sid, loop] = self.fresh(state.stages[sid].loops[loop].name)
+        return self._loops[sid, loop]
+
+    def _name_axes(self, sid: StageId) -> None:
+        self._with_axes.add(sid)
+        op = self.before.stages[sid].op
+        for prefix, attribute, axes in ("a", "axis", op.axes), ("r", "reduce_axis", op.reduce_axes):
+            names = [self._loop(self.before, sid, f"{prefix}{d}") for d in range(len(axes))]
+            if names:
+                axis = f"s[{self.tensor(sid)}].op.{attribute}"
+                self.lines.append(f"    [{', '.join(names)}] = {axis}")
+
+    def move(self, sid: StageId, moves: Mapping[str, str]) -> None:
+        """Give names to the stage that the present step made, where loops moved there unchanged."""
+        for old, loop in self.before.stages[sid].loops.items():
+            name = self._loops.pop((sid, old), "") if loop.kind == "reduce" else ""
+            if name and moves.get(old) == old:
+                self._loops[f"s{self.step}", old] = name
+        self._with_axes.discard(sid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +121,22 @@ class Step(ABC):
 
     stage: StageId
 
+    @property
+    def verb(self) -> str:
+        """Name of the method that makes the step, for messages."""
+        return self.primitive
+
     @abstractmethod
     def apply(self, state: State, t: int) -> State:
         """The state after this step, which is step ``t``.
 
         Raises:
-            ScheduleError: the step is illegal in this state: which loop, why, what to do instead.
+            IllegalStep: the step is illegal in this state: which loop, why, what to do instead.
         """
 
     @abstractmethod
-    def as_python(self, names: Names) -> str:
-        """The call of the surface that makes this step, as Python."""
+    def as_python(self, names: TraceNames) -> str:
+        """The call that makes this step, as Python: ``io, ii = s[C].split(i, factor=8)``."""
 
     def moved_loops(self, before: State) -> Mapping[str, str] | None:
         """Loops of the reduction that go to the stage that the step makes, with their names there.
@@ -75,10 +158,10 @@ class Step(ABC):
 
         So a trace from before a field was added reads, and is written, as it was.
         """
-        shown = fields(self)
-        while shown and shown[-1].default == getattr(self, shown[-1].name):
-            shown = shown[:-1]
-        return [self.primitive, *(self._field_json(f.name) for f in shown)]
+        written = fields(self)
+        while written and written[-1].default == getattr(self, written[-1].name):
+            written = written[:-1]
+        return [self.primitive, *(self._field_json(f.name) for f in written)]
 
     def fields_json(self) -> list[Any]:
         """All fields as JSON, those that are default, too."""
@@ -122,10 +205,10 @@ class Step(ABC):
                 )
         try:
             read = [cls.field_types[f.name].read for f in want]
-            given: list[Any] = [f(v) for f, v in zip(read, values, strict=False)]
+            arguments: list[Any] = [f(v) for f, v in zip(read, values, strict=False)]
         except TensorError as e:
             raise ScheduleError(f"trace: {data[0]}: {e}") from e
-        return cls(*given)
+        return cls(*arguments)
 
 
 _S = TypeVar("_S", bound=Step)
@@ -153,9 +236,14 @@ def register(primitive: str, **types: FieldType) -> Callable[[type[_S]], type[_S
 # ---------------------------------------------------------------- values of fields
 
 
-def is_int(v: object) -> bool:
+def is_int(v: object) -> TypeGuard[int]:
     """Whether a value from JSON is a whole number; true and false are none."""
     return isinstance(v, int) and not isinstance(v, bool)
+
+
+def at_least(v: object, least: int) -> bool:
+    """Whether a number is whole and large enough; a symbol stands for those of many candidates."""
+    return isinstance(v, Symbol) or (is_int(v) and v >= least)
 
 
 def is_text(v: object) -> bool:
@@ -222,17 +310,14 @@ def _lists(v: Any) -> Any:
 
 
 def _tuples(v: Any) -> Any:
-    if isinstance(v, dict) and set(v) == {"sampled"}:
-        return _sampled(v["sampled"])
-    return tuple(map(_tuples, v)) if isinstance(v, list | tuple) else v
-
-
-def _sampled(v: Any) -> Any:
-    if not isinstance(v, list) or len(v) != 2 or not all(map(is_int, v)):
+    if not isinstance(v, dict) or set(v) != {"sampled"}:
+        return tuple(map(_tuples, v)) if isinstance(v, list | tuple) else v
+    place = v["sampled"]
+    if not isinstance(place, list) or len(place) != 2 or not all(map(is_int, place)):
         raise ScheduleError(
-            f"trace: a sampled number is [step, which of its numbers], got {shown(v)}"
+            f"trace: a sampled number is [step, which of its numbers], got {shown(place)}"
         )
-    return Sampled(1, *v)
+    return Sampled(1, *place)
 
 
 def resolved(state: State, step: _S) -> _S:
@@ -254,3 +339,59 @@ def resolved(state: State, step: _S) -> _S:
         fixed = isinstance(number, int)
         changes[name] = Sampled(number, value.step, value.part) if fixed else number
     return replace(step, **changes) if changes else step
+
+
+#: Most steps of a trace. Those of the operators have less than a hundred.
+MAX_STEPS = 1000
+#: Most steps that add a stage to the program, all of whose stages each further one must look at.
+MAX_ADDED = 200
+_ADDING = ("cache_read", "cache_write", "rfactor", "blocked_scan")
+#: Most values in all steps together; an intrinsic has some hundreds.
+MAX_VALUES = 100_000
+#: Deepest nesting of lists and objects; the expressions of an intrinsic nest in it.
+MAX_DEPTH = 200
+#: Largest number: extents, and products of a few of them, are below.
+MAX_NUMBER = 1 << 40
+#: Longest text.
+MAX_TEXT = 1000
+
+
+def check_trace(trace: object) -> None:
+    """Refuse JSON that is no list of steps of reasonable size, naming the step and the limit."""
+    if not isinstance(trace, list | tuple):
+        raise ScheduleError(f"trace: a trace is a list of steps, got a {type(trace).__name__}")
+    if len(trace) > MAX_STEPS:
+        raise ScheduleError(f"trace: {len(trace)} steps, and at most {MAX_STEPS} are read")
+    added = sum(isinstance(x, list | tuple) and len(x) > 0 and x[0] in _ADDING for x in trace)
+    if added > MAX_ADDED:
+        raise ScheduleError(f"trace: {added} steps add a stage, and at most {MAX_ADDED} are read")
+    # Without recursion, so that no number, depth or length in a file costs more than a message.
+    waiting: list[tuple[int, object, int]] = [(t, step, 0) for t, step in enumerate(trace)][::-1]
+    values = 0
+    while waiting:
+        t, x, depth = waiting.pop()
+        values += 1
+        if values > MAX_VALUES:
+            raise ScheduleError(f"trace: step {t}: more than {MAX_VALUES} values in all steps")
+        if depth > MAX_DEPTH:
+            raise ScheduleError(f"trace: step {t}: its lists nest deeper than {MAX_DEPTH}")
+        if isinstance(x, list | tuple):
+            waiting += [(t, v, depth + 1) for v in x]
+        elif isinstance(x, dict):
+            waiting += [(t, v, depth + 1) for pair in x.items() for v in pair]
+        elif reason := _refused(x):
+            raise ScheduleError(f"trace: step {t}: {reason}")
+
+
+def _refused(x: object) -> str:
+    """Reason why a value that holds no others has no place in a trace; or ''."""
+    match x:
+        case None | bool():
+            return ""
+        case str():
+            return f"a text of {len(x)} characters, at most {MAX_TEXT}" * (len(x) > MAX_TEXT)
+        case int():
+            return f"a number of more than {MAX_NUMBER}" * (abs(x) > MAX_NUMBER)
+        case float():
+            return f"the number {x}" * (not math.isfinite(x))
+    return f"a {type(x).__name__}, which JSON does not have"

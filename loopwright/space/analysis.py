@@ -16,10 +16,9 @@ from math import prod
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import IterVar
-from loopwright.ir.reduction import Reduce
-from loopwright.ir.scans import Scan, scan_of
+from loopwright.ir.reduction import Reduce, Scan, scan_of
 from loopwright.records import Json
-from loopwright.space.access import Access, accesses, extents, is_computed, producers
+from loopwright.space.expression import AccessMap, accesses, extents, is_computed, producers
 
 
 class StageClass(StrEnum):
@@ -79,7 +78,7 @@ class OperandUse:
         [('A', 1)]
     """
 
-    access: Access
+    access: AccessMap
     reuse: int
     strides: Mapping[IterVar, int]
 
@@ -91,10 +90,8 @@ class OperandUse:
     @property
     def moves(self) -> list[IterVar]:
         """Loops that move it, in the order of its dimensions."""
-        found: dict[IterVar, None] = {}
-        for dim in self.access.dims:
-            found.update(dict.fromkeys(dim.moves if dim is not None else ()))
-        return list(dict.fromkeys([*found, *self.access.steps]))
+        moves = (x for dim in self.access.dims if dim is not None for x in dim.moves)
+        return list(dict.fromkeys([*moves, *self.access.steps]))
 
 
 @dataclass(frozen=True)
@@ -142,13 +139,13 @@ class StageAnalysis:
         body = getattr(self.tensor.op, "body", None)
         if not isinstance(body, Reduce):
             return None
-        found = (scan_of(self.spatial, body, k) for k in self.reduced)
-        return next((scan for scan in found if scan is not None), None)
+        scans = (scan_of(self.spatial, body, k) for k in self.reduced)
+        return next((scan for scan in scans if scan is not None), None)
 
     @property
     def work(self) -> int:
         """Points of all its loops; of a scan those of its result, since it need not be a triangle
-        (`loopwright.schedule.rules.blocked_scan`).
+        (`loopwright.schedule.primitives.rfactor`).
         """
         over = [k for k in self.reduced if self.scan is None or k is not self.scan.over]
         return extents(self.spatial) * extents(over)
@@ -188,27 +185,25 @@ class StageAnalysis:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.tensor.name}: {self.kind}, since {self.why}"]
-        lines += [f"  {self._loops()}"]
-        return "\n".join([*lines, *(f"  {self._operand(o)}" for o in self.operands)])
-
-    def _loops(self) -> str:
-        text = f"loops {_named(self.spatial)}" if self.spatial else "one element"
+        loops = f"loops {_named(self.spatial)}" if self.spatial else "one element"
         if self.reduced:
-            text += f"; {self.combiner} over {_named(self.reduced)}"
+            loops += f"; {self.combiner} over {_named(self.reduced)}"
         if self.scan is not None:
-            text += f", a scan along {self.scan.place.name}"
-        return text
+            loops += f", a scan along {self.scan.place.name}"
+        lines = [f"{self.tensor.name}: {self.kind}, since {self.why}", f"  {loops}"]
+        return "\n".join([*lines, *(f"  {self._operand(o)}" for o in self.operands)])
 
     def _operand(self, operand: OperandUse) -> str:
         if not operand.moves:
             return f"{operand.tensor.name} stays where it is"
-        parts = [_with_stride(x, operand.strides.get(x)) for x in operand.moves]
-        text = f"{operand.tensor.name} moves with {', '.join(parts)}"
+        strides = {x: operand.strides.get(x) for x in operand.moves}
+        notes = {None: " (in steps)", 1: ""}
+        loops = [x.name + notes.get(n, f" (stride {n})") for x, n in strides.items()]
+        text = f"{operand.tensor.name} moves with {', '.join(loops)}"
         if operand.reuse > 1:
             text += f"; each place serves {operand.reuse} points"
-        alone = self.alone(operand)
-        return f"{text}; alone along {_names(alone)}" if alone and len(self.operands) > 1 else text
+        alone = ", ".join(x.name for x in self.alone(operand))
+        return f"{text}; alone along {alone}" if alone and len(self.operands) > 1 else text
 
 
 def analyze(outputs: te.Tensor | Sequence[te.Tensor]) -> list[StageAnalysis]:
@@ -235,56 +230,49 @@ def analyze(outputs: te.Tensor | Sequence[te.Tensor]) -> list[StageAnalysis]:
           A moves with i (stride 32), k; each place serves 48 points; alone along i
           B moves with k (stride 48), j; each place serves 64 points; alone along j
     """
-    given = list(outputs) if isinstance(outputs, Sequence) else [outputs]
-    stages: dict[te.Tensor, None] = {}
-    for out in given:
+    results = list(outputs) if isinstance(outputs, Sequence) else [outputs]
+    for out in results:
         if not isinstance(out, te.Tensor) or not is_computed(out):
-            raise TensorError(f"analyze: expected what is computed, got {out!r}")
-        stages.update(dict.fromkeys(producers(out)))
-    return [_analyzed(t) for t in stages]
+            raise TensorError(f"analyze: expected a computed tensor, got {out!r}")
+    return [_analyzed(t) for t in producers(*results)]
 
 
 def _analyzed(tensor: te.Tensor) -> StageAnalysis:
-    _check_sizes(tensor)
-    operands = tuple(_use(a, tensor) for a in accesses(tensor))
-    body = getattr(tensor.op, "body", None)
-    combiner = body.combiner.name if isinstance(body, Reduce) else ""
-    return StageAnalysis(tensor, _class_of(tensor, operands), operands, combiner)
-
-
-def _check_sizes(tensor: te.Tensor) -> None:
-    """Refuse sizes that are variables, for which reuse is unknown."""
     for source in (tensor, *tensor.op.input_tensors):
         if not all(isinstance(n, int) for n in source.shape):
             raise TensorError(
                 f"analyze: the shape of {source.name!r} has variables, {list(source.shape)}; give "
                 "ints for them"
             )
+    loops, operands = [*tensor.op.axis, *tensor.op.reduce_axis], []
+    for access in accesses(tensor):
+        reuse = prod(min(access.steps.get(x, x.count), x.count) for x in loops)
+        operands.append(OperandUse(access, reuse, _strides(access)))
+    body = getattr(tensor.op, "body", None)
+    combiner = body.combiner.name if isinstance(body, Reduce) else ""
+    return StageAnalysis(tensor, _class_of(tensor, operands), tuple(operands), combiner)
 
 
-def _use(access: Access, tensor: te.Tensor) -> OperandUse:
-    loops = [*tensor.op.axis, *tensor.op.reduce_axis]
-    reuse = prod(min(access.steps.get(x, x.count), x.count) for x in loops)
-    return OperandUse(access, reuse, _strides(access))
-
-
-def _strides(access: Access) -> dict[IterVar, int]:
+def _strides(access: AccessMap) -> dict[IterVar, int]:
     """Elements of memory that an iteration of each loop moves by."""
     shape = access.tensor.static_shape
-    found: dict[IterVar, int] = {}
+    strides: dict[IterVar, int] = {}
     unknown: set[IterVar] = set()
     if None in access.dims:
         unknown = set(access.steps) - {x for d in access.dims if d is not None for x in d.moves}
     for at, dim in enumerate(access.dims):
         for x, n in dim.moves.items() if dim is not None else ():
-            found[x] = found.get(x, 0) + n * prod(shape[at + 1 :])
+            strides[x] = strides.get(x, 0) + n * prod(shape[at + 1 :])
     blocked = {x for x, step in access.steps.items() if step > 1}
-    return {x: n for x, n in found.items() if x not in unknown | blocked}
+    return {x: n for x, n in strides.items() if x not in unknown | blocked}
 
 
 def _class_of(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:
     if not tensor.op.reduce_axis:
-        return _without_reduction(tensor, operands)
+        if any(o.access.data_dependent for o in operands):
+            return StageClass.GATHER
+        across = any(_is_read_across(o.access, tensor) for o in operands)
+        return StageClass.TRANSPOSE if across else StageClass.INJECTIVE
     if extents(tensor.op.axis) == 1:
         return StageClass.WHOLE_REDUCTION
     spatial = [x for x in tensor.op.axis if x.count > 1]
@@ -296,22 +284,14 @@ def _class_of(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:
     return StageClass.ROW_REDUCTION
 
 
-def _slides(access: Access, tensor: te.Tensor) -> bool:
+def _slides(access: AccessMap, tensor: te.Tensor) -> bool:
     """Whether a loop of the result and one of the reduction move in one dimension."""
     spatial, reduced = set(tensor.op.axis), set(tensor.op.reduce_axis)
     moves = [set(dim.moves) for dim in access.dims if dim is not None]
     return any(found & spatial and found & reduced for found in moves)
 
 
-def _without_reduction(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:
-    if any(o.access.data_dependent for o in operands):
-        return StageClass.GATHER
-    if any(_is_read_across(o.access, tensor) for o in operands):
-        return StageClass.TRANSPOSE
-    return StageClass.INJECTIVE
-
-
-def _is_read_across(access: Access, tensor: te.Tensor) -> bool:
+def _is_read_across(access: AccessMap, tensor: te.Tensor) -> bool:
     """Whether memory of an operand and of the result run along different common loops."""
     along = access.contiguous
     if along is None or not tensor.op.axis:
@@ -322,13 +302,3 @@ def _is_read_across(access: Access, tensor: te.Tensor) -> bool:
 
 def _named(axes: Iterable[IterVar]) -> str:
     return ", ".join(f"{x.name} {x.count}" for x in axes)
-
-
-def _names(axes: Iterable[IterVar]) -> str:
-    return ", ".join(x.name for x in axes)
-
-
-def _with_stride(axis: IterVar, stride: int | None) -> str:
-    if stride is None:
-        return f"{axis.name} (in steps)"
-    return axis.name if stride == 1 else f"{axis.name} (stride {stride})"

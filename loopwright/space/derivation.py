@@ -3,46 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from loopwright import te
-from loopwright.cost.symbolic.symbols import DataDependent
+from loopwright.cost import DataDependent
 from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
-from loopwright.space.composition import Composition
 from loopwright.space.expression import tensor_program
-from loopwright.space.kernel_rules import variants_by
-from loopwright.space.registry import SpaceRule, enter, rules_for
-from loopwright.space.rules.contraction_cpu import contractions
-from loopwright.space.rules.dot_instructions_cpu import dot_instructions
-from loopwright.space.rules.injective_cpu import injective
+from loopwright.space.registry import (
+    ExpressionRule,
+    SpaceRule,
+    as_list,
+    enter,
+    rules_for,
+    variants_by,
+)
+from loopwright.space.rules.contraction_cpu import contraction_variants
+from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
+from loopwright.space.rules.injective_cpu import injective_variants
 from loopwright.space.rules.programs_gpu import programs
-from loopwright.space.rules.rows_cpu import rows
-from loopwright.space.rules.scans_cpu import scans
-from loopwright.space.rules.several_cpu import several
+from loopwright.space.rules.rows_cpu import chain_variants, whole_variants
+from loopwright.space.rules.scans_cpu import scan_variants
+from loopwright.space.rules.several_cpu import Composition, several
 from loopwright.space.rules.tensor_core_gpu import tensor_cores
 from loopwright.space.rules.transformed_cpu import transformed
-from loopwright.space.rules.whole_cpu import whole
-from loopwright.space.rules.windows_cpu import windows
-from loopwright.space.sketch import Sketch
+from loopwright.space.rules.windows_cpu import window_variants
+from loopwright.space.sketch import Sketch, Variants, kernels_of, structures_of
 from loopwright.space.structure import Structure
-from loopwright.space.variant import kernels_of, structures_of
 from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
 
+_MEND = "; mend it, or leave it out with loopwright.space.remove_rule"
+
+
+def _of_one_kernel(variants: Variants) -> ExpressionRule:
+    """Rule that makes a structure of each variant of an expression that is one kernel."""
+    return wraps(variants)(partial(structures_of, variants))
+
+
 # A scan as the reduction that it is written as takes so much longer that others are not asked.
-enter(SpaceRule("scans", scans, ("cpu",), stops=True))
+enter(SpaceRule("scans", _of_one_kernel(scan_variants), ("cpu",), stops=True))
 enter(SpaceRule("products between transforms", transformed, ("cpu",), stops=True))
-for _name, _rule in {
-    "dot instructions": dot_instructions,
-    "contractions": contractions,
-    "windows": windows,
-    "whole": whole,
-    "rows": rows,
-    "injective": injective,
-    "several": several,
+for _name, _variants in {
+    "dot instructions": dot_instruction_variants,
+    "contractions": contraction_variants,
+    "windows": window_variants,
+    "whole": whole_variants,
+    "rows": chain_variants,
+    "injective": injective_variants,
 }.items():
-    enter(SpaceRule(_name, _rule, ("cpu",)))
+    enter(SpaceRule(_name, _of_one_kernel(_variants), ("cpu",)))
+enter(SpaceRule("several", several, ("cpu",)))
 enter(SpaceRule("tensor cores", tensor_cores, ("gpu",), one_result=True))
 enter(SpaceRule("programs of kernels", programs, ("gpu",)))
 
@@ -78,25 +89,13 @@ def structures(
         dot products, one thread
         dot products
     """
-    given = [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
-    for t in given:
+    for t in [outputs] if isinstance(outputs, te.Tensor) else list(outputs):
         if not isinstance(t, te.Tensor) or not any(t is arg for arg in args):
             raise TensorError(f"structures: the result {t!r:.60} is not among the arguments")
     program = tensor_program(args)
-    naive = _naive(program.outputs, args)
-    found: list[Structure] = []
-    for rule in _rules():
-        if rule.one_result and len(program.outputs) > 1:
-            continue
-        asked = _asked_about_kernels if rule.scope == "kernel" else _asked
-        own = asked(rule, program.outputs, args, naive)
-        found += own
-        if own and rule.stops:
-            break
-    return found or [naive]
-
-
-def _rules() -> list[SpaceRule]:
+    naive = Sketch(program.outputs, args)
+    naive.why.append("no rule applies to this expression: every stage runs as it was written")
+    unscheduled = naive.finished("naive")
     target = Target.current()
     rules = rules_for((target.kind, *target.keys))
     if not rules:
@@ -104,26 +103,34 @@ def _rules() -> list[SpaceRule]:
             f"no rule knows structures for the target {target.kind}; register one with "
             "@loopwright.space_rule, or write a template"
         )
-    return rules
+    found: list[Structure] = []
+    for rule in rules:
+        if rule.one_result and len(program.outputs) > 1:
+            continue
+        ask = _kernel_structures if rule.scope == "kernel" else _expression_structures
+        by_rule = ask(rule, program.outputs, args, unscheduled)
+        found += by_rule
+        if by_rule and rule.stops:
+            break
+    return found or [unscheduled]
 
 
-def _asked(
+def _expression_structures(
     rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
 ) -> list[Structure]:
     """Structures of a rule, checked: it may be a user's."""
-    what = f"the rule {rule.name!r} ({rule.where})"
-    made: Any = _guarded(rule, outputs, rule.function, list(outputs), list(args))
-    found = list(made) if isinstance(made, (list, tuple)) else [] if made is None else [made]
+    answer = _guarded(rule, outputs, rule.function, list(outputs), list(args))
+    found = as_list(answer)
     for structure in found:
         if not isinstance(structure, Structure):
-            raise SpaceError(f"{what} returned {structure!r:.60}; return structures, or None")
+            raise SpaceError(f"{rule} returned {structure!r:.60}; return structures, or None")
         if structure.dag.hash != naive.dag.hash or structure.arg_ids != naive.arg_ids:
-            raise SpaceError(f"{what} made a structure of another expression or other arguments")
+            raise SpaceError(f"{rule} made a structure of another expression or other arguments")
     return found
 
 
-def _asked_about_kernels(
-    rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
+def _kernel_structures(
+    rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], _: Structure
 ) -> list[Structure]:
     """Structures of a kernel rule for the one kernel of an expression.
 
@@ -141,28 +148,18 @@ def _guarded(
     rule: SpaceRule, outputs: Sequence[te.Tensor], function: Callable[..., Any], *args: object
 ) -> Any:
     """Result of a function of a rule, limited in time; its errors name the rule."""
-    what = f"the rule {rule.name!r} ({rule.where})"
     try:
-        return limited(TEMPLATE_S, what, function, *args)
+        return limited(TEMPLATE_S, str(rule), function, *args)
     except KeyboardInterrupt:
         raise
     except DataDependent as exc:
         raise SpaceError(
-            f"{what} asks for the value of a knob, whose symbol stands for all its candidates; "
+            f"{rule} asks for the value of a knob, whose symbol stands for all its candidates; "
             "make a structure for each case"
         ) from exc
     except (TimeLimitError, SpaceError) as exc:
-        raise SpaceError(f"{what} failed for {outputs[0].name!r}: {exc}{_MEND}") from exc
+        raise SpaceError(f"{rule} failed for {outputs[0].name!r}: {exc}{_MEND}") from exc
     except BaseException as exc:  # a user's rule: one that calls sys.exit ends nothing
         kind = "" if isinstance(exc, LoopwrightError) else f"{type(exc).__name__}: "
         text = " ".join(f"{kind}{exc}".split())
-        raise SpaceError(f"{what} failed for {outputs[0].name!r}: {text}{_MEND}") from exc
-
-
-_MEND = "; mend it, or leave it out with loopwright.space.remove_rule"
-
-
-def _naive(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Structure:
-    sketch = Sketch(outputs, args)
-    sketch.why.append("no rule applies to this expression: every stage runs as it was written")
-    return sketch.finished("naive")
+        raise SpaceError(f"{rule} failed for {outputs[0].name!r}: {text}{_MEND}") from exc

@@ -8,16 +8,77 @@ access maps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from loopwright import te
 from loopwright.ir.expr import Call
-from loopwright.ir.traversal import contains, walk
-from loopwright.space.access import expressions, is_computed, is_own
+from loopwright.ir.visitor import contains, walk
 from loopwright.space.analysis import StageAnalysis, analyze
-from loopwright.space.chains import RowChain, row_chain
+from loopwright.space.expression import expressions, is_computed, is_own
+
+
+@dataclass(frozen=True)
+class RowChain:
+    """Chain of reductions over rows: softmax, layer normalisation, a norm, one reduction."""
+
+    out: te.Tensor  # a number a row, or a row
+    #: numbers of each row, reduced from something over all of it; in order
+    reductions: tuple[te.Tensor, ...]
+    whole: tuple[te.Tensor, ...]  # intermediate rows
+    single: tuple[te.Tensor, ...]  # numbers computed from such numbers
+    #: whether every operand of a reduction stands still along its last loop, or runs along memory
+    #: with it
+    along_memory: bool
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that count rows."""
+        return len(self.reductions[0].shape)
+
+
+def row_chain(out: te.Tensor, stages: Sequence[StageAnalysis] | None = None) -> RowChain | None:
+    """Chain in an expression, or None: all reductions have one shape, which the result begins with,
+    and every stage reads others at its own row.
+
+    ``stages`` are those of the chain, inputs first; None for all that the result needs.
+    """
+    stages = analyze(out) if stages is None else stages
+    chain = [s.tensor for s in stages]
+    reductions = [s for s in stages if s.reduced]
+    if not reductions or not reductions[0].tensor.shape:
+        return None
+    shape = reductions[0].tensor.static_shape
+    if any(r.tensor.static_shape != shape for r in reductions):
+        return None
+    if not all(_reads_own_row(s, chain, len(shape)) for s in stages):
+        return None
+    reduced = {r.tensor for r in reductions}
+    below = [t for t in chain if t is not out and t not in reduced]
+    return RowChain(
+        out,
+        tuple(r.tensor for r in reductions),
+        tuple(t for t in below if t.static_shape != shape),
+        tuple(t for t in below if t.static_shape == shape),
+        all(map(runs_along_memory, reductions)),
+    )
+
+
+def runs_along_memory(stage: StageAnalysis) -> bool:
+    """Whether the last loop moves every operand of a reduction along memory, or not at all."""
+    last = stage.reduced[-1]
+    moved = [o.strides.get(last) for o in stage.operands if o.access.moves_with(last)]
+    return bool(moved) and all(stride == 1 for stride in moved)
+
+
+def _reads_own_row(reader: StageAnalysis, chain: Sequence[te.Tensor], rank: int) -> bool:
+    row = reader.spatial[:rank]
+    computed = [o.access for o in reader.operands if o.tensor in chain]
+    return len(row) == rank and all(
+        is_own(dim, x) for a in computed for dim, x in zip(a.dims, row, strict=False)
+    )
+
 
 #: Nodes, and nested stages, that an expression may grow to by inlining: compilers take long for
 #: more, and walk it by recursion.
@@ -67,7 +128,7 @@ class Kernel:
     @cached_property
     def chain(self) -> RowChain | None:
         """The kernel as a chain over rows along memory, or None."""
-        if self._has_tuples():
+        if self._has_tuples:
             return None
         chain = row_chain(self.out, self.stages)
         return chain if chain is not None and chain.along_memory else None
@@ -75,16 +136,17 @@ class Kernel:
     @cached_property
     def single(self) -> StageAnalysis | None:
         """Its one reduction, over which ``out`` is elementwise, or None."""
-        if len(self.reductions) != 1 or self._has_tuples():
+        if len(self.reductions) != 1 or self._has_tuples:
             return None
         points = {self.reductions[0].tensor}
         for s in self.stages:
             inside = {o.tensor for o in s.operands if o.tensor in points}
-            if not all(_follows(s, t) for t in inside):
+            if not all(_reads_own_point(s, t) for t in inside):
                 return None
             points |= {s.tensor} if inside else set()
         return self.reductions[0] if self.out in points else None
 
+    @cached_property
     def _has_tuples(self) -> bool:
         return any(t.op.num_outputs > 1 for t in self.tensors)
 
@@ -93,8 +155,8 @@ class Kernel:
         """Nodes of the result as one expression."""
         nodes: dict[te.Tensor, int] = {}
         for s in self.stages:
-            inner = [o.tensor for o in s.operands if o.tensor in nodes]
-            nodes[s.tensor] = _nodes(s.tensor.op) + sum(nodes[t] for t in inner)
+            inner = (nodes[o.tensor] for o in s.operands if o.tensor in nodes)
+            nodes[s.tensor] = _nodes(s.tensor.op) + sum(inner)
         return nodes[self.out]
 
     @property
@@ -146,7 +208,8 @@ class _Partition:
         self._growth: dict[te.Tensor, _Growth] = {}
         for s in self._stages.values():
             self._enter(s)
-        self._keep_shared()
+        while shared := self._shared():
+            self._roots |= shared
 
     def kernels(self) -> list[Kernel]:
         """Kernel for every tensor in memory; one for all outputs of a stage."""
@@ -174,7 +237,13 @@ class _Partition:
         if t.op.num_outputs > 1:
             self._roots |= {t, *self._inner(t)}
         if not self._is_known(t):
-            self._cut(stage)
+            # Inputs that need reductions lie in memory; where the stage is elementwise behind
+            # several, all but the one with the most work.
+            needing = [x for x in self._inner(t) if self._kernel(x).reductions]
+            needing.sort(key=lambda x: self._kernel(x).work)
+            self._roots |= set(needing[:-1])
+            if needing and not self._is_known(t):
+                self._roots.add(needing[-1])
         growth = self._grown(stage)
         kernel = self._kernel(t)
         if not growth.fits() or (kernel.reductions and not kernel.may_inline):
@@ -185,16 +254,6 @@ class _Partition:
     def _is_known(self, t: te.Tensor) -> bool:
         kernel = self._kernel(t)
         return not kernel.reductions or kernel.single is not None or kernel.chain is not None
-
-    def _cut(self, stage: StageAnalysis) -> None:
-        """Keep inputs of a stage that need reductions; where it is elementwise behind several, all
-        but the one with the most work.
-        """
-        needing = [x for x in self._inner(stage.tensor) if self._kernel(x).reductions]
-        needing.sort(key=lambda x: self._kernel(x).work)
-        self._roots |= set(needing[:-1])
-        if needing and not self._is_known(stage.tensor):
-            self._roots.add(needing[-1])
 
     def _grown(self, stage: StageAnalysis) -> _Growth:
         inner = set(self._inner(stage.tensor))
@@ -210,44 +269,32 @@ class _Partition:
             + max((g.spread for g in grown), default=0),
         )
 
-    def _keep_shared(self) -> None:
-        """Keep stages that several kernels need, unless they are cheap."""
-        while True:
-            first: dict[te.Tensor, te.Tensor] = {}
-            shared = {
-                t
-                for kernel in self.kernels()
-                for t in kernel.tensors[:-1]
-                if first.setdefault(t, kernel.out) is not kernel.out and not self._is_cheap(t)
-            }
-            if not shared:
-                return
-            self._roots |= shared
+    def _shared(self) -> set[te.Tensor]:
+        """Stages that several kernels need, unless they are cheap."""
+        first: dict[te.Tensor, te.Tensor] = {}
+        return {
+            t
+            for kernel in self.kernels()
+            for t in kernel.tensors[:-1]
+            if first.setdefault(t, kernel.out) is not kernel.out and not self._is_cheap(t)
+        }
 
     def _is_cheap(self, t: te.Tensor) -> bool:
-        if self._stages[t].reduced or self._inner(t):
+        if self._stages[t].reduced or self._inner(t) or _nodes(t.op) > _CHEAP:
             return False
-        parts = expressions(t.op)
-        return _nodes(t.op) <= _CHEAP and not any(contains(part, Call) for part in parts)
+        return not any(contains(e, Call) for e in expressions(t.op))
 
 
 def _nodes(op: te.Operation) -> int:
-    found: list[object] = []
-    for part in expressions(op):
-        walk(part, found.append)
-    return len(found)
+    nodes: list[object] = []
+    for e in expressions(op):
+        walk(e, nodes.append)
+    return len(nodes)
 
 
-def _follows(reader: StageAnalysis, tensor: te.Tensor) -> bool:
+def _reads_own_point(reader: StageAnalysis, tensor: te.Tensor) -> bool:
     """Whether a stage reads a tensor at its own point alone."""
     if reader.reduced or reader.tensor.shape != tensor.shape:
         return False
     reads = [o.access.dims for o in reader.operands if o.tensor is tensor]
     return all(is_own(dim, x) for d in reads for dim, x in zip(d, reader.spatial, strict=True))
-
-
-def heaviest(parts: Iterable[Kernel], share: float) -> list[Kernel]:
-    """Kernels that do at least a share of all work, the heaviest first."""
-    found = sorted(parts, key=lambda k: -k.work)
-    total = sum(k.work for k in found)
-    return [k for k in found if k.work >= share * total]

@@ -13,23 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.cost.analytical import AnalyticalModel
-from loopwright.cost.cpu.machine import machine_of
-from loopwright.cost.gpu.device import device_of
+from loopwright.cost import AnalyticalModel, device_of, machine_of
 from loopwright.errors import UsageError
 from loopwright.records import Json
-from loopwright.space.composition import Composed, combined
+from loopwright.space.rules.several_cpu import Composed, combined
 from loopwright.space.structure import Structure
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.knobs import value_text
-from loopwright.task.space import ConfigEntity, ConfigSpace
-from loopwright.task.vectors import (
+from loopwright.task import (
+    ConfigEntity,
+    ConfigSpace,
     Digits,
+    Scheduler,
     ValidMemo,
     digits_of,
     distinct,
     indices_of,
     random_digits,
+    value_text,
 )
 
 #: Configurations of a leading structure that the model looks at, and the part of them that is
@@ -114,9 +113,10 @@ def ranked(
         if first_of_all and found[0]:
             start = found[0][0].config.values
     if sample > _FIRST_LOOK:
-        for n in sorted(range(len(found)), key=lambda n: -_speed(found[n]))[:_CLOSER]:
+        speeds = [best[0].speed if best else 0.0 for best in found]
+        for n in sorted(range(len(found)), key=lambda n: -speeds[n])[:_CLOSER]:
             found[n] = _best(structures[n], models[n], sample, seed, start, top)
-    return sorted((r for own in found for r in own), key=lambda r: -r.speed)
+    return sorted((r for best in found for r in best), key=lambda r: -r.speed)
 
 
 def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0) -> list[Ranked]:
@@ -144,10 +144,6 @@ def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int =
     return sorted(made, key=lambda r: -r.speed)
 
 
-def _speed(found: Sequence[Ranked]) -> float:
-    return found[0].speed if found else 0.0
-
-
 def _best(
     structure: Scheduler,
     model: AnalyticalModel,
@@ -160,24 +156,18 @@ def _best(
 
     The one with the values ``start`` for its knobs is examined too. Earlier results are cached.
     """
-    key = _known_as(structure, sample, seed, start, top)
+    key = _cache_key(structure, sample, seed, start, top)
     points = _KNOWN.get(key)
     if points is None:
         points = _points(structure, model, sample, seed, start)[:top]
-        _keep(key, points)
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        if key is not None:
+            _KNOWN[key] = points
     return [Ranked(structure, structure.config_space.get(index), s) for index, s in points]
 
 
-def _keep(key: Hashable, points: list[tuple[int, float]]) -> None:
-    """Cache points, unless their key is unknown."""
-    if key is None:
-        return
-    if len(_KNOWN) >= _MOST_KNOWN:
-        _KNOWN.clear()
-    _KNOWN[key] = points
-
-
-def _known_as(
+def _cache_key(
     structure: Scheduler, sample: int, seed: int, start: Mapping[str, Json], top: int
 ) -> Hashable:
     """Key of the configurations that `_points` finds; None where a filter or a template, a function
@@ -234,7 +224,12 @@ def _searched(
 ) -> tuple[Digits, _Scores]:
     """At most ``sample`` different points and their predictions."""
     default = digits_of(space, [space.default_index])
-    firsts = [default, *([_started(space, default, start)] if start else [])]
+    started = default.copy()
+    for number, (name, knob) in enumerate(space.knobs.items()):
+        at = knob.position(start[name]) if name in start else None
+        if at is not None:
+            started[0, number] = at
+    firsts = [default, *([started] if start else [])]
     at_random = random_digits(space, max(int(sample * _AT_RANDOM) - len(firsts), 0), rng)
     known: set[int] = set()
     digits = _fresh(space, np.concatenate([*firsts, at_random])[:sample], known)
@@ -250,16 +245,6 @@ def _searched(
         digits = np.concatenate([digits, new])
         scores = np.concatenate([scores, model.predict(new)])
     return digits, scores
-
-
-def _started(space: ConfigSpace, default: Digits, values: Mapping[str, Json]) -> Digits:
-    """Default point with some values for those of its knobs that can have them."""
-    out = default.copy()
-    for number, (name, knob) in enumerate(space.knobs.items()):
-        at = knob.position(values[name]) if name in values else None
-        if at is not None:
-            out[0, number] = at
-    return out
 
 
 def _changed(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from loopwright import te
 from loopwright.errors import SpaceError, did_you_mean
+from loopwright.space.kernels import Kernel
+from loopwright.space.sketch import Variant
 from loopwright.space.structure import Structure
-
-if TYPE_CHECKING:
-    from loopwright.space.kernels import Kernel
-    from loopwright.space.variant import Variant
+from loopwright.target import Target
 
 #: A rule: the structures that it knows for some results and arguments, none where it knows none.
 ExpressionRule: TypeAlias = Callable[
     [Sequence[te.Tensor], Sequence[te.Tensor]], "Sequence[Structure] | Structure | None"
 ]
-#: A rule for kernels: ways to schedule one.
+#: A rule for kernels: variants of one.
 KernelRule: TypeAlias = Callable[["Kernel"], "Sequence[Variant] | Variant | None"]
 Rule: TypeAlias = "ExpressionRule | KernelRule"
 #: Units that rules may be asked about.
@@ -62,8 +62,11 @@ class SpaceRule:
     @property
     def where(self) -> str:
         """``file:line`` of the function."""
-        code = getattr(self.function, "__code__", None)
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
         return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else "?"
+
+    def __str__(self) -> str:
+        return f"the rule {self.name!r} ({self.where})"
 
 
 def space_rule(
@@ -167,3 +170,38 @@ def _origin(function: Rule) -> tuple[object, object]:
     """Key that is equal for repeated definitions of one function."""
     code = getattr(function, "__code__", None)
     return getattr(function, "__qualname__", None), code and code.co_filename
+
+
+def variants_by(rule: SpaceRule, kernel: Kernel) -> list[Variant]:
+    """Variants of a rule for a kernel; any other result raises `SpaceError`."""
+    function: Any = rule.function  # its scope says what it takes
+    found = as_list(function(kernel))
+    for variant in found:
+        if not isinstance(variant, Variant):
+            raise SpaceError(
+                f"{rule} returned {variant!r:.60}; a rule for kernels returns "
+                "loopwright.space.Variant, several, or None"
+            )
+    return found
+
+
+def as_list(answer: Any) -> list[Any]:
+    """Answer of a rule, which may be one thing, several, or None, as a list."""
+    return list(answer) if isinstance(answer, (list, tuple)) else [] if answer is None else [answer]
+
+
+def with_rules_of_users(kernel: Kernel, built_in: Callable[[], list[Variant]]) -> list[Variant]:
+    """Variants of a kernel by all rules by priority; built-in ones, ``built_in``, have 0."""
+    target = Target.current()
+    rules = [r for r in rules_for((target.kind, *target.keys)) if r.scope == "kernel"]
+    found: list[Variant] = []
+    asked = False
+    for rule in rules:
+        if rule.priority <= 0 and not asked:
+            found += built_in()
+            asked = True
+        by_rule = variants_by(rule, kernel)
+        found += by_rule
+        if by_rule and rule.stops:
+            return found
+    return found if asked else found + built_in()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
 from loopwright import te
-from loopwright.cost.symbolic.symbols import Graph, Sym
-from loopwright.schedule import create_schedule
-from loopwright.space.structure import Structure
-from loopwright.target import Target
-from loopwright.task.space import ConfigSpace
-from loopwright.task.union import STRUCTURE
+from loopwright.ir.expr import IterVar
+from loopwright.schedule import Schedule, create_schedule
+from loopwright.space.kernels import Kernel, kernels
+from loopwright.space.structure import Structure, SymbolicKnobs
+from loopwright.task import STRUCTURE, ConfigSpace
 
 
 class Sketch:
@@ -25,7 +26,6 @@ class Sketch:
 
     Attributes:
         s: the schedule so far; rules call its primitives, with symbols for sizes.
-        space: the knobs so far.
         why: steps of rules, and their reasons.
         prefix: prefix of the names of knobs; of the current kernel where an expression has several.
 
@@ -49,24 +49,25 @@ class Sketch:
 
     def __init__(self, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> None:
         self.s = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
-        self.space = ConfigSpace()
         self.why: list[str] = []
         self.prefix = ""
         self._args = list(args)
-        self._graph = Graph()
-        self._numbers = count()
-        self._symbols: dict[int, tuple[str, int]] = {}
+        self._knobs = SymbolicKnobs()
+        self._numbers = count()  # shared with copies
+
+    @property
+    def space(self) -> ConfigSpace:
+        """Knobs so far."""
+        return self._knobs.space
 
     def copy(self) -> Sketch:
         """Copy of the sketch; later changes of one do not affect the other.
 
         Symbols of both are of one graph, so that knobs are told apart in both.
         """
-        made = copy(self)
-        made.s, made.why, made._symbols = self.s.copy(), list(self.why), dict(self._symbols)
-        made.space = ConfigSpace()
-        made.space.knobs.update(self.space.knobs)
-        return made
+        twin = copy(self)
+        twin.s, twin.why, twin._knobs = self.s.copy(), list(self.why), self._knobs.copy()
+        return twin
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
         """Define a size as a knob: a symbol, which schedules take for an int; the number itself
@@ -77,7 +78,8 @@ class Sketch:
             candidates: positive numbers.
             default: that of the default configuration; None: the first.
         """
-        return self._defined(name, list(candidates), default)[0]
+        number = next(self._numbers)
+        return self._knobs.define(number, self.prefix + name, list(candidates), default)[0]
 
     def numbers(
         self,
@@ -92,18 +94,8 @@ class Sketch:
             candidates: tuples of as many positive numbers each.
             default: that of the default configuration; None: the first.
         """
-        return self._defined(name, list(candidates), default)
-
-    def _defined(self, name: str, candidates: list[Any], default: Any) -> tuple[Any, ...]:
-        name = self.prefix + name
-        self.space.define_knob(name, candidates, default=default)
         number = next(self._numbers)
-        parts = self.space.knobs[name].parts()
-        found = [self._graph.leaf(number, part, values) for part, values in enumerate(parts)]
-        for part, x in enumerate(found):
-            if isinstance(x, Sym):
-                self._symbols[x.number] = (name, part)
-        return tuple(found)
+        return self._knobs.define(number, self.prefix + name, list(candidates), default)
 
     def finished(self, name: str) -> Structure:
         """The structure.
@@ -112,10 +104,74 @@ class Sketch:
             name: its name in records; the one candidate of the knob ``structure``.
         """
         self.space.define_knob(STRUCTURE, [name])
-        self.space.freeze()
         ids = tuple(self.s.arg_ids(self._args))
-        symbols = dict(self._symbols)
-        trace = tuple(self.s.trace)
-        return Structure(
-            name, tuple(self.why), self.space, Target.current(), self.s.dag, ids, trace, symbols
-        )
+        return self._knobs.structure(name, self.why, self.s.dag, ids, self.s.trace)
+
+
+def fused(s: Schedule, t: te.Tensor, loops: Sequence[IterVar]) -> IterVar:
+    """Fuse some loops of a stage; a single one stays as it is."""
+    return s[t].fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Schedule of one kernel, a part of structures.
+
+    Attributes:
+        name: its name in records.
+        why: reason why it may be good.
+        schedule: function that makes its steps and knobs in a sketch.
+
+    Example:
+        >>> def by_rows(kernel):
+        ...     def schedule(sketch):
+        ...         sketch.s[kernel.out].parallel(kernel.out.op.axis[0])
+        ...
+        ...     return lw.space.Variant("by rows", "a row for each task", schedule)
+        ...
+        >>> by_rows = lw.space_rule("example/by_rows", scope="kernel", stops=True)(by_rows)
+        >>> A = te.placeholder((8, 4), name="A")
+        >>> B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
+        >>> print([s.name for s in lw.create_task([A, B], target="llvm").structures])
+        ['by rows']
+        >>> lw.space.remove_rule("example/by_rows")
+    """
+
+    name: str
+    why: str
+    schedule: Callable[[Sketch], None]
+
+
+#: Function that gives the variants of a kernel, the most sensible first; none where it knows none.
+Variants = Callable[[Kernel], list[Variant]]
+
+
+def structures_of(
+    variants: Variants, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]
+) -> list[Structure]:
+    """Structure for each variant of an expression that is one kernel; else none."""
+    if len(outputs) != 1:
+        return []
+    kernel, *others = kernels_of(tuple(outputs))
+    return [] if others else scheduled(variants(kernel), outputs, args)
+
+
+def scheduled(
+    variants: Sequence[Variant], outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]
+) -> list[Structure]:
+    """Structure for each variant of an expression."""
+    structures = []
+    begun = Sketch(outputs, args) if variants else None
+    for variant in variants:
+        assert begun is not None
+        sketch = begun.copy()
+        variant.schedule(sketch)
+        sketch.why.append(variant.why)
+        structures.append(sketch.finished(variant.name))
+    return structures
+
+
+@lru_cache(maxsize=4)
+def kernels_of(outputs: tuple[te.Tensor, ...]) -> tuple[Kernel, ...]:
+    """Kernels of an expression; cached, since every rule asks."""
+    return tuple(kernels(outputs))

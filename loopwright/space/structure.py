@@ -1,4 +1,4 @@
-"""Structures: ways to schedule an expression whose sizes are knobs that are not chosen yet.
+"""Structures: traces of an expression whose sizes are knobs.
 
 Orders of loops, annotations and placements are fixed; factors are symbols, each of which stands for
 a part of a knob's choice. So a structure is a trace as data, and a schedule is that trace with
@@ -8,25 +8,35 @@ numbers in place of symbols.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from loopwright import te
-from loopwright.cost.symbolic.operations import reachable
-from loopwright.cost.symbolic.symbols import Sym, with_leaves
-from loopwright.errors import InternalError
-from loopwright.schedule import Schedule, replay
-from loopwright.schedule.steps import Step
+from loopwright.cost import Graph, Sym, reachable, with_leaves
+from loopwright.errors import InternalError, SpaceError
+from loopwright.ir.sizes import Symbol
+from loopwright.schedule import (
+    SampleCategorical,
+    SamplePerfectTile,
+    Schedule,
+    State,
+    Step,
+    perfect_tiles,
+    replay,
+)
+from loopwright.space.expression import TensorProgram
 from loopwright.target import Target
-from loopwright.task.space import ConfigEntity, ConfigSpace
-from loopwright.te.dag import ArgId, Dag
+from loopwright.task import STRUCTURE, ConfigEntity, ConfigSpace, Scheduled, Task
+from loopwright.te import ArgId, Dag
 
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """One way to schedule an expression.
+    """Trace of an expression with symbols for sizes, and the knobs that choose these.
 
     Attributes:
         name: its name in records, such as ``"C: tile i x j, B packed for each panel"``.
@@ -89,17 +99,15 @@ class Structure:
 
     def steps(self, config: ConfigEntity) -> list[Step]:
         """Steps of a configuration of its space, with its numbers."""
-        return [_resolved(step, self._chosen(config)) for step in self.trace]
 
-    def _chosen(self, config: ConfigEntity) -> Callable[[Sym], Any]:
         def leaf(number: int) -> Any:
             if number not in self.symbols:
                 raise InternalError(f"structure {self.name}: symbol {number} is no part of a knob")
             knob, part = self.symbols[number]
-            chosen = config[knob].val
-            return chosen[part] if isinstance(chosen, tuple) else chosen
+            choice = config[knob].val
+            return choice[part] if isinstance(choice, tuple) else choice
 
-        return lambda symbol: with_leaves(symbol, leaf)
+        return [_resolved(step, lambda symbol: with_leaves(symbol, leaf)) for step in self.trace]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.config_space.range_length} configurations)"
@@ -116,9 +124,9 @@ def _symbols_in(x: object) -> Iterator[Sym]:
 
 def _resolved(step: Step, value: Callable[[Sym], Any]) -> Step:
     """Step with numbers in place of symbols."""
-    given = {f.name: getattr(step, f.name) for f in fields(step)}
-    found = {name: _with_values(x, value) for name, x in given.items()}
-    changed = {name: x for name, x in found.items() if x is not given[name]}
+    old = {f.name: getattr(step, f.name) for f in fields(step)}
+    new = {name: _with_values(x, value) for name, x in old.items()}
+    changed = {name: x for name, x in new.items() if x is not old[name]}
     return replace(step, **changed) if changed else step
 
 
@@ -129,3 +137,152 @@ def _with_values(x: Any, value: Callable[[Sym], Any]) -> Any:
         return x
     parts = tuple(_with_values(part, value) for part in x)
     return parts if any(a is not b for a, b in zip(parts, x, strict=True)) else x
+
+
+class SymbolicKnobs:
+    """Knobs of a structure under construction, and the symbols of their choices.
+
+    Copies share a graph, in which numbers of knobs tell their symbols apart.
+    """
+
+    def __init__(self) -> None:
+        self.space, self.graph = ConfigSpace(), Graph()
+        self.symbols: dict[int, tuple[str, int]] = {}
+
+    def copy(self) -> SymbolicKnobs:
+        twin = copy(self)
+        twin.space, twin.symbols = ConfigSpace(), dict(self.symbols)
+        twin.space.knobs.update(self.space.knobs)
+        return twin
+
+    def define(self, number: int, name: str, candidates: list[Any], default: Any) -> Any:
+        """Define a knob; returns its choice: symbols, or the numbers of a single candidate."""
+        self.space.define_knob(name, candidates, default=default)
+        parts = self.space.knobs[name].parts()
+        choice = tuple(self.graph.leaf(number, part, values) for part, values in enumerate(parts))
+        symbols = [(x.number, part) for part, x in enumerate(choice) if isinstance(x, Sym)]
+        self.symbols |= {symbol: (name, part) for symbol, part in symbols}
+        return choice
+
+    def structure(
+        self,
+        name: str,
+        why: Sequence[str],
+        dag: Dag,
+        arg_ids: tuple[ArgId, ...],
+        trace: Sequence[Step],
+    ) -> Structure:
+        """Structure of a trace for the target in force; no knob can be defined afterwards."""
+        self.space.freeze()
+        symbols = dict(self.symbols)
+        target = Target.current()
+        return Structure(name, tuple(why), self.space, target, dag, arg_ids, tuple(trace), symbols)
+
+
+class TemplateStructure:
+    """Template, for the target of an expression, that computes the same.
+
+    Its knobs are those of the template, with the knob that names it. `SpaceError` if the template
+    computes something else, or is for another target. ``like`` is a structure of the expression.
+    """
+
+    def __init__(self, task: Task, program: TensorProgram, like: Structure) -> None:
+        self.name = f"template {task}"  # template and its arguments
+        self.why = (f"written by hand: {task.template.where}",)
+        if task.target != like.target:
+            raise SpaceError(f"{self.name} is for the target {task.target}, not for {like.target}")
+        # A task of its own: the knob that names it is none of the template's own space.
+        self._task = Task(task.template, task.args, task.target)
+        space = self.config_space = self._task.config_space
+        schedule, args = self._task.instantiate(self._task.fallback())
+        if schedule.dag.hash != like.dag.hash or tuple(schedule.arg_ids(args)) != like.arg_ids:
+            wanted = ", ".join(f"{t.dtype}{list(t.shape)}" for t in program.args)
+            got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in args)
+            raise SpaceError(
+                f"{self.name} does not compute this expression of ({wanted}), but another one of "
+                f"({got}); give the template the arguments with which it does"
+            )
+        default = space.default_index
+        space.extend(lambda: space.define_knob(STRUCTURE, [self.name]))
+        space.set_default(default)
+
+    @property
+    def target(self) -> Target:
+        return self._task.target
+
+    def instantiate(self, config: ConfigEntity) -> Scheduled:
+        """Schedule of a configuration; errors as of `loopwright.Task.instantiate`."""
+        return self._task.instantiate(config)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.config_space.range_length} configurations)"
+
+
+#: Most tiles that a knob may list.
+_MOST_TILES = 1 << 17
+
+
+def structure_of(s: Schedule, args: Sequence[te.Tensor], name: str = "sampled") -> Structure:
+    """Structure of a schedule with sampling steps, whose points differ in the sampled decisions.
+
+    Each step of `Stage.sample_categorical` and `Stage.sample_perfect_tile` is a knob, named
+    ``v<step>``, whose default is the schedule's decision. Orders, marks and places are those of the
+    schedule, also where `Stage.sample_compute_location` chose them: another place is another
+    structure.
+
+    Args:
+        s: the schedule.
+        args: the arguments in calling order.
+        name: name of the structure in records.
+
+    Raises:
+        SpaceError: a tile was sampled of a loop whose extent depends on another sampled number, or
+            has too many tiles.
+
+    Example:
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> outer, inner = s[B].sample_perfect_tile(B.op.axis[0], 2, max_innermost_factor=8)
+        >>> io, ii = s[B].split(B.op.axis[0], factor=inner)
+        >>> s[B].vectorize(ii)
+        >>> structure = lw.space.structure_of(s, [A, B])
+        >>> print(structure)
+        sampled (4 configurations)
+        >>> points = [structure.instantiate(structure.config_space.get(n))[0] for n in range(4)]
+        >>> print([made.trace[0].decision for made in points])
+        [(64, 1), (32, 2), (16, 4), (8, 8)]
+    """
+    knobs, trace, so_far = SymbolicKnobs(), list[Step](), replay(s.dag, [])
+    for t, step in enumerate(s.trace):
+        number = len(knobs.space.knobs)
+        if isinstance(step, SampleCategorical):
+            candidates: list[Any] = list(dict.fromkeys(step.candidates))
+            (decision,) = knobs.define(number, f"v{t}", candidates, step.decision)
+            step = replace(step, decision=decision)
+        elif isinstance(step, SamplePerfectTile):
+            candidates = _tiles(so_far.state, t, step)
+            step = replace(step, decision=knobs.define(number, f"v{t}", candidates, step.decision))
+        trace.append(step)
+        so_far.apply_step(step)
+    why = ("a schedule whose sampled numbers are knobs",)
+    return knobs.structure(name, why, s.dag, tuple(s.arg_ids(args)), trace)
+
+
+def _tiles(state: State, t: int, step: SamplePerfectTile) -> list[tuple[int, ...]]:
+    """All decisions of step ``t`` in a state, with the errors of `structure_of`."""
+    loop = state.stages[step.stage].loops[step.loop]
+    label = state.loop_label(state.stages[step.stage], step.loop)
+    if isinstance(loop.nominal, Symbol) or not isinstance(loop.nominal, int):
+        raise SpaceError(
+            f"structure_of: step {t} samples a tile of {label!r}, whose extent depends on "
+            "what was sampled before; sample tiles of axes, or of loops split by numbers"
+        )
+    every = perfect_tiles(loop.nominal, step.n, step.max_innermost_factor)
+    tiles = list(islice(every, _MOST_TILES + 1))
+    if len(tiles) > _MOST_TILES:
+        raise SpaceError(
+            f"structure_of: {label!r} has more than {_MOST_TILES} tiles of {step.n} "
+            f"factors (step {t}); sample fewer factors"
+        )
+    return tiles

@@ -5,9 +5,12 @@
 options, `cpu` knows the names of CPUs.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, NoReturn
 
 from loopwright.errors import no_such_name
+from loopwright.lazy import lazy_names
 from loopwright.target.cpu import (
     COMMON_CPUS,
     has_instruction,
@@ -17,7 +20,6 @@ from loopwright.target.cpu import (
     same_code,
     stores_too_wide,
 )
-from loopwright.target.dots import bf16_dot_lanes, dot_lanes, pair_lanes
 from loopwright.target.hardware import HardwareParams
 from loopwright.target.kinds import (
     COMMON,
@@ -28,38 +30,30 @@ from loopwright.target.kinds import (
     register_target_kind,
     unregister_target_kind,
 )
-from loopwright.target.roofs import Roof, roof_of
-from loopwright.target.target import Target, TargetLike, create
-from loopwright.target.vectors import VectorUnit, host_unit, vector_unit
+from loopwright.target.target import Target, TargetLike, create, roof_of
+from loopwright.target.vectors import (
+    Roof,
+    VectorUnit,
+    bf16_dot_lanes,
+    dot_lanes,
+    host_unit,
+    pair_lanes,
+    vector_unit,
+)
+
+# Imported at their first use, by other rooms.
+if TYPE_CHECKING:
+    from loopwright.target.gpu import OPENCL_DEFAULTS
+    from loopwright.target.hardware import Caches, caches_of
+    from loopwright.target.vectors import BYTES, FMA, FMA64, HALVES, PAIRS, PAIRS_OF_SHORTS
 
 __all__ = [
-    "COMMON",
-    "COMMON_CPUS",
-    "KINDS",
-    "OPTIONS",
-    "HardwareParams",
-    "Kind",
-    "Option",
-    "Roof",
-    "Target",
-    "TargetLike",
-    "VectorUnit",
-    "bf16_dot_lanes",
-    "create",
-    "dot_lanes",
-    "has_instruction",
-    "host_cpu",
-    "host_unit",
-    "pair_lanes",
-    "permuted_bytes",
-    "permutes_memory",
-    "register_target_kind",
-    "roof_of",
-    "same_code",
-    "stores_too_wide",
-    "unregister_target_kind",
+    "COMMON", "COMMON_CPUS", "KINDS", "OPTIONS", "HardwareParams", "Kind", "Option", "Roof",
+    "Target", "TargetLike", "VectorUnit", "bf16_dot_lanes", "create", "dot_lanes",
+    "has_instruction", "host_cpu", "host_unit", "pair_lanes", "permuted_bytes", "permutes_memory",
+    "register_target_kind", "roof_of", "same_code", "stores_too_wide", "unregister_target_kind",
     "vector_unit",
-]
+]  # fmt: skip
 
 _CUDA = "write Target('cuda -arch=sm_90'), with the architecture of the card"
 _OPENCL = "write Target('opencl'); its limits are those of this machine's first OpenCL device"
@@ -74,7 +68,5 @@ _INSTEAD = {
     **dict.fromkeys(("generic_func", "override_native_generic_func"), _BY_KEY),
 }
 
-if not TYPE_CHECKING:  # a type checker shall know which names there are
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_such_name("loopwright.target", name, _INSTEAD)
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__, _INSTEAD)

@@ -4,16 +4,54 @@ from __future__ import annotations
 
 import platform
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 from loopwright.errors import TargetError, did_you_mean
-from loopwright.target.feature_probe import (
-    NAMED_IN_RECORDS,
-    UNNAMED,
-    changes_code,
-    features_among,
-)
+
+#: Features of x86 that change the code of loops; others need intrinsics that are never emitted.
+NAMED_IN_RECORDS = re.compile(r"s?sse|avx|fma|f16c|bmi|lzcnt|popcnt|movbe|cmov|xop")
+#: Features that LLVM uses in loops by itself as well. The string of the host, which stands in every
+#: record, names them only where the machine lacks what CPUs of its name have.
+UNNAMED = ("gfni", "tbm", "egpr", "ndd", "ccmp", "nf", "cf", "zu", "ppx", "push2pop2")
+
+
+def changes_code(feature: str) -> bool:
+    """Whether code for loops may use a feature of x86 CPUs."""
+    return feature in UNNAMED or NAMED_IN_RECORDS.match(feature) is not None
+
+
+def features_among(names: Iterable[str], cpu: str, features: str) -> frozenset[str]:
+    """The features among some names that an x86 CPU has; LLVM must know the names and the CPU: one
+    that it does not know ends the process. ``features`` are switched on and off beside it."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    asked = tuple(names)
+    # LLVM has no list to ask, and inlines a function only where the caller's CPU has every feature
+    # of the callee: so one small function for each feature is called from the CPU in question.
+    lines = [f'attributes #0 = {{ "target-cpu"="{cpu}" "target-features"="{features}" }}']
+    for k, name in enumerate(asked, 1):
+        lines.append(
+            f"define internal void @needs{k - 1}(ptr %p) #{k} {{\n"
+            f" store volatile i32 {k}, ptr %p\n ret void\n}}\n"
+            f"define void @caller{k - 1}(ptr %p) #0 {{\n"
+            f" call void @needs{k - 1}(ptr %p)\n ret void\n}}\n"
+            f'attributes #{k} = {{ "target-cpu"="generic" "target-features"="+{name}" }}'
+        )
+    machine = llvm.Target.from_default_triple().create_target_machine(cpu="generic")
+    module = llvm.parse_assembly("\n".join(lines))
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return frozenset(
+        name
+        for k, name in enumerate(asked)
+        if " call " not in str(module.get_function(f"caller{k}"))
+    )
+
 
 #: CPU names by machine that every LLVM of today knows: these are not asked for, and serve as hints.
 COMMON_CPUS = {
@@ -199,7 +237,8 @@ def _ask_llvm(cpu: str, features: str) -> None:
     child = subprocess.run(
         [sys.executable, "-c", _PROBE, cpu, features], capture_output=True, text=True, check=False
     )
-    cpus, features_known = map(_LISTED.findall, _halves(child.stderr))
+    parts = child.stderr.partition("\nAvailable features")
+    cpus, features_known = _LISTED.findall(parts[0]), _LISTED.findall(parts[2])
     if cpus and cpu not in cpus:
         raise TargetError(
             f"unknown CPU {cpu!r}{did_you_mean(cpu, cpus)}; leave mcpu out for this machine's "
@@ -215,12 +254,6 @@ def _ask_llvm(cpu: str, features: str) -> None:
     if child.returncode != 0:
         last = (child.stderr.strip().splitlines() or ["no text"])[-1]
         raise TargetError(f"LLVM makes no code for mcpu={cpu} mattr={features} here: {last}")
-
-
-def _halves(text: str) -> tuple[str, str]:
-    """The list of CPUs and that of features."""
-    cpus, _, features = text.partition("\nAvailable features")
-    return cpus, features
 
 
 def vector_bytes(cpu: str, features: str) -> int:

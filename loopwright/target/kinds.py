@@ -1,6 +1,6 @@
 """The kinds of targets and their options; open for kinds of others (`register_target_kind`).
 
-How code for a kind is compiled stands in `loopwright.driver.backends`.
+How code for a kind is compiled stands in `loopwright.codegen.backends`.
 """
 
 from __future__ import annotations
@@ -265,16 +265,15 @@ def _value(key: str, option: Option, value: object) -> str | int | tuple[str, ..
         return int(text)
     if want is str and isinstance(value, str) and (value or option.may_be_empty):
         return value
-    if want is tuple and (words := _words(value)):
-        return words
+    words = value.split(",") if isinstance(value, str) else value
+    if (
+        want is tuple
+        and isinstance(words, list | tuple)
+        and words
+        and all(isinstance(w, str) and w for w in words)
+    ):
+        return tuple(words)
     expected = {
         int: "a number, 0 or more", bool: "true or false", str: "text", tuple: "words with commas",
     }  # fmt: skip
     raise TargetError(f"target option {key}: expected {expected[want]}, got {value!r}")
-
-
-def _words(value: object) -> tuple[str, ...]:
-    words = value.split(",") if isinstance(value, str) else value
-    if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
-        return ()
-    return tuple(words)

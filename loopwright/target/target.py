@@ -11,12 +11,22 @@ from contextvars import ContextVar
 from typing import Any, Literal, overload
 
 from loopwright.errors import TargetError
-from loopwright.target.caches import Caches, caches_of
 from loopwright.target.cpu import host_cpu, missing_here, vector_bytes
-from loopwright.target.dots import bf16_dot_lanes, dot_lanes, pair_lanes
-from loopwright.target.hardware import HardwareParams
+from loopwright.target.hardware import Caches, HardwareParams, caches_of
 from loopwright.target.kinds import KINDS, OptionValues, kind_of, option
-from loopwright.target.vectors import VectorUnit, vector_unit
+from loopwright.target.vectors import (
+    BYTES,
+    FMA,
+    FMA64,
+    HALVES,
+    PAIRS,
+    Roof,
+    VectorUnit,
+    bf16_dot_lanes,
+    dot_lanes,
+    pair_lanes,
+    vector_unit,
+)
 
 #: Bytes of a "vector register" where there is none, and their number: templates ask.
 _NO_VECTORS = 16
@@ -71,10 +81,10 @@ class Target:
         host: TargetLike | None = None,
         **options: Any,
     ) -> None:
-        given = {**_parse(target), **options}
-        kind = kind_of(given.pop("kind", "llvm"))
-        inner = given.pop("host", None)
-        named: OptionValues = dict(option(kind, k, v) for k, v in given.items())
+        spec = {**_parse(target), **options}
+        kind = kind_of(spec.pop("kind", "llvm"))
+        inner = spec.pop("host", None)
+        named: OptionValues = dict(option(kind, k, v) for k, v in spec.items())
         self.kind = KindName(kind.name)
         self.host: Target | None = _host(host if host is not None else inner)
         self.keys: tuple[str, ...] = named.pop("keys", kind.keys)
@@ -239,8 +249,7 @@ class Target:
         defaults = dict(KINDS[self.kind].defaults)
         if "mcpu" in self.options:
             name, features = host_cpu()
-            given_cpu = self.options["mcpu"] != name
-            defaults |= {"mcpu": name, "mattr": "" if given_cpu else features}
+            defaults |= {"mcpu": name, "mattr": features if self.options["mcpu"] == name else ""}
         if "gpu" in KINDS[self.kind].keys:
             defaults |= self._limits_anyway()
         parts: list[str] = [self.kind]
@@ -259,10 +268,10 @@ class Target:
         arch = self.options.get("arch")
         if plain.get("arch") == arch:
             return plain
-        given: OptionValues = {**kind.defaults, "arch": arch}
-        kind.resolve(given)
-        del given["arch"]
-        return given
+        limits: OptionValues = {**kind.defaults, "arch": arch}
+        kind.resolve(limits)
+        del limits["arch"]
+        return limits
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
@@ -272,6 +281,35 @@ class Target:
 
     def __hash__(self) -> int:
         return hash(json.dumps(self.canonical))
+
+
+def roof_of(target: Target, arithmetic: str) -> Roof | None:
+    """The instruction that bounds kernels of a target; None where none is known to.
+
+    Args:
+        target: what kernels are compiled for.
+        arithmetic: type that they multiply: ``"float32"``, ``"float64"``, ``"int8"``, or
+            ``"bfloat16"`` with sums in float32, which is converted where the CPU has no
+            instruction for it.
+
+    Example:
+        >>> print(lw.target.roof_of(lw.Target("llvm -mcpu=haswell"), "int8").instruction)
+        vpmaddwd
+    """
+    unit = target.vector_unit
+    if unit is None:
+        return None
+    of_bytes, of_halves = target.dot_lanes["int32"], target.dot_lanes["float32"]
+    match arithmetic:
+        case "float64":
+            return Roof(unit, FMA64, unit.nbytes // 8)
+        case "int8" if of_bytes:
+            return Roof(unit, PAIRS if target.has_dots_by_pairs else BYTES, of_bytes)
+        case "bfloat16" if of_halves:
+            return Roof(unit, HALVES, of_halves)
+        case "float32" | "bfloat16":
+            return Roof(unit, FMA, unit.nbytes // 4)
+    return None
 
 
 #: A target as people write it: a string, a dictionary, or a `Target`.

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from loopwright.errors import InstantiationError, SpaceError
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.records import Json
-from loopwright.te.tensor import thread_axis
+from loopwright.te import thread_axis
 
 if TYPE_CHECKING:
     from loopwright.ir.expr import IterVar
-    from loopwright.schedule import Schedule
-    from loopwright.schedule.surface.stage import Stage
-    from loopwright.te.tensor import Operation, Tensor
+    from loopwright.schedule import Schedule, Stage
+    from loopwright.te import Operation, Tensor
 
     #: Anything that names a stage of a schedule.
     StageKey: TypeAlias = Tensor | Operation | Stage
@@ -201,10 +200,15 @@ class AnnotateEntity:
         for number, ann in enumerate(self.anns):
             axis = left[number]
             if ann == "unroll":
-                _check_unroll(_length(axis_lens, number, max_unroll), max_unroll, cfg)
+                length = _length(axis_lens, number, max_unroll)
+                if max_unroll and length > max_unroll:
+                    _refuse(cfg, f"length {length} is too long to unroll (at most {max_unroll})")
                 s[op].unroll(axis)
             elif ann == "vec":
-                _check_vector(_length(axis_lens, number, vec_size), vec_size, cfg)
+                length = _length(axis_lens, number, vec_size)
+                if vec_size and length not in vec_size:
+                    sizes = list(vec_size)
+                    _refuse(cfg, f"length {length} is not among the vector sizes {sizes}")
                 s[op].vectorize(axis)
             elif ann == "fuse":
                 left[number + 1] = s[op].fuse(axis, left[number + 1])
@@ -270,16 +274,6 @@ def _length(axis_lens: Sequence[int] | None, number: int, limit: object) -> int:
     if axis_lens is None or number >= len(axis_lens):
         raise SpaceError("max_unroll and vec_size need axis_lens, the length of each axis")
     return int(axis_lens[number])
-
-
-def _check_unroll(length: int, limit: int | None, cfg: Refuser | None) -> None:
-    if limit and length > limit:
-        _refuse(cfg, f"length {length} is too long to unroll (at most {limit})")
-
-
-def _check_vector(length: int, sizes: Sequence[int] | None, cfg: Refuser | None) -> None:
-    if sizes and length not in sizes:
-        _refuse(cfg, f"length {length} is not among the vector sizes {list(sizes)}")
 
 
 def _refuse(cfg: Refuser | None, text: str) -> None:

@@ -13,13 +13,15 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, pairwise, permutations
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from loopwright.errors import InternalError, SpaceError, shown
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
 from loopwright.records import Json
-from loopwright.task import neighbours
 from loopwright.task.entities import (
     AnnotateEntity,
     Entity,
@@ -27,7 +29,7 @@ from loopwright.task.entities import (
     ReorderEntity,
     SplitEntity,
 )
-from loopwright.te.tensor import THREAD_TAGS
+from loopwright.te import THREAD_TAGS
 
 KnobKind = Literal["split", "reorder", "annotate", "other"]
 #: A name and the number that each candidate has under it.
@@ -37,8 +39,8 @@ Column = tuple[str, list[float]]
 _MOST_WITH_NEIGHBOURS = 8192
 #: Number of values of a knob that are printed.
 _SHOWN = 8
-#: The numbers of annotations; a place to attach a cache at is its own number.
-_ANNOTATION_NUMBERS = {"none": -1, "unroll": -2, "vec": -3, "fuse": -4}
+#: The numbers of annotations.
+_ANNOTATION_NUMBERS: dict[str | int, int] = {"none": -1, "unroll": -2, "vec": -3, "fuse": -4}
 #: Thread axes come behind these, from -5 on, in the order in which `THREAD_TAGS` has them.
 _ANNOTATION_NUMBERS |= {tag: -5 - at for at, tag in enumerate(THREAD_TAGS)}
 
@@ -233,7 +235,8 @@ class SplitKnob(Knob):
         left = self.length
         for place in reversed(range(len(limits))):
             if place not in free:
-                sizes[place] = _largest_divisor(left, limits[place])
+                largest = min(limits[place], left)
+                sizes[place] = max(n for n in range(1, largest + 1) if left % n == 0)
                 left //= sizes[place]
         sizes[free[0] if free else 0] *= left
         return [-1, *sizes[1:]]
@@ -279,7 +282,7 @@ class SplitKnob(Knob):
         return SplitEntity(checked_split(self.name, value, self.length))
 
     def _neighbours(self) -> list[list[int]]:
-        return neighbours.factor_moves([e.size[1:] for e in self.entities], self.length)
+        return factor_moves([e.size[1:] for e in self.entities], self.length)
 
 
 class ReorderKnob(Knob):
@@ -303,7 +306,7 @@ class ReorderKnob(Knob):
         return ReorderEntity(checked_order(self.name, value, len(value)))
 
     def _neighbours(self) -> list[list[int]]:
-        return neighbours.swaps([e.perm for e in self.entities])
+        return swaps([e.perm for e in self.entities])
 
 
 class AnnotateKnob(Knob):
@@ -317,7 +320,9 @@ class AnnotateKnob(Knob):
         return "places of caches" if anchors else f"annotation of {len(self.value(0))} loops"
 
     def columns(self) -> list[Column]:
-        columns = self._numbered([[_number(a) for a in e.anns] for e in self.entities])
+        numbers = _ANNOTATION_NUMBERS  # a place to attach a cache at is its own number
+        rows = [[float(numbers.get(a, a)) for a in e.anns] for e in self.entities]
+        columns = self._numbered(rows)
         return columns if len(columns) != 1 else [(self.name, columns[0][1])]
 
     def _entity_of(self, value: Json) -> Entity:
@@ -325,7 +330,7 @@ class AnnotateKnob(Knob):
         raise SpaceError(f"knob {self.name!r} has no candidate {shown(value)}")
 
     def _neighbours(self) -> list[list[int]]:
-        return neighbours.replacements([e.anns for e in self.entities])
+        return replacements([e.anns for e in self.entities])
 
 
 class OtherKnob(Knob):
@@ -374,11 +379,11 @@ class OtherKnob(Knob):
 
     def _neighbours(self) -> list[list[int]]:
         if self._tuples:
-            return neighbours.next_in_one_part(self._tuples)
+            return next_in_one_part(self._tuples)
         values = [e.val for e in self.entities]
         if not all(map(_is_number, values)):
             return [[] for _ in values]
-        return neighbours.next_numbers(values)
+        return next_numbers(values)
 
 
 def checked_split(name: str, size: Json, length: int) -> list[int]:
@@ -404,13 +409,115 @@ def checked_order(name: str, order: Sequence[int], count: int) -> Sequence[int]:
     return order
 
 
-def _largest_divisor(number: int, limit: int) -> int:
-    return max(n for n in range(1, min(limit, number) + 1) if number % n == 0)
-
-
-def _number(annotation: str | int) -> float:
-    return float(_ANNOTATION_NUMBERS[annotation] if isinstance(annotation, str) else annotation)
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+#: Least number of neighbours of a split, where filters leave no single factor to move.
+_NEAREST = 4
+
+#: The neighbours of one value, which need not be candidates.
+_Steps = Callable[[tuple[object, ...]], Iterator[tuple[object, ...]]]
+
+
+# Candidates that are a small step apart, by their values. A step of a split moves one prime factor
+# from a loop to another (TVM's ``MutateTileSize``), a step of an order swaps two axes, a step of an
+# annotation changes one axis, and a step of a number goes to the next smaller or greater one. Every
+# function returns, for each candidate, the positions of its neighbours in ascending order.
+
+
+def swaps(values: Sequence[Sequence[object]]) -> list[list[int]]:
+    """Candidates that differ by an exchange of two entries."""
+    return _by_steps(values, _swapped)
+
+
+def replacements(values: Sequence[Sequence[object]]) -> list[list[int]]:
+    """Candidates that differ in one entry."""
+    words = sorted({word for value in values for word in value}, key=str)
+    return _by_steps(values, lambda value: _replaced(value, words))
+
+
+def factor_moves(sizes: Sequence[Sequence[int]], length: int) -> list[list[int]]:
+    """Splits with one prime factor in another loop; ``sizes`` leave out the outermost."""
+    positions = {tuple(size): position for position, size in enumerate(sizes)}
+    primes = _primes({length, *(part for size in sizes for part in size)})
+    logs = np.log2(np.array(sizes, np.float64).reshape(len(sizes), -1))
+    neighbours = []
+    for position, size in enumerate(positions):
+        near = {positions[s] for s in _moved_factors(size, primes) if s in positions}
+        if len(near) < _NEAREST:
+            distances = np.abs(logs - logs[position]).sum(axis=1)
+            order = np.argsort(distances, kind="stable")[: _NEAREST + 1].tolist()
+            near.update(other for other in order if other != position)
+        neighbours.append(sorted(near))
+    return neighbours
+
+
+def next_numbers(numbers: Sequence[float]) -> list[list[int]]:
+    order = np.argsort(np.array(numbers, np.float64), kind="stable").tolist()
+    neighbours: list[list[int]] = [[] for _ in numbers]
+    for rank, position in enumerate(order):
+        neighbours[position] = sorted(order[max(0, rank - 1) : rank] + order[rank + 1 : rank + 2])
+    return neighbours
+
+
+def next_in_one_part(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Tuples that are equal but for one part, and next to each other in that."""
+    found: list[set[int]] = [set() for _ in rows]
+    for part in range(len(rows[0])):
+        lines: dict[tuple[int, ...], list[int]] = {}
+        for position, row in enumerate(rows):
+            lines.setdefault((*row[:part], *row[part + 1 :]), []).append(position)
+        for line in lines.values():
+            line.sort(key=lambda position: rows[position][part])
+            for a, b in pairwise(line):
+                found[a].add(b)
+                found[b].add(a)
+    return [sorted(near) for near in found]
+
+
+def _by_steps(values: Sequence[Sequence[object]], steps: _Steps) -> list[list[int]]:
+    positions = {tuple(value): position for position, value in enumerate(values)}
+    return [sorted({positions[s] for s in steps(value) if s in positions}) for value in positions]
+
+
+def _swapped(value: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
+    for a, b in combinations(range(len(value)), 2):
+        swapped = list(value)
+        swapped[a], swapped[b] = swapped[b], swapped[a]
+        yield tuple(swapped)
+
+
+def _replaced(value: tuple[object, ...], words: Sequence[object]) -> Iterator[tuple[object, ...]]:
+    for place, word in enumerate(value):
+        others = [other for other in words if other != word]
+        yield from ((*value[:place], other, *value[place + 1 :]) for other in others)
+
+
+def _moved_factors(size: tuple[int, ...], primes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Sizes after one prime went from a loop to another; the outermost one, which is -1 here, takes
+    what is left.
+    """
+    for source, target in permutations(range(-1, len(size)), 2):
+        for prime in primes:
+            if source >= 0 and size[source] % prime:
+                continue
+            moved = list(size)
+            if source >= 0:
+                moved[source] //= prime
+            if target >= 0:
+                moved[target] *= prime
+            yield tuple(moved)
+
+
+def _primes(numbers: set[int]) -> list[int]:
+    """The prime factors of some numbers."""
+    primes: set[int] = set()
+    for number in numbers:
+        rest = number
+        for prime in range(2, math.isqrt(number) + 1):
+            while rest % prime == 0:
+                primes.add(prime)
+                rest //= prime
+        primes |= {rest} - {1}
+    return sorted(primes)

@@ -1,20 +1,17 @@
-"""Candidates of knobs by policy, for ``define_split``, ``define_reorder`` and their like."""
+"""Axes under knobs, and candidates of knobs by policy: ``define_split`` and its like."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import permutations, product
+from typing import Protocol, TypeAlias
 
 from loopwright.errors import SpaceError, did_you_mean
+from loopwright.ir.expr import Expr
 from loopwright.records import Json
-from loopwright.task.axes import AxisLike, known_length
-from loopwright.task.entities import (
-    AnnotateEntity,
-    OtherOptionEntity,
-    ReorderEntity,
-    SplitEntity,
-)
+from loopwright.task.entities import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity
 from loopwright.task.knobs import (
     AnnotateKnob,
     Knob,
@@ -25,26 +22,94 @@ from loopwright.task.knobs import (
     checked_split,
 )
 
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop that knobs are defined over.
+
+    Attributes:
+        length: Iterations; None for a part of a split, whose length depends on the configuration.
+        name: Name of the axis in messages.
+
+    Example:
+        >>> print(lw.ConfigSpace.axis(16))
+        Axis(length=16, name='')
+    """
+
+    length: int | None
+    name: str = ""
+
+
+class HasExtent(Protocol):
+    """A loop axis of a tensor."""
+
+    @property
+    def extent(self) -> object:
+        """Number of iterations."""
+
+
+class HasDomain(Protocol):
+    """An axis in the form of TVM."""
+
+    @property
+    def dom(self) -> HasExtent: ...
+
+
+#: Anything that a knob may be defined over: a loop axis of a tensor, a length, or a part of a
+#: split.
+AxisLike: TypeAlias = Axis | int | HasExtent | HasDomain
+
+
+def axis(source: AxisLike) -> Axis:
+    """Make an `Axis` of a loop axis of a tensor (``C.op.axis[0]``), a positive int, or an Axis."""
+    if isinstance(source, Axis):
+        return source
+    length = source if isinstance(source, int) else _extent(source)
+    name = str(getattr(source, "name", "") or "")
+    if isinstance(length, bool) or not isinstance(length, int):
+        raise SpaceError(f"an axis is a loop axis or an integer length, got {source!r}")
+    if length < 1:
+        raise SpaceError(f"axis {name or '?'} has length {length}; it must be at least 1")
+    return Axis(length, name)
+
+
+def known_length(source: AxisLike, knob: str) -> int:
+    """Length of an axis that a knob needs now; a part of another split has none and is refused."""
+    resolved = axis(source)
+    if resolved.length is None:
+        raise SpaceError(
+            f"knob {knob!r}: the length of part {resolved.name!r} of a split depends on the "
+            "configuration; give the original axis more outputs instead (num_outputs=3)"
+        )
+    return resolved.length
+
+
+def _extent(source: object) -> int | None:
+    """``extent`` or ``dom.extent`` of an axis as an int; one over size variables is refused."""
+    extent = getattr(source, "extent", None)
+    if extent is None:
+        extent = getattr(getattr(source, "dom", None), "extent", None)
+    if isinstance(extent, bool) or extent is None:
+        return None
+    if isinstance(extent, Expr):
+        raise SpaceError(
+            f"axis {getattr(source, 'name', '?')!r} has {extent} iterations, and a knob needs a "
+            "number; give the template ints for its size variables"
+        )
+    try:
+        return int(extent)
+    except (TypeError, ValueError):
+        return None
+
+
 SPLIT_POLICIES = ("factors", "power2", "verbose", "candidate")
 REORDER_POLICIES = (
-    "identity",
-    "all",
-    "interval_all",
-    "candidate",
-    "interleave",
-    "interleave_cuda",
+    *("identity", "all", "interval_all", "candidate"),
+    *("interleave", "interleave_cuda"),
 )
 ANNOTATE_POLICIES = (
-    "none",
-    "unroll",
-    "try_unroll",
-    "vec",
-    "try_vec",
-    "unroll_vec",
-    "try_unroll_vec",
-    "locate_cache",
-    "bind_gpu",
-    "bind_gpu_virtual",
+    *("none", "unroll", "try_unroll", "vec", "try_vec", "unroll_vec", "try_unroll_vec"),
+    *("locate_cache", "bind_gpu", "bind_gpu_virtual"),
 )
 #: The parts of a launch that ``bind_gpu`` and ``bind_gpu_virtual`` bind loops to, outermost first.
 _LAUNCHES = {
@@ -132,7 +197,12 @@ def reorder_knob(
     elif policy == "all":
         perms = permutations(numbers)
     elif policy == "interval_all":
-        begin, end = _interval(name, interval, count)
+        if interval is None or len(interval) != 2 or not 0 <= interval[0] < interval[1] <= count:
+            raise SpaceError(
+                f"knob {name!r}: policy 'interval_all' needs interval=(begin, end) within {count} "
+                "axes"
+            )
+        begin, end = interval
         perms = [
             (*numbers[:begin], *middle, *numbers[end:])
             for middle in permutations(numbers[begin:end])
@@ -147,25 +217,17 @@ def reorder_knob(
     return ReorderKnob(name, entities)
 
 
-def _interval(name: str, interval: tuple[int, int] | None, count: int) -> tuple[int, int]:
-    if interval is None or len(interval) != 2 or not 0 <= interval[0] < interval[1] <= count:
-        raise SpaceError(
-            f"knob {name!r}: policy 'interval_all' needs interval=(begin, end) within {count} axes"
-        )
-    return interval
-
-
 def _where(name: str, axes: Sequence[AxisLike], order: Sequence[AxisLike]) -> list[int]:
     """Positions of ``order`` in ``axes``; ints are positions, axes are told apart by identity."""
-    found = []
+    positions = []
     for item in order:
         same = [number for number, axis in enumerate(axes) if axis is item]
         if isinstance(item, int):
             same = [item]
         if len(same) != 1:
             raise SpaceError(f"knob {name!r}: {item!r} is not one of its {len(axes)} axes")
-        found += same
-    return found
+        positions += same
+    return positions
 
 
 def _interleave(
@@ -188,8 +250,8 @@ def _interleave(
     outer_merged = _merges([chain[:-1] for chain in chains])
     innermost = [chain[-1:] for chain in chains]
     if policy == "interleave_cuda":
-        own = tuple(axis for chain in innermost for axis in chain)
-        inner_merged = [(*merged, *own) for merged in _merges(inner)]
+        last = tuple(axis for chain in innermost for axis in chain)
+        inner_merged = [(*merged, *last) for merged in _merges(inner)]
     else:
         inner_merged = list(_merges(innermost + inner))
     return [(*head, *tail) for head in outer_merged for tail in inner_merged]

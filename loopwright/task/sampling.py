@@ -6,11 +6,12 @@ Every function is deterministic for a seed, ends in bounded time, and never list
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright.errors import SpaceError
 
@@ -114,16 +115,6 @@ def sample_ints(
     return list(chosen)
 
 
-def rand_index(space: PointSpace, rng: Rng, to_exclude: Collection[int]) -> int:
-    """See ``ConfigSpace.get_rand_index``."""
-    chosen = sample_ints(space, 1, rng, frozenset(to_exclude))
-    if not chosen:
-        raise SpaceError(
-            f"no valid point found among {space.range_length}, {len(to_exclude)} being excluded"
-        )
-    return chosen[0]
-
-
 def random_walk(space: PointSpace, index: int, rng: Rng) -> int:
     """See ``ConfigSpace.random_walk``."""
     source = generator(rng)
@@ -144,18 +135,6 @@ def random_walk(space: PointSpace, index: int, rng: Rng) -> int:
         if space.is_valid(point):
             return point
     return index
-
-
-def next_index(space: PointSpace, index: int, step: int) -> int | None:
-    """See ``ConfigSpace.get_next_index``."""
-    if step < 1:
-        raise SpaceError(f"step must be at least 1, got {step}")
-    count = 0
-    for candidate in range(index + 1, space.range_length):
-        count += space.is_valid(candidate)
-        if count == step:
-            return candidate
-    return None
 
 
 def nearest_valid(space: PointSpace, index: int) -> int:
@@ -210,3 +189,80 @@ def _draws(space: PointSpace, source: np.random.Generator) -> Iterator[int]:
     while True:
         vectors = source.integers(dims, size=(_BLOCK, len(dims))).tolist()
         yield from map(space.knob2point, vectors)
+
+
+# Points by the thousand: a point's *digits* are the positions of its choices among the candidates
+# of each knob; its index is their number in mixed radix, first knob least significant. Searches
+# work on digits, a column a knob; ``visited`` sets and records hold indices.
+
+Digits = npt.NDArray[np.int64]
+
+#: From here on an index does not fit into 64 bits, and Python's integers are used.
+_INT64 = 1 << 63
+
+
+def digits_of(space: PointSpace, indices: Sequence[int]) -> Digits:
+    """Digits of many indices at once: int64 of shape ``(n, knobs)``."""
+    dims, total = space.dims, space.range_length
+    rest = np.array(indices, np.int64 if total < _INT64 else object).reshape(-1)
+    outside = (rest < 0) | (rest >= total)
+    if outside.any():
+        raise SpaceError(f"index {rest[outside][0]} is outside of the space of {total} points")
+    digits = np.empty((len(rest), len(dims)), np.int64)
+    for number, dim in enumerate(dims):
+        digits[:, number] = rest % dim
+        rest = rest // dim
+    return digits
+
+
+def indices_of(space: PointSpace, digits: npt.ArrayLike) -> list[int]:
+    """Indices of many points at once, as Python integers since they may exceed 64 bits."""
+    dims = space.dims
+    table = np.asarray(digits, np.int64)
+    if table.ndim != 2 or table.shape[1] != len(dims):
+        raise SpaceError(f"digits of shape {table.shape} for a space of {len(dims)} knobs")
+    if not ((table >= 0) & (table < np.array(dims, np.int64))).all():
+        raise SpaceError("a digit is outside of its knob")
+    kind = np.int64 if space.range_length < _INT64 else object
+    index = np.zeros(len(table), kind)
+    for number in reversed(range(len(dims))):
+        index = index * dims[number] + table[:, number].astype(kind)
+    return [int(i) for i in index.tolist()]
+
+
+def random_digits(space: PointSpace, n: int, rng: np.random.Generator) -> Digits:
+    """Digits of points drawn uniformly, repetitions and refused points included: ``(n, knobs)``."""
+    return rng.integers(0, np.array(space.dims, np.int64), size=(n, len(space.dims)))
+
+
+class ValidMemo:
+    """Memory of the points of a space that its filters accept; each point is asked about once.
+
+    Filters are functions of the point, so the memory is a shortcut and no state. It is emptied when
+    it holds more than ``limit`` answers.
+    """
+
+    def __init__(self, space: PointSpace, limit: int = 1 << 18) -> None:
+        self._space, self._limit = space, limit
+        self._known: dict[int, bool] = {}
+
+    def __call__(self, indices: Iterable[int]) -> npt.NDArray[np.bool_]:
+        indices = list(indices)
+        if not self._space.is_filtered:
+            return np.ones(len(indices), np.bool_)
+        if len(self._known) > self._limit:
+            self._known.clear()
+        for index in indices:
+            if index not in self._known:
+                self._known[index] = self._space.is_valid(index)
+        return np.fromiter(map(self._known.__getitem__, indices), np.bool_, len(indices))
+
+
+def distinct(indices: Sequence[int], taken: Iterable[int] = ()) -> npt.NDArray[np.int64]:
+    """Positions of the indices that occur for the first time and are not ``taken``, ascending."""
+    seen = taken if isinstance(taken, (set, frozenset)) else set(taken)
+    first: dict[int, int] = {}
+    for position, index in enumerate(indices):
+        if index not in seen:
+            first.setdefault(index, position)
+    return np.fromiter(first.values(), np.int64, len(first))

@@ -10,16 +10,23 @@ import hashlib
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loopwright.errors import InstantiationError, SpaceError, TimeLimitError, shown
+from loopwright.presenting import html_block, html_table
 from loopwright.records import Json
-from loopwright.task import in_notebook, sampling
+from loopwright.target import Target
+from loopwright.task import sampling
 from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
 from loopwright.task.sampling import Rng, ValidCount
 from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
 from loopwright.time_limit import TEMPLATE_S, limited
+
+if TYPE_CHECKING:
+    from loopwright.task.template import Scheduled
+
 
 #: Number of points on which filters do not end from which on that is an error.
 _ENDLESS = 3
@@ -70,7 +77,7 @@ class ConfigEntity(TemplateConfig):
         return f"<config {self.index}: {self}>"
 
     def _repr_html_(self) -> str:
-        return in_notebook.html_of_config(self._entities, self.index)
+        return html_of_config(self._entities, self.index)
 
     @property
     def values(self) -> dict[str, Json]:
@@ -219,7 +226,7 @@ class ConfigSpace(TemplateConfig):
         return "\n".join(lines) if self.knobs else repr(self)
 
     def _repr_html_(self) -> str:
-        return in_notebook.html_of_space(list(self.knobs.values()), self.is_filtered)
+        return html_of_space(list(self.knobs.values()), self.is_filtered)
 
     @property
     def space_map(self) -> dict[str, Knob]:
@@ -374,7 +381,8 @@ class ConfigSpace(TemplateConfig):
             return False
         config = self.get(index)
         try:
-            return limited(TEMPLATE_S, "a filter", self._accepts, config, often=True)
+            accepted = (accepts(config) for accepts in self._filters)
+            return limited(TEMPLATE_S, "a filter", all, accepted, often=True)
         except KeyboardInterrupt:
             raise
         except TimeLimitError as exc:
@@ -384,16 +392,15 @@ class ConfigSpace(TemplateConfig):
             text = f"a filter failed on configuration {index} ({config}): "
             raise SpaceError(f"{text}{type(exc).__name__}: {exc}") from exc
 
-    def _accepts(self, config: ConfigEntity) -> bool:
-        return all(accepts(config) for accepts in self._filters)
-
     def _note_endless(self, config: ConfigEntity, exc: TimeLimitError) -> None:
         """Remember a point on which a filter does not end; too many are an error."""
         assert config.index is not None
         self._endless.add(config.index)
         text = f"{exc} on configuration {config.index} ({config})"
         if len(self._endless) >= _ENDLESS:
-            raise SpaceError(f"{text}, the {_ENDLESS}rd such one; see to multi_filter") from exc
+            raise SpaceError(
+                f"{text}, the {_ENDLESS}rd such point; correct the multi_filter"
+            ) from exc
         _log.warning("%s, which counts as refused", text)
 
     # -- choosing points ------------------------------------------------------------------------
@@ -419,7 +426,12 @@ class ConfigSpace(TemplateConfig):
         Raises:
             SpaceError: none was found.
         """
-        return sampling.rand_index(self, rng, to_exclude)
+        chosen = sampling.sample_ints(self, 1, rng, frozenset(to_exclude))
+        if not chosen:
+            raise SpaceError(
+                f"no valid point found among {self.range_length}, {len(to_exclude)} being excluded"
+            )
+        return chosen[0]
 
     def random_walk(self, index: int, rng: Rng = None) -> int:
         """A valid point that differs from ``index`` in one knob; ``index`` where there is none."""
@@ -427,7 +439,10 @@ class ConfigSpace(TemplateConfig):
 
     def get_next_index(self, index: int, step: int = 1) -> int | None:
         """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end."""
-        return sampling.next_index(self, index, step)
+        if step < 1:
+            raise SpaceError(f"step must be at least 1, got {step}")
+        valid = filter(self.is_valid, range(index + 1, self.range_length))
+        return next(islice(valid, step - 1, None), None)
 
     def _check(self, index: int) -> None:
         if not 0 <= index < self.range_length:
@@ -443,3 +458,48 @@ class ConfigSpace(TemplateConfig):
                 what = f"the {len(knob)} candidates of knob {name!r}"
                 return f"{shown(values[name])} is not among {what}"
         return f"unknown knobs {shown(', '.join(sorted(set(values) - set(self.knobs))))}"
+
+
+#: Candidates of a knob that are shown.
+_SHOWN = 6
+
+
+def html_of_space(knobs: Sequence[Knob], filtered: bool) -> str:
+    """HTML of a space: a row for each of its knobs."""
+    rows = []
+    for knob in knobs:
+        shown_ones = ", ".join(map(str, knob.entities[:_SHOWN]))
+        more = f", and {len(knob) - _SHOWN} more" if len(knob) > _SHOWN else ""
+        default = knob.entities[knob.default]
+        rows.append((knob.name, knob.kind, len(knob), default, shown_ones + more))
+    refused = ", of which a filter refuses some" if filtered else ""
+    points = f"{math.prod(map(len, knobs)):,} points{refused}"
+    table = html_table(rows, ("knob", "kind", "candidates", "default", "which"))
+    return html_block(f"Space of {len(knobs)} knobs, {points}", table)
+
+
+def html_of_config(entities: Mapping[str, Entity], index: int | None) -> str:
+    """HTML of a configuration: the choice for each knob; ``index`` is None outside of its space."""
+    number = "which its space does not have" if index is None else f"number {index:,}"
+    return html_block(f"Configuration, {number}", html_table(entities.items()))
+
+
+class StructureRanking(Protocol):
+    """A task whose space is a list of structures, of which some are more promising than others."""
+
+    @property
+    def ranking(self) -> Sequence[tuple[int, float]]:
+        """Index of each structure's best point and its predicted share of the peak, best first."""
+
+
+class Scheduler(Protocol):
+    """A space whose configurations are schedules: a `loopwright.task.Task`, or a part of one."""
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def config_space(self) -> ConfigSpace: ...
+
+    def instantiate(self, config: ConfigEntity) -> Scheduled:
+        """The schedule of a configuration, and the arguments in calling order."""

@@ -1,4 +1,4 @@
-"""Tasks: a template with its arguments and target, and the space that it spans."""
+"""Tasks: a template with its arguments and target, the space that it spans, and its default."""
 
 from __future__ import annotations
 
@@ -6,20 +6,86 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from loopwright.errors import InstantiationError, TaskError
-from loopwright.records import Json, Record, expression_key, task_key
+from loopwright.errors import InstantiationError, SpaceError, TaskError
+from loopwright.records import Json, Record, expression_key, ranked, task_key
 from loopwright.target import Target
 from loopwright.task import sampling
-from loopwright.task.fallback import FallbackConfig
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.running_config import running
-from loopwright.task.space import ConfigEntity, ConfigSpace
+from loopwright.task.entities import Entity, SplitEntity
+from loopwright.task.knobs import SplitKnob
+from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
 from loopwright.task.template import Scheduled, Template, lookup
-from loopwright.task.template_config import TemplateConfig
+from loopwright.task.template_config import TemplateConfig, missing_knob, running
 from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+class FallbackConfig(ConfigEntity):
+    """The default configuration, which a template may still adjust: ``if cfg.is_fallback: ...``.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> config = task.fallback()
+        >>> print(config.is_fallback, config["unroll_k"].val)
+        True 1
+    """
+
+    @property
+    def is_fallback(self) -> bool:
+        """True."""
+        return True
+
+    def __setitem__(self, name: str, entity: Entity) -> None:
+        """Choose for a knob: ``cfg["tile_i"] = SplitEntity([-1, 8])``; need not be a candidate."""
+        if name not in self._entities:
+            raise missing_knob(name, list(self._entities))
+        self._entities[name] = entity
+        self.index = self.space.find(self.values)
+
+    def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
+        """Choose a split whose sizes divide and stay within limits.
+
+        Args:
+            name: Name of a split knob.
+            constraints: Upper limit of each size, from the outside in; one of them is -1 and takes
+                what is left: ``[-1, 8, 4]``.
+
+        Raises:
+            SpaceError: the knob is no split, or the limits do not fit it.
+        """
+        knob = self.space.knobs.get(name)
+        if knob is None:
+            raise missing_knob(name, list(self._entities))
+        if not isinstance(knob, SplitKnob):
+            raise SpaceError(f"knob {name!r} is no split into {len(constraints)} loops")
+        self[name] = SplitEntity(knob.within(constraints))
+
+    def fallback_with_reference_log(self, ref_log: Iterable[Record]) -> None:
+        """Take over the choices of a record of this template for another shape.
+
+        The record is the one whose inner sizes survive best when they are rounded to divisors of
+        the lengths here; among equals the fastest. Choices that are no candidates here stay as
+        they are.
+
+        Args:
+            ref_log: Records, e.g. ``loopwright.records.load(path)``.
+        """
+        best: dict[str, Json] = {}
+        most = -1
+        for record in ranked(ref_log):
+            if set(record.config) != set(self._entities):
+                continue
+            adapted = {
+                name: self.space.knobs[name].adapted(value) for name, value in record.config.items()
+            }
+            fitting = {name: pair for name, pair in adapted.items() if pair is not None}
+            kept = sum(unchanged for _, unchanged in fitting.values())
+            if kept > most:
+                best, most = {name: value for name, (value, _) in fitting.items()}, kept
+        for name, value in best.items():
+            self[name] = self.space.knobs[name].entity(value)
+
 
 #: A target, its text such as ``"llvm"``, its canonical form, or None for the current one.
 TargetLike: TypeAlias = "Target | str | Mapping[str, Json] | None"
@@ -280,9 +346,7 @@ class Task:
 
 
 def create_task(
-    name: str | Template | Callable[..., Any],
-    args: Iterable[Json] = (),
-    target: TargetLike = None,
+    name: str | Template | Callable[..., Any], args: Iterable[Json] = (), target: TargetLike = None
 ) -> Task:
     """Make a task of what is registered.
 

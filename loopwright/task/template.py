@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopwright.errors import TaskError, did_you_mean
 from loopwright.records import Json
 from loopwright.target import Target
-from loopwright.task.running_config import running_config
+from loopwright.task.template_config import running_config
 
 if TYPE_CHECKING:
     from loopwright.schedule import Schedule
@@ -121,8 +121,8 @@ class Template:
     def implementation(self) -> Function:
         """The function that schedules for the target in force."""
         keys = Target.current().keys if self._for_targets else ()
-        found = (self._for_targets[key] for key in keys if key in self._for_targets)
-        return next(found, self.function)
+        matching = (self._for_targets[key] for key in keys if key in self._for_targets)
+        return next(matching, self.function)
 
     def __call__(self, *args: Json, **kwargs: Json) -> Any:
         """Make the schedule for these arguments.
@@ -149,8 +149,9 @@ class Template:
         try:
             bound = self._signature.bind(*args, **(kwargs or {}))
         except TypeError as exc:
+            plain = [p.replace(annotation=p.empty) for p in self._signature.parameters.values()]
             raise TaskError(
-                f"template {self.name!r} takes {self._takes()}, got "
+                f"template {self.name!r} takes {inspect.Signature(plain)}, got "
                 f"{_call(args, kwargs or {})}: {exc}"
             ) from None
         bound.apply_defaults()
@@ -164,12 +165,6 @@ class Template:
             _plain(value, f"template {self.name!r}: argument {names[min(at, len(names) - 1)]!r}")
             for at, value in enumerate(bound.args)
         )
-
-    def _takes(self) -> str:
-        """The parameters without their types, for messages."""
-        plain = inspect.Parameter.empty
-        params = [p.replace(annotation=plain) for p in self._signature.parameters.values()]
-        return str(inspect.Signature(params))
 
     def default_values(self, args: tuple[Json, ...]) -> Mapping[str, Json] | None:
         """Knob values of the default configuration for these arguments, where the template says.

@@ -1,4 +1,4 @@
-"""`TemplateConfig`: methods that a template calls on its configuration, of whichever kind.
+"""`TemplateConfig`: methods that a template calls on its configuration, which `get_config` returns.
 
 The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
 under a `ConfigEntity`, for which the definitions are known already.
@@ -7,15 +7,24 @@ under a `ConfigEntity`, for which the definitions are known already.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
-from loopwright.errors import SpaceError, did_you_mean
+from loopwright.errors import SpaceError, TaskError, did_you_mean
 from loopwright.records import Json
-from loopwright.task.axes import Axis, AxisLike, axis
 from loopwright.task.entities import SplitEntity
 from loopwright.task.knobs import Knob
-from loopwright.task.policies import annotate_knob, other_knob, reorder_knob, split_knob
+from loopwright.task.policies import (
+    Axis,
+    AxisLike,
+    annotate_knob,
+    axis,
+    other_knob,
+    reorder_knob,
+    split_knob,
+)
 
 
 class TemplateConfig(ABC):
@@ -215,3 +224,54 @@ def missing_knob(name: object, names: Sequence[str]) -> SpaceError:
     return SpaceError(
         f"knob {name!r} is not defined{did_you_mean(name, names)}; there are: {listed}"
     )
+
+
+# A context variable: each thread and each asynchronous task runs templates of its own.
+_RUNNING: ContextVar[TemplateConfig | None] = ContextVar("loopwright_config", default=None)
+
+
+def get_config() -> TemplateConfig:
+    """The configuration of the template that is running: define knobs on it, and read them.
+
+    Raises:
+        TaskError: no template is running.
+
+    Example:
+        >>> @lw.template("example/get_config")
+        ... def add_one(n):
+        ...     A = te.placeholder((n,), name="A")
+        ...     B = te.compute((n,), lambda i: A[i] + 1, name="B")
+        ...     s = te.create_schedule(B.op)
+        ...     cfg = lw.get_config()
+        ...     cfg.define_split("tile", B.op.axis[0], num_outputs=2)
+        ...     io, ii = cfg["tile"].apply(s, B, B.op.axis[0])
+        ...     return s, [A, B]
+        ...
+        >>> task = lw.create_task("example/get_config", (16,), "llvm")
+        >>> s, args = task.instantiate({"tile": [-1, 4]})
+        >>> print(lw.lower(s, args))
+        def main(A: float32[16], B: out float32[16]):
+          for i.0 in range(4):
+            for i.1 in range(4):
+              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
+    """
+    config = _RUNNING.get()
+    if config is None:
+        raise TaskError(
+            "get_config() belongs inside a template: a function decorated with "
+            "@loopwright.template(name), called directly or through create_task"
+        )
+    return config
+
+
+def running_config() -> TemplateConfig | None:
+    return _RUNNING.get()
+
+
+@contextmanager
+def running(config: TemplateConfig) -> Iterator[None]:
+    token = _RUNNING.set(config)
+    try:
+        yield
+    finally:
+        _RUNNING.reset(token)

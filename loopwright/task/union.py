@@ -16,9 +16,8 @@ from itertools import accumulate, pairwise
 from loopwright.errors import SpaceError, did_you_mean, shown
 from loopwright.records import Json
 from loopwright.task import sampling
-from loopwright.task.interfaces import Scheduler
 from loopwright.task.sampling import Rng, ValidCount
-from loopwright.task.space import ConfigEntity, ConfigSpace
+from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
 
 #: The knob that says in which part a configuration is.
 STRUCTURE = "structure"
@@ -113,8 +112,8 @@ class SpaceUnion(ConfigSpace):
     @property
     def default_index(self) -> int:
         if self._default is None:
-            own = self.parts[0].config_space
-            self._default = own.default_index if self._choose is None else self._choose()
+            first = self.parts[0].config_space
+            self._default = first.default_index if self._choose is None else self._choose()
         return self._default
 
     # -- points ---------------------------------------------------------------------------------
@@ -187,9 +186,9 @@ class SpaceUnion(ConfigSpace):
         for number in order:
             begin, end = self.offsets[number], self.offsets[number + 1]
             taken = frozenset(i - begin for i in to_exclude if begin <= i < end)
-            found = sampling.sample_ints(self.parts[number].config_space, 1, source, taken)
-            if found:
-                return begin + found[0]
+            drawn = sampling.sample_ints(self.parts[number].config_space, 1, source, taken)
+            if drawn:
+                return begin + drawn[0]
         raise SpaceError(
             f"no valid point found among {self.range_length}, {len(to_exclude)} being excluded"
         )

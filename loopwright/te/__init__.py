@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from loopwright.errors import no_such_name
 from loopwright.ir.expr import Expr, IterVar, Var, cast
-from loopwright.te import builtin_intrinsics as intrinsics
+from loopwright.lazy import lazy_names
+from loopwright.te import intrinsics as intrinsics
 from loopwright.te.computes import compute
 from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView, IRBuilder, call_intrin, ir_builder
@@ -78,7 +79,6 @@ from loopwright.te.reducer import (
     prod,
     sum,
 )
-from loopwright.te.size import size_var, var
 from loopwright.te.tensor import (
     ComputeOp,
     Operation,
@@ -86,9 +86,40 @@ from loopwright.te.tensor import (
     Tensor,
     placeholder,
     reduce_axis,
+    size_var,
     thread_axis,
+    var,
 )
 from loopwright.te.tensor_intrin import TensorIntrin, decl_buffer, decl_tensor_intrin
+
+# Imported at their first use, by other rooms.
+if TYPE_CHECKING:
+    from loopwright.te.dag import ArgId, arg_id, call_work, read_arg_id
+    from loopwright.te.error_bounds import Elements, TooMuchWorkError
+    from loopwright.te.exact_sums import exactness, sums_are_read, with_wide_sums
+    from loopwright.te.index_ranges import Span, index_operands, index_spans, is_data_dependent
+    from loopwright.te.intrin_proof import (
+        declared_in,
+        intrinsic_from_json,
+        require_equal,
+        vouch_for,
+        why_not_harmless,
+    )
+    from loopwright.te.intrinsics import call_of
+    from loopwright.te.op_node import reads_of
+    from loopwright.te.reducer_laws import why_in_order
+    from loopwright.te.serial import expr_to_json
+    from loopwright.te.source import PythonIdentifiers
+    from loopwright.te.tensor import (
+        THREAD_TAGS,
+        DimLike,
+        ShapeLike,
+        body_parts,
+        shape_of,
+        static_shape,
+        whole,
+    )
+    from loopwright.te.tensor_intrin import OperandBuffer
 
 
 # Any: the schedule's types stand a floor above this package.
@@ -107,94 +138,17 @@ def create_schedule(ops: Any) -> Any:
 
 
 __all__ = [
-    "BufferView",
-    "ComputeOp",
-    "Dag",
-    "Expr",
-    "IRBuilder",
-    "IterVar",
-    "OpNode",
-    "Operation",
-    "PlaceholderOp",
-    "Tensor",
-    "TensorIntrin",
-    "Var",
-    "abs",
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "atan",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "call",
-    "call_intrin",
-    "cast",
-    "ceil",
-    "comm_reducer",
-    "compute",
-    "const",
-    "cos",
-    "cosh",
-    "create_schedule",
-    "decl_buffer",
-    "decl_tensor_intrin",
-    "div",
-    "equal",
-    "erf",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "floordiv",
-    "floormod",
-    "fma",
-    "fmod",
-    "if_then_else",
-    "indexdiv",
-    "indexmod",
-    "intrinsics",
-    "ir_builder",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logical_not",
-    "max",
-    "max_value",
-    "min",
-    "min_value",
-    "nearbyint",
-    "not_equal",
-    "placeholder",
-    "pow",
-    "power",
-    "prod",
-    "reduce_axis",
-    "reinterpret",
-    "round",
-    "rsqrt",
-    "select",
-    "shift_left",
-    "shift_right",
-    "sigmoid",
-    "sin",
-    "sinh",
-    "size_var",
-    "sqrt",
-    "sum",
-    "tan",
-    "tanh",
-    "thread_axis",
-    "trunc",
-    "truncdiv",
-    "truncmod",
-    "var",
+    "BufferView", "ComputeOp", "Dag", "Expr", "IRBuilder", "IterVar", "OpNode", "Operation",
+    "PlaceholderOp", "Tensor", "TensorIntrin", "Var", "abs", "all", "any", "argmax", "argmin",
+    "atan", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call", "call_intrin",
+    "cast", "ceil", "comm_reducer", "compute", "const", "cos", "cosh", "create_schedule",
+    "decl_buffer", "decl_tensor_intrin", "div", "equal", "erf", "exp", "exp2", "expm1", "floor",
+    "floordiv", "floormod", "fma", "fmod", "if_then_else", "indexdiv", "indexmod", "intrinsics",
+    "ir_builder", "isfinite", "isinf", "isnan", "log", "log1p", "log2", "log10", "logical_not",
+    "max", "max_value", "min", "min_value", "nearbyint", "not_equal", "placeholder", "pow", "power",
+    "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "select", "shift_left", "shift_right",
+    "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis", "trunc",
+    "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
 _FOREIGN = (
@@ -217,7 +171,5 @@ _INSTEAD = {
     "tag_scope": 'give te.compute its tag: te.compute(..., tag="...")',
 }
 
-if not TYPE_CHECKING:  # a type checker shall know which names there are
-
-    def __getattr__(name: str) -> NoReturn:
-        raise no_such_name("loopwright.te", name, _INSTEAD)
+if not TYPE_CHECKING:  # type checkers know the names
+    __getattr__, __dir__ = lazy_names(__name__, _INSTEAD)

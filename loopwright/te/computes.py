@@ -11,12 +11,51 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loopwright.errors import TensorError
+from loopwright.ir.affine import Extent, interval, to_affine
 from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, as_expr, tracing
 from loopwright.ir.node import same
+from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Reduce, Reduced, Tuple, outputs_of
-from loopwright.ir.sizes import Sizes, SizeVar
-from loopwright.te.reads import check_read
+from loopwright.ir.sizes import Shape, Sizes, SizeVar
 from loopwright.te.tensor import ComputeOp, ShapeLike, shape_of
+
+
+def check_read(e: Read, source: str, shape: Shape, name: str, scope: Sizes) -> None:
+    """Refuse an index that certainly leaves its dimension.
+
+    Bounds of an affine index are attained. Others may be wide (``i - i // 4 * 4``), so those are
+    refused only when no value of them lies inside. Where sizes are symbolic, an index that leaves
+    its dimension for every size is refused; the rest is checked when the sizes are known. ``name``
+    is the compute, for the message.
+    """
+    for d, (i, dim) in enumerate(zip(e.indices, shape, strict=True)):
+        extent = scope.of(dim)
+        b = interval(i, {}, scope.ranges)
+        if b is None or (b[0] >= 0 and (isinstance(extent, int) and b[1] < extent)):
+            continue
+        text = _leaves(i, extent, b, scope)
+        if text:
+            raise TensorError(
+                f"compute {name!r}: index {d} of {source} {text}, the dimension has "
+                f"{dim if isinstance(dim, int) else print_expr(dim)} elements; guard it with "
+                "te.if_then_else"
+            )
+
+
+def _leaves(i: Expr, extent: Extent, b: tuple[int, int], scope: Sizes) -> str:
+    """Words for the way in which an index leaves its dimension, or ''."""
+    form = to_affine(i, {}, scope.ranges)
+    if isinstance(extent, int) and not scope.ranges.upper:
+        out = form is not None or b[1] < 0 or b[0] >= extent
+        return f"runs from {b[0]} to {b[1]}" if out else ""
+    if form is None:
+        return ""
+    least, most = form.extremes(scope.ranges)
+    past = most - extent
+    if least.bounds(scope.ranges)[1] >= 0 and past.bounds(scope.ranges)[0] < 0:
+        return ""
+    low, high = (print_expr(x.to_expr()) for x in (least, most))
+    return f"runs from {low} to {high}"
 
 
 def compute(
@@ -73,25 +112,23 @@ def compute(
         result = fcompute(*[a.var for a in axes])
     body = _body(result, name)
     op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
-    op.attrs = dict(attrs or {})
-    op.axis = axes
+    op.attrs, op.axis, op.body = dict(attrs or {}), axes, body
     op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
-    op.body = body
     _check_body(op)
     return op.output(0) if op.num_outputs == 1 else op._outputs
 
 
 def _body(result: object, name: str) -> Expr:
-    given = list(result) if isinstance(result, list | tuple) else [result]
-    if not given:
+    entries = list(result) if isinstance(result, list | tuple) else [result]
+    if not entries:
         raise TensorError(f"compute {name!r}: the function returned no expression")
-    for x in given:
+    for x in entries:
         if isinstance(x, bool):
             raise TensorError(
                 f"compute {name!r}: returned the Python value {x} for every element; te.const({x}) "
                 "is the constant, and for 'i in {a, b}' write te.any(i == a, i == b)"
             )
-    values = tuple(as_expr(x) for x in given)
+    values = tuple(as_expr(x) for x in entries)
     first = values[0]
     if isinstance(first, Reduced) and same(values, first.reduce.outputs()):
         return first.reduce
@@ -118,26 +155,24 @@ def _axis_names(
     params = list(inspect.signature(f).parameters.values())
     if any(p.kind is p.VAR_POSITIONAL for p in params):
         fixed = [p.name for p in params if p.kind is not p.VAR_POSITIONAL]
-        return (fixed + _varargs(ndim, len(fixed), name, varargs_names))[:ndim]
+        rest = [f"i{d}" for d in range(len(fixed), ndim)]
+        if varargs_names is not None:
+            many = not isinstance(varargs_names, str)
+            names = [str(n) for n in varargs_names] if many else [str(varargs_names)]
+            if len(names) != len(rest):
+                raise TensorError(
+                    f"compute {name!r}: varargs_names has {len(names)} name(s), *args gets "
+                    f"{len(rest)} of the {ndim} axes"
+                )
+            rest = names
+        return (fixed + rest)[:ndim]
     if varargs_names is not None:
         raise TensorError(f"compute {name!r}: varargs_names is for a function with *args; leave it")
-    given = [p.name for p in params if p.default is p.empty]
-    if len(given) != ndim:
+    names = [p.name for p in params if p.default is p.empty]
+    if len(names) != ndim:
         raise TensorError(
-            f"compute {name!r}: the function takes {len(given)} axes ({', '.join(given)}), "
+            f"compute {name!r}: the function takes {len(names)} axes ({', '.join(names)}), "
             f"the shape has {ndim} dimension(s)"
-        )
-    return given
-
-
-def _varargs(ndim: int, fixed: int, name: str, given: Sequence[str] | None) -> list[str]:
-    if given is None:
-        return [f"i{d}" for d in range(fixed, ndim)]
-    names = [given] if isinstance(given, str) else [str(n) for n in given]
-    if len(names) != max(ndim - fixed, 0):
-        raise TensorError(
-            f"compute {name!r}: varargs_names has {len(names)} name(s), *args gets "
-            f"{max(ndim - fixed, 0)} of the {ndim} axes"
         )
     return names
 

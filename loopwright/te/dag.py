@@ -22,21 +22,13 @@ from loopwright.ir.expr import Binary, Call, IfThenElse, Read, Select, Unary, Va
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, Tuple, outputs_of
 from loopwright.ir.sizes import Sizes, SizeVar
-from loopwright.ir.traversal import contains
+from loopwright.ir.visitor import contains
 from loopwright.te import serial
-from loopwright.te.bind_sizes import SizeValues, bind_sizes
-from loopwright.te.op_node import OpNode, sizes_of
-from loopwright.te.reads import check_read
+from loopwright.te.computes import check_read
+from loopwright.te.op_node import OpNode, SizeValues, bind_sizes, sizes_of
 from loopwright.te.serial import Json
 from loopwright.te.source import program_source
-from loopwright.te.tensor import (
-    ComputeOp,
-    Operation,
-    PlaceholderOp,
-    Tensor,
-    body_parts,
-    shape_of,
-)
+from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, body_parts, shape_of
 
 #: An argument as data: the index of an operation, or that and the number of one of its outputs.
 ArgId = int | tuple[int, int]
@@ -85,9 +77,19 @@ class Dag:
         Raises:
             TensorError: a constant tensor is an output.
         """
+        # Depth first, what an operation reads before it; with a stack, so that deep chains do not
+        # hit Python's recursion limit.
         index: dict[Operation, int] = {}
-        for op in outputs:
-            _visit(op, index)
+        stack = [(op, False) for op in reversed(outputs)]
+        while stack:
+            op, done = stack.pop()
+            if op in index:
+                continue
+            if done:
+                index[op] = len(index)
+                continue
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors))
         ops = tuple(_to_node(op, index) for op in index)
         dag = Dag(ops, tuple(index[op] for op in outputs))
         dag._check_constants()
@@ -193,7 +195,7 @@ class Dag:
             check_read(r, source.name, source.shape, op.name, scope)
 
     def _check_read(self, i: int, r: Read) -> None:
-        """Refuse a read by operation ``i`` of what does not stand before it."""
+        """Refuse a read that is wrong: an operation may only read operations before it."""
         what = f"malformed JSON of a DAG: operation {i} reads"
         if r.source not in range(i):
             raise TensorError(f"{what} {r.source}")
@@ -261,23 +263,6 @@ class Dag:
         return [j for j, op in enumerate(self.ops) if any(r.source == i for r in op.reads())]
 
 
-def _visit(op: Operation, index: dict[Operation, int]) -> None:
-    """Enter an operation and all that it needs into ``index``, after what they read.
-
-    Depth first with a stack of its own, so that deep chains do not hit Python's recursion limit.
-    """
-    stack: list[tuple[Operation, bool]] = [(op, False)]
-    while stack:
-        cur, done = stack.pop()
-        if cur in index:
-            continue
-        if done:
-            index[cur] = len(index)
-            continue
-        stack.append((cur, True))
-        stack.extend((t.op, False) for t in reversed(cur.input_tensors))
-
-
 class CallWork(NamedTuple):
     """Least work of a call of a program."""
 
@@ -298,10 +283,10 @@ def call_work(dag: Dag, arg_ids: Sequence[ArgId]) -> CallWork:
         if not op.is_placeholder
     )
     shortest = min((dtypes.nbytes(op.dtype) for op, _ in places if op.is_placeholder), default=4)
-    known: list[bool] = []  # whether constants determine it
+    fixed: list[bool] = []  # whether constants determine it
     for op in dag.ops:
-        known.append(op.constant if op.is_placeholder else all(known[r.source] for r in op.reads()))
-    flop = sum(_op_flop(op) for op, fixed in zip(dag.ops, known, strict=True) if not fixed)
+        fixed.append(op.constant if op.is_placeholder else all(fixed[r.source] for r in op.reads()))
+    flop = sum(_op_flop(op) for op, is_fixed in zip(dag.ops, fixed, strict=True) if not is_fixed)
     return CallWork(stored, shortest, flop)
 
 
@@ -337,10 +322,6 @@ def _expr_flop(e: Node) -> int:
     match e:
         case Read() | Var():
             return 0
-        case Binary() | Unary() | Call():
-            own = 1
         case Select(a=a, b=b) | IfThenElse(a=a, b=b):
             return max(_expr_flop(a), _expr_flop(b))
-        case _:
-            own = 0
-    return own + sum(_expr_flop(c) for c in e.children())
+    return isinstance(e, Binary | Unary | Call) + sum(_expr_flop(c) for c in e.children())

@@ -18,12 +18,23 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import LoopwrightError
-from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
+from loopwright.ir.expr import (
+    COMPARE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Read,
+    Select,
+    Unary,
+    Var,
+)
 from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
 from loopwright.ir.node import Node
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
-from loopwright.ir.traversal import contains, walk
+from loopwright.ir.visitor import contains, walk
 from loopwright.te.dag import Dag
 
 #: Half a unit in the last place of 1, the smallest normal number, and a power of two that is out of
@@ -116,15 +127,18 @@ class Elements:
         node = self._dag.ops[op]
         assert node.body is not None
         terms = math.prod(a.count for a in node.reduce_axes)
-        self._left -= places.size * terms * (1 + _nodes(outputs_of(node.body)) // _NODES)
+        nodes: list[Node] = []
+        for e in outputs_of(node.body):
+            walk(e, nodes.append)
+        self._left -= places.size * terms * (1 + len(nodes) // _NODES)
         if self._left < 0:
             raise TooMuchWorkError("too many elements")
         done, values, errors = self._known[op, output]
         step = max(1, _CHUNK // terms)
         for i in range(0, places.size, step):
             some = places[i : i + step]
-            found = self._chunk(op, output, some)
-            values[some], errors[some] = found.value, _error(found)
+            result = self._chunk(op, output, some)
+            values[some], errors[some] = result.value, _error(result)
             done[some] = True
 
     def _chunk(self, op: int, output: int, places: Array) -> Estimate:
@@ -163,9 +177,9 @@ class Elements:
                 return _product(sources[0], starts[0], keep, dtype)
         if shape[1] > _LONG and active is None and not self._why_in_order(red.combiner):
             folds = [_tree(red.combiner, sources, starts, step) for step in (1, -1)]
-            found = _agreed(folds[0][output], folds[1][output])
+            agreed = _agreed(folds[0][output], folds[1][output])
             unsure = ~np.logical_and.reduce([np.isfinite(x.value).all(1) for x in sources])
-            return Estimate(found.value, np.where(unsure, np.inf, _error(found)))
+            return Estimate(agreed.value, np.where(unsure, np.inf, _error(agreed)))
         self._left -= shape[1] * _STEP
         if self._left < 0:
             raise TooMuchWorkError("too many steps of a reduction")
@@ -181,8 +195,8 @@ class Elements:
             if index.error is not None:
                 wrong = _more(wrong, index.error)
             places = places * n + np.clip(index.value.astype(np.int64), 0, n - 1)
-        found = self.at(e.source, e.value_index, places)
-        return found if wrong is None else Estimate(found.value, _more(found.error, wrong))
+        element = self.at(e.source, e.value_index, places)
+        return element if wrong is None else Estimate(element.value, _more(element.error, wrong))
 
 
 class _Expressions:
@@ -262,13 +276,6 @@ class _Expressions:
             return x
         special = ~np.isfinite(x.value)
         return Estimate(x.value, _more(x.error, np.where(special, np.inf, 0.0)))
-
-
-def _nodes(parts: Sequence[Expr]) -> int:
-    found: list[Node] = []
-    for e in parts:
-        walk(e, found.append)
-    return len(found)
 
 
 def _stored(dtype: str) -> Any:
@@ -365,25 +372,37 @@ def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
     if not dtypes.is_float(dtype):
         wrong = _more(a.error, b.error)
         return Estimate(binary(op, a.value, b.value), wrong)
+    value, exact = np.asarray(binary(op, a.value, b.value)), a.error is None and b.error is None
+    if op in ("min", "max", *COMPARE) and exact:
+        return Estimate(value)
     if op in COMPARE:
-        return _compared(op, a, b)
-    value = np.asarray(binary(op, a.value, b.value))
+        apart = _error(a) + _error(b)
+        sure = (np.abs(a.value - b.value) > apart) | (apart == 0) | _sure_nan(a) | _sure_nan(b)
+        return Estimate(value, np.where(sure, 0.0, np.inf))
     if op in ("min", "max"):
-        error = None
-        if a.error is not None or b.error is not None:
-            error = np.maximum(_error(a), _error(b))
-            error = np.where(_sure_nan(a) | _sure_nan(b), 0.0, error)
-        return Estimate(value, error)
+        error = np.maximum(_error(a), _error(b))
+        return Estimate(value, np.where(_sure_nan(a) | _sure_nan(b), 0.0, error))
     if op in ("+", "-"):
         return _rounded(value, _more(a.error, b.error), dtype, 1.0, a, b)
+    p, q = _error(a), _error(b)
     if op == "*":
-        found = _rounded(value, _product_error(a, b), dtype, 1.0, a, b)
+        inner = None
+        if not exact:
+            inner = np.abs(a.value) * q + (np.abs(b.value) + q) * p
+            inner = np.asarray(np.nan_to_num(inner, nan=np.inf, posinf=np.inf))
+        product = _rounded(value, inner, dtype, 1.0, a, b)
         # A fused multiply-add does not overflow where a product does.
         over = np.isinf(value) & np.isfinite(a.value) & np.isfinite(b.value)
         unbounded = np.where(over, np.inf, 0.0) if over.any() else None
-        return Estimate(value, _more(found.error, unbounded))
+        return Estimate(value, _more(product.error, unbounded))
     if op == "/":
-        return _rounded(value, _quotient_error(a, b), dtype, _DIVIDED, a, b)
+        inner = None
+        if not exact:
+            least = np.abs(b.value) - q
+            inner = (p + np.abs(a.value / b.value) * q) / np.where(least > 0, least, 0.0)
+            unsure = ~np.isfinite(inner) | ((least <= 0) & (q > 0))
+            inner = np.where(unsure, np.inf, inner)
+        return _rounded(value, inner, dtype, _DIVIDED, a, b)
     return Estimate(value, np.full(value.shape, np.inf))  # quotients that are rounded to integers
 
 
@@ -391,38 +410,16 @@ def _unbounded(error: Array) -> Array:
     return np.where(error > 0, np.inf, 0.0)
 
 
-def _product_error(a: Estimate, b: Estimate) -> Array | None:
-    if a.error is None and b.error is None:
-        return None
-    p, q = _error(a), _error(b)
-    error = np.abs(a.value) * q + (np.abs(b.value) + q) * p
-    return np.asarray(np.nan_to_num(error, nan=np.inf, posinf=np.inf))
-
-
-def _quotient_error(a: Estimate, b: Estimate) -> Array | None:
-    if a.error is None and b.error is None:
-        return None
-    p, q = _error(a), _error(b)
-    least = np.abs(b.value) - q
-    error = (p + np.abs(a.value / b.value) * q) / np.where(least > 0, least, 0.0)
-    unsure = ~np.isfinite(error) | ((least <= 0) & (q > 0))
-    return np.where(unsure, np.inf, error)
-
-
-def _compared(op: str, a: Estimate, b: Estimate) -> Estimate:
-    value = np.asarray(binary(op, a.value, b.value))
-    apart = _more(a.error, b.error)
-    if apart is None:
-        return Estimate(value)
-    sure = (np.abs(a.value - b.value) > apart) | (apart == 0) | _sure_nan(a) | _sure_nan(b)
-    return Estimate(value, np.where(sure, 0.0, np.inf))
-
-
 def _call(fn: str, args: Sequence[Estimate], dtype: str) -> Estimate:
     if fn == "fma":
         return _binary("+", _binary("*", args[0], args[1], dtype), args[2], dtype)
     if fn == "reinterpret":
-        return _reinterpreted(args[0], dtype)
+        (x,) = args
+        before = x.value
+        if before.dtype.kind == "f":
+            before = before.astype(dtype if dtype == "bfloat16" else f"float{dtypes.bits(dtype)}")
+        bits = np.ascontiguousarray(before).view(dtype).astype(_stored(dtype))
+        return Estimate(bits, None if x.error is None else _unbounded(x.error))
     if not dtypes.is_float(dtype):
         wrong = None
         for x in args:
@@ -458,15 +455,6 @@ def _function_error(fn: str, args: Sequence[Estimate], value: Array) -> Array:
     for x in args:
         worst = np.where(_error(x) <= most, worst, np.inf)
     return 2.0 * worst
-
-
-def _reinterpreted(x: Estimate, dtype: str) -> Estimate:
-    before = x.value
-    if before.dtype.kind == "f":
-        before = before.astype(dtype if dtype == "bfloat16" else f"float{dtypes.bits(dtype)}")
-    value = np.ascontiguousarray(before).view(dtype)
-    error = None if x.error is None else _unbounded(x.error)
-    return Estimate(value.astype(_stored(dtype)), error)
 
 
 # ---------------------------------------------------------------- reductions

@@ -17,17 +17,17 @@ from loopwright.errors import UsageError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.traversal import contains, walk
+from loopwright.ir.visitor import contains, walk
 from loopwright.te.op_node import reads_of
 
 if TYPE_CHECKING:
-    from loopwright.te import Dag
+    from loopwright.te.dag import Dag
     from loopwright.te.op_node import OpNode
+
 
 #: Least and largest value of what an index is read from.
 Span = tuple[int, int]
 _Bounds = tuple[float, float]
-_Spans = dict[int, Span]
 
 
 class _Access(NamedTuple):
@@ -63,11 +63,21 @@ def index_spans(dag: Dag) -> dict[int, Span]:
     used = sorted(index_operands(dag))
     if not used:
         return {}
-    inside = _Constraints(dag, accesses)
-    spans = _first(dag, used, accesses, inside)
-    if spans is None:
-        raise UsageError(_advice(dag, accesses, inside))
-    _grow(dag, spans, accesses, inside)
+    rooms = {p: _room(dag.ops[p].dtype) for p in used}
+    for value in _candidates(accesses):
+        spans = dict.fromkeys(used, (value, value))
+        fits = all(low <= value <= high for low, high in rooms.values())
+        if fits and _broken(dag, accesses, spans) is None:
+            break
+    else:
+        broken = _broken(dag, accesses, {}) or accesses[0]
+        names = ", ".join(f"`{dag.ops[p].name}`" for p in sorted(_placeholders(dag, broken.place)))
+        raise UsageError(
+            f"operand {names} is used as an index into dimension {broken.dimension} of "
+            f"`{broken.tensor}`, and no values are known that stay inside its {broken.extent} "
+            "elements; give the template make_inputs, which makes one array per input"
+        )
+    _grow(dag, spans, accesses, rooms)
     return spans
 
 
@@ -81,30 +91,21 @@ def _accesses(dag: Dag) -> Iterator[_Access]:
 
 
 def _placeholders(dag: Dag, e: Expr) -> set[int]:
-    found: set[int] = set()
+    out: set[int] = set()
     for read in reads_of(e):
         op = dag.ops[read.source]
         if op.body is None:
-            found.add(read.source)
+            out.add(read.source)
             continue
         for inner in op.reads():
-            found |= _placeholders(dag, inner)
-    return found
+            out |= _placeholders(dag, inner)
+    return out
 
 
-class _Constraints:
-    """Whether all accesses stay inside, for given values of the placeholders."""
-
-    def __init__(self, dag: Dag, accesses: list[_Access]) -> None:
-        self._dag, self._accesses = dag, accesses
-
-    def hold(self, spans: Mapping[int, Span]) -> bool:
-        return self.broken(spans) is None
-
-    def broken(self, spans: Mapping[int, Span]) -> _Access | None:
-        """An access that may leave its tensor, or None."""
-        values = _Values(self._dag, spans)
-        return next((a for a in self._accesses if not values.inside(a)), None)
+def _broken(dag: Dag, accesses: list[_Access], spans: Mapping[int, Span]) -> _Access | None:
+    """An access that may leave its tensor for such values of the placeholders, or None."""
+    values = _Values(dag, spans)
+    return next((a for a in accesses if not values.inside(a)), None)
 
 
 class _Values:
@@ -142,11 +143,17 @@ class _Values:
             case Var():
                 return self._axes[e]
             case Read(source=op, value_index=k):
-                return self._tensor(op, k)
+                if (op, k) not in self._known:
+                    self._known[op, k] = self._result(op, k)
+                return self._known[op, k]
             case Cast(value=v, dtype=d):
-                return _converted(self.of(v), v.dtype, d)
+                low, high = self.of(v)
+                if dtypes.is_float(v.dtype) and dtypes.is_int(d):
+                    return dtypes.truncate(low, d), dtypes.truncate(high, d)
+                return low, high
             case Select(a=a, b=b) | IfThenElse(a=a, b=b):
-                return _hull(self.of(a), self.of(b))
+                p, q = self.of(a), self.of(b)
+                return min(p[0], q[0]), max(p[1], q[1])
             case Unary(op="-", a=a):
                 low, high = self.of(a)
                 return -high, -low
@@ -154,14 +161,9 @@ class _Values:
                 return _binary(op, a, b, self)
             case Call(fn="floor" | "ceil" | "trunc" | "round", args=(a,)):
                 low, high = self.of(a)
-                whole = math.isfinite(low) and math.isfinite(high)
-                return (math.floor(low), math.ceil(high)) if whole else (low, high)
+                finite = math.isfinite(low) and math.isfinite(high)
+                return (math.floor(low), math.ceil(high)) if finite else (low, high)
         raise _Unbounded
-
-    def _tensor(self, op: int, output: int) -> _Bounds:
-        if (op, output) not in self._known:
-            self._known[op, output] = self._result(op, output)
-        return self._known[op, output]
 
     def _result(self, op: int, output: int) -> _Bounds:
         node = self._dag.ops[op]
@@ -173,7 +175,7 @@ class _Values:
         r = node.body
         result = r.combiner.result[output]
         each = self.of(r.source[output])
-        if contains(result, (Call, Cast)) or _arithmetic(result):
+        if contains(result, (Call, Cast)) or _has_arithmetic(result):
             if len(r.source) > 1 or not isinstance(result, Binary) or result.op != "+":
                 raise _Unbounded
             terms = math.prod(a.count for a in r.axes)
@@ -182,20 +184,10 @@ class _Values:
         return each  # one of the values: a maximum, a minimum, or where it is
 
 
-def _arithmetic(e: Node) -> bool:
-    found = []
-    walk(e, lambda n: found.append(n) if isinstance(n, Binary) and n.op in "+-*/%" else None)
-    return bool(found)
-
-
-def _converted(v: _Bounds, before: str, after: str) -> _Bounds:
-    if dtypes.is_float(before) and dtypes.is_int(after):
-        return dtypes.truncate(v[0], after), dtypes.truncate(v[1], after)
-    return v
-
-
-def _hull(a: _Bounds, b: _Bounds) -> _Bounds:
-    return min(a[0], b[0]), max(a[1], b[1])
+def _has_arithmetic(e: Node) -> bool:
+    nodes: list[Node] = []
+    walk(e, nodes.append)
+    return any(isinstance(n, Binary) and n.op in "+-*/%" for n in nodes)
 
 
 def _binary(op: str, a: Expr, b: Expr, values: _Values) -> _Bounds:
@@ -228,39 +220,22 @@ def _corners(values: list[float]) -> _Bounds:
     return min(values), max(values)
 
 
-def _first(
-    dag: Dag, used: list[int], accesses: list[_Access], inside: _Constraints
-) -> _Spans | None:
-    """One value for each placeholder with which all accesses stay inside."""
-    for value in _candidates(accesses):
-        if all(_room(dag, p)[0] <= value <= _room(dag, p)[1] for p in used):
-            spans = dict.fromkeys(used, (value, value))
-            if inside.hold(spans):
-                return spans
-    return None
-
-
 def _candidates(accesses: list[_Access]) -> list[int]:
     """Values worth trying: small ones, and those that stand in the indices or bound them."""
     near: set[int] = set()
     for access in accesses:
         near |= {access.extent, access.extent - 1, access.extent // 2}
-        for e in _nodes(access.place):
+        nodes: list[Node] = []
+        walk(access.place, nodes.append)
+        for e in nodes:
             if isinstance(e, Const) and math.isfinite(e.value) and abs(e.value) < 1 << 40:
                 near.add(int(e.value))
     tried = {0, 1, *near, *(-n for n in near), *(n - 1 for n in near), *(1 - n for n in near)}
     return sorted(tried, key=lambda n: (abs(n), n < 0))
 
 
-def _nodes(e: Expr) -> list[Node]:
-    found: list[Node] = []
-    walk(e, found.append)
-    return found
-
-
-def _room(dag: Dag, placeholder: int) -> Span:
-    """Values that the type of a placeholder can hold exactly."""
-    dtype = dag.ops[placeholder].dtype
+def _room(dtype: str) -> Span:
+    """Values that a type can hold exactly."""
     if dtypes.is_float(dtype):
         most = 1 << {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[dtype]
         return -most, most
@@ -268,7 +243,9 @@ def _room(dag: Dag, placeholder: int) -> Span:
     return int(low), int(high)
 
 
-def _grow(dag: Dag, spans: _Spans, accesses: list[_Access], inside: _Constraints) -> None:
+def _grow(
+    dag: Dag, spans: dict[int, Span], accesses: list[_Access], rooms: Mapping[int, Span]
+) -> None:
     """Widen the spans in turns, by ever smaller steps, while all accesses stay inside.
 
     A value that is clipped to a dimension could be anything: twice the largest one is enough.
@@ -278,22 +255,11 @@ def _grow(dag: Dag, spans: _Spans, accesses: list[_Access], inside: _Constraints
     while step:
         grown = False
         for p, (low, high) in list(spans.items()):
-            room = _room(dag, p)
+            least, largest = max(rooms[p][0], -most), min(rooms[p][1], most)
             for wider in ((low, high + step), (low - step, high)):
                 current = spans[p]
                 both = min(current[0], wider[0]), max(current[1], wider[1])
-                fits = room[0] <= both[0] and both[1] <= room[1]
-                if fits and max(-both[0], both[1]) <= most and inside.hold({**spans, p: both}):
+                fits = least <= both[0] and both[1] <= largest
+                if fits and _broken(dag, accesses, {**spans, p: both}) is None:
                     spans[p], grown = both, True
         step = step if grown else step // 2
-
-
-def _advice(dag: Dag, accesses: list[_Access], inside: _Constraints) -> str:
-    """Text that names the operand that needs data of the template's own."""
-    broken = inside.broken({}) or accesses[0]
-    names = ", ".join(f"`{dag.ops[p].name}`" for p in sorted(_placeholders(dag, broken.place)))
-    return (
-        f"operand {names} is used as an index into dimension {broken.dimension} of "
-        f"`{broken.tensor}`, and no values are known that stay inside its {broken.extent} "
-        "elements; give the template make_inputs, which makes one array per input"
-    )

@@ -14,7 +14,7 @@ One that the program declares itself is compared in the same way when a schedule
 (`require_equal`): it may do what cannot be proved, but not give another answer than it says.
 
 Its operations need no proof: its JSON can name the functions and instructions of `loopwright.ir`
-only (`loopwright.te.serial`, `loopwright.te.stmt_serial`).
+only (`loopwright.te.serial`).
 
 Verdicts are kept by digest. A builder process learns from its parent which intrinsics that one has
 declared (`declared_in`, `vouch_for`).
@@ -35,6 +35,7 @@ from loopwright.errors import RunError, TensorError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Const,
     Expr,
@@ -47,11 +48,10 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.node import Node, distinct
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
-from loopwright.ir.traversal import contains, walk
-from loopwright.te.builtin_intrinsics import call_of
-from loopwright.te.exactness import exactness
+from loopwright.ir.visitor import contains, walk
+from loopwright.te.exact_sums import exactness
+from loopwright.te.intrinsics import call_of
 from loopwright.te.serial import Json
 from loopwright.te.tensor_intrin import APPROXIMATE, DECLARED, TensorIntrin, json_digest
 
@@ -292,21 +292,24 @@ def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
     described = _described(x, name)
     outputs = tuple(b is x.params[-1] for b in x.params)
     funcs = [Func(x.name, x.params, outputs, s) for s in (described, part)]
-    known = exactness(x.dag)
+    exact_up_to = exactness(x.dag)
     draws: dict[str, Callable[[np.random.Generator, Buffer], Array]] = {
-        "small integers": partial(_small, _SMALL if known is None else known.largest),
+        "small integers": partial(_small, _SMALL if exact_up_to is None else exact_up_to.largest),
         "random data": _random,
         "zeros and limits": _limits,
         "infinities and NaN": _special,
     }
     for number, (data, draw) in enumerate(draws.items()):
-        given = [draw(np.random.default_rng(k), b) for k, b in enumerate(x.params)]
+        inputs = [draw(np.random.default_rng(k), b) for k, b in enumerate(x.params)]
         if name != "update":
-            given[-1] = _poison(x.params[-1], number % 2)
-        want, got = ([a.copy() for a in given] for _ in funcs)
+            fill = (np.nan, -3e4) if dtypes.is_float(x.params[-1].dtype) else (85, 42)
+            inputs[-1] = np.full_like(inputs[-1], fill[number % 2])
+        want, got = ([a.copy() for a in inputs] for _ in funcs)
         for f, arrays in zip(funcs, (want, got), strict=True):
             interpret(f, arrays)
-        wrong = _differ(want[-1], got[-1], exactly=data == "small integers" and known is not None)
+        wrong = _differ(
+            want[-1], got[-1], exactly=data == "small integers" and exact_up_to is not None
+        )
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise _Wrong(
@@ -381,11 +384,6 @@ def _special(rng: np.random.Generator, b: Buffer) -> Array:
     few = rng.permutation(values.size)[: min(3, values.size // 4)]
     values.reshape(-1)[few] = np.array([np.nan, np.inf, -np.inf])[: few.size]
     return values
-
-
-def _poison(b: Buffer, other: int) -> Array:
-    fill = (np.nan, -3e4)[other] if dtypes.is_float(b.dtype) else (85, 42)[other]
-    return np.full(b.extents, fill).astype(np.dtype(b.dtype))
 
 
 def _differ(want: Array, got: Array, exactly: bool) -> Array:

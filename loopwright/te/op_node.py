@@ -5,15 +5,16 @@ Its body reads other operations by their index in the DAG.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from loopwright.ir.expr import Dim, Expr, IfThenElse, IterVar, Read
+from loopwright.errors import TensorError
+from loopwright.ir.expr import Dim, Expr, IfThenElse, IterVar, Read, Var, const
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.sizes import Shape, SizeVar, size_vars
-from loopwright.ir.traversal import walk
+from loopwright.ir.sizes import Shape, SizeVar, evaluate, size_vars
+from loopwright.ir.visitor import substitute, walk
 from loopwright.te.tensor import body_parts, static_shape
 
 
@@ -110,3 +111,40 @@ def reads_of(e: Node) -> list[Read]:
     out: list[Read] = []
     walk(e, lambda n: out.append(n) if isinstance(n, Read) else None)
     return out
+
+
+#: Values of size variables, by the variable or by its name.
+SizeValues = Mapping[SizeVar, int] | Mapping[str, int]
+
+
+def bind_sizes(ops: Sequence[OpNode], values: SizeValues) -> tuple[OpNode, ...]:
+    numbers: dict[object, int] = dict(values.items())
+    env: dict[Var, int] = {}
+    for v in sizes_of(ops):
+        if v not in numbers and v.name not in numbers:
+            raise TensorError(f"bind: the size variable {v.name!r} has no value")
+        env[v] = int(numbers[v if v in numbers else v.name])
+    return tuple(_bind_op(op, env) for op in ops)
+
+
+def _extent(e: Dim, env: Mapping[Var, int], op: OpNode) -> int:
+    n = evaluate(e, env)
+    if n < 1:
+        sizes = ", ".join(f"{v.name} = {x}" for v, x in env.items())
+        raise TensorError(
+            f"bind: the extent {e} of {op.name!r} is {n} for {sizes}; extents are at least 1"
+        )
+    return n
+
+
+def _bind_op(op: OpNode, env: Mapping[Var, int]) -> OpNode:
+    shape = tuple(_extent(n, env, op) for n in op.shape)
+    if op.body is None:
+        return replace(op, shape=shape)
+    axes = tuple(IterVar(a.var, n, a.kind) for a, n in zip(op.axes, shape, strict=True))
+    reduced = {a: IterVar(a.var, _extent(a.extent, env, op), a.kind) for a in op.reduce_axes}
+    body = substitute(op.body, {v: const(x, v.dtype) for v, x in env.items()})
+    if isinstance(body, Reduce):
+        over = tuple(reduced[a] for a in body.axes)
+        body = Reduce(body.combiner, body.source, over, body.where, body.init, body.dtype)
+    return replace(op, shape=shape, axes=axes, reduce_axes=tuple(reduced.values()), body=body)

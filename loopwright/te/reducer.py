@@ -70,12 +70,12 @@ class CommReducer:
     def _entries(
         self, x: Values, types: Sequence[str], as_tuple: bool, what: str
     ) -> tuple[Expr, ...]:
-        given = _listed(x)
-        if isinstance(x, tuple | list) != as_tuple or len(given) != len(types):
-            got = f"{len(given)} values" if isinstance(x, tuple | list) else "one value"
+        entries = _listed(x)
+        if isinstance(x, tuple | list) != as_tuple or len(entries) != len(types):
+            got = f"{len(entries)} values" if isinstance(x, tuple | list) else "one value"
             want = f"a tuple of {len(types)}" if as_tuple else types[0]
             raise TensorError(f"{self.name}: {what} {want} gives {got}")
-        return tuple(as_expr(e) for e in given)
+        return tuple(as_expr(e) for e in entries)
 
     def __call__(
         self,
@@ -113,17 +113,16 @@ class CommReducer:
             what = "of bool: cast the operand to an integer type" if source else "of no expression"
             raise TensorError(f"te.{self.name} {what}")
         cond = None if where is None else condition(where, f"te.{self.name} where")
-        start = None if init is None else self._init(init, types, as_tuple)
+        start = None
+        if init is not None:
+            values = _listed(init)
+            if len(values) != len(types) or (isinstance(init, tuple | list) and not as_tuple):
+                raise TensorError(
+                    f"te.{self.name}: init must be a tuple of {len(types)} values, got {init!r}"
+                )
+            start = tuple(cast(e, t) for e, t in zip(values, types, strict=True))
         out = Reduce(self.combiner(types, as_tuple), source, axes, cond, start, types[0])
         return out.outputs() if as_tuple else out
-
-    def _init(self, init: Values, types: Sequence[str], as_tuple: bool) -> tuple[Expr, ...]:
-        given = _listed(init)
-        if len(given) != len(types) or (isinstance(init, tuple | list) and not as_tuple):
-            raise TensorError(
-                f"te.{self.name}: init must be a tuple of {len(types)} values, got {init!r}"
-            )
-        return tuple(cast(e, t) for e, t in zip(given, types, strict=True))
 
 
 def comm_reducer(

@@ -47,15 +47,15 @@ def _why(c: Combiner) -> str:
         got = _combined(c, a, b)
         at = _differ(got, x, (x,))
         if at is not None:
-            return f"{_text(start, at)} is not its identity: {_said(a, b, got, at)}"
+            return f"{_text(start, at)} is not its identity: {_equation(a, b, got, at)}"
     one, other, taken = _combined(c, x, y), _combined(c, y, x), _combined(c, x, terms[1])
     at = _differ(one, taken, (x, y))
     if at is not None:
-        alone = _said(start, terms[1], y, at)
-        return f"{alone}, but {_said(x, terms[1], taken, at)}, {_said(x, y, one, at)}"
+        alone = _equation(start, terms[1], y, at)
+        return f"{alone}, but {_equation(x, terms[1], taken, at)}, {_equation(x, y, one, at)}"
     at = _differ(one, other, (x, y))
     if at is not None:
-        return f"it is not commutative: {_said(x, y, one, at)}, {_said(y, x, other, at)}"
+        return f"it is not commutative: {_equation(x, y, one, at)}, {_equation(y, x, other, at)}"
     left, right = _combined(c, one, z), _combined(c, x, _combined(c, y, z))
     at = _differ(left, right, (x, y, z))
     if at is not None:
@@ -68,8 +68,7 @@ def _why(c: Combiner) -> str:
 
 
 def _combined(c: Combiner, a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
-    found = folded(c, [Estimate(x) for x in a], [Estimate(x) for x in b])
-    return [x.value for x in found]
+    return [x.value for x in folded(c, [Estimate(x) for x in a], [Estimate(x) for x in b])]
 
 
 def _differ(
@@ -106,9 +105,9 @@ def _numbers(rng: np.random.Generator, dtype: str) -> Array:
         sizes = rng.choice([0.0, 1e-3, 1.0, 1.0, 1e3], _TRIED)
         return np.asarray(rng.standard_normal(_TRIED) * sizes)
     low, high = (int(x) for x in dtypes.limits(dtype))
-    some = np.array([low, high, low + 1, high - 1, 0, 1, 2, 3, high // 2], dtype)
-    whole = rng.integers(low, high, _TRIED, np.dtype(dtype), endpoint=True)
-    return np.where(rng.integers(0, 4, _TRIED) == 0, whole, rng.choice(some, _TRIED))
+    edges = np.array([low, high, low + 1, high - 1, 0, 1, 2, 3, high // 2], dtype)
+    all_values = rng.integers(low, high, _TRIED, np.dtype(dtype), endpoint=True)
+    return np.where(rng.integers(0, 4, _TRIED) == 0, all_values, rng.choice(edges, _TRIED))
 
 
 def _tame(rng: np.random.Generator, dtype: str) -> Array:
@@ -123,5 +122,5 @@ def _text(values: Sequence[Array], at: int) -> str:
     return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _said(a: Sequence[Array], b: Sequence[Array], got: Sequence[Array], at: int) -> str:
+def _equation(a: Sequence[Array], b: Sequence[Array], got: Sequence[Array], at: int) -> str:
     return f"{_text(a, at)} combined with {_text(b, at)} gives {_text(got, at)}"

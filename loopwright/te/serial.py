@@ -1,8 +1,9 @@
-"""JSON of expressions and operations.
+"""JSON of expressions, of operations, and of the statements of a tensor intrinsic.
 
 Axes are written by position: ``a0`` is the first axis of the output, ``r1`` the second reduction
 axis. Size variables are ``s0``, ``s1``, in the order of first use. An extent that depends on them
-is written as an expression, others as numbers.
+is written as an expression, others as numbers. In statements buffers are written as numbers, those
+of the operands first, and variables as ``v0``, ``v1``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ from typing import Any, TypeAlias, assert_never
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
+from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
+    FUNCTIONS,
+    OPERATIONS,
     Binary,
     Call,
     Cast,
@@ -27,10 +32,30 @@ from loopwright.ir.expr import (
     Unary,
     Var,
 )
-from loopwright.ir.operations import COMPARE, FUNCTIONS, OPERATIONS
-from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple
+from loopwright.ir.instructions import call_instruction
+from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    AnyStmt,
+    AsyncGroup,
+    AsyncWait,
+    Barrier,
+    CallPacked,
+    Check,
+    For,
+    If,
+    IntrinsicCall,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    View,
+)
 from loopwright.te.op_node import OpNode
+from loopwright.te.tensor import shape_of
 
 #: A value of JSON.
 Json: TypeAlias = Any
@@ -39,6 +64,16 @@ Scope = Mapping[str, Var | IterVar]
 #: Entries of an operation that its hash leaves out.
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
 _UNARY = ("-", "~", "not")
+#: Expressions that are written as a word and these fields.
+_FIELDS: Mapping[type[Expr], tuple[str, ...]] = {
+    Cast: ("cast", "value", "dtype"),
+    Unary: ("un", "op", "a"),
+    Binary: ("bin", "op", "a", "b", "dtype"),
+    Select: ("select", "cond", "a", "b"),
+    IfThenElse: ("if", "cond", "a", "b"),
+    Call: ("call", "fn", "args", "dtype"),
+    Tuple: ("tuple", "values"),
+}
 #: Functions of more than one operand.
 _OPERANDS = {"pow": 2, "fmod": 2, "fma": 3}
 
@@ -137,44 +172,28 @@ def _drop_reducer_names(x: Json) -> Json:
     return x
 
 
-def _number(v: float) -> Json:
-    """A number as JSON: floats for which it has no syntax are written as text."""
-    if isinstance(v, float) and not math.isfinite(v):
-        return repr(v)
-    return v
-
-
 def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
     """An expression as nested lists; ``names`` gives the written name of each variable."""
 
     def go(n: Expr) -> list[Json]:
-        if not isinstance(n, AnyTensorExpr):
-            raise TensorError(f"{type(n).__name__} has no JSON form")
+        if (fields := _FIELDS.get(type(n))) is not None:
+            return [fields[0], *[value(getattr(n, name)) for name in fields[1:]]]
         match n:
             case Var():
                 return ["var", names[n]]
             case Const(value=v, dtype=d):
-                return ["const", _number(v), d]
-            case Cast(value=v, dtype=d):
-                return ["cast", go(v), d]
-            case Unary(op=op, a=a):
-                return ["un", op, go(a)]
-            case Binary(op=op, a=a, b=b):
-                return ["bin", op, go(a), go(b), n.dtype]
-            case Select(cond=c, a=a, b=b):
-                return ["select", go(c), go(a), go(b)]
-            case IfThenElse(cond=c, a=a, b=b):
-                return ["if", go(c), go(a), go(b)]
-            case Call(fn=fn, args=args, dtype=d):
-                return ["call", fn, [go(a) for a in args], d]
+                # JSON has no syntax for infinities and NaN.
+                return ["const", repr(v) if isinstance(v, float) and not math.isfinite(v) else v, d]
             case Read(source=s, indices=idx, dtype=d, value_index=k):
                 return ["read", s, [go(i) for i in idx], d, *([k] if k else [])]
-            case Tuple(values=values):
-                return ["tuple", [go(v) for v in values]]
             case Reduce():
                 return _reduce_to_json(n, go, names)
-            case _:
-                assert_never(n)
+        raise TensorError(f"{type(n).__name__} has no JSON form")
+
+    def value(x: Json) -> Json:
+        if isinstance(x, Expr):
+            return go(x)
+        return [go(e) for e in x] if isinstance(x, tuple) else x
 
     return go(e)
 
@@ -322,3 +341,128 @@ def _call_from_json(fn: Json, args: Sequence[Expr], dtype: str) -> Call:
         else:
             _same(f"an operand and the result of {fn}", a.dtype, dtype)
     return Call(fn, tuple(args), dtype)
+
+
+#: Statements that the body of an intrinsic cannot hold.
+_Refused = Check | View | Prefetch | Barrier | AllReduce | CallPacked | AsyncGroup | AsyncWait
+
+
+def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
+    """A statement over ``params`` as nested lists; other buffers and variables are refused."""
+    return _JsonWriter(params).stmt(s)
+
+
+class _JsonWriter:
+    def __init__(self, params: Sequence[Buffer]) -> None:
+        self.buffers = {b: k for k, b in enumerate(params)}
+        self.names: dict[Var, str] = {}
+
+    def buffer(self, b: Buffer) -> int:
+        if b not in self.buffers:
+            raise TensorError(f"the body touches {b.name!r}, which is no operand")
+        return self.buffers[b]
+
+    def define(self, v: Var) -> str:
+        return self.names.setdefault(v, f"v{len(self.names)}")
+
+    def expr(self, e: Expr) -> list[Json]:
+        try:
+            return expr_to_json(self.reads(e), self.names)
+        except KeyError as v:
+            raise TensorError(f"the body uses the variable {v}, which no loop of it makes") from v
+
+    # Any: an expression gives an expression.
+    def reads(self, e: Any) -> Any:
+        """An expression with reads of a buffer's number in place of loads."""
+        e = e.map_children(self.reads)
+        if isinstance(e, Load):
+            return Read(self.buffer(e.buffer), e.indices, e.dtype)
+        return e
+
+    def stmt(self, s: Stmt) -> list[Json]:
+        if not isinstance(s, AnyStmt) or isinstance(s, _Refused):
+            why = ": a trace is data, and runs no function of a process" * isinstance(s, CallPacked)
+            raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}{why}")
+        match s:
+            case Seq(stmts=stmts):
+                return ["seq", [self.stmt(x) for x in stmts]]
+            case For(var=v, extent=n, kind=kind, body=body):
+                return ["for", self.define(v), v.name, n, kind, self.stmt(body)]
+            case Let(var=v, value=e, body=body):
+                value = self.expr(e)
+                return ["let", self.define(v), v.name, value, self.stmt(body)]
+            case If(cond=c, then=then, orelse=other):
+                return ["when", self.expr(c), self.stmt(then), other and self.stmt(other)]
+            case Store(buffer=b, indices=indices, value=e):
+                at = [self.expr(i) for i in indices]
+                return ["store", self.buffer(b), at, self.expr(e)]
+            case Allocate(buffer=b, body=body):
+                self.buffers[b] = k = len(self.buffers)
+                return ["alloc", k, b.name, list(b.shape), b.dtype, self.stmt(body)]
+            case IntrinsicCall(name=name, operands=operands):
+                return ["intrin", name, [self.expr(x) for x in operands]]
+            case _:
+                assert_never(s)
+
+
+def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:
+    try:
+        return _JsonReader(params).stmt(data)
+    except (KeyError, TypeError, ValueError, OverflowError) as e:
+        raise TensorError(f"malformed JSON of a body: {type(e).__name__}: {e}") from e
+    except RecursionError:
+        raise TensorError("the JSON of a body nests too deeply") from None
+
+
+class _JsonReader:
+    def __init__(self, params: Sequence[Buffer]) -> None:
+        self.buffers = dict(enumerate(params))
+        self.scope: dict[str, Var] = {}
+
+    def define(self, key: str, name: str, dtype: str = "int32") -> Var:
+        self.scope[key] = v = Var(str(name), dtype)
+        return v
+
+    # Any: the operands of instructions, which are loads, are read as expressions, too.
+    def expr(self, data: Json) -> Any:
+        return self.loads(expr_from_json(data, self.scope))
+
+    def loads(self, e: Any) -> Any:
+        """Inverse of `_JsonWriter.reads`."""
+        e = e.map_children(self.loads)
+        if isinstance(e, Read):
+            b = self.buffers[e.source]
+            self.check_dimensions(b, e.indices)
+            return Load(b, e.indices, b.dtype)
+        return e
+
+    def check_dimensions(self, b: Buffer, indices: Sequence[Expr]) -> None:
+        if len(indices) != len(b.shape):
+            raise ValueError(f"{b.name} has {len(b.shape)} dimensions, not {len(indices)}")
+
+    def stmt(self, data: Json) -> Stmt:
+        match data:
+            case ["seq", stmts]:
+                return Seq(tuple(self.stmt(x) for x in stmts))
+            case ["for", key, name, int(n), "serial" | "vectorized" | "unrolled" as kind, body]:
+                (extent,) = shape_of((n,), "the extent of a loop")
+                return For(self.define(key, name), extent, kind, self.stmt(body))
+            case ["let", key, name, value, body]:
+                e = self.expr(value)
+                return Let(self.define(key, name, e.dtype), e, self.stmt(body))
+            case ["when", cond, then, other]:
+                orelse = None if other is None else self.stmt(other)
+                return If(self.expr(cond), self.stmt(then), orelse)
+            case ["store", k, at, value]:
+                b, indices = self.buffers[k], tuple(self.expr(i) for i in at)
+                self.check_dimensions(b, indices)
+                return Store(b, indices, self.expr(value))
+            case ["alloc", k, name, shape, dtype, body]:
+                extents = shape_of(shape, "the shape of a buffer")
+                if k != len(self.buffers):
+                    raise ValueError(f"a new buffer has the number {len(self.buffers)}, not {k}")
+                self.buffers[k] = b = Buffer(str(name), extents, dtypes.check(dtype), "local")
+                return Allocate(b, self.stmt(body))
+            case ["intrin", name, operands]:
+                return call_instruction(name, [self.expr(x) for x in operands])
+        raise TensorError(f"unknown statement in JSON: {str(data)[:60]}")

@@ -92,11 +92,12 @@ class _Program:
         return lines
 
     def operation(self, op: OpNode, names: Sequence[str]) -> list[str]:
-        shape = self.tuple_of(self.dim(n) for n in op.shape)
+        dims = [self.dim(n) for n in op.shape]
+        shape = f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
         if op.body is None:
             mark = ", constant=True" if op.constant else ""
-            given = f"{shape}, {quoted(op.dtype)}, name={quoted(op.name)}{mark}"
-            return [f"{names[0]} = te.placeholder({given})"]
+            call = f"te.placeholder({shape}, {quoted(op.dtype)}, name={quoted(op.name)}{mark})"
+            return [f"{names[0]} = {call}"]
         lines = []
         inner = dict(self.sizes)
         for a in op.reduce_axes:
@@ -115,11 +116,6 @@ class _Program:
 
     def dim(self, n: Dim) -> str:
         return _Expressions(self.sizes, (), ()).text(n) if isinstance(n, Expr) else repr(n)
-
-    @staticmethod
-    def tuple_of(items: Iterable[str]) -> str:
-        parts = list(items)
-        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
 def called(head: str, args: Sequence[str]) -> list[str]:
@@ -142,12 +138,8 @@ class _Expressions:
 
     def body(self, e: Expr, ids: PythonIdentifiers) -> tuple[str, list[str]]:
         """Text of a body, and lines that must come before it."""
-        if isinstance(e, Reduce):
-            return self.reduction(e, ids)
-        values = [self.text(x) for x in outputs_of(e)]
-        return values[0] if len(values) == 1 else f"({', '.join(values)})", []
-
-    def reduction(self, e: Reduce, ids: PythonIdentifiers) -> tuple[str, list[str]]:
+        if not isinstance(e, Reduce):
+            return self.values(outputs_of(e)), []
         name, lines = _known_reducer(e.combiner), []
         if not name:
             name = ids.fresh(e.combiner.name)
@@ -186,8 +178,10 @@ class _Expressions:
         match e:
             case Var():
                 return self.names[e], _ATOM
-            case Const():
-                return _literal(e), _ATOM
+            case Const(value=v, dtype=d):
+                special = isinstance(v, float) and not math.isfinite(v)
+                number = f'float("{v!r}")' if special else repr(v)
+                return f"te.const({number}, {quoted(d)})", _ATOM
             case Cast(value=v, dtype=d):
                 return f"te.cast({self.text(v)}, {quoted(d)})", _ATOM
             case Unary(op="not", a=a):
@@ -203,8 +197,8 @@ class _Expressions:
             case Call(fn="reinterpret", args=(a,), dtype=d):
                 return f"te.reinterpret({quoted(d)}, {self.text(a)})", _ATOM
             case Call(fn=fn, args=args):
-                given = ", ".join(self.text(a) for a in args)
-                return f"te.{fn}({given})", _ATOM
+                operands = ", ".join(self.text(a) for a in args)
+                return f"te.{fn}({operands})", _ATOM
             case Read(source=s, indices=idx, value_index=k):
                 at = ", ".join(self.index(i) for i in idx)
                 return f"{self.tensors[s][k]}[{at or '()'}]", _ATOM
@@ -247,12 +241,6 @@ def _number(e: Expr, other: Expr) -> str:
     return repr(e.value) if math.isfinite(e.value) else ""
 
 
-def _literal(e: Const) -> str:
-    if isinstance(e.value, float) and not math.isfinite(e.value):
-        return f'te.const(float("{e.value!r}"), {quoted(e.dtype)})'
-    return f"te.const({e.value!r}, {quoted(e.dtype)})"
-
-
 def quoted(text: str) -> str:
     """A string literal, in double quotes where all of it prints; other characters are escaped."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else ascii(text)
@@ -263,8 +251,8 @@ def _known_reducer(c: Combiner) -> str:
     types = [e.dtype for e in c.result]
     if c.name not in _REDUCERS or len(types) != (2 if c.name.startswith("arg") else 1):
         return ""
-    own = getattr(reducers, c.name).combiner(types, len(types) > 1)
-    return f"te.{c.name}" if _form(own) == _form(c) else ""
+    standard = getattr(reducers, c.name).combiner(types, len(types) > 1)
+    return f"te.{c.name}" if _form(standard) == _form(c) else ""
 
 
 def _form(c: Combiner) -> Json:

@@ -29,8 +29,8 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.sizes import Shape, check_extent
-from loopwright.ir.traversal import walk
+from loopwright.ir.sizes import Shape, SizeVar, check_extent
+from loopwright.ir.visitor import walk
 
 #: An extent as users give it, and a shape, of which a single extent is the one dimension. A float
 #: is one where it is whole: ``N / 32`` in scripts of TVM.
@@ -97,7 +97,14 @@ class Tensor:
             )
         if len(idx) < self.ndim:
             return TensorSlice(self, idx)
-        at = tuple(_index(self, d, i) for d, i in enumerate(idx))
+        if any(isinstance(i, slice) for i in idx):
+            raise TensorError(f"{self.name}: slices are not indices; use one index a dimension")
+        at = tuple(map(as_expr, idx))
+        for d, e in enumerate(at):
+            if not dtypes.is_int(e.dtype):
+                raise TensorError(
+                    f"{self.name}: index {d} has dtype {e.dtype}; indices are integers (cast it)"
+                )
         return Read(self, at, self.dtype, self.value_index)
 
     def __eq__(self, other: object) -> Any:
@@ -130,17 +137,6 @@ class TensorSlice(ExprOps):
 
     def __repr__(self) -> str:
         return f"{self.tensor.name} with {len(self.indices)} of its {self.tensor.ndim} indices"
-
-
-def _index(t: Tensor, dim: int, i: object) -> Expr:
-    if isinstance(i, slice):
-        raise TensorError(f"{t.name}: slices are not indices; use one index a dimension")
-    e = as_expr(i)
-    if not dtypes.is_int(e.dtype):
-        raise TensorError(
-            f"{t.name}: index {dim} has dtype {e.dtype}; indices are integers (cast it)"
-        )
-    return e
 
 
 class Operation:
@@ -359,12 +355,11 @@ def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
 
 
 def _domain(dom: Domain, what: str) -> Dim:
-    if isinstance(dom, list | tuple):
-        if len(dom) != 2:
-            raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
+    lo: DimLike = 0
+    if isinstance(dom, list | tuple) and len(dom) == 2:
         lo, hi = dom
-    elif isinstance(dom, Expr) or whole(dom) is not None:
-        lo, hi = 0, dom
+    elif not isinstance(dom, list | tuple) and (isinstance(dom, Expr) or whole(dom) is not None):
+        hi = dom
     else:
         raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
     if lo != 0:
@@ -408,3 +403,58 @@ def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") 
     if not isinstance(extent, int):
         raise TensorError(f"thread_axis {name or tag!r}: the extent must be a number, got {extent}")
     return IterVar(Var(name or tag), extent, "thread", tag)
+
+
+def var(name: str = "n", dtype: str = "int32") -> SizeVar:
+    """A size that is known only when the program runs: ``te.placeholder((n, 4))``.
+
+    One built function then serves every size. The value comes from the shapes of the arrays that
+    the function is called with; a variable that no dimension tells is passed as an int, at its
+    place in ``build(s, [n, A, B])``. As an extent it must be 1 to 2**30 (checked at each call);
+    it may be 0 where this leaves no output with elements: then nothing runs.
+
+    Args:
+        name: printed name; it need not be unique.
+        dtype: int32 or int64.
+
+    Raises:
+        TensorError: another dtype: a number of the program is a tensor of shape ``()``.
+
+    Example:
+        >>> n = te.var("n")
+        >>> A = te.placeholder((n,), name="A")
+        >>> B = te.compute((n,), lambda i: A[i] + 1, name="B")
+        >>> f = lw.build(te.create_schedule(B.op), [A, B])
+        >>> for size in (2, 3):
+        ...     b = np.empty(size, "float32")
+        ...     f(np.zeros(size, "float32"), b)
+        ...     print(b)
+        ...
+        [1. 1.]
+        [1. 1. 1.]
+    """
+    return SizeVar(name, _size_dtype(name, dtype), False)
+
+
+def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+    """As `var`, with the promise that it is not negative (a call checks it).
+
+    Example:
+        >>> n = te.size_var("n")
+        >>> A = te.placeholder((n,), name="A")
+        >>> B = te.compute((n,), lambda i: A[i] + 1, name="B")
+        >>> print(lw.lower(te.create_schedule(B.op), [A, B]))
+        def main(A: float32[n], B: out float32[n], n: int32):
+          for i in range(n):
+            B[i] = A[i] + 1.0
+    """
+    return SizeVar(name, _size_dtype(name, dtype), True)
+
+
+def _size_dtype(name: str, dtype: str) -> str:
+    if dtype not in ("int32", "int64"):
+        raise TensorError(
+            f"var {name!r}: size variables are int32 or int64, got {dtype}; pass other numbers as "
+            "a tensor of shape ()"
+        )
+    return dtype

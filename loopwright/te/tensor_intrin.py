@@ -20,13 +20,12 @@ from loopwright.ir.expr import Const, Expr, Read, Var, tracing
 from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func, IntrinsicCall, Stmt, Store
-from loopwright.ir.traversal import walk
 from loopwright.ir.verify import verify
+from loopwright.ir.visitor import walk
 from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView
 from loopwright.te.op_node import OpNode
-from loopwright.te.serial import Json
-from loopwright.te.stmt_serial import stmt_from_json, stmt_to_json
+from loopwright.te.serial import Json, stmt_from_json, stmt_to_json
 from loopwright.te.tensor import ComputeOp, Operation, ShapeLike, Tensor, shape_of, static_shape
 
 #: For each dimension of an operand its stride in elements; None where any will do.
@@ -79,12 +78,12 @@ def decl_buffer(
     dims = static_shape(shape_of(shape, f"decl_buffer {name!r}"))
     if strides is None:
         return OperandBuffer(dims, dtypes.check(dtype), name, _compact(dims))
-    given = tuple(s if isinstance(s, int) else None for s in strides)
-    if len(given) != len(dims):
+    numbers = tuple(s if isinstance(s, int) else None for s in strides)
+    if len(numbers) != len(dims):
         raise TensorError(
-            f"decl_buffer {name!r}: {len(given)} stride(s) for {len(dims)} dimension(s)"
+            f"decl_buffer {name!r}: {len(numbers)} stride(s) for {len(dims)} dimension(s)"
         )
-    return OperandBuffer(dims, dtypes.check(dtype), name, given)
+    return OperandBuffer(dims, dtypes.check(dtype), name, numbers)
 
 
 def _compact(shape: Sequence[int]) -> Strides:
@@ -128,16 +127,12 @@ class TensorIntrin:
     @cached_property
     def of_warp(self) -> bool:
         """Whether the lanes of a warp run it together, as those of tensor cores."""
-        found: list[Node] = []
-
-        def visit(n: Node) -> None:
-            if isinstance(n, IntrinsicCall) and INSTRUCTIONS[n.name].lanes is not None:
-                found.append(n)
-
+        nodes: list[Node] = []
         for part in (self.body, self.reset, self.update):
             if part is not None:
-                walk(part, visit)
-        return bool(found)
+                walk(part, nodes.append)
+        calls = (n for n in nodes if isinstance(n, IntrinsicCall))
+        return any(INSTRUCTIONS[n.name].lanes is not None for n in calls)
 
     def to_json(self) -> dict[str, Json]:
         """JSON-able form; `from_json` is its inverse."""
@@ -164,44 +159,28 @@ class TensorIntrin:
         if not isinstance(data["name"], str) or not isinstance(data["strides"], list):
             raise TensorError("the JSON of an intrinsic has a name, and a list of strides")
         bodies = [None if data[k] is None else stmt_from_json(data[k], params) for k in _BODIES]
-        strides = [_strides_from_json(s) for s in data["strides"]]
-        return TensorIntrin(data["name"], dag, strides, bodies, params)
-
-    @cached_property
-    def _text(self) -> str:
-        return _canonical(self.to_json())
+        for s in data["strides"]:
+            if not isinstance(s, list | tuple) or not all(x is None or type(x) is int for x in s):
+                raise TensorError(f"strides are a list of integers and nulls, got {s!r}")
+        return TensorIntrin(data["name"], dag, list(map(tuple, data["strides"])), bodies, params)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of its JSON, by which two processes know that they mean the same intrinsic."""
-        return _sha256(self._text)
+        return json_digest(self.to_json())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorIntrin) and self._text == other._text
+        return isinstance(other, TensorIntrin) and self.digest == other.digest
 
     def __hash__(self) -> int:
-        return hash(self._text)
+        return hash(self.digest)
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
 
 
-def _canonical(data: Json) -> str:
-    return json.dumps(data, sort_keys=True)
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def json_digest(data: Json) -> str:
-    return _sha256(_canonical(data))
-
-
-def _strides_from_json(s: Json) -> Strides:
-    if not isinstance(s, list | tuple) or not all(x is None or type(x) is int for x in s):
-        raise TensorError(f"strides are a list of integers and nulls, got {s!r}")
-    return tuple(s)
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def operand_buffers(dag: Dag) -> list[Buffer]:

@@ -20,9 +20,8 @@ from loopwright.errors import InternalError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
 from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
 from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple, outputs_of
-from loopwright.ir.traversal import contains
-from loopwright.te.dag import ArgId, Dag, arg_id
-from loopwright.te.op_node import OpNode
+from loopwright.ir.visitor import contains
+from loopwright.te import ArgId, Dag, OpNode, arg_id
 
 _DIVISIONS = ("//", "%", "tdiv", "tmod")
 #: Operations on axes that are those of whole numbers.

@@ -7,78 +7,39 @@ waits for no other, and addresses are never reused and aligned no more than requ
 from __future__ import annotations
 
 import functools
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError
-from loopwright.runtime.devices.interface import (
+from loopwright.runtime import (
     DEVICE_ALIGNMENT,
     AttributeValue,
     DeviceAPI,
     Event,
-    Extents,
     KernelArgument,
     Memory,
     Program,
     Stream,
     check_request,
+    note_copy,
+    register_device_api,
+    unregister_device_api,
 )
-from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
-from loopwright.runtime.devices.transfers import note_copy
 from loopwright.testing.simulation import (
     Access,
-    Bytes,
     CurrentStreams,
     HostAccess,
+    Kernel,
     Mark,
     MemoryBook,
     Queue,
+    QueuedWork,
+    SimulatedProgram,
+    Values,
     Wait,
-    Work,
 )
-
-#: Arguments of a kernel: memory as its bytes, integers as they are.
-Values = Sequence[Bytes | int]
-#: A kernel of a simulated device, which is called with the grid, the block and its arguments.
-Kernel = Callable[[Extents, Extents, Values], None]
-#: Queues the call of a kernel: its name, the call, its arguments and the stream.
-Enqueue = Callable[
-    [str, Callable[[Values], None], Sequence[KernelArgument], Stream | None],
-    None,
-]
-
-
-class SimulatedProgram(Program):
-    """Kernels by name that were loaded onto a simulated device, whose calls ``enqueue`` queues."""
-
-    def __init__(
-        self, kernels: Mapping[str, Kernel], threads_per_block: int, enqueue: Enqueue
-    ) -> None:
-        self._kernels = kernels
-        self._threads_per_block = threads_per_block
-        self._enqueue = enqueue
-
-    def launch(
-        self,
-        kernel: str,
-        grid: Extents,
-        block: Extents,
-        arguments: Sequence[KernelArgument],
-        shared_bytes: int = 0,
-        stream: Stream | None = None,
-    ) -> None:
-        threads = math.prod(block)
-        if threads > self._threads_per_block:
-            raise RunError(
-                f"{kernel} asks {threads} threads a block, the device has "
-                f"{self._threads_per_block}; choose smaller extents"
-            )
-        call = functools.partial(self._kernels[kernel], grid, block)
-        self._enqueue(kernel, call, arguments, stream)
-
 
 #: DLPack's code of devices that are an extension.
 EXT_DEV = 12
@@ -450,4 +411,4 @@ class SimulatedDevice(DeviceAPI):
             for allocation in used:
                 allocation.finish_use()
 
-        queue.work.append(Work(run, seconds, finish))
+        queue.work.append(QueuedWork(run, seconds, finish))

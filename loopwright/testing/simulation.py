@@ -5,24 +5,26 @@ in the least expected order, so that a test finds a missing wait. Time is counte
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.errors import ArgumentError
-from loopwright.runtime.devices.interface import HOST, Memory, Stream
+from loopwright.errors import ArgumentError, RunError
+from loopwright.runtime import HOST, Extents, KernelArgument, Memory, Program, Stream
 
 #: Seconds that each piece of work takes beside the seconds of its own.
 LATENCY = 1e-6
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class QueuedWork:
     run: Callable[[], None]
     #: Time on the device.
     seconds: float
@@ -50,7 +52,7 @@ class Queue:
     """The work of one stream."""
 
     #: Remaining work, in order.
-    work: deque[Work | Mark | Wait] = field(default_factory=deque, repr=False)
+    work: deque[QueuedWork | Mark | Wait] = field(default_factory=deque, repr=False)
     #: Seconds on the device at the end of the work so far.
     time: float = 0.0
 
@@ -83,11 +85,11 @@ class Queue:
                 task.time = self.time
             case Wait(Mark(time=float(reached))):
                 self.time = max(self.time, reached)
-            case Work():
+            case QueuedWork():
                 self._do(task)
         return None
 
-    def _do(self, work: Work) -> None:
+    def _do(self, work: QueuedWork) -> None:
         self.time += work.seconds + LATENCY
         try:
             work.run()
@@ -233,3 +235,43 @@ def _owner(memory: Memory) -> weakref.ref[object] | None:
     while isinstance(owner, Memory):
         owner = owner.owner
     return weakref.ref(owner) if type(owner).__weakrefoffset__ else None
+
+
+#: Arguments of a kernel: memory as its bytes, integers as they are.
+Values = Sequence[Bytes | int]
+#: A kernel of a simulated device, which is called with the grid, the block and its arguments.
+Kernel = Callable[[Extents, Extents, Values], None]
+#: Queues the call of a kernel: its name, the call, its arguments and the stream.
+Enqueue = Callable[
+    [str, Callable[[Values], None], Sequence[KernelArgument], Stream | None],
+    None,
+]
+
+
+class SimulatedProgram(Program):
+    """Kernels by name that were loaded onto a simulated device, whose calls ``enqueue`` queues."""
+
+    def __init__(
+        self, kernels: Mapping[str, Kernel], threads_per_block: int, enqueue: Enqueue
+    ) -> None:
+        self._kernels = kernels
+        self._threads_per_block = threads_per_block
+        self._enqueue = enqueue
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Extents,
+        block: Extents,
+        arguments: Sequence[KernelArgument],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        threads = math.prod(block)
+        if threads > self._threads_per_block:
+            raise RunError(
+                f"{kernel} asks {threads} threads a block, the device has "
+                f"{self._threads_per_block}; choose smaller extents"
+            )
+        call = functools.partial(self._kernels[kernel], grid, block)
+        self._enqueue(kernel, call, arguments, stream)

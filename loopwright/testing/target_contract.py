@@ -28,12 +28,10 @@ from loopwright import te
 from loopwright.driver import build
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import ArgumentError, BuildError, CodegenError, LoopwrightError
-from loopwright.runtime import Device, NDArray, array, cpu, device
-from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.module import Module, load_module
+from loopwright.runtime import Artifact, Device, Module, NDArray, array, cpu, device, load_module
 from loopwright.schedule import Schedule, create_schedule
 from loopwright.target import Target
-from loopwright.te.dag import Dag
+from loopwright.te import Dag
 from loopwright.testing.numpy_eval import Array
 
 

@@ -30,12 +30,10 @@ from loopwright.measure import (
     MeasureResult,
     PlayoffPlan,
     PlayoffResult,
+    played,
 )
-from loopwright.measure.playoff.result import played
 from loopwright.task import ConfigEntity, ConfigSpace
-from loopwright.tuner.base import Tuner
-from loopwright.tuner.run.output.summary import Summary
-from loopwright.tuner.run.state import point
+from loopwright.tuner import Summary, Tuner, point
 
 
 class FakeSpace(ConfigSpace):

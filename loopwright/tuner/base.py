@@ -21,26 +21,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from loopwright.errors import UsageError
-from loopwright.measure import MeasureInput
+from loopwright.measure import MeasureInput, ignore
 from loopwright.records import Expression, Log, Record
-from loopwright.task.union import SpaceUnion
-from loopwright.tuner.candidate_checks import CandidateChecks
+from loopwright.task import SpaceUnion
+from loopwright.tuner.candidate_checks import CandidateChecks, Pruning
 from loopwright.tuner.options import TunerOptions
-from loopwright.tuner.pruning import Pruning
 from loopwright.tuner.run.interfaces import Callback
 from loopwright.tuner.run.loop import PLAN_SIZE, tune
 from loopwright.tuner.run.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
-    from loopwright.measure import MeasureOption, MeasureResult
-    from loopwright.measure.interfaces import MeasurerLike
+    from loopwright.measure import MeasureOption, MeasureResult, MeasurerLike
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner.run.journal import Journal
-    from loopwright.tuner.run.output.summary import Summary
-
-
-def _unheard(text: str) -> None:
-    """Do nothing: outside of a run nobody watches."""
+    from loopwright.tuner.run.summary import Summary
 
 
 class Tuner(ABC):
@@ -122,7 +116,7 @@ class Tuner(ABC):
         which has one of this kind for each."""
         space = None if task is None else task.config_space
         if task is not None and isinstance(space, SpaceUnion) and not cls.searches_unions:
-            return Tuner._over_structures(cls, task, positional, named)
+            return Tuner._over_structures(task, cls, positional, named)
         return super().__new__(cls)
 
     def __init__(self, task: Task, *positional: object, seed: int = 0, **named: object) -> None:
@@ -139,7 +133,7 @@ class Tuner(ABC):
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.expressions: dict[str, list[Expression]] = {}
         self.journal: Journal | None = None
-        self.on_phase: Callable[[str], object] = _unheard
+        self.on_phase: Callable[[str], object] = ignore
         self._rng: np.random.Generator | None = None
         self.reset()
 
@@ -193,7 +187,10 @@ class Tuner(ABC):
         """Take in one whole round of ``(config, result)`` in trial order, and start the next."""
         for config, result in results:
             self.visited.add(point(config))
-            self._note_best(config, result)
+            speed = speed_of(result)
+            if not result.dropped and speed > self._best_speed:
+                self._best_speed = speed
+                self.set_best(config, result, flop_of(self.task) * speed, self.trials)
             self.trials += 1
         self.learn(results)
         self.begin_round(self.round + 1)
@@ -249,13 +246,6 @@ class Tuner(ABC):
         self.best_config, self.best = config, (config, result)
         self.best_flops, self.best_iter = flops, trial
 
-    def _note_best(self, config: ConfigEntity, result: MeasureResult) -> None:
-        speed = speed_of(result)
-        if result.dropped or speed <= self._best_speed:
-            return
-        self._best_speed = speed
-        self.set_best(config, result, flop_of(self.task) * speed, self.trials)
-
     # -- AutoTVM's names ----------------------------------------------------------------------
 
     @property
@@ -304,15 +294,15 @@ class Tuner(ABC):
         Raises:
             UsageError: something in it is neither.
         """
-        given = list(data_set)
-        for item in given:
+        items = list(data_set)
+        for item in items:
             pair = isinstance(item, tuple) and len(item) == 2 and hasattr(item[0], "config")
             if not pair and not isinstance(item, Record):
                 raise UsageError(
                     "load_history takes records or pairs of MeasureInput and MeasureResult, such "
                     f"as loopwright.records.load(path); it got a {type(item).__name__}"
                 )
-        self.pretrained.extend(given)
+        self.pretrained.extend(items)
         if isinstance(data_set, Log):
             self.expressions.update(data_set.dags)
         return len(self.pretrained)
@@ -351,7 +341,7 @@ class Tuner(ABC):
                 which may find it a little slower).
             min_gain: stop when the best is expected to become faster by less than this share within
                 a minute: 0.01 or ``"1%"``. Estimated from the latest 64 trials, see
-                `loopwright.tuner.run.gain`; before them it never stops a run.
+                `loopwright.tuner.run.budget`; before them it never stops a run.
 
         Returns:
             The summary: best, default, speed-up, failures, where the time went, why it stopped.

@@ -1,22 +1,29 @@
-"""Checks between proposing and measuring: refused candidates are counted, and not measured.
+"""Refusal of candidates between proposing and measuring: registered checks, and limits of a GPU.
 
-They correspond to MetaSchedule's postprocessors that only reject. Each has a name, looks at one
-candidate, and says why it is refused. A check is a function of the candidate alone, so that a run
-proposes the same again.
+Refused candidates are counted, and not measured. Checks correspond to MetaSchedule's postprocessors
+that only reject: each has a name, looks at one candidate, and says why it is refused. A check is a
+function of the candidate alone, so that a run proposes the same again. Points that a GPU has no
+room for are pruned; of a point of another target, or of one that its template refuses, nothing is
+known, and it is left to those that build it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.cost import MARGINS, Excess
 from loopwright.errors import TimeLimitError, TuneError, UsageError, did_you_mean
+from loopwright.task import digits_of
 from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
-    from loopwright.task import ConfigEntity
-    from loopwright.task.interfaces import Scheduler
+    from loopwright.task import ConfigEntity, Scheduler
+
 
 #: Returns the reason why a candidate of a task is refused, in few words, or None.
 Check = Callable[["Scheduler", "ConfigEntity"], str | None]
@@ -97,24 +104,18 @@ class CandidateChecks:
         """Whether a candidate may be measured; a check that fails or gives no text is an error."""
         if not self._checks:
             return True
-        known = self._known.get(index)
-        if known is not None:
-            return known
+        answer = self._known.get(index)
+        if answer is not None:
+            return answer
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
-        reason = self._reason(index)
+        config = self._task.config_space.get(index)
+        answers = ((n, self._answer(n, check, config)) for n, check in self._checks.items())
+        reason = next((f"{name}: {text}" for name, text in answers if text is not None), None)
         if reason is not None:
             self.reasons[reason] += 1
         self._known[index] = reason is None
         return reason is None
-
-    def _reason(self, index: int) -> str | None:
-        config = self._task.config_space.get(index)
-        for name, check in self._checks.items():
-            reason = self._answer(name, check, config)
-            if reason is not None:
-                return f"{name}: {reason}"
-        return None
 
     def _answer(self, name: str, check: Check, config: ConfigEntity) -> str | None:
         what = f"check {name!r}"
@@ -168,3 +169,52 @@ def _origin(check: Check) -> tuple[object, object]:
     """Key that is equal for definitions of one function that were run one after the other."""
     code = getattr(check, "__code__", None)
     return getattr(check, "__qualname__", None), code and code.co_filename
+
+
+class Pruning:
+    """Decides whether points of a task may be built, by their use of resources; None allows all.
+
+    The decision is a function of the point: what is remembered is a shortcut and a count, no state.
+    """
+
+    def __init__(self, task: Scheduler | None) -> None:
+        on_gpu = task is not None and "gpu" in task.target.keys
+        self._space = task.config_space if task is not None else None
+        self._excess = Excess(task) if task is not None and on_gpu else None
+        self._known: dict[int, bool] = {}
+        self.looked_at = 0
+        #: For the points that are pruned, the first limit that each exceeds.
+        self.reasons: Counter[str] = Counter()
+
+    def __call__(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Whether each point may be built, bool ``(n,)``."""
+        if self._excess is None:
+            return np.ones(len(indices), np.bool_)
+        new = [i for i in dict.fromkeys(indices) if i not in self._known]
+        if len(self._known) + len(new) > _REMEMBERED:
+            self._known.clear()
+            new = list(dict.fromkeys(indices))
+        if new:
+            assert self._space is not None
+            limits = np.array(list(MARGINS))
+            self.looked_at += len(new)
+            excess = self._excess.widely(digits_of(self._space, new))
+            for index, over in zip(new, excess, strict=True):
+                self._known[index] = not over.any()
+                self.reasons.update(limits[over][:1].tolist())
+        return np.fromiter((self._known[i] for i in indices), np.bool_, len(indices))
+
+    @property
+    def pruned(self) -> int:
+        return self.reasons.total()
+
+    @property
+    def note(self) -> str:
+        """Line on the pruned points and the reasons; empty where there are none."""
+        if not self.pruned:
+            return ""
+        why = ", ".join(f"{name} {n}" for name, n in self.reasons.most_common())
+        return (
+            f"pruned:  {self.pruned} of {self.looked_at} points looked at, which take far more "
+            f"than the device has ({why})"
+        )

@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import (
-    Digits,
-    digits_of,
-    distinct,
-    indices_of,
-    random_digits,
-)
+from loopwright.task import Digits, digits_of, distinct, indices_of, random_digits
 from loopwright.tuner import breeding as rules
-from loopwright.tuner.breeding import Breeding, Known, Weights
+from loopwright.tuner.breeding import Breeding, KnownPoints, Weights
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigSpace
+
 
 #: Scores of points given by their digits, ``(n, knobs) -> (n,)``, or ``(n, k)`` of k models, the
 #: first of which guides the search; higher is better, finite.
@@ -89,7 +84,7 @@ class Pool:
         )
 
 
-class Search(Protocol):
+class PoolSearch(Protocol):
     """Fills a pool with points that its model prefers."""
 
     def search(
@@ -170,8 +165,8 @@ class Evolution:
         starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool``; arguments as for `Search`."""
-        first = moves.begin(Known(pool.space, seeds, starts), self.population, rng)
+        """Fill ``pool``; arguments as for `PoolSearch`."""
+        first = moves.begin(KnownPoints(pool.space, seeds, starts), self.population, rng)
         fill = random_digits(pool.space, self.population - len(first), rng)
         digits, scores = pool.add(np.concatenate([first, fill]))
         for _ in range(self.generations):
@@ -268,7 +263,7 @@ class Annealing:
         starts: Digits,
         rng: np.random.Generator,
     ) -> None:
-        """Fill ``pool``; arguments as for `Search`.
+        """Fill ``pool``; arguments as for `PoolSearch`.
 
         A quarter of the walkers starts at ``seeds``, a quarter at ``starts``, the others anywhere.
         """

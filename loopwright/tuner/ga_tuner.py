@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import Digits, digits_of, distinct, indices_of
+from loopwright.task import Digits, digits_of, distinct, indices_of
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.options import TunerOptions, at_least, option, share
-from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
+from loopwright.tuner.range_tuners import fresh_points, no_fresh_point
 from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity
+
 
 #: Share of a generation that may become parents.
 _KEPT = 0.25

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.errors import LoopwrightError, TaskError, UsageError
+from loopwright.history import ApplyHistoryBest, Source
 from loopwright.lowering import lower
 from loopwright.measure import MeasureOption, MeasurerLike
 from loopwright.records import load
-from loopwright.task import ApplyHistoryBest, ConfigEntity, Task
-from loopwright.task.applying.sources import Source
-from loopwright.task.template import Scheduled
-from loopwright.tuner.random_tuner import RandomTuner
+from loopwright.task import ConfigEntity, Scheduled, Task
+from loopwright.tuner.range_tuners import RandomTuner
 from loopwright.tuner.run.callbacks import log_to_file
 
 #: Random configurations that are tried until one can be lowered.

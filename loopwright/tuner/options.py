@@ -50,11 +50,11 @@ class TunerOptions:
 
     @classmethod
     def read(cls, positional: Sequence[object], named: Mapping[str, object]) -> Self:
-        known = [field.name for field in dataclasses.fields(cls)]
+        names = [field.name for field in dataclasses.fields(cls)]
         for name in named:
-            if name not in known:
-                listed = f"it takes {', '.join(known)}" if known else "it takes none"
-                raise TypeError(f"unknown option {name!r}{did_you_mean(name, known)}; {listed}")
+            if name not in names:
+                listed = f"it takes {', '.join(names)}" if names else "it takes none"
+                raise TypeError(f"unknown option {name!r}{did_you_mean(name, names)}; {listed}")
         make: Callable[..., Self] = cls
         return make(*positional, **named)
 

@@ -6,8 +6,7 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.droplet_tuner import DropletTuner
 from loopwright.tuner.ga_tuner import GATuner
-from loopwright.tuner.gridsearch_tuner import GridSearchTuner
-from loopwright.tuner.random_tuner import RandomTuner
+from loopwright.tuner.range_tuners import GridSearchTuner, RandomTuner
 from loopwright.tuner.xgb_tuner import XGBTuner
 
 #: All tuners by name.

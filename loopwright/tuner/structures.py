@@ -18,21 +18,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from loopwright.errors import TaskError
 from loopwright.measure import MeasureInput
 from loopwright.records import Json, Record
-from loopwright.task.union import STRUCTURE, SpaceUnion
+from loopwright.task import STRUCTURE, SpaceUnion
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.candidate_checks import ChecksOfPart
-from loopwright.tuner.model.teacher import Teacher
-from loopwright.tuner.model.transfer_model import History
+from loopwright.tuner.model.transfer_model import History, Teacher
 from loopwright.tuner.run.state import point, speed_of
 from loopwright.tuner.xgb_tuner import XGBTuner
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.target import Target
-    from loopwright.task import ConfigEntity, ConfigSpace, Task
-    from loopwright.task.interfaces import Ranking
-    from loopwright.task.template import Scheduled
+    from loopwright.task import ConfigEntity, ConfigSpace, Scheduled, StructureRanking, Task
     from loopwright.tuner.model.xgb_model import XGBCostModel
+
 
 #: Number of structures of which the best point is measured before any other.
 _LEADING = 8
@@ -148,7 +146,7 @@ class StructuresTuner(Tuner):
         self._union = union_of(task)
         self._predicted = {
             self._union.place(index)[0]: (index, math.log2(max(speed, 1e-9)))
-            for index, speed in cast("Ranking", task).ranking
+            for index, speed in cast("StructureRanking", task).ranking
         }
         self._ranking = self._predicted
         self._arms: dict[int, Arm] = {}
@@ -248,35 +246,33 @@ class StructuresTuner(Tuner):
         """The leading part of the ranking by the transfer model, best first; the others, and
         structures of which it knows no point, come last."""
         self.on_phase("ranking structures by what was learned elsewhere")
-        found: dict[int, tuple[int, float]] = {}
+        ranked: dict[int, tuple[int, float]] = {}
         for number in itertools.islice(ranking, 2 * _LEADING):
             tuner = self._arm(number).tuner
             best = tuner.most_promising() if isinstance(tuner, XGBTuner) else None
             if best is not None:
-                found[number] = (self._union.offsets[number] + best[0], best[1])
-        order = sorted(found, key=lambda number: -found[number][1])
-        lowest = found[order[-1]][1] if order else 0.0
-        rest = {n: (index, lowest - 1) for n, (index, _) in ranking.items() if n not in found}
-        return {**{number: found[number] for number in order}, **rest}
+                ranked[number] = (self._union.offsets[number] + best[0], best[1])
+        order = sorted(ranked, key=lambda number: -ranked[number][1])
+        lowest = ranked[order[-1]][1] if order else 0.0
+        rest = {n: (index, lowest - 1) for n, (index, _) in ranking.items() if n not in ranked}
+        return {**{number: ranked[number] for number in order}, **rest}
 
     def _points(self, number: int, count: int) -> Iterator[int]:
         """Points of a structure: its most promising one, the default of the leading one, the best
         of all structures with its choices carried over, then the proposals of its tuner."""
         tuner, begin = self._prepared(number), self._union.offsets[number]
-        firsts = (self._predicted[number][0], self._chosen_by_rule(number), self._carried(number))
+        by_rule = None
+        if number == next(iter(self._predicted)):
+            # The default by the rule of the structure that leads, a second opinion beside the
+            # analytical model's; to other structures the best is carried over.
+            by_rule = begin + self._union.parts[number].config_space.default_index
+        firsts = (self._predicted[number][0], by_rule, self._carried(number))
         for index in firsts:
             if count and index is not None and index not in self.visited:
                 tuner.exclude([index - begin])
                 count -= 1
                 yield index
         yield from (begin + point(config) for config in tuner.ask(count))
-
-    def _chosen_by_rule(self, number: int) -> int | None:
-        """The default by the rule of the structure that leads, a second opinion beside the
-        analytical model's; None for other structures, to which the best is carried over."""
-        if number != next(iter(self._predicted)):
-            return None
-        return self._union.offsets[number] + self._union.parts[number].config_space.default_index
 
     def _carried(self, number: int) -> int | None:
         """The best configuration of all as one of this structure; None where it is its own or
@@ -286,8 +282,8 @@ class StructuresTuner(Tuner):
         if self.best is None or self.best[0].values[STRUCTURE] == name:
             return None
         values = self.best[0].values
-        known = {n: values[n] for n, knob in knobs.items() if n in values and len(knob) > 1}
-        fitting = {n: v for n, v in known.items() if knobs[n].position(v) is not None}
+        shared = {n: values[n] for n, knob in knobs.items() if n in values and len(knob) > 1}
+        fitting = {n: v for n, v in shared.items() if knobs[n].position(v) is not None}
         if not fitting:
             return None
         index = space.find(space.entity_of(fitting))  # with the default of every other knob
@@ -358,8 +354,8 @@ class StructuresTuner(Tuner):
         if arm is not None and not arm.speed and arm.failures >= _HOPELESS:
             return -math.inf
         total = 1 + sum(a.trials for a in self._arms.values()) + sum(asked.values())
-        own = 1 + self._trials(number) + asked.get(number, 0)
-        open_ = _TRUST * math.sqrt(math.log(total) / own)
+        trials = 1 + self._trials(number) + asked.get(number, 0)
+        open_ = _TRUST * math.sqrt(math.log(total) / trials)
         return self._known(number) + open_
 
     def _known(self, number: int) -> float:
@@ -386,10 +382,4 @@ def _of_structure(item: Any, name: str) -> Any:
     return MeasureInput(cast("Task", StructureTask(measured.task, number)), local), result
 
 
-def _over_structures(
-    kind: type[Tuner], task: Task, positional: Sequence[object], named: Mapping[str, object]
-) -> Tuner:
-    return StructuresTuner(task, kind, positional, named)
-
-
-Tuner._over_structures = staticmethod(_over_structures)
+Tuner._over_structures = StructuresTuner

@@ -10,38 +10,176 @@ results of a log again costs nothing.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task.vectors import (
-    Digits,
-    ValidMemo,
-    digits_of,
-    distinct,
-    indices_of,
-    random_digits,
-)
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.task import Digits, ValidMemo, digits_of, distinct, indices_of, random_digits
 from loopwright.tuner.base import Tuner
 from loopwright.tuner.breeding import own_rules
-from loopwright.tuner.descent import PVALUE, Descent
-from loopwright.tuner.diversity import diverse, in_turn
-from loopwright.tuner.evolution import ExhaustiveSearch, Pool, Search
-from loopwright.tuner.model.candidates import Candidates, Measurements
-from loopwright.tuner.model.cost_model import Outcome
-from loopwright.tuner.model.quality import ModelReport, judge
-from loopwright.tuner.model.teacher import Teacher
-from loopwright.tuner.model.transfer_model import History
+from loopwright.tuner.droplet_tuner import PVALUE, Descent
+from loopwright.tuner.evolution import (
+    Annealing,
+    Evolution,
+    ExhaustiveSearch,
+    Pool,
+    PoolSearch,
+    ansor,
+)
+from loopwright.tuner.model.candidates import CandidateBatches, Measurements
+from loopwright.tuner.model.cost_model import SampleOutcome
+from loopwright.tuner.model.losses import ModelQuality, judge
+from loopwright.tuner.model.transfer_model import History, Teacher
 from loopwright.tuner.model.xgb_model import XGBCostModel
-from loopwright.tuner.options import TunerOptions
-from loopwright.tuner.random_tuner import fresh_points, no_fresh_point
-from loopwright.tuner.xgb_options import XGBOptions
+from loopwright.tuner.options import TunerOptions, at_least, option, optional, share, yes_or_no
+from loopwright.tuner.range_tuners import fresh_points, no_fresh_point
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity, Task
+
+
+#: Searches of a space for the points that the model prefers, and their names.
+Optimizer = Evolution | Annealing
+OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {
+    "evolution": Evolution,
+    "sa": Annealing,
+    "ansor": ansor,
+}
+_DEFAULT_OPTIMIZER: str | Optimizer = "evolution"
+
+
+def _optimizer(name: str, value: str | Optimizer) -> str | Optimizer:
+    if not isinstance(value, (Evolution, Annealing)) and value not in tuple(OPTIMIZERS):
+        raise UsageError(
+            f"unknown {name} {value!r}{did_you_mean(str(value), OPTIMIZERS)}; "
+            f"use one of {', '.join(OPTIMIZERS)}"
+        )
+    return value
+
+
+def _ratio(name: str, value: float | None) -> float | None:
+    wrong = isinstance(value, bool) or not isinstance(value, (int, float, type(None)))
+    if wrong or (value is not None and not 1 <= value < float("inf")):
+        raise UsageError(f"{name} must be None or a number of at least 1, got {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class XGBOptions(TunerOptions):
+    """Options of `XGBTuner`."""
+
+    plan_size: int = option(
+        16,
+        "trials of a round, after which the model is trained again. 16 learns faster than "
+        "AutoTVM's 64.",
+        at_least(1),
+    )
+    feature_type: str = option(
+        "itervar",
+        "what the model sees of a candidate: 'itervar' (loops, buffers, caches and vectors of its "
+        "schedule), 'knob' (the values of its knobs) or 'curve' (reuse curves of its buffers).",
+    )
+    loss_type: str = option("reg", "'reg', 'rank' or 'rank-binary'; see `XGBCostModel`.")
+    num_threads: int | None = option(
+        None,
+        "threads that train the model; None for 1. Proposals do not depend on it.",
+        optional(at_least(1)),
+        recorded=False,
+    )
+    optimizer: str | Optimizer = option(  # noqa: RUF009 -- it makes a field, and no shared value
+        _DEFAULT_OPTIMIZER,
+        "'evolution', 'sa', 'ansor' (evolution with Ansor's sizes and mutations), or an "
+        "`Evolution` or `Annealing` with its settings.",
+        _optimizer,
+    )
+    diversity_filter_ratio: float | None = option(
+        None,
+        "pick each round out of this many times as many good points so that their knob values "
+        "differ, a number of at least 1; None lets four models, three of them trained with random "
+        "weights of the results, pick their best in turn.",
+        _ratio,
+    )
+    log_interval: int = option(
+        50,
+        "accepted for AutoTVM's sake; progress has its own pace.",
+        recorded=False,
+        shown=False,
+    )
+    epsilon: float = option(
+        0.05, "chance of each trial to be a random point, 0 to 1.", share, keyword_only=True
+    )
+    analytical: bool = option(
+        True,
+        "whether an analytical model of the machine orders half of the first round, is the offset "
+        "of the learned one, and proposes the points at which its search starts.",
+        yes_or_no,
+        keyword_only=True,
+    )
+    post_optimization: int | None = option(
+        None,
+        "number of the trial from which coordinate descent (that of `DropletTuner`) goes on from "
+        "the best, until no neighbour of it is faster; then the model proposes again. None: never.",
+        optional(at_least(0)),
+        keyword_only=True,
+    )
+
+    adaptive_training: bool = option(
+        True,
+        "whether the model is trained again only once the results have grown by a fifth since the "
+        "last time (Ansor's rule), instead of after every round.",
+        yes_or_no,
+        keyword_only=True,
+    )
+
+    @property
+    def search(self) -> Optimizer:
+        chosen = self.optimizer
+        return OPTIMIZERS[chosen]() if isinstance(chosen, str) else chosen
+
+
+def diverse(
+    digits: Digits, scores: npt.NDArray[np.float64], count: int, knob_weight: float = 1.0
+) -> list[int]:
+    """Pick points greedily by score and by the share of their knob values that no pick has yet.
+
+    AutoTVM's ``submodular_pick``: the sum of scores and of knob values covered is submodular, so
+    the greedy pick is within ``1 - 1/e`` of the best one. Points come best first; scores are scaled
+    to 0..1, beside which ``knob_weight`` is the weight of a point all of whose knob values are new.
+    """
+    span = float(np.ptp(scores)) if len(scores) else 0.0
+    value = (scores - scores.min()) / span if span else np.ones(len(scores))
+    fresh = np.ones(digits.shape, bool)
+    left = np.ones(len(digits), bool)
+    picks: list[int] = []
+    for _ in range(min(count, len(digits))):
+        news = fresh.mean(axis=1) if digits.shape[1] else 0.0
+        gain = np.where(left, value + knob_weight * news, -np.inf)
+        pick = int(np.argmax(gain))
+        picks.append(pick)
+        left[pick] = False
+        fresh &= digits != digits[pick]
+    return picks
+
+
+def in_turn(predictions: npt.NDArray[np.float64], count: int, first: int = 0) -> list[int]:
+    """Rows that several models pick in turn, each the best one left by its column of predictions.
+
+    With models that were trained on resampled rows this is Thompson sampling of a batch (Kandasamy
+    et al., AISTATS 2018): a row is picked as often as it is plausible that it is the best.
+    """
+    models = predictions.shape[1]
+    orders = [iter(np.argsort(-column, kind="stable").tolist()) for column in predictions.T]
+    picked: dict[int, None] = {}
+    while len(picked) < min(count, len(predictions)):
+        order = orders[(first + len(picked)) % models]
+        picked[next(row for row in order if row not in picked)] = None
+    return list(picked)
+
 
 #: Largest number of points of a space that is scored whole instead of searched.
 _SMALL = 4096
@@ -70,7 +208,7 @@ class XGBTuner(Tuner):
     Attributes:
         model: the cost model.
         teacher: has the model of measurements from elsewhere; tuners of structures share one.
-        model_reports: a `ModelReport` of each round that the model predicted before it was
+        model_reports: a `ModelQuality` of each round that the model predicted before it was
             measured.
 
     Raises:
@@ -91,7 +229,7 @@ class XGBTuner(Tuner):
         super().__init__(task, *positional, seed=seed, **named)
         settings = self.settings
         self.plan_size = settings.plan_size
-        self._candidates = Candidates(task, settings.feature_type, settings.analytical)
+        self._candidates = CandidateBatches(task, settings.feature_type, settings.analytical)
         self.model = XGBCostModel(
             self._candidates.names, settings.loss_type, settings.num_threads, ensemble=_MODELS
         )
@@ -104,7 +242,7 @@ class XGBTuner(Tuner):
         self._results = Measurements()
         self._trained_on = -1
         self._due = 0
-        self.model_reports: list[ModelReport] = []
+        self.model_reports: list[ModelQuality] = []
         self._descent = Descent(self.space, PVALUE)
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
@@ -178,9 +316,9 @@ class XGBTuner(Tuner):
         self._trained_on = self._due
         self.on_phase("fitting the cost model")
         self._candidates.transfer_model = self.transfer_model
-        known = self._results.first(self._due)
-        if known.ran >= _FIRST:
-            self.model.fit(known.samples(self._candidates, self._due))
+        measurements = self._results.first(self._due)
+        if measurements.ran >= _FIRST:
+            self.model.fit(measurements.samples(self._candidates, self._due))
 
     @property
     def history(self) -> History:
@@ -216,7 +354,7 @@ class XGBTuner(Tuner):
         if not new.ran:
             return
         samples = new.samples(self._candidates, self._due)
-        ran = samples.outcome != Outcome.FAILED
+        ran = samples.outcome != SampleOutcome.FAILED
         self.model_reports.append(
             judge(
                 self.model.predict(samples.batch)[ran],
@@ -241,7 +379,7 @@ class XGBTuner(Tuner):
         pool = Pool(self.space, self.score, self._fitting, self.visited)
         small = self.space.range_length <= _SMALL
         optimizer = self.settings.search
-        search: Search = ExhaustiveSearch() if small else optimizer
+        search: PoolSearch = ExhaustiveSearch() if small else optimizer
         if self._candidates.slow:
             search = optimizer.small()
         starts = self._candidates.starting_points(_STARTS, self.rng)

@@ -63,4 +63,4 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def instant(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuning builds and times nothing: each configuration takes a time that is made up."""
     monkeypatch.setattr("loopwright.tuner.run.loop.default_option", FakeMeasurer)
-    monkeypatch.setattr("loopwright.cli.tuning.tune._numpy", lambda workload, stack: None)
+    monkeypatch.setattr("loopwright.cli.tune._numpy", lambda workload, stack: None)

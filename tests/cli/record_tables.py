@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from loopwright.cli import records
-from loopwright.cli.logs import columns, reports, show
+from loopwright.cli import tables as columns
+from loopwright.cli.logs import show
+from loopwright.cli.logs import statistics as reports
 from loopwright.records import Record, Store
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import loopwright as lw
-from loopwright.measure.description import describe
+from loopwright.measure.candidate import describe
 from loopwright.records import Record, Store, load
 from tests.cli.conftest import WORKLOAD, Cli
 from tests.unit.inspection.logs import record_of, write

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loopwright import graph, records
-from loopwright.runtime import executors
+from loopwright import executors, graph, records
 from tests.cli.conftest import Cli
 from tests.unit.graph.small_onnx import layers_by_numpy, perceptron
 

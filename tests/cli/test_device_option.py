@@ -61,7 +61,7 @@ def test_what_to_do_next_is_compared_on_the_first_of_several_devices(
 ):
     """How is not checked here: nothing is measured, and the machine has one CPU."""
     (tmp_path / "one.txt").write_text("matmul M=16 N=16 K=16\n")
-    for place in ("cli.tuning.tune", "cli.tuning.tune_tasks", "tuner.run.loop"):
+    for place in ("cli.tune", "cli.tune_tasks", "tuner.run.loop"):
         monkeypatch.setattr(f"loopwright.{place}.measured_on", lambda target, wanted="": (cpu(0),))
     monkeypatch.setattr("loopwright.tuner.run.loop.Measurer", lambda *_, **__: FakeMeasurer())
     words = WORKLOAD if verb == "tune" else ("one.txt", "--threads", "1")
@@ -85,7 +85,7 @@ def test_a_kernel_of_a_device_is_tuned_compared_built_and_run(cli, tmp_path):
     assert "--history log.jsonl --device opencl:0" in ran.out  # the next step names the device
     bench = cli("bench", *BOUND, *device, "--history", "log.jsonl", "--rounds", "3")
     assert bench.code == 0, bench.err
-    assert "GFLOP/s  of peak  speed-up" in bench.out
+    assert "GFLOP/s of peak speed-up" in bench.out
     assert "\nFMA peak (float32) " in bench.out
     assert "memory bandwidth" not in bench.out  # its arrays stay in the cache
     rerun = cli("records", "rerun", "log.jsonl", "best", *device, "--json")

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from loopwright.cli.tuning.options import going_on
+from loopwright.cli.options import going_on
 
 #: A space of 121 points.
 TEMPLATE = """

@@ -140,7 +140,7 @@ def gated(n):
 )
 def test_run_compares_tensors_with_their_expression(cli, tmp_path, monkeypatch, most, how):
     """In calling order G is a result that comes before one that is made of it."""
-    monkeypatch.setattr("loopwright.cli.kernels.built_files._MOST_POINTS", most)
+    monkeypatch.setattr("loopwright.cli.kernel_files._MOST_POINTS", most)
     (tmp_path / "gated.py").write_text(GATED)
     assert cli("build", "gated.py:gated", "n=19", "-o", "gated.o").code == 0
     ran = cli("run", "gated.o", "--repeat", "1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.cli.tuning.options import measuring
+from loopwright.cli.options import MeasuringOptions
 from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 from loopwright.testing.tuner_contract import FakeMeasurer
 from tests.cli.conftest import WORKLOAD
@@ -20,9 +20,10 @@ MEANT = measure_option(
 
 
 def test_what_is_not_given_stays_as_it_is():
-    assert measuring(dict.fromkeys(("number", "repeat", "run_timeout", "parallel"))) is None
-    assert measuring({"repeat": 7}) == measure_option("local", LocalRunner(repeat=7))
-    assert measuring({"parallel": 1}) == measure_option(LocalBuilder(n_parallel=1), "local")
+    assert MeasuringOptions().settings() is None
+    assert MeasuringOptions(repeat=7).settings() == measure_option("local", LocalRunner(repeat=7))
+    one_builder = measure_option(LocalBuilder(n_parallel=1), "local")
+    assert MeasuringOptions(parallel=1).settings() == one_builder
 
 
 @pytest.mark.parametrize("verb", ["tune", "tune-tasks"])
@@ -34,7 +35,7 @@ def test_they_reach_the_measurer_and_the_command_to_go_on(cli, tmp_path, monkeyp
         return FakeMeasurer()
 
     monkeypatch.setattr("loopwright.tuner.run.loop.Measurer", fake)
-    monkeypatch.setattr("loopwright.cli.tuning.tune._numpy", lambda workload, stack: None)
+    monkeypatch.setattr("loopwright.cli.tune._numpy", lambda workload, stack: None)
     (tmp_path / "one.txt").write_text("matmul M=16 N=16 K=16\n")
     words = WORKLOAD if verb == "tune" else ("one.txt", "--threads", "1")
     ran = cli(verb, *words, "--trials", "2", "--tuner", "random", *GIVEN)

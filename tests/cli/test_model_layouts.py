@@ -28,7 +28,7 @@ def model(tmp_path: Path) -> str:
 @pytest.fixture
 def chosen(model: str, tmp_path: Path) -> str:
     """A file of layouts of the model that `ConvertLayout` does not give."""
-    module = graph.pipeline.before_layouts(graph.from_onnx(convolutional()))
+    module = graph.transform.pipeline.before_layouts(graph.from_onnx(convolutional()))
     graph.LayoutChoice.of(module, ["NCHW8c", "NCHW8c"]).save(tmp_path / "c.layouts")
     return "c.layouts"
 

@@ -116,7 +116,7 @@ def test_inspect_tells_kernels_tasks_and_records(cli: Cli, model: str, log: str)
     assert "operators: 3 nn.dense, 3 add, 2 nn.relu, 1 nn.softmax" in lines
     rows = [line for line in lines if re.match(r"\w+_\d ", line)]
     assert [int(row.split()[1]) for row in sorted(rows)] == [1, 2, 1]
-    shares = [float(found) for row in rows for found in re.findall(r"([\d.]+)%  ", row)]
+    shares = [float(found) for row in rows for found in re.findall(r"([\d.]+)% ", row)]
     assert sum(shares) == pytest.approx(100, abs=0.3)
     assert shares == sorted(shares, reverse=True)
     assert re.match(r"3 of 3 tasks have records \(100.0% of the time\), [0-3] are", lines[-1])
@@ -299,7 +299,7 @@ def test_nodes_without_a_kernel_are_listed_or_refused(cli: Cli, tmp_path: Path) 
     assert ran.code == 0, ran.err
     assert "in 3 calls of 2 kernels, 0 tasks; without a kernel: 1" in ran.out
     row = (
-        r"^if_by_onnx_reference_0 +1 +- +\S+ \ws +[\d.]+%  no kernel, onnx.reference: its .*'flag'"
+        r"^if_by_onnx_reference_0 +1 +- +\S+ \ws +[\d.]+% +no kernel, onnx.reference: its .*'flag'"
     )
     assert re.search(row, ran.out, re.MULTILINE)
     told = json.loads(cli("inspect", "b.onnx", *ONE, "--no-time", "--json").out)

@@ -8,8 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from loopwright.cli.numpy_process import NumpyProcess, environment, reference_of
-from loopwright.cli.tuning.tune import input_specs
+from loopwright.cli.numpy_process import NumpyProcess, environment, input_specs, reference_of
 from loopwright.cli.workload import find_workload
 
 WORDS = ("matmul", ["M=8", "N=16", "K=4", "trans_a=true"])

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.cli import program
+from loopwright.cli import console
 
 ROOT = Path(__file__).parents[2]
 #: The console script, with a device that takes no time.
 SCRIPT = f"""#!{sys.executable}
 import sys
-import loopwright.cli.tuning.tune
+import loopwright.cli.tune
 import loopwright.tuner.run.loop
 from loopwright.testing.tuner_contract import FakeMeasurer
 loopwright.tuner.run.loop.default_option = FakeMeasurer
-loopwright.cli.tuning.tune._numpy = lambda workload, stack: None
+loopwright.cli.tune._numpy = lambda workload, stack: None
 from loopwright.cli import main
 sys.exit(main())
 """
@@ -112,14 +112,14 @@ def test_the_example_of_the_first_page(tmp_path):
 
 def test_another_program_that_calls_main_has_no_command_of_its_own(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/pytest"])
-    assert program.command(["run", "a b.o"]) == "loopwright run 'a b.o'"
+    assert console.command_line(["run", "a b.o"]) == "loopwright run 'a b.o'"
 
 
 def test_the_interpreter_of_python_m(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", [str(ROOT / "loopwright" / "__main__.py")])
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)  # an interpreter below this folder is called by a shorter name
-    assert program.words() == [sys.executable, "-m", "loopwright"]
+    assert console.program_words() == [sys.executable, "-m", "loopwright"]
     (tmp_path / "python3").symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
-    assert program.words() == ["python3", "-m", "loopwright"]
+    assert console.program_words() == ["python3", "-m", "loopwright"]

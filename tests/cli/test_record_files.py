@@ -7,7 +7,7 @@ import json
 import pytest
 
 from loopwright import te
-from loopwright.measure.description import describe
+from loopwright.measure.candidate import describe
 from loopwright.records import Record, Store, best, load
 from loopwright.task import TASKS, Task, template
 

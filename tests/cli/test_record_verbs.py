@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from loopwright.cli.logs import columns
-from loopwright.cli.logs.text_plot import bars
+from loopwright.cli import tables as columns
+from loopwright.cli.tables import bars
 from loopwright.records import Record
 from tests.cli.record_tables import on_terminal, table, write
 from tests.unit.records.reports.made_logs import record
@@ -362,8 +362,8 @@ def test_every_line_fits_its_terminal(cli, wide, monkeypatch, verb, width):
 def test_columns_of_wide_characters_are_aligned():
     cells = ["長長", "a", "長長長長長"]
     made = columns.table_lines(
-        [columns.Column("name", cells), columns.Column("n", ["1", "22", "3"], right=True),
-         columns.Column("W", ["X", "Y", "Z"])],
+        [columns.TextColumn("name", cells), columns.TextColumn("n", ["1", "22", "3"], right=True),
+         columns.TextColumn("W", ["X", "Y", "Z"])],
         None,
     )  # fmt: skip
     starts = {cell_len(line[: line.index(end)]) for line, end in zip(made, "WXYZ", strict=True)}
@@ -371,7 +371,7 @@ def test_columns_of_wide_characters_are_aligned():
 
 
 def test_what_is_cut_ends_with_an_ellipsis():
-    long = columns.Column("a", ["x" * 50]), columns.Column("b", ["y" * 50], cut=True)
+    long = columns.TextColumn("a", ["x" * 50]), columns.TextColumn("b", ["y" * 50], cut=True)
     (_, line) = columns.table_lines(long, 40)
     assert line == "x" * 9 + "… " + "y" * 28 + "…"
     (_, line) = columns.table_lines(long, 120)

@@ -181,4 +181,4 @@ def test_what_constants_take_before_the_calls_is_said(cli, tmp_path):
     with Store(log) as store:
         store.append(record(times=times(1e-3), prepare_s=2.5e-3))
     shown = cli("records", "show", str(log), "best").out
-    assert "prepared: once in 2.5 ms, which is in no time of a call" in " ".join(shown.split())
+    assert "prepared: once in 2.5 ms, not in the time of a call" in " ".join(shown.split())

@@ -19,7 +19,7 @@ from rich.console import Console
 from loopwright.cli import watch
 from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Store
-from loopwright.records.follow import Follower
+from loopwright.records.index.open import Follower
 from tests.cli.conftest import Cli
 from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
 

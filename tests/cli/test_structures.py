@@ -16,10 +16,10 @@ import pytest
 
 import loopwright as lw
 from loopwright import records
-from loopwright.cli.logs.structure_lines import structure_lines
+from loopwright.cli.logs.show import structure_lines
 from loopwright.cli.workload import find_workload
-from loopwright.inspection.outline import outline
-from loopwright.inspection.structures import tried_structures
+from loopwright.inspection.emission import outline
+from loopwright.inspection.log_statistics import tried_structures
 
 FUNCTIONS = '''
 from loopwright import te

@@ -16,8 +16,8 @@ import pytest
 from rich.console import Console
 
 from loopwright import records
-from loopwright.cli.tuning import tune as tune_module
-from loopwright.cli.tuning.display import Display
+from loopwright.cli import tune as tune_module
+from loopwright.cli.display import Display
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import GridSearchTuner, NothingRan, RandomTuner, RunState
 from loopwright.tuner.run.budget import Budget

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from loopwright.cli.verbosity import Verbosity, log_shown, split_off
+from loopwright.cli.console import Verbosity, log_shown, split_verbosity
 from loopwright.errors import UsageError
 
 TUNE = ("tune", "matmul", "M=8", "N=8", "K=8", "--trials", "4", "--tuner", "random")
@@ -28,7 +28,7 @@ TUNE = ("tune", "matmul", "M=8", "N=8", "K=8", "--trials", "4", "--tuner", "rand
     ],
 )
 def test_the_words_are_taken_out_wherever_they_stand(words, level, rest):
-    assert split_off(words) == (level, rest)
+    assert split_verbosity(words) == (level, rest)
 
 
 def test_more_and_less_at_once_is_refused(cli):
@@ -36,7 +36,7 @@ def test_more_and_less_at_once_is_refused(cli):
     assert ran.code == 2
     assert ran.error == "error: --quiet and -v contradict each other; give one of them"
     with pytest.raises(UsageError):
-        split_off(["-vv", "--quiet"])
+        split_verbosity(["-vv", "--quiet"])
 
 
 @pytest.mark.usefixtures("instant")

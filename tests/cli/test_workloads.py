@@ -11,8 +11,7 @@ import pytest
 
 from loopwright import ops
 from loopwright.cli.workload import find_workload
-from loopwright.ops.description import describe, describe_all
-from loopwright.ops.operator import REQUIRED
+from loopwright.ops.operator import REQUIRED, describe, describe_all
 
 
 def test_the_list_names_every_operator_at_80_columns(cli, monkeypatch):
@@ -78,7 +77,10 @@ def test_json_has_all_of_it(cli):
 def test_a_wrong_name_gets_a_suggestion(cli):
     ran = cli("workloads", "mtmul")
     assert ran.code == 2
-    assert "unknown workload 'mtmul' (did you mean 'matmul'?); there are conv2d," in ran.error
+    assert (
+        "unknown workload 'mtmul' (did you mean 'matmul'?); there are batch_matmul, conv2d,"
+        in ran.error
+    )
 
 
 TEMPLATE = '''

@@ -13,12 +13,12 @@ import pytest
 
 import loopwright as lw
 from loopwright import autotvm, graph
+from loopwright.history.rebuilding import rebuild
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ops import WORKLOADS
 from loopwright.records import Log, Record, load
 from loopwright.records.line import body_of, parse_line, sealed
 from loopwright.task import Task
-from loopwright.task.rebuild import rebuild
 from tests.compatibility import definitions, write_files
 from tests.compatibility.definitions import OPERATORS, TEMPLATES, native
 from tests.compatibility.write_files import FILES, unpacked

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from loopwright import te
+from loopwright.ir.expr import INTRINSICS
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.operations import INTRINSICS
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
 from loopwright.testing.target_contract import runs_here

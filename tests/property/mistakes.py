@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from loopwright.codegen.llvm.memory import Memory
+from loopwright.codegen.llvm.memory import FunctionMemory
 from loopwright.codegen.llvm.ops import Operations
-from loopwright.lowering.nest import cross_thread, element_order, partition, values
+from loopwright.lowering.nest import buffers as element_order
+from loopwright.lowering.nest import partition, values
+from loopwright.lowering.nest import reductions as cross_thread
 from loopwright.lowering.passes.thread_sync import _Sync
 from loopwright.schedule.bounds import infer as bounds
-from loopwright.schedule.bounds import overruns
 
 Mistake = tuple[object, str, Callable[..., Any]]
 
 
-def _unmasked(self: Memory, *args: Any, _plain: Any = Memory.load) -> Any:
+def _unmasked(self: FunctionMemory, *args: Any, _plain: Any = FunctionMemory.load) -> Any:
     mask, self.w.mask = self.w.mask, None
     value = _plain(self, *args)
     self.w.mask = mask
@@ -46,13 +47,13 @@ NO_GUARD = "a split that over-runs is not guarded"
 NO_MASK = "a masked load reads all lanes"
 #: Mistakes that schedules for CPUs show.
 CPU: dict[str, Mistake] = {
-    NO_GUARD: (overruns, "_guard_split", lambda *_: []),
-    "an over-running lane reads what it likes": (values.Values, "_load_guard", lambda *_: []),
-    NO_MASK: (Memory, "load", _unmasked),
+    NO_GUARD: (bounds, "_guard_split", lambda *_: []),
+    "an over-running lane reads what it likes": (values.StageValues, "_load_guard", lambda *_: []),
+    NO_MASK: (FunctionMemory, "load", _unmasked),
     "max and min forget NaN": (Operations, "_min_max", _careless_max),
     "a layout forgets a modulus": (element_order, "_digit", _no_digit),
     "an over-running tile counts as whole": (
-        partition.Partition,
+        partition.NestPartition,
         "_holds_inside",
         lambda *_: [],
     ),

@@ -46,5 +46,5 @@ def test_what_an_older_compiler_left_goes_after_some_days(tmp_path: Path) -> Non
         folder.mkdir()
         then = folder.stat().st_mtime - days * 86400
         os.utime(folder, (then, then))
-    ArtifactCache(tmp_path)
+    _ = ArtifactCache(tmp_path).kernels
     assert {p.name for p in tmp_path.iterdir()} == {"recent", build_hash()}

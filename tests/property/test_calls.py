@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 import loopwright as lw
 from loopwright import te
 from loopwright.errors import ArgumentError
-from loopwright.runtime import Module, function
+from loopwright.runtime import Module
+from loopwright.runtime.kernels import function
 
 F32 = np.float32
 SHAPE = (3, 4)

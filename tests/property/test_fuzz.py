@@ -21,7 +21,7 @@ from fuzzing.random.expr import Draw, Info
 from fuzzing.shrink import reproducer, shortest, shrink, without
 from loopwright import te
 from loopwright.errors import ScheduleError, TooMuchCodeError
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from tests.property import mistakes
 

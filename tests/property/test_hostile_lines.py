@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from loopwright import autotvm, ops, records
 from loopwright.cli import main
 from loopwright.errors import RecordError
+from loopwright.history.rebuilding import rebuild
 from loopwright.measure import LocalRunner, measure_option
 from loopwright.records import Checked, Conditions, Log, Store
 from loopwright.task import apply_history_best, create_task
-from loopwright.task.rebuild import rebuild
 from loopwright.testing.tuner_contract import FakeMeasurer, bowl
 from loopwright.tuner import RandomTuner, learn, log_to_file
-from loopwright.tuner.run.log_journal import LogJournal
+from loopwright.tuner.run.journal import LogJournal
 from tests.property.hostile_lines import hostile_line, of_all_kinds
 
 WORKLOAD = ("matmul", "M=16", "N=16", "K=16", "--threads", "1")

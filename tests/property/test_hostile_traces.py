@@ -16,7 +16,7 @@ from loopwright import te
 from loopwright.errors import LoopwrightError, ScheduleError
 from loopwright.lowering import lower_ids
 from loopwright.schedule import replay
-from loopwright.schedule.json_limits import MAX_STEPS
+from loopwright.schedule.steps import MAX_STEPS
 from loopwright.te.dag import ArgId, Dag
 
 Json = Any

@@ -16,7 +16,7 @@ from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
 from loopwright.lowering.passes import storage_rewrite
 from loopwright.lowering.pipeline import PIPELINE
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.transform import ConstantFolding
 

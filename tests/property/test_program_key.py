@@ -16,11 +16,11 @@ from fuzzing import fuzz
 from fuzzing.random.expr import Draw
 from fuzzing.random.moves import Moves
 from loopwright import driver
+from loopwright.codegen.backends import compile_program
 from loopwright.codegen.c.compiler import write_c
-from loopwright.driver.backends import compile_program
 from loopwright.errors import LoopwrightError
 from loopwright.ir.kinds import MarkKind
-from loopwright.schedule import replay, rules
+from loopwright.schedule import primitives, replay
 from loopwright.target import Target
 from loopwright.te import Dag
 
@@ -52,17 +52,17 @@ class Additions(Moves):
             return
         t = self.state.steps
         inner = self.d.chance(60)
-        if self.do(rules.Split(stage.id, x, 1 if inner else None, None if inner else 1)):
+        if self.do(primitives.Split(stage.id, x, 1 if inner else None, None if inner else 1)):
             self.use(stage.id, f"{t}.1" if inner else f"{t}.0")
 
     def use(self, stage: Any, once: str) -> None:
         """Mark a loop that runs once, hint at it, or put it somewhere else."""
         match self.d.integer(0, 3):
             case 0:
-                self.do(rules.Annotate(stage, once, self.d.pick(MARKS)))
+                self.do(primitives.Annotate(stage, once, self.d.pick(MARKS)))
             case 1:
                 limit = self.d.pick((4, 16))
-                self.do(rules.Pragma(stage, once, "auto_unroll_max_step", limit))
+                self.do(primitives.Pragma(stage, once, "auto_unroll_max_step", limit))
             case 2:
                 self.shuffle(self.state.stages[stage])
             case 3:

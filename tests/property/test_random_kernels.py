@@ -16,7 +16,7 @@ from fuzzing.differential import Checker
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from tests.property import mistakes
 

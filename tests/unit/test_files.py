@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import RunError, UsageError
-from loopwright.files import Kind, Output, check, marked, replaced, write
+from loopwright.files import FileKind, Output, check, marked, replaced, write
 
-OURS = Kind("a note", marked(b"# a note of ours"))
+OURS = FileKind("a note", marked(b"# a note of ours"))
 NEW = b"# a note of ours: 2\n"
 
 
@@ -125,7 +125,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     code = (
         f"import resource; resource.setrlimit({limit}, (4096, 4096))\n"
         "from loopwright.files import *; from pathlib import Path\n"
-        "kind = Kind('a note', marked(b'# a note of ours'))\n"
+        "kind = FileKind('a note', marked(b'# a note of ours'))\n"
         f"write(Output(Path({str(path)!r}), b'# a note of ours' * 4096, kind))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

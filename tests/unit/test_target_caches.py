@@ -11,7 +11,7 @@ import loopwright as lw
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
 from loopwright.errors import TargetError
-from loopwright.target.caches import DEFAULTS, Caches, host_caches, read_caches
+from loopwright.target.hardware import DEFAULTS, Caches, host_caches, read_caches
 
 
 def _write(folder: Path, index: int, **values: object) -> None:

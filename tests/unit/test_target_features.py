@@ -23,8 +23,7 @@ from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule import create_schedule
 from loopwright.target import Target, cpu, host_cpu, host_unit, same_code
-from loopwright.target.cpu import ALIASES, code_features
-from loopwright.target.feature_probe import changes_code
+from loopwright.target.cpu import ALIASES, changes_code, code_features
 from tests.pretended_cpu import pretend_cpu
 from tests.unit.measure.programs import MatmulTask
 

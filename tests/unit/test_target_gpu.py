@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loopwright.errors import TargetError
-from loopwright.target import Target, gpu, gpu_probe
+from loopwright.target import Target, gpu
 
 
 @pytest.fixture
@@ -70,11 +70,11 @@ def test_an_architecture_that_is_not_known_is_refused() -> None:
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    gpu_probe.cuda_device.cache_clear()
-    gpu_probe.opencl_device.cache_clear()
+    gpu.cuda_device.cache_clear()
+    gpu.opencl_device.cache_clear()
     yield
-    gpu_probe.cuda_device.cache_clear()
-    gpu_probe.opencl_device.cache_clear()
+    gpu.cuda_device.cache_clear()
+    gpu.opencl_device.cache_clear()
 
 
 def no_library(name: str) -> Any:
@@ -83,8 +83,8 @@ def no_library(name: str) -> Any:
 
 def test_without_a_library_there_is_no_device(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", no_library)
-    assert gpu_probe.cuda_device() is None
-    assert gpu_probe.opencl_device() is None
+    assert gpu.cuda_device() is None
+    assert gpu.opencl_device() is None
 
 
 class Driver:
@@ -115,13 +115,13 @@ def test_a_driver_without_a_device(
     driver: Driver, fresh: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
-    assert gpu_probe.cuda_device() is None
+    assert gpu.cuda_device() is None
 
 
 def test_what_a_driver_tells(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attribute that it refuses is left to the tables."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Driver(1))
-    assert gpu_probe.cuda_device() == {
+    assert gpu.cuda_device() == {
         "max_threads_per_block": 1024,
         "thread_warp_size": 32,
         "registers_per_block": 65536,
@@ -132,7 +132,7 @@ def test_what_a_driver_tells(fresh: None, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_opencl_device_here_says_what_pyopencl_says(fresh: None) -> None:
     cl = pytest.importorskip("pyopencl", reason="needs pyopencl: pip install pyopencl")
-    found = gpu_probe.opencl_device()
+    found = gpu.opencl_device()
     if found is None:
         pytest.skip("no OpenCL device: apt-get install pocl-opencl-icd ocl-icd-libopencl1")
     devices = [d for p in cl.get_platforms() for d in p.get_devices()]

@@ -98,6 +98,13 @@ def test_a_sleep_is_ended_too() -> None:
 
 
 @WHERE
+def test_a_function_that_others_keep_from_running_is_not_ended(where: Callable[..., Any]) -> None:
+    assert where(lambda: limited(0.3, "it", time.sleep, 0.5)) is None
+    with pytest.raises(TimeLimitError):
+        where(lambda: limited(0.3, "it", spins))
+
+
+@WHERE
 def test_values_and_errors_pass(where: Callable[..., Any]) -> None:
     assert where(lambda: limited(5.0, "it", divmod, 7, 2)) == (3, 1)
     with pytest.raises(ZeroDivisionError):
@@ -185,6 +192,13 @@ def wait(seconds: float) -> None:
         pass
 
 
+def compute(seconds: float) -> None:
+    """Take some CPU time, however busy the machine is."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
 @WHERE
 def test_the_outermost_limit_counts(where: Callable[..., Any]) -> None:
     where(lambda: limited(30.0, "outer", limited, 0.01, "inner", wait, 0.1))
@@ -236,7 +250,7 @@ def test_two_threads_have_limits_of_their_own() -> None:
 
     def run(seconds: float) -> None:
         try:
-            limited(seconds, f"{seconds}", wait, 0.3)
+            limited(seconds, f"{seconds}", compute, 0.3)
         except TimeLimitError as exc:
             late.append(str(exc))
 

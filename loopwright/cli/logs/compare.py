@@ -11,36 +11,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, print_csv, print_lines, print_table, wrapped
-from loopwright.cli.logs.reading import (
-    Filters,
-    csv_option,
-    filter_options,
-    find_record,
-    json_option,
-    load_log,
-)
+from loopwright.cli.console import echo, harmless
+from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
+from loopwright.cli.options import takes
+from loopwright.cli.tables import TextColumn, print_table, wrapped
 from loopwright.errors import UsageError
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Json, Log, Record
-    from loopwright.records.reports.differences import Ratio, Side, TaskComparison
+    from loopwright.records import Json, Log, Ratio, Record, Side, TaskComparison
 
 
 @click.command("compare", short_help="Two logs, two records, or two machines.")
 @click.argument("what", nargs=-1, required=True, metavar="A [B]")
 @click.option("--log", help="The log of the records A and B.")
-@filter_options
-@json_option
-@csv_option
-def compare(
-    what: Sequence[str],
-    log: str | None,
-    filters: Filters,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
+@takes(filters=Filters)
+@takes(form=OutputForm)
+def compare(what: Sequence[str], log: str | None, filters: Filters, form: OutputForm) -> None:
     """Compare two logs task by task, two records of a log, or the machines of one log.
 
     \b
@@ -49,25 +36,25 @@ def compare(
     compare LOG RECORD            the record and the best one of its task and machine
     compare LOG                   the machines of one log, or its numbers of threads
 
-    A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B by
-    that of A: below 1 where B is faster.
+    A RECORD is an id or the beginning of it, `best` or `default`. The ratio is the time of B
+    divided by that of A: below 1 where B is faster.
     """
-    path, names = _told_apart(what, log)
+    path, names = _log_and_names(what, log)
     read = load_log(path)
     if len(names) == 1 and log is None and os.path.exists(names[0]):
         sides = [filters.of(part) for part in (read, load_log(names[0]))]
-        _print_tasks([_Compared(path, names[0], *sides)], (as_json, as_csv))
+        _print_tasks([_Comparison(path, names[0], *sides)], form)
         return
     if not names:
-        _print_tasks(_machines(path, filters.of(read)), (as_json, as_csv))
+        _print_tasks(_machines(path, filters.of(read)), form)
         return
     one, other = _pair(read, filters.of(read), (*names, "best")[:2])
-    if as_csv:
+    if form.as_csv:
         raise UsageError("two records are compared in words, or with --json; --csv is for logs")
-    _print_pair(read, one, other, as_json)
+    _print_pair(read, one, other, form.as_json)
 
 
-def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
+def _log_and_names(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str]]:
     """The log, and the other words; words that can be neither a log nor a record are refused."""
     path, names = (what[0], what[1:]) if log is None else (log, what)
     if len(names) > 2:
@@ -91,8 +78,8 @@ def _told_apart(what: Sequence[str], log: str | None) -> tuple[str, Sequence[str
 
 def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[Record, Record]:
     """The two named records; `best` is that of the task and machine of the other."""
-    from loopwright.inspection.choosing import WORDS
-    from loopwright.records.reports.setups import of_one_setup
+    from loopwright.inspection import WORDS
+    from loopwright.records import of_one_setup
 
     if wanted[0] in WORDS and wanted[1] not in WORDS:
         other, one = _pair(log, records, wanted[::-1])
@@ -104,51 +91,53 @@ def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[R
 
 
 def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
-    from loopwright.cli.logs.words import setup_title, speed_text
+    from loopwright.cli.logs.record_text import setup_title, speed_text
     from loopwright.inspection import works_of
-    from loopwright.records.reports.differences import record_differences, time_ratio
+    from loopwright.records import record_differences, time_ratio
 
     ratio, differences = time_ratio(one, other), record_differences(one, other)
     if as_json:
         words = [{"what": d.what, "one": d.one, "other": d.other} for d in differences]
-        line = {"one": one.id, "other": other.id, "ratio": _ratio_json(ratio), "differs": words}
+        figures = ratio and {"value": ratio.value, "low": ratio.low, "high": ratio.high}
+        line = {"one": one.id, "other": other.id, "ratio": figures, "differs": words}
         click.echo(json.dumps(line))
         return
     for name, record, work in zip("AB", (one, other), works_of(log, [one, other]), strict=True):
-        said = speed_text(work, record.median) if record.valid else _failed(record)
-        echo(wrapped(f"{name}: record {record.id}, {setup_title(record)}: {said}", 3))
-    echo(wrapped(f"B takes {_ratio_words(ratio)}" if ratio else _no_ratio(one, other)))
+        if record.valid:
+            text = speed_text(work, record.median)
+        else:
+            text = f"failed ({record.error.get('kind')})" if record.error else "no time"
+        echo(wrapped(f"{name}: record {record.id}, {setup_title(record)}: {text}", 3))
+    if ratio:
+        echo(wrapped(f"B takes {_ratio_words(ratio)}"))
+    else:
+        missing = [
+            name for name, record in zip("AB", (one, other), strict=True) if not record.valid
+        ]
+        verb = "has" if len(missing) == 1 else "have"
+        echo(wrapped(f"no ratio: {' and '.join(missing)} {verb} no time"))
     if not differences:
         echo("no decision differs: the same knobs, schedule, target and machine")
         return
     print_table(
         [
-            Column("differs", [harmless(d.what) for d in differences]),
-            Column("A", [harmless(d.one) for d in differences]),
-            Column("B", [harmless(d.other) for d in differences], cut=True),
+            TextColumn("differs", [harmless(d.what) for d in differences]),
+            TextColumn("A", [harmless(d.one) for d in differences]),
+            TextColumn("B", [harmless(d.other) for d in differences], cut=True),
         ]
     )
 
 
-def _no_ratio(one: Record, other: Record) -> str:
-    names = [name for name, record in zip("AB", (one, other), strict=True) if not record.valid]
-    return f"no ratio: {' and '.join(names)} {'has' if len(names) == 1 else 'have'} no time"
-
-
-def _failed(record: Record) -> str:
-    return "no time" if record.error is None else f"failed ({record.error.get('kind')})"
-
-
 def _ratio_words(ratio: Ratio) -> str:
     """The ratio of two times with its known uncertainty."""
-    said = f"{ratio.value:.3g} x as long as A"
+    text = f"{ratio.value:.3g} x as long as A"
     if ratio.low is None or ratio.high is None:
-        return f"{said} ({ratio.why_no_interval})"
+        return f"{text} ({ratio.why_no_interval})"
     same = "; they cannot be told apart" if ratio.same else ""
-    return f"{said} (95 % interval {ratio.low:.3g} to {ratio.high:.3g}, by the windows){same}"
+    return f"{text} (95 % interval {ratio.low:.3g} to {ratio.high:.3g}, by the windows){same}"
 
 
-class _Compared(NamedTuple):
+class _Comparison(NamedTuple):
     """Two sets of records with the names of their origins."""
 
     a: str
@@ -158,15 +147,14 @@ class _Compared(NamedTuple):
 
     @property
     def rows(self) -> list[TaskComparison]:
-        from loopwright.records.reports.differences import compare_logs
+        from loopwright.records import compare_logs
 
         return compare_logs(self.one, self.other)
 
 
-def _machines(path: str, records: Sequence[Record]) -> list[_Compared]:
+def _machines(path: str, records: Sequence[Record]) -> list[_Comparison]:
     """Every pair of neighbouring machines of one log; a single one is refused."""
-    from loopwright.records.reports.differences import machines
-    from loopwright.records.reports.setups import setup_titles
+    from loopwright.records import machines, setup_titles
 
     groups = machines(records)
     if len(groups) < 2:
@@ -174,13 +162,14 @@ def _machines(path: str, records: Sequence[Record]) -> list[_Compared]:
             f"{path} has records of one machine and one number of threads "
             f"({setup_titles(records[:1])[0]}); name another log, or two records of this one"
         )
-    return [_Compared(a, b, groups[a], groups[b]) for a, b in pairwise(groups)]
+    return [_Comparison(a, b, groups[a], groups[b]) for a, b in pairwise(groups)]
 
 
-def _print_tasks(pairs: Sequence[_Compared], form: tuple[bool, bool]) -> None:
-    as_json, as_csv = form
-    if as_json or as_csv:
-        _tasks_for_programs(pairs, as_json)
+def _print_tasks(pairs: Sequence[_Comparison], form: OutputForm) -> None:
+    if form.for_programs:
+        titles = ("task", "one", "other", "one_seconds", "other_seconds", "ratio", "low", "high")
+        rows = ([*_values(row), pair.a, pair.b] for pair in pairs for row in pair.rows)
+        form.print_rows((*titles, "a", "b"), rows)
         return
     for number, pair in enumerate(pairs):
         if number:
@@ -188,9 +177,7 @@ def _print_tasks(pairs: Sequence[_Compared], form: tuple[bool, bool]) -> None:
         _print_two(pair)
 
 
-def _print_two(pair: _Compared) -> None:
-    from loopwright.cli.logs.words import counted
-
+def _print_two(pair: _Comparison) -> None:
     rows = pair.rows
     both = [row for row in rows if row.ratio is not None]
     echo(f"A: {pair.a}")
@@ -200,21 +187,20 @@ def _print_two(pair: _Compared) -> None:
     for row in both:
         conditions = [d for d in row.differences if not d.what.startswith(("knob", "schedule"))]
         if conditions:
-            said = "; ".join(map(str, conditions))
-            echo(wrapped(f"{row.task} was measured under other conditions: {said}"))
+            text = "; ".join(map(str, conditions))
+            echo(wrapped(f"{row.task} was measured under other conditions: {text}"))
     for row in rows:
         if row.ratio is None:
             echo(wrapped(_only(row)))
-    same = sum(bool(row.ratio.same) for row in both if row.ratio is not None)
-    faster = sum(
-        row.ratio.value < 1.0 and not row.ratio.same for row in both if row.ratio is not None
-    )
+    ratios = [row.ratio for row in both if row.ratio is not None]
+    same = sum(bool(ratio.same) for ratio in ratios)
+    faster = sum(ratio.value < 1.0 and not ratio.same for ratio in ratios)
     count = counted(len(both), "task")
     echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
 
 
-def _task_columns(rows: Sequence[TaskComparison]) -> list[Column]:
-    from loopwright.task.applying.as_called import duration
+def _task_columns(rows: Sequence[TaskComparison]) -> list[TextColumn]:
+    from loopwright.presenting import duration
 
     def of(side: Side | None) -> str:
         assert side is not None
@@ -232,13 +218,13 @@ def _task_columns(rows: Sequence[TaskComparison]) -> list[Column]:
         r.why_no_interval if r.low is None else f"{r.low:.2f} to {r.high:.2f}" for r in ratios
     ]
     return [
-        Column("A", [of(row.one) for row in rows], right=True),
-        Column("B", [of(row.other) for row in rows], right=True),
-        Column("B/A", [f"{r.value:.2f}" for r in ratios], right=True),
-        Column("interval", intervals),
-        Column("A to default", [gain(row.one) for row in rows], needs=110),
-        Column("B to default", [gain(row.other) for row in rows], needs=110),
-        Column("task", [harmless(row.task) for row in rows], cut=True),
+        TextColumn("A", [of(row.one) for row in rows], right=True),
+        TextColumn("B", [of(row.other) for row in rows], right=True),
+        TextColumn("B/A", [f"{r.value:.2f}" for r in ratios], right=True),
+        TextColumn("interval", intervals),
+        TextColumn("A to default", [gain(row.one) for row in rows], needs=110),
+        TextColumn("B to default", [gain(row.other) for row in rows], needs=110),
+        TextColumn("task", [harmless(row.task) for row in rows], cut=True),
     ]
 
 
@@ -249,22 +235,6 @@ def _only(row: TaskComparison) -> str:
         return f"only in A: {row.task}"
     where = "A" if row.one.record is None else "B"
     return f"not comparable: {row.task} has no usable record in {where}"
-
-
-def _ratio_json(ratio: Ratio | None) -> Json:
-    if ratio is None:
-        return None
-    return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
-
-
-def _tasks_for_programs(pairs: Sequence[_Compared], as_json: bool) -> None:
-    titles = ("task", "one", "other", "one_seconds", "other_seconds", "ratio", "low", "high")
-    table = [[*_values(row), pair.a, pair.b] for pair in pairs for row in pair.rows]
-    full = (*titles, "a", "b")
-    if as_json:
-        print_lines(json.dumps(dict(zip(full, row, strict=True))) for row in table)
-    else:
-        print_csv(full, table)
 
 
 def _values(row: TaskComparison) -> list[Json]:

@@ -1,22 +1,24 @@
-"""Opening a log and choosing records from it, for all verbs that read one."""
+"""Opening a log, choosing records from it, and printing rows, for all verbs that read one."""
 
 from __future__ import annotations
 
-import functools
 import gc
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo
+from loopwright.cli.console import announce
+from loopwright.cli.options import option
+from loopwright.cli.tables import print_csv, print_lines
 from loopwright.errors import RecordError, UsageError
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Log, Record
-    from loopwright.records.reports.setups import Setup
+    from loopwright.records import Json, Log, Record, Setup
 
 #: So many new objects may come before the collector of cycles looks at them.
 _COLLECTED_AFTER = 200_000
@@ -26,146 +28,110 @@ _LISTED = 3
 log_argument = click.argument("log")
 
 
-def _one_form(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    other = "as_csv" if parameter.name == "as_json" else "as_json"
-    if value and context.params.get(other):
-        raise UsageError("--json and --csv are two forms of one output; give one of both")
-    return value
+@dataclass(frozen=True)
+class OutputForm:
+    """The form of a verb's output: text for people, unless one of these is chosen."""
 
+    as_json: bool = option("--json", is_flag=True, help="Print JSON lines.")
+    as_csv: bool = option("--csv", is_flag=True, help="Print comma-separated values.")
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, callback=_one_form, help="Print JSON lines."
-)
-csv_option = click.option(
-    "--csv", "as_csv", is_flag=True, callback=_one_form, help="Print comma-separated values."
-)
+    def __post_init__(self) -> None:
+        if self.as_json and self.as_csv:
+            raise UsageError("--json and --csv are two forms of one output; give one of both")
+
+    @property
+    def for_programs(self) -> bool:
+        return self.as_json or self.as_csv
+
+    def print_rows(
+        self,
+        titles: Sequence[str],
+        rows: Iterable[Sequence[Json]],
+        more: Iterable[dict[str, Json]] | None = None,
+    ) -> None:
+        """Print rows for programs; ``more`` are further fields of each row, in JSON alone."""
+        if self.as_csv:
+            print_csv(titles, rows)
+            return
+        objects = (dict(zip(titles, row, strict=True)) for row in rows)
+        if more is not None:
+            objects = ({**one, **fields} for one, fields in zip(objects, more, strict=True))
+        print_lines(json.dumps(one) for one in objects)
 
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters --task, --target, --hardware and --threads of records; None: all."""
+    """The filters of records; None: all."""
 
-    #: A part of the key of the task.
-    task: str | None = None
-    #: The kind of the target.
-    target: str | None = None
-    #: A part of the name of the hardware.
-    hardware: str | None = None
-    threads: int | None = None
+    task: str | None = option(
+        "--task", metavar="TEXT", help="Only tasks whose key contains this text."
+    )
+    target: str | None = option(
+        "--target", metavar="KIND", help="Only records of this kind of target, such as llvm."
+    )
+    hardware: str | None = option(
+        "--hardware",
+        metavar="TEXT",
+        help="Only records of hardware whose name contains this text, such as EPYC.",
+    )
+    threads: int | None = option(
+        "--threads",
+        metavar="N",
+        type=click.IntRange(1),
+        help="Only records of kernels with this many threads.",
+    )
 
     def of(self, log: Log) -> list[Record]:
         """The records of a log that pass; if there are none, the message lists the possible
         values.
         """
-        from loopwright.cli.logs.words import threads_texts
-        from loopwright.records import fields_of
+        from loopwright.cli.logs.record_text import threads_texts
+        from loopwright.records import fields_of, hardware_names
 
         chosen = list(log.records)
+
+        def keep(fits: Sequence[bool], missing: str, values: Sequence[str]) -> None:
+            nonlocal chosen
+            if not any(fits) and values:
+                few = _few(dict.fromkeys(values))
+                raise UsageError(f"{log.path} has {missing}; it has {few}")
+            chosen = list(compress(chosen, fits))
+
         if self.task is not None:
             (tasks,) = fields_of(chosen, "task")
-            fits = [self.task in own for own in tasks]
-            _check_left(log, f"no task with {self.task!r} in its key", tasks, fits)
-            chosen = list(compress(chosen, fits))
+            keep(
+                [self.task in key for key in tasks], f"no task with {self.task!r} in its key", tasks
+            )
         if self.target is not None:
-            (targets,) = fields_of(chosen, "target")
-            kinds = [str(own.get("kind", "")) for own in targets]
-            fits = [kind == self.target for kind in kinds]
-            _check_left(log, f"no record for target {self.target!r}", kinds, fits)
-            chosen = list(compress(chosen, fits))
+            kinds = [str(target.get("kind", "")) for target in fields_of(chosen, "target")[0]]
+            keep([k == self.target for k in kinds], f"no record for target {self.target!r}", kinds)
         if self.hardware is not None:
-            chosen = self._on_hardware(log, chosen, self.hardware)
+            # Short or whole names, in any case; they are those of all records: so they are printed.
+            names = hardware_names(fields_of(log.records, "hardware")[0])
+            text, (machines,) = self.hardware.casefold(), fields_of(chosen, "hardware")
+            fit = {hard for hard, name in names.items() if text in f"{name} {hard}".casefold()}
+            missing = f"no record of hardware with {self.hardware!r} in its name"
+            keep([hard in fit for hard in machines], missing, [names[hard] for hard in machines])
         if self.threads is not None:
             (counts,) = fields_of(chosen, "threads")
-            fits = [count == self.threads for count in counts]
-            threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
-            _check_left(log, f"no record of {threads}", threads_texts(chosen), fits)
-            chosen = list(compress(chosen, fits))
+            missing = f"no record of {counted(self.threads, 'thread')}"
+            keep([count == self.threads for count in counts], missing, threads_texts(chosen))
         return chosen
-
-    def _on_hardware(self, log: Log, records: Sequence[Record], wanted: str) -> list[Record]:
-        """Records whose hardware has a text in its name, short or whole, in any case."""
-        from loopwright.records import fields_of
-        from loopwright.records.reports.setups import hardware_names
-
-        (own,) = fields_of(records, "hardware")
-        # The names are those of all records: so they are printed.
-        names = hardware_names(fields_of(log.records, "hardware")[0])
-        text = wanted.casefold()
-        fit = {hard for hard, name in names.items() if text in f"{name} {hard}".casefold()}
-        fits = [hard in fit for hard in own]
-        there = [names[hard] for hard in own]
-        _check_left(log, f"no record of hardware with {wanted!r} in its name", there, fits)
-        return list(compress(records, fits))
 
     def words(self) -> str:
         """The given filters for a message; empty where there are none."""
-        said = {
-            "task": self.task,
-            "target": self.target,
-            "hardware": self.hardware,
-            "threads": self.threads,
-        }
-        return " and ".join(f"{name} {value!r}" for name, value in said.items() if value)
-
-
-def _check_left(log: Log, missing: str, there: Sequence[str], fits: Sequence[bool]) -> None:
-    """Refuse a filter that leaves nothing."""
-    if not any(fits) and there:
-        raise UsageError(f"{log.path} has {missing}; it has {_few(dict.fromkeys(there))}")
-
-
-def filter_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the options that choose among the records of a log; the command gets `Filters`."""
-
-    @functools.wraps(command)
-    def filtered(
-        *args: object,
-        task: str | None,
-        target: str | None,
-        hardware: str | None,
-        threads: int | None,
-        **more: object,
-    ) -> object:
-        return command(*args, filters=Filters(task, target, hardware, threads), **more)
-
-    options = (
-        click.option("--task", metavar="TEXT", help="Only tasks whose key contains this text."),
-        click.option(
-            "--target", metavar="KIND", help="Only records of this kind of target, such as llvm."
-        ),
-        click.option(
-            "--hardware",
-            metavar="TEXT",
-            help="Only records of hardware whose name contains this text, such as EPYC.",
-        ),
-        click.option(
-            "--threads",
-            metavar="N",
-            type=click.IntRange(1),
-            help="Only records of kernels with this many threads.",
-        ),
-    )
-    with_options: Callable[..., object] = filtered
-    for option in reversed(options):
-        with_options = option(with_options)
-    return with_options
-
-
-def log_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Add the argument LOG and the options that choose among its records."""
-    return log_argument(filter_options(command))
+        return " and ".join(f"{name} {value!r}" for name, value in vars(self).items() if value)
 
 
 def load_log(path: str, *, records: bool = True) -> Log:
     """Open a log, and report its malformed lines on standard error; ``records`` requires some."""
-    from loopwright.records import open_log
-    from loopwright.records.log import check_has_records, check_is_log
+    from loopwright.records import check_has_records, check_is_log, open_log
 
     log = open_log(path)
     check = check_has_records if records else check_is_log
     check(log)
     if log.records and (complaint := log.complaint()):
-        echo(complaint, err=True)
+        announce(complaint)
     # Records have no cycles and stay until the verb ends: a collector that goes through all of them
     # again and again takes a fifth of the time.
     gc.freeze()
@@ -180,32 +146,36 @@ def _few(names: Iterable[str], separator: str = ", ") -> str:
     return separator.join(listed[:_LISTED]) + more
 
 
-def setups_of(log: Log, filters: Filters) -> list[list[Record]]:
-    """The records of a log that pass some filters, one list for each setup."""
-    from loopwright.records.reports.setups import by_setup
-
-    return list(by_setup(filters.of(log)).values())
-
-
 def largest_setup(log: Log, filters: Filters) -> list[Record]:
     """The records of one setup: of the one task that passes some filters, and of the machine on
     which most of it was measured; standard error names the others. Several tasks are refused.
     """
-    from loopwright.records.reports.setups import setup_titles
+    from loopwright.records import setup_titles
 
-    groups = by_setup_of_one_task(log, filters.of(log))
-    most = max(groups.values(), key=len)
+    groups = _setups_of_one_task(log, filters.of(log))
+    largest = max(groups, key=lambda setup: len(groups[setup]))
     if len(groups) > 1:
-        titles = setup_titles(group[0] for group in groups.values())
-        told = dict(zip(map(id, groups.values()), titles, strict=True))
-        others = _few((title for key, title in told.items() if key != id(most)), "; ")
-        echo(
+        titles = dict(zip(groups, setup_titles(g[0] for g in groups.values()), strict=True))
+        chosen = titles.pop(largest)
+        announce(
             f"{log.path} has this task for {len(groups)} machines or numbers of threads; this is "
-            f"{told[id(most)]}, which has most records, and not {others}; "
-            f"{_picked_by(groups)} picks another",
-            err=True,
+            f"{chosen}, which has most records, and not {_few(titles.values(), '; ')}; "
+            f"{_picked_by(groups)} picks another"
         )
-    return most
+    return groups[largest]
+
+
+def check_one_setup(log: Log, records: Iterable[Record]) -> None:
+    """Refuse records of several tasks or machines, among which none is the best."""
+    from loopwright.records import setup_titles
+
+    groups = _setups_of_one_task(log, records)
+    if len(groups) > 1:
+        titles = _few(setup_titles(group[0] for group in groups.values()), "; ")
+        raise UsageError(
+            f"{log.path} has this task for {len(groups)} machines or numbers of threads; name one "
+            f"with {_picked_by(groups)}: {titles}"
+        )
 
 
 def _picked_by(setups: Iterable[Setup]) -> str:
@@ -216,9 +186,9 @@ def _picked_by(setups: Iterable[Setup]) -> str:
     return " or ".join(options)
 
 
-def by_setup_of_one_task(log: Log, records: Iterable[Record]) -> dict[Setup, list[Record]]:
+def _setups_of_one_task(log: Log, records: Iterable[Record]) -> dict[Setup, list[Record]]:
     """Records of one task, by their setup; several tasks are refused."""
-    from loopwright.records.reports.setups import by_setup, setup_titles
+    from loopwright.records import by_setup, setup_titles
 
     groups = by_setup(records)
     firsts = {setup.task: group[0] for setup, group in reversed(groups.items())}
@@ -229,19 +199,6 @@ def by_setup_of_one_task(log: Log, records: Iterable[Record]) -> dict[Setup, lis
             f"{titles}"
         )
     return groups
-
-
-def check_one_setup(log: Log, records: Iterable[Record]) -> None:
-    """Refuse records of several tasks or machines, among which none is the best."""
-    from loopwright.records.reports.setups import setup_titles
-
-    groups = by_setup_of_one_task(log, records)
-    if len(groups) > 1:
-        titles = _few(setup_titles(group[0] for group in groups.values()), "; ")
-        raise UsageError(
-            f"{log.path} has this task for {len(groups)} machines or numbers of threads; name one "
-            f"with {_picked_by(groups)}: {titles}"
-        )
 
 
 def find_record(
@@ -258,7 +215,7 @@ def find_record(
     ``wanted`` is an id, the beginning of one, ``best`` or ``default``; None where a trial is given.
     A missing record is a `UsageError`, since naming it was a wrong call.
     """
-    from loopwright.inspection.choosing import WORDS, choose, of_run
+    from loopwright.inspection import WORDS, choose, of_run
 
     try:
         if wanted in WORDS:

@@ -7,22 +7,73 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.harmless import echo, harmless
-from loopwright.cli.logs.columns import Column, table_lines, terminal_width, wrapped
+from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import (
     Filters,
     check_one_setup,
     find_record,
-    json_option,
     load_log,
-    log_options,
+    log_argument,
 )
-from loopwright.cli.logs.structure_lines import loop_lines, structure_lines
+from loopwright.cli.options import takes
+from loopwright.cli.tables import TextColumn, table_lines, terminal_width, wrapped
 from loopwright.errors import LoopwrightError, RecordError
+from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Log, Record
-    from loopwright.records.reports.importance import Importance
+    from loopwright.records import Importance, Log, Neighbours, Record
+
+
+#: Other structures that are named.
+_OTHERS = 3
+
+
+def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
+    """Its structure and the next best ones for its task and machine; nothing without structures."""
+    from loopwright.inspection import structure_of, tried_structures
+
+    name = structure_of(record)
+    if name is None:
+        return
+    yield wrapped(f"{'structure:':10} {harmless(name)}", 10)
+    tried = tried_structures(own)
+    own_time = next((s.seconds for s in tried if s.name == name), None)
+    others = [s for s in tried if s.name != name and s.seconds is not None]
+    if own_time is None or not others:
+        yield f"          {len(tried)} tried"
+        return
+    yield f"          {len(tried)} tried; the best of each beside the best of this one:"
+    for other in others[:_OTHERS]:
+        assert other.seconds is not None
+        count = counted(other.trials, "record")
+        text = f"{other.seconds / own_time:.2f} x its time, {count}: {harmless(other.name)}"
+        yield wrapped(f"          {text}", 12)
+    if len(others) > _OTHERS:
+        yield f"          and {len(others) - _OTHERS} more"
+
+
+def loop_lines(log: Log, record: Record) -> Iterator[str]:
+    """The loops of a record that has a structure, from the log alone."""
+    from loopwright.history import rebuild
+    from loopwright.inspection import outline, structure_of
+    from loopwright.lowering import lower
+
+    if structure_of(record) is None or not record.dag or not record.trace:
+        return
+    try:
+        rebuilt = rebuild(log, record)
+    except LoopwrightError:
+        return  # what is said of its schedule has the reason
+    try:
+        with rebuilt.passes:
+            text = outline(lower(rebuilt.schedule, rebuilt.args))
+    except LoopwrightError as error:
+        yield wrapped(f"Its loops cannot be shown: {error}")
+        return
+    yield "Its loops (--ir prints them in full):"
+    yield from (f"  {line}" for line in text.splitlines())
+    yield ""
+
 
 #: The word for the best record.
 BEST = "best"
@@ -31,54 +82,49 @@ _TIES = 5
 
 
 @click.command("show", short_help="All that is known of one record.")
-@log_options
+@log_argument
+@takes(filters=Filters)
 @click.argument("record")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 @click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
 @click.option("--schedule", "part", flag_value="schedule", help="Print its schedule as Python.")
 @click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
-@click.option("--code", "part", flag_value="code", help="Print its code, as the target has it.")
+@click.option("--code", "part", flag_value="code", help="Print its code for the target.")
 def show(log: str, filters: Filters, record: str, as_json: bool, part: str | None) -> None:
     """Show one RECORD of LOG: its id (or the beginning of it), `best` or `default`.
 
-    How fast it is and how sure that is, whether it would be applied on this machine, what each of
-    its knobs costs, and its schedule; of an automatic space also its structure beside the others
+    Prints its speed and how certain that is, whether it would be applied on this machine, what each
+    of its knobs costs, and its schedule; of an automatic space also its structure beside the others
     that were tried, and its loops in outline. --json prints the record as it stands in the log.
     --expr, --schedule, --ir and --code need no template: the log holds the expression and the
     schedule.
     """
-    from loopwright.records import ranked
+    from loopwright.records import of_one_setup, ranked
 
     read = load_log(log)
     records = filters.of(read)
-    order = _order_of_best(read, records) if record == BEST else []
+    order: list[Record] = []
+    if record == BEST:
+        # To rank 100 000 records takes more than half a second: the best and its place are found
+        # at once.
+        check_one_setup(read, records)
+        order = ranked(records)
     chosen = order[0] if order else find_record(read, records, record)
     if part is not None:
         echo(_part(read, chosen, part))
     elif as_json:
         click.echo(chosen.to_line())
     else:
-        own = records if order else _of_setup(read, chosen)
-        for line in _described(read, chosen, own, order or ranked(own)):
+        of_setup = records if order else of_one_setup(read.records, chosen)
+        for line in _described(read, chosen, of_setup, order or ranked(of_setup)):
             echo(line)
-
-
-def _order_of_best(log: Log, records: Sequence[Record]) -> list[Record]:
-    """The candidates of one task on one machine, the best first.
-
-    To rank 100 000 records takes more than half a second: the best and its place are found at once.
-    """
-    from loopwright.records import ranked
-
-    check_one_setup(log, records)
-    return ranked(records)
 
 
 def _part(log: Log, record: Record, part: str) -> str:
     """The expression, schedule, loop nest or code of a record, made from the log alone."""
     from loopwright.driver import build
+    from loopwright.history import rebuild
     from loopwright.lowering import lower
-    from loopwright.task.rebuild import rebuild
 
     rebuilt = rebuild(log, record)
     if part == "expr":
@@ -91,33 +137,37 @@ def _part(log: Log, record: Record, part: str) -> str:
         return build(rebuilt.schedule, rebuilt.args, rebuilt.target).get_source()
 
 
-def _of_setup(log: Log, record: Record) -> list[Record]:
-    """All records of the task and machine of one."""
-    from loopwright.records.reports.setups import of_one_setup
-
-    return of_one_setup(log.records, record)
-
-
 def _described(
     log: Log, record: Record, own: Sequence[Record], order: Sequence[Record]
 ) -> Iterator[str]:
     """The record in words, line by line, from all records of its task and machine (``own``) and
     their candidates, the best first (``order``).
     """
-    from loopwright.cli.logs.words import setup_title
+    from loopwright.cli.logs.record_text import minute_text, setup_title
+    from loopwright.inspection import applies_here, time_text
 
     yield f"record {record.id} of {log.path}"
-    yield _said("task", setup_title(record))
+    yield _named("task", setup_title(record))
     if names := _other_names(record, own):
-        yield _said("also", names)
-    yield _said("measured", _measured(record))
+        yield _named("also", names)
+    measured = [minute_text(record.ts)] if record.ts else []
+    measured += [f"trial {record.trial} of run {record.run}"] if record.run else []
+    measured += [f"in the phase {record.phase!r}"] if record.phase else []
+    measured.append(f"built in {record.build_s:.3g} s, run for {record.run_s:.3g} s")
+    yield _named("measured", ", ".join(measured))
     if record.resources:
-        yield _said("takes", _taken(record))
-    yield _said("speed", _speed(log, record))
+        figures = record.resources.items()
+        taken = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures)
+        yield _named("takes", taken)
+    yield _named("speed", _speed(log, record))
     if record.prepare_s:
-        yield _said("prepared", _prepared(record))
+        yield _named(
+            "prepared", f"once in {time_text(record.prepare_s)}, not in the time of a call"
+        )
     yield from _standing(record, own, order)
-    yield from _here(log, record)
+    here = applies_here(record, log.records)
+    yield _named("here", f"{'applied' if here.applied else 'not applied'}: {here.reason}")
+    yield from (wrapped(f"          {difference}", 12) for difference in here.differs)
     yield from structure_lines(record, own)
     yield ""
     yield from _knobs(record, own)
@@ -126,51 +176,25 @@ def _described(
     yield from _schedule(log, record)
 
 
-def _said(name: str, text: str) -> str:
+def _named(name: str, text: str) -> str:
     """A line under a name; on a terminal wrapped to its width."""
     return wrapped(f"{name + ':':10}{text}", 10)
 
 
 def _other_names(record: Record, own: Sequence[Record]) -> str:
     """Other names of the task in records: templates or functions that compute the same."""
-    from loopwright.records import fields_of
-    from loopwright.records.reports.setups import task_text
+    from loopwright.records import fields_of, task_text
 
-    said = zip(*fields_of(own, "op", "args"), strict=True)
-    names = dict.fromkeys(task_text(op, args) for op, args in said)
+    tasks = zip(*fields_of(own, "op", "args"), strict=True)
+    names = dict.fromkeys(task_text(op, args) for op, args in tasks)
     names.pop(task_text(record.op, record.args), None)
     return harmless(", ".join(names))
 
 
-def _measured(record: Record) -> str:
-    from loopwright.cli.logs.words import minute_text
-
-    parts = [minute_text(record.ts)] if record.ts else []
-    if record.run:
-        parts.append(f"trial {record.trial} of run {record.run}")
-    if record.phase:
-        parts.append(f"in the phase {record.phase!r}")
-    parts.append(f"built in {record.build_s:.3g} s, run for {record.run_s:.3g} s")
-    return ", ".join(parts)
-
-
-def _taken(record: Record) -> str:
-    """The resources of the device that the kernel uses, in words."""
-    figures = record.resources or {}
-    return ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in figures.items())
-
-
-def _prepared(record: Record) -> str:
-    """The time of preparing constant operands before the calls, in words."""
-    from loopwright.inspection.quantities import time_text
-
-    return f"once in {time_text(record.prepare_s)}, which is in no time of a call"
-
-
 def _speed(log: Log, record: Record) -> str:
-    from loopwright.cli.logs.words import speed_text
+    from loopwright.cli.logs.record_text import speed_text
     from loopwright.inspection import work_of
-    from loopwright.records.reports.spread import spread
+    from loopwright.records import spread
 
     if record.error is not None:
         text = " ".join(str(record.error.get("text", "")).split())
@@ -178,7 +202,7 @@ def _speed(log: Log, record: Record) -> str:
     work = work_of(log, record)
     parts = [speed_text(work, record.median)]
     apart = spread(record.times)
-    count = f"{len(record.times)} windows" if len(record.times) != 1 else "1 window"
+    count = counted(len(record.times), "window")
     parts.append(f"middle half of {count} within {apart:.1%}" if apart is not None else count)
     if record.dropped:
         parts.append("dropped by racing, so the time is a rough one")
@@ -187,55 +211,46 @@ def _speed(log: Log, record: Record) -> str:
     else:
         parts.append(f"answer not checked{f': {why}' if (why := record.check_reason) else ''}")
     if work is None:
-        parts.append(_no_work(record))
+        keeper = "AutoTVM keeps" if "autotvm" in record.extra else "the log has"
+        parts.append(f"GFLOP/s not known: {keeper} no expression to count from")
     return "; ".join(parts)
-
-
-def _no_work(record: Record) -> str:
-    why = (
-        "AutoTVM keeps no expression" if "autotvm" in record.extra else "the log has no expression"
-    )
-    return f"GFLOP/s not known: {why} to count from"
 
 
 def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) -> Iterator[str]:
     """Its rank, its ties and its verdict."""
-    from loopwright.cli.logs.words import counted
-    from loopwright.inspection.ties import LOOKED_AT, place_of, ties_of
-    from loopwright.records.playoffs import ratios
-    from loopwright.records.query import verdict_on
-    from loopwright.records.reports.differences import FEWEST_WINDOWS
+    from loopwright.inspection import LOOKED_AT, place_of, ties_of
+    from loopwright.records import FEWEST_WINDOWS, ratios, verdict_on
 
     if not record.usable:
         return
     place = place_of(record, order)
     if place is None:
-        yield _said("rank", "none: its candidate was found to be wrong, or failed, later")
+        yield _named("rank", "none: its candidate was found to be wrong, or failed, later")
         return
-    yield _said(
+    yield _named(
         "rank", f"{place + 1} of {counted(len(order), 'candidate')} of this task and machine"
     )
     if verdict := verdict_on(record, own):
-        said = verdict.text("it")
+        text = verdict.text("it")
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
-        yield _said("verdict", f"{said}{peak}")
+        yield _named("verdict", f"{text}{peak}")
     elif (ratio := ratios(own).get(record.candidate)) is None:
-        yield _said("verdict", "unverified: no playoff compared it with the default")
+        yield _named("verdict", "unverified: no playoff compared it with the default")
     else:
-        yield _said("verdict", f"in a playoff it took {ratio:.2f} of the time of the default")
+        yield _named("verdict", f"in a playoff it took {ratio:.2f} of the time of the default")
     if len(record.times) < FEWEST_WINDOWS:
-        yield _said("ties", f"not known: fewer than {FEWEST_WINDOWS} windows give no interval")
+        yield _named("ties", f"not known: fewer than {FEWEST_WINDOWS} windows give no interval")
         return
     ties = ties_of(record, own, order)
     if not ties:
-        yield _said("ties", "none: no other candidate's interval reaches its time")
+        yield _named("ties", "none: no other candidate's interval reaches its time")
         return
     paired = sum(tie.paired for tie in ties)
     how = "by the windows of each, as if at different times"
     if paired:
         how = "sampled in turns" if paired == len(ties) else "some of them sampled in turns"
     least = "at least " * (len(ties) >= LOOKED_AT)
-    yield _said("ties", f"with {least}{counted(len(ties), 'candidate')} ({how}):")
+    yield _named("ties", f"with {least}{counted(len(ties), 'candidate')} ({how}):")
     for tie in ties[:_TIES]:
         turns = ", sampled in turns" if tie.paired else ""
         yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval " + (
@@ -245,50 +260,34 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
         yield f"          and {len(ties) - _TIES} more"
 
 
-def _here(log: Log, record: Record) -> Iterator[str]:
-    """Whether it would be applied on this machine."""
-    from loopwright.inspection.applying_here import applies_here
-
-    found = applies_here(record, log.records)
-    yield _said("here", f"{'applied' if found.applied else 'not applied'}: {found.reason}")
-    for difference in found.differs:
-        yield wrapped(f"          {difference}", 12)
-
-
 def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
     """The cost of each knob of the record."""
-    from loopwright.records.reports.importance import importance
-    from loopwright.records.reports.knobs import value_text
-    from loopwright.records.reports.neighbours import neighbours
-    from loopwright.task.union import STRUCTURE
+    from loopwright.records import importance, neighbours, value_text
+    from loopwright.task import STRUCTURE
 
     if not record.config:
         yield "It has no knobs."
         return
     effects: Importance | None = None
-    note = ""
     try:
         effects = importance(own)
+        note = (
+            "on average: time by that of the knob's best value, all other knobs varying "
+            f"({effects.method}; rank correlation {effects.rank_correlation:.2f} on what it had "
+            "not seen)"
+        )
     except RecordError as error:
         note = f"`on average` is not known: {error}"
-    alone = {} if not record.valid else {found.knob: found for found in neighbours(record, own)}
+    alone = {near.knob: near for near in neighbours(record, own)} if record.valid else {}
     names = [name for name in record.config if name != STRUCTURE] or [STRUCTURE]
     table = [
-        Column("knob", [harmless(name) for name in names]),
-        Column("value", [harmless(value_text(record.config[name])) for name in names]),
-        Column("on average", [_on_average(effects, record, name) for name in names]),
-        Column("changed alone", [_changed(alone.get(name)) for name in names], cut=True),
+        TextColumn("knob", [harmless(name) for name in names]),
+        TextColumn("value", [harmless(value_text(record.config[name])) for name in names]),
+        TextColumn("on average", [_on_average(effects, record, name) for name in names]),
+        TextColumn("changed alone", [_changed(alone.get(name)) for name in names], cut=True),
     ]
     yield from table_lines(table, terminal_width())
-    if note:
-        yield wrapped(note)
-        return
-    assert effects is not None
-    yield wrapped(
-        "on average: time by that of the knob's best value, all other knobs varying "
-        f"({effects.method}; rank correlation {effects.rank_correlation:.2f} on what it had not "
-        "seen)"
-    )
+    yield wrapped(note)
 
 
 def _on_average(effects: Importance | None, record: Record, name: str) -> str:
@@ -297,21 +296,19 @@ def _on_average(effects: Importance | None, record: Record, name: str) -> str:
     effect = next((knob for knob in effects.knobs if knob.knob == name), None)
     if effect is None:
         return "never varied"
-    own = effect.of(record.config[name])
-    if own is None:
+    value = effect.of(record.config[name])
+    if value is None:
         return "-"
-    if own.slower <= 1.0:
+    if value.slower <= 1.0:
         return "1.00 x (best)"
-    return f"{own.slower:.2f} x ({harmless(effect.best.text)})"
+    return f"{value.slower:.2f} x ({harmless(effect.best.text)})"
 
 
-def _changed(found: object) -> str:
-    from loopwright.records.reports.neighbours import Neighbours
-
-    if not isinstance(found, Neighbours) or found.ratio is None:
+def _changed(near: Neighbours | None) -> str:
+    if near is None or near.ratio is None:
         return "never measured"
-    count = "1 other value" if found.count == 1 else f"the best of {found.count} others"
-    return f"{harmless(found.value)} takes {found.ratio.value:.2f} x as long ({count})"
+    count = "1 other value" if near.count == 1 else f"the best of {near.count} others"
+    return f"{harmless(near.value)} takes {near.ratio.value:.2f} x as long ({count})"
 
 
 def _schedule(log: Log, record: Record) -> Iterator[str]:

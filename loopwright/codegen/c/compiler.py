@@ -9,16 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright import dtypes
-from loopwright.codegen.c.instructions import instruction
-from loopwright.codegen.c.math import install
-from loopwright.codegen.c.packed import DECLARED, write_call
+from loopwright.codegen.c.calls import DECLARED, instruction, write_call
+from loopwright.codegen.c.expressions import install
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
 from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
-from loopwright.codegen.c_library import C_FUNCTIONS
-from loopwright.codegen.code import Code, CodePart, whole_workspace
+from loopwright.codegen.code import (
+    C_FUNCTIONS,
+    Bytes,
+    Code,
+    CodePart,
+    SizeDefinitions,
+    kept_offsets,
+    larger,
+    whole_workspace,
+)
 from loopwright.codegen.program_queries import buffers_of, has_guarded_accesses
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, kept_offsets, larger
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
@@ -34,9 +40,8 @@ from loopwright.ir.stmt import (
     SplitFunc,
     Store,
 )
-from loopwright.ir.traversal import free_vars, walk
-from loopwright.runtime.artifacts.check_records import FIRST_CODE, record_name
-from loopwright.runtime.linker import host_triple
+from loopwright.ir.visitor import free_vars, walk
+from loopwright.runtime import FIRST_CODE, host_triple, record_name
 from loopwright.target import Target, has_instruction
 from loopwright.version import __version__
 
@@ -124,7 +129,7 @@ class CWriter(CFamilyWriter):
         write_call(self, s)
 
     def check(self, s: Check) -> None:
-        """Let one of the threads that fail at once take the record (`loopwright.runtime.image`)."""
+        """Let one of the threads that fail at once take the record, see `failed_check`."""
         unit = self.unit
         code = FIRST_CODE + len(unit.checks)
         unit.checks.append(s.text)
@@ -133,13 +138,12 @@ class CWriter(CFamilyWriter):
         take = f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"
         with self.block(f"if (!({self.expr(s.cond).text}))"):
             with self.block(take):
-                self.lines += self._recorded(record, s.values)
+                indent = "  " * self.depth
+                self.lines += [
+                    f"{indent}{record}[{k + 1}] = {self.index(e).text};"
+                    for k, e in enumerate(s.values)
+                ]
             self.put(f"return {code};")
-
-    def _recorded(self, record: str, values: Sequence[Expr]) -> list[str]:
-        """Lines that write values into a record."""
-        indent = "  " * self.depth
-        return [f"{indent}{record}[{k + 1}] = {self.index(e).text};" for k, e in enumerate(values)]
 
     def parameter(self, b: Buffer) -> str:
         """A buffer as a parameter, which no other parameter aliases."""

@@ -11,12 +11,13 @@ from typing import NamedTuple, assert_never
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.codegen.c.dialect import Dialect
-from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.prelude import Dialect, Prelude, short
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
+    DIVISIONS,
     Binary,
     Call,
     Cast,
@@ -28,7 +29,8 @@ from loopwright.ir.expr import (
     Var,
     as_expr,
 )
-from loopwright.ir.operations import COMPARE, DIVISIONS
+from loopwright.ir.math.definition import Definition, without_fma
+from loopwright.ir.math.vector_math import conversion, definition
 
 #: Binding strengths of text: a name or a call, a prefix operator, a condition of ``?:``.
 ATOM, UNARY, _TERNARY = 15, 14, 2
@@ -110,19 +112,16 @@ class ExpressionWriter(ABC):
             case Unary(op="-", a=a):
                 return Text(f"-{self.plain(a).inside(ATOM)}", UNARY)
             case Binary(op=op, a=a, b=b) if op in DIVISIONS:
-                return self._plain_division(op, a, b)
+                p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
+                x, y = self.plain(a), self.plain(b)
+                if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
+                    return join("/" if op in ("//", "tdiv") else "%", x, y)
+                return call(self.prelude.divide(op, "int64"), x, y)
             case Binary(op=op, a=a, b=b):
                 return self.operation(op, self.plain(a), self.plain(b), "int64")
         raise CodegenError(
             f"{self.prelude.dialect.name}: {type(e).__name__} is not arithmetic on axes"
         )
-
-    def _plain_division(self, op: str, a: Expr, b: Expr) -> Text:
-        p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
-        x, y = self.plain(a), self.plain(b)
-        if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
-            return join("/" if op in ("//", "tdiv") else "%", x, y)
-        return call(self.prelude.divide(op, "int64"), x, y)
 
     # ------------------------------------------------------------ values
 
@@ -137,7 +136,10 @@ class ExpressionWriter(ABC):
             case Const(value=v, dtype=d):
                 return literal(v, d, self.prelude.dialect)
             case Load(buffer=b, indices=idx):
-                return self._loaded(Text(self.element(b, idx)), b.dtype)
+                x = Text(self.element(b, idx))
+                if b.dtype in dtypes.HALVES:
+                    return self._half("unpack", x, b.dtype)
+                return join("!=", x, Text("0")) if b.dtype == "bool" else x
             case Binary(op=op, a=a, b=b) if op in COMPARE and self.is_plain(a) and self.is_plain(b):
                 return join(op, self.plain(a), self.plain(b))
             case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
@@ -160,7 +162,12 @@ class ExpressionWriter(ABC):
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
                 return self._narrow(Text(f"{sign}{self.expr(a).inside(ATOM)}", UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):
-                return self._reinterpret(self.expr(a), a.dtype, d)
+                x, source = self.expr(a), a.dtype
+                if source in dtypes.HALVES:
+                    x, source = self.convert(self._half("pack", x, source), "int16"), "int16"
+                if d in dtypes.HALVES:
+                    return self._half("unpack", self.convert(x, "uint16"), d)
+                return call(self.prelude.reinterpret(source, d), x)
             case Call(fn=fn, args=args):
                 return self._call(fn, [self.expr(a) for a in args], args[0].dtype)
             case _:
@@ -178,7 +185,12 @@ class ExpressionWriter(ABC):
             result = join(op, self.convert(x, unsigned), self.convert(y, unsigned))
             return self.convert(result, dtype)
         result = join(_LOGIC.get(op, op), x, y)
-        return result if op in COMPARE or op in _LOGIC else self._rounded(result, dtype)
+        if op in COMPARE or op in _LOGIC:
+            return result
+        # C has computed it in a wider type.
+        if dtype in dtypes.HALVES:
+            return self._half("narrow", result, dtype)
+        return self._narrow(result, dtype)
 
     def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
         name = self.prelude.define(fn, dtype, self.in_vector)
@@ -190,26 +202,10 @@ class ExpressionWriter(ABC):
             raise CodegenError(f"{self.prelude.dialect.name}: no conversion of {dtype}")
         return call
 
-    def _loaded(self, x: Text, dtype: str) -> Text:
-        if dtype in dtypes.HALVES:
-            return self._half("unpack", x, dtype)
-        return join("!=", x, Text("0")) if dtype == "bool" else x
-
     def stored(self, e: Expr) -> Text:
         """A value as memory holds it."""
         x = self.expr(e)
         return self._half("pack", x, e.dtype) if e.dtype in dtypes.HALVES else x
-
-    def _rounded(self, x: Text, dtype: str) -> Text:
-        """A value that C computed in a wider type, as one of the dtype."""
-        return self._half("narrow", x, dtype) if dtype in dtypes.HALVES else self._narrow(x, dtype)
-
-    def _reinterpret(self, x: Text, source: str, to: str) -> Text:
-        if source in dtypes.HALVES:
-            x, source = self.convert(self._half("pack", x, source), "int16"), "int16"
-        if to in dtypes.HALVES:
-            return self._half("unpack", self.convert(x, "uint16"), to)
-        return call(self.prelude.reinterpret(source, to), x)
 
     def _cast(self, x: Text, source: str, to: str) -> Text:
         if source == to:
@@ -301,3 +297,56 @@ def join(op: str, x: Text, y: Text) -> Text:
 
 def call(name: str, *args: Text) -> Text:
     return Text(f"{name}({', '.join(a.text for a in args)})")
+
+
+# ---------------------------------------------------------------- math functions
+#
+# Math functions and conversions of 16-bit floats (`loopwright.ir.math.vector_math`) as static C
+# functions, inlined so that the compiler makes them part of the vector loop around. Nothing is
+# contracted in C, so that results are those of every other code generator, to the bit.
+
+
+def install(prelude: Prelude) -> None:
+    """Let expressions of a file find its math functions."""
+    prelude.define = lambda fn, dtype, lanes: math_function(prelude, fn, dtype, lanes)
+
+
+def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | None:
+    """The name of a function of this file, or None; with ``lanes`` for a vector loop, which has no
+    branches: what is seldom needed is computed always, and chosen."""
+    d = conversion(fn, dtype) or definition(fn, dtype)
+    if d is None or (fn == "fma" and prelude.has_fma):
+        return None
+    d = d if prelude.has_fma else without_fma(d)
+    many = lanes and (fn.startswith("_") or any(isinstance(e, IfThenElse) for _, e in d.steps))
+    name = f"lw_{fn.lstrip('_')}_{short(dtype)}{'_lanes' if many else ''}"
+    if name not in prelude:
+        prelude.strict = True
+        rare = fn.startswith("_") and not many
+        how = prelude.dialect.rare if rare else prelude.dialect.inlined
+        prelude.put(name, _DefinitionWriter(prelude, d, many).function(f"{how} ", name))
+    return name
+
+
+class _DefinitionWriter(ExpressionWriter):
+    def __init__(self, prelude: Prelude, d: Definition, lanes: bool) -> None:
+        super().__init__(prelude)
+        self.d, self.in_vector = d, lanes
+
+    def name(self, x: Var | Buffer) -> str:
+        return x.name
+
+    def function(self, how: str, name: str) -> str:
+        ty = self.prelude.dialect.type
+        given = ", ".join(f"{ty(v.dtype)} {v.name}" for v in self.d.params)
+        lines = [f"{how}{ty(self.d.result.dtype)} {name}({given}) {{"]
+        for v, e in self.d.steps:
+            lines.append(f"  const {ty(v.dtype)} {v.name} = {self.expr(e).text};")
+        return "\n".join([*lines, f"  return {self.expr(self.d.result).text};", "}"])
+
+    def expr(self, e: Expr) -> Text:
+        match e:
+            case IfThenElse(cond=c, a=a, b=b) if not self.in_vector:
+                seldom = self.prelude.dialect.unlikely.format(self.expr(c).text)
+                return Text(f"{seldom} ? {self.expr(a).text} : {self.expr(b).inside(3)}", 2)
+        return super().expr(e)

@@ -13,8 +13,8 @@ from typing import assert_never
 from loopwright import dtypes
 from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
 from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes, larger
 from loopwright.codegen.program_queries import has_blocks
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes, larger
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
@@ -213,7 +213,10 @@ class CFamilyWriter(ExpressionWriter):
     def _sequence(self, stmts: Sequence[Stmt]) -> None:
         """Statements in order; the names that one declares are its own, unless it is the last."""
         for k, x in enumerate(stmts):
-            alone = _declares(x) and k < len(stmts) - 1
+            last = x
+            while isinstance(last, Seq) and last.stmts:
+                last = last.stmts[-1]
+            alone = isinstance(last, Allocate | Let | View) and k < len(stmts) - 1
             with self.block("") if alone else nullcontext():
                 self.stmt(x)
 
@@ -351,10 +354,3 @@ class CFamilyWriter(ExpressionWriter):
         """Workspace of a launch that runs inline; free again after it."""
         self.workspace = larger(self.workspace, self._used + size)
         return f"ws + {self.count(self._used).inside(_SUM)}"
-
-
-def _declares(s: Stmt) -> bool:
-    """Whether a statement declares names in the block that it is written in."""
-    while isinstance(s, Seq) and s.stmts:
-        s = s.stmts[-1]
-    return isinstance(s, Allocate | Let | View)

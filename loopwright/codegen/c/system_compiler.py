@@ -106,14 +106,10 @@ def remove_abandoned() -> None:
     """Remove folders of builders that were killed, once a process: those older than any build is,
     with the number of no process in their names."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        number = folder.name.removeprefix(_FOLDER).partition("-")[0]
         with suppress(OSError):  # another process removes it as well, or it is another user's
-            _remove_if_abandoned(folder)
-
-
-def _remove_if_abandoned(folder: Path) -> None:
-    number = folder.name.removeprefix(_FOLDER).partition("-")[0]
-    if time.time() - folder.stat().st_mtime > _ABANDONED and not _alive(number):
-        shutil.rmtree(folder)
+            if time.time() - folder.stat().st_mtime > _ABANDONED and not _alive(number):
+                shutil.rmtree(folder)
 
 
 def _alive(number: str) -> bool:
@@ -122,7 +118,7 @@ def _alive(number: str) -> bool:
     except (ProcessLookupError, ValueError):
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

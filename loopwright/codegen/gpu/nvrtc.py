@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from loopwright.errors import BuildError, TargetError
-from loopwright.runtime.artifacts.device_code import KernelResources
+from loopwright.runtime import KernelResources
 
 INSTALL = 'pip install "loopwright[cuda]"'
 #: Nothing is contracted: the text says ``fma`` where a product and a sum are rounded once.
@@ -103,7 +103,8 @@ def _first_error(log: str) -> str:
 def resources(log: str) -> dict[str, KernelResources]:
     """Resources of each kernel, from the log of ``--ptxas-options=-v``."""
     out: dict[str, KernelResources] = {}
-    for name, text in _entries(log):
+    _, *parts = _ENTRY.split(log)  # names of kernels, each with the part that is about it
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
         stack, used = _STACK.search(text), _USED.search(text)
         rest = used[2] if used else ""
         shared, constants = _SHARED.search(rest), _CONSTANT.findall(rest)
@@ -115,9 +116,3 @@ def resources(log: str) -> dict[str, KernelResources]:
             constant_bytes=sum(map(int, constants)) if constants else None,
         )
     return out
-
-
-def _entries(log: str) -> list[tuple[str, str]]:
-    """Names of kernels with the part of a log that is about each."""
-    _, *parts = _ENTRY.split(log)
-    return list(zip(parts[::2], parts[1::2], strict=True))

@@ -7,13 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loopwright.codegen.c.dialect import Dialect
-from loopwright.codegen.c.math import install
-from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.expressions import install
+from loopwright.codegen.c.prelude import Dialect, Prelude
 from loopwright.codegen.c.statements import RESERVED
-from loopwright.codegen.c_library import C_FUNCTIONS
-from loopwright.codegen.gpu.barriers import with_unconditional_barriers
-from loopwright.codegen.gpu.split import AXES, SplitProgram
+from loopwright.codegen.code import C_FUNCTIONS
+from loopwright.codegen.gpu.split import AXES, SplitProgram, with_unconditional_barriers
 from loopwright.codegen.gpu.vectors import LANES
 from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
 from loopwright.ir.buffer import Buffer

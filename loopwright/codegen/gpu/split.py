@@ -7,30 +7,31 @@ the device's global memory. As TVM's pass of this name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes
 from loopwright.codegen.program_queries import buffers_of, touches_memory
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, buffer_bytes
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
-from loopwright.ir.expr import Dim, Expr, Var
-from loopwright.ir.node import Node
+from loopwright.ir.expr import Const, Dim, Expr, IfThenElse, Unary, Var
 from loopwright.ir.stmt import (
     Allocate,
+    Barrier,
     Check,
     For,
     Func,
+    If,
     Let,
     Seq,
     SplitFunc,
     Stmt,
     Store,
     View,
+    map_statements,
     seq,
 )
-from loopwright.ir.traversal import free_vars, walk
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.visitor import contains, free_vars, nodes
 
 #: Axes of launches, x first.
 AXES = ("x", "y", "z")
@@ -141,7 +142,11 @@ class _Splitter:
                 self.flush()
                 self.launch(s, around)
             case _ if not _launches(s):
-                self.add_loose(s, around)
+                # Statements of no kernel that follow one another become one kernel.
+                if self.loose and around != self.loose_around:
+                    self.flush()
+                self.loose.append(s)
+                self.loose_around = around
             case Allocate(buffer=b, body=body):
                 self.buffers.append(b)
                 self.host(body, around)
@@ -151,17 +156,11 @@ class _Splitter:
             case View(buffer=b, body=body):
                 self.host(body, (*around, _Around(b, s)))
             case _:
+                what = f"loop {s.var.name!r}" if isinstance(s, For) else f"a {type(s).__name__}"
                 raise CodegenError(
-                    f"{self.language}: a kernel stands inside of {_what(s)} that no thread axis is "
+                    f"{self.language}: a kernel stands inside of {what} that no thread axis is "
                     "bound to; bind that loop too, or compute the stage at root"
                 )
-
-    def add_loose(self, s: Stmt, around: tuple[_Around, ...]) -> None:
-        """Note a statement of no kernel; those that follow one another are one kernel."""
-        if self.loose and around != self.loose_around:
-            self.flush()
-        self.loose.append(s)
-        self.loose_around = around
 
     def flush(self) -> None:
         """Make a kernel of one thread from the statements that wait."""
@@ -211,12 +210,11 @@ class _Splitter:
         self._check(body)
         for x in reversed(around):
             body = x.put(body)
-        own = {*shared, *_bound_buffers(body)}
+        own = {*shared, *(n.buffer for n in nodes(body) if isinstance(n, Allocate | View))}
         used = [b for b in _touched(body) if b not in own]
         variables = _variables(body) | _variables_of_extents(used)
-        written: set[Buffer] = set()
-        walk(body, lambda n: written.add(n.buffer) if isinstance(n, Store) else None)
-        walk(body, lambda n: written.add(n.of) if isinstance(n, View) else None)
+        written = {n.buffer for n in nodes(body) if isinstance(n, Store)}
+        written |= {n.of for n in nodes(body) if isinstance(n, View)}
         self.kernels.append(
             Kernel(
                 f"{self.f.name}_kernel{len(self.kernels)}",
@@ -232,9 +230,7 @@ class _Splitter:
 
     def _check(self, s: Stmt) -> None:
         """Refuse checks, which leave a function early."""
-        checks: list[Check] = []
-        walk(s, lambda n: checks.append(n) if isinstance(n, Check) else None)
-        if checks:
+        if contains(s, Check):
             raise CodegenError(
                 f"{self.language}: checks of bounds cannot leave a kernel; build without "
                 "instrument_bound_checkers, or run the schedule on Target('interp'), which checks "
@@ -250,26 +246,13 @@ def _is_kernel(s: Stmt) -> bool:
 
 
 def _launches(s: Stmt) -> bool:
-    found: list[Node] = []
-    walk(s, lambda n: found.append(n) if isinstance(n, For) and n.kind == "thread" else None)
-    return bool(found)
-
-
-def _what(s: Stmt) -> str:
-    return f"loop {s.var.name!r}" if isinstance(s, For) else f"a {type(s).__name__}"
-
-
-def _bound_buffers(s: Stmt) -> Iterator[Buffer]:
-    found: list[Buffer] = []
-    walk(s, lambda n: found.append(n.buffer) if isinstance(n, Allocate | View) else None)
-    yield from found
+    return any(isinstance(n, For) and n.kind == "thread" for n in nodes(s))
 
 
 def _touched(s: Stmt) -> list[Buffer]:
     """Buffers that a statement uses, those behind its views too."""
-    seen = dict.fromkeys(buffers_of(s))
-    walk(s, lambda n: seen.setdefault(n.of) if isinstance(n, View) else None)
-    return list(seen)
+    behind = (n.of for n in nodes(s) if isinstance(n, View))
+    return list(dict.fromkeys((*buffers_of(s), *behind)))
 
 
 def _variables(s: Stmt) -> set[Var]:
@@ -282,3 +265,73 @@ def _variables_of_extents(buffers: Sequence[Buffer]) -> set[Var]:
     for n in (n for b in buffers for n in b.shape if isinstance(n, Expr)):
         out |= free_vars(n)
     return out
+
+
+# ---------------------------------------------------------------- barriers
+#
+# Barriers out of conditions: every thread comes to each of them, whatever the condition.
+#
+# Under conditions that all threads of a block agree on they are legal, but compilers that run the
+# threads one after the other take them apart badly: PoCL 3.1 never ends on one in a condition
+# inside of two loops. So conditions move inwards, around what stands between barriers.
+
+
+def with_unconditional_barriers(s: Stmt) -> Stmt:
+    """A statement whose barriers stand under no conditions, but for those that read memory.
+
+    Before::
+
+        if i < 7:
+          S[t] = A[t, i]
+          barrier(shared)
+          B[t, i] = S[7 - t]
+
+    After::
+
+        if i < 7:
+          S[t] = A[t, i]
+        barrier(shared)
+        if i < 7:
+          B[t, i] = S[7 - t]
+    """
+    s = map_statements(s, with_unconditional_barriers)
+    if not isinstance(s, If) or not contains(s, Barrier) or touches_memory(s.cond):
+        return s
+    parts = [_under(s.cond, s.then)]
+    if s.orelse is not None:
+        parts.append(_under(Unary("not", s.cond, "bool"), s.orelse))
+    return seq(*parts)
+
+
+def _under(cond: Expr, s: Stmt) -> Stmt:
+    """A statement with a condition around all of its parts but barriers."""
+    if not contains(s, Barrier):
+        return If(cond, s)
+    match s:
+        case Barrier():
+            return s
+        case Seq(stmts=stmts):
+            return _sequence(cond, stmts)
+        case Let(var=v, value=e, body=body) if touches_memory(e):
+            # Where the condition does not hold, the value is not read.
+            safe = IfThenElse(cond, e, Const(0, e.dtype), e.dtype)
+            return Let(v, safe, _under(cond, body))
+        case For() | Let() | Allocate() | View():
+            return map_statements(s, lambda c: _under(cond, c))
+    return If(cond, s)
+
+
+def _sequence(cond: Expr, stmts: tuple[Stmt, ...]) -> Stmt:
+    """Statements in order; those that follow one another without a barrier share a condition."""
+    out: list[Stmt] = []
+    together: list[Stmt] = []
+    for x in (*stmts, None):
+        if x is not None and not contains(x, Barrier):
+            together.append(x)
+            continue
+        if together:
+            out.append(If(cond, seq(*together)))
+            together = []
+        if x is not None:
+            out.append(_under(cond, x))
+    return seq(*out)

@@ -12,7 +12,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Var, const
 from loopwright.ir.node import Node, StructuralKey, same
 from loopwright.ir.stmt import For, If, Seq, Stmt, Store
-from loopwright.ir.traversal import free_vars, substitute, walk
+from loopwright.ir.visitor import free_vars, nodes, substitute
 
 #: Lanes of the vector types of OpenCL; CUDA's are made for any of these.
 LANES = (2, 4, 8, 16)
@@ -120,10 +120,9 @@ def _depend(stores: list[Store]) -> bool:
     written = [(x.buffer, x.indices) for x in stores]
     if len({b for b, _ in written}) < len(written):
         return True
-    read: list[Element] = []
-    for x in stores:
-        for e in (x.value, *x.indices):
-            walk(e, lambda n: read.append((n.buffer, n.indices)) if isinstance(n, Load) else None)
+    parts = [e for x in stores for e in (x.value, *x.indices)]
+    loads = [n for e in parts for n in nodes(e) if isinstance(n, Load)]
+    read = [(n.buffer, n.indices) for n in loads]
     targets = dict(written)
     return any(b in targets and (len(stores) > 1 or not same(targets[b], i)) for b, i in read)
 

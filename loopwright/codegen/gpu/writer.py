@@ -8,17 +8,16 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import UNARY, Text
+from loopwright.codegen.c.expressions import ATOM, UNARY, Text, call, join, literal
 from loopwright.codegen.c.prelude import Prelude
-from loopwright.codegen.c.statements import Identifiers
-from loopwright.codegen.gpu.indices import NarrowIndices, is_narrow
+from loopwright.codegen.c.statements import CFamilyWriter, Identifiers
 from loopwright.codegen.gpu.split import Kernel
 from loopwright.codegen.gpu.vectors import VectorStore, one_choice, vector_loop
 from loopwright.errors import CodegenError
-from loopwright.ir.affine import Interval
+from loopwright.ir.affine import NARROW, Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import Expr, Var
-from loopwright.ir.node import Node, StructuralKey
+from loopwright.ir.expr import DIVISIONS, Binary, Cast, Const, Expr, Unary, Var, as_expr
+from loopwright.ir.node import StructuralKey
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Barrier,
@@ -28,7 +27,119 @@ from loopwright.ir.stmt import (
     Stmt,
     Store,
 )
-from loopwright.ir.traversal import contains, free_vars, walk
+from loopwright.ir.visitor import contains, free_vars, nodes
+
+# ---------------------------------------------------------------- indices
+#
+# Index arithmetic of kernels: in 32 bits where intervals prove that these suffice, else in 64,
+# which take two registers of a GPU and several instructions each.
+
+_ARITHMETIC = ("+", "-", "*")
+
+
+def is_narrow(bounds: Interval | None) -> bool:
+    """Whether all numbers between some bounds are int32."""
+    return bounds is not None and bounds[0] >= -NARROW and bounds[1] < NARROW
+
+
+class NarrowIndices(CFamilyWriter):
+    """Writes arithmetic on axes in int where that suffices, and elements of flat buffers."""
+
+    def index_type(self, bounds: Interval) -> str:
+        return self.prelude.dialect.type("int32" if is_narrow(bounds) else "int64")
+
+    def narrow(self, e: Expr) -> bool:
+        """Whether an expression and all its parts are known to be int32."""
+        match e:
+            case Cast(value=v):
+                return self.narrow(v)
+            case Unary(a=a):
+                return self.narrow(a) and is_narrow(interval(e, {}, self.ranges))
+            case Binary(a=a, b=b):
+                parts = self.narrow(a) and self.narrow(b)
+                return parts and is_narrow(interval(e, {}, self.ranges))
+        return is_narrow(interval(e, {}, self.ranges))
+
+    def plain(self, e: Expr) -> Text:
+        """Arithmetic on axes, in int where that suffices."""
+        match e:
+            case Const(value=v):
+                return literal(v, "int32" if self.narrow(e) else "int64", self.prelude.dialect)
+            case Cast(value=v):
+                return self.plain(v)
+            case Unary(op="-", a=a):
+                widened = self.narrow(a) and not self.narrow(e)
+                x = self.convert(self.plain(a), "int64") if widened else self.plain(a)
+                return Text(f"-{x.inside(ATOM)}", UNARY)
+            case Binary(op=op, a=a, b=b):
+                narrow = self.narrow(e)
+                dtype = "int32" if narrow else "int64"
+                x, y = self.plain(a), self.plain(b)
+                if not narrow and self.narrow(a) and self.narrow(b):
+                    x = self.convert(x, "int64")
+                if op in _ARITHMETIC:
+                    return join(op, x, y)
+                if op not in DIVISIONS:
+                    return self.operation(op, x, y, dtype)
+                p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
+                if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
+                    return join("/" if op in ("//", "tdiv") else "%", x, y)
+                return call(self.prelude.divide(op, dtype), x, y)
+        return super().plain(e)
+
+    # ------------------------------------------------------------ elements
+
+    def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
+        """An element of a buffer; all buffers are flat."""
+        return f"{self.name(b)}[{self.flat(b, indices).text}]"
+
+    def flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
+        wide = not self.is_small(b)
+        out: Text | None = None
+        for d, i in enumerate(indices):
+            x = self.index(i)
+            if wide or (self.is_plain(i) and not self.narrow(i)):
+                x = self.convert(x, "int64")
+            if b.strides is not None:
+                x = x if b.strides[d] == 1 else join("*", x, Text(str(b.strides[d])))
+            elif out is not None:
+                out = join("*", out, self.index(as_expr(b.shape[d])))
+            out = x if out is None else join("+", out, x)
+        return out or Text("0")
+
+    def is_small(self, b: Buffer) -> bool:
+        """Whether every offset in a buffer is an int32, somewhat outside of it too."""
+        if not b.symbolic:
+            return b.size < NARROW // 2
+        most = 1
+        for n in b.shape:
+            bounds = interval(as_expr(n), {}, self.ranges)
+            if bounds is None:
+                return False
+            most *= bounds[1]
+        return most < NARROW // 2
+
+    def form(self, e: Expr) -> Affine | None:
+        """An integer as an affine form; None where it is none that is known."""
+        return to_affine(e, {}, self.ranges) if self.is_plain(e) else None
+
+    def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
+        """The offset of an element as an affine form; None where it is none that is known."""
+        if b.symbolic and len(b.shape) > 1:
+            return None
+        out = Affine(0)
+        for d, i in enumerate(indices):
+            form = self.form(i)
+            if form is None:
+                return None
+            if b.strides is not None:
+                out = out + form * b.strides[d]
+            else:
+                out = (out * b.extents[d] if d else out) + form
+        return out
+
+
+# ---------------------------------------------------------------- kernels
 
 #: Most copies of a loop's body that are made so that registers have constant indices.
 UNROLL_LIMIT = 1024
@@ -208,16 +319,12 @@ class KernelWriter(NarrowIndices):
         if contains(s.body, Barrier):
             return False
         common = (*self.kernel.parameters, *self.kernel.shared)
-        found: list[Node] = []
-
-        def visit(n: Node) -> None:
-            if not isinstance(n, Load | Store) or n.buffer in common:
-                return
-            if any(s.var in free_vars(i) for i in n.indices):
-                found.append(n)
-
-        walk(s.body, visit)
-        return bool(found)
+        return any(
+            isinstance(n, Load | Store)
+            and n.buffer not in common
+            and any(s.var in free_vars(i) for i in n.indices)
+            for n in nodes(s.body)
+        )
 
     def _vector_loop(self, s: For) -> bool:
         """Write a vectorized loop as vectors; False: no access of it is one."""

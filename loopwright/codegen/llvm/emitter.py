@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from loopwright.codegen.code import CodePart
-from loopwright.codegen.llvm.ops import MathSource, Operations
-from loopwright.codegen.llvm.values import Value, llvm_type
-from loopwright.codegen.workspace import Bytes
+from loopwright.codegen.code import Bytes, CodePart
+from loopwright.codegen.llvm.ops import MathSource, Operations, Value, llvm_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.node import StructuralKey

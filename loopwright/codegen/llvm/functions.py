@@ -5,19 +5,25 @@ iteration."""
 
 from __future__ import annotations
 
-from loopwright.codegen.code import CodePart, whole_workspace
+from loopwright.codegen.code import (
+    Bytes,
+    CodePart,
+    SizeDefinitions,
+    kept_offsets,
+    larger,
+    whole_workspace,
+)
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.indices import UNKNOWN
-from loopwright.codegen.llvm.values import Value, llvm_type
+from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.codegen.llvm.writer import FunctionWriter
 from loopwright.codegen.program_queries import buffers_of, has_nontemporal
-from loopwright.codegen.workspace import Bytes, SizeDefinitions, kept_offsets, larger
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import For, Func, SplitFunc
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
 
 _LAUNCH = "lw_parallel_launch"
 

@@ -4,17 +4,118 @@ such forms, else values in i64."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
-from loopwright.codegen.llvm.values import Value, literal
-from loopwright.codegen.quotients import Quotients
+from loopwright.codegen.llvm.ops import Value, literal
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Binary, Cast, Expr, Unary, Var
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from loopwright.ir.node import StructuralKey
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
+
+# ---------------------------------------------------------------- quotients
+#
+# Offsets in which a quotient and a remainder of one number meet again.
+#
+# A fused loop ``f`` over rows of 56 reads ``A[f // 56, f % 56]``. Neither index is affine in the
+# lanes of ``f``, but the offset ``56 * (f // 56) + f % 56`` is ``f`` itself: the access is
+# contiguous even where a vector crosses from one row to the next.
+
+
+class Division(NamedTuple):
+    """A quotient or remainder: the operation, the number, and the divisor."""
+
+    op: Literal["//", "%"]
+    number: Affine
+    divisor: int
+
+
+class Quotients:
+    """Quotients and remainders as variables of affine forms; equal ones are one variable."""
+
+    def __init__(self, affine: Callable[[Expr], Affine | None]) -> None:
+        self._affine = affine
+        self._variables: dict[Division, Var] = {}
+        self._divisions: dict[Var, Division] = {}
+        self._lets: dict[Var, Affine] = {}
+
+    def let(self, v: Var, e: Expr) -> None:
+        """Note that ``v`` stands for ``e``, where that has a form with quotients."""
+        form = self.form(e)
+        if form is not None:
+            self._lets[v] = form
+
+    def forget(self, v: Var) -> None:
+        """A variable's scope has ended."""
+        self._lets.pop(v, None)
+
+    def form(self, e: Expr) -> Affine | None:
+        """An index as an affine form over registers, the lane, quotients and remainders.
+
+        The caller has ensured that its arithmetic does not wrap.
+        """
+        if isinstance(e, Var) and e in self._lets:
+            return self._lets[e]
+        plain = self._affine(e)
+        if plain is not None:
+            return plain
+        match e:
+            case Unary(op="-", a=a):
+                x = self.form(a)
+                return None if x is None else x * -1
+            case Binary(op="+" | "-" as op, a=a, b=b):
+                x, y = self.form(a), self.form(b)
+                if x is None or y is None:
+                    return None
+                return x + y if op == "+" else x - y
+            case Binary(op="*", a=a, b=Const(value=k)) | Binary(op="*", a=Const(value=k), b=a):
+                x = self.form(a)
+                return None if x is None else x * int(k)
+            case Binary(op="//" | "%" as op, a=a, b=Const(value=n)) if n > 0:
+                x = self.form(a)
+                if x is None:
+                    return None
+                if op == "//":
+                    return Affine.of(self._quotient(x, int(n)))
+                return Affine.of(self._variable(Division("%", x, int(n))))
+        return None
+
+    def joined(self, form: Affine) -> Affine | None:
+        """The form with ``n * (x // n) + x % n`` turned into ``x``; None if quotients are left."""
+        while (shorter := self._join_one(form)) is not None:
+            form = shorter
+        return None if any(v in self._divisions for v in form.terms) else form
+
+    def _join_one(self, form: Affine) -> Affine | None:
+        """The form with one remainder joined to its quotient; None where there is no such pair."""
+        for r, c in form.terms.items():
+            division = self._divisions.get(r)
+            if division is None or division.op != "%":
+                continue
+            _, x, n = division
+            q = self._quotient(x, n)
+            if form.terms.get(q, 0) == c * n:
+                return form + x * c - Affine(0, {q: c * n, r: c})
+        return None
+
+    def _quotient(self, x: Affine, n: int) -> Var:
+        """The variable of ``x // n``; a quotient of a quotient is one quotient."""
+        if x.const == 0 and len(x.terms) == 1:
+            ((v, c),) = x.terms.items()
+            inner = self._divisions.get(v)
+            if c == 1 and inner is not None and inner.op == "//":
+                return self._quotient(inner.number, inner.divisor * n)
+        return self._variable(Division("//", x, n))
+
+    def _variable(self, division: Division) -> Var:
+        if division not in self._variables:
+            v = Var(f"quotient{len(self._variables)}", "int64")
+            self._variables[division], self._divisions[v] = v, division
+        return self._variables[division]
+
 
 #: Bounds of a register of which nothing is known.
 UNKNOWN = (-(1 << 40), 1 << 40)
@@ -170,7 +271,14 @@ class IndexWriter(Emitter, ABC):
         form = self._form_of_loops(b, indices)
         if form is not None and self.bound.keys().isdisjoint(form.terms):
             return form.substitute(self.env)
-        return self._form_of_quotients(b, indices)
+        if b.symbolic or not all(
+            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
+        ):
+            return None
+        # Quotients and remainders in the indices may meet again.
+        parts = [self.quotients.form(i) for i in indices]
+        forms = [f for f in parts if f is not None]
+        return self.quotients.joined(flat_offset(b, forms)) if len(forms) == len(parts) else None
 
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | Value:
         form = self.offset_form(b, indices)
@@ -207,16 +315,6 @@ class IndexWriter(Emitter, ABC):
             forms = [p for p in parts if p is not None]
             self.module.offsets[key] = flat_offset(b, forms) if len(forms) == len(parts) else None
         return self.module.offsets[key]
-
-    def _form_of_quotients(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
-        """The offset where quotients and remainders in the indices meet again."""
-        if b.symbolic or not all(
-            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
-        ):
-            return None
-        parts = [self.quotients.form(i) for i in indices]
-        forms = [f for f in parts if f is not None]
-        return self.quotients.joined(flat_offset(b, forms)) if len(forms) == len(parts) else None
 
     # ------------------------------------------------------------ symbolic sizes
 
@@ -255,8 +353,6 @@ class IndexWriter(Emitter, ABC):
             return x * int(length)
         out = Affine(0, {self.atom(length): x.const} if x.const else {})
         for v, c in x.terms.items():
-            out = out + Affine(0, {self.atom(self._product(v, length)): c})
+            text = f"mul i64 {v.name}, {length}"
+            out = out + Affine(0, {self.atom(self.pure(text)): c})
         return out
-
-    def _product(self, v: Var, length: str) -> str:
-        return self.cached(("product", v, length), lambda: self.emit(f"mul i64 {v.name}, {length}"))

@@ -17,18 +17,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from loopwright.codegen.llvm.emitter import Emitter
-from loopwright.codegen.llvm.memory import Memory
-from loopwright.codegen.llvm.values import Value
-from loopwright.ir.buffer import Load
+from loopwright.codegen.llvm.memory import FunctionMemory
+from loopwright.codegen.llvm.ops import Value
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt
-from loopwright.target.dots import PAIRS_OF_SHORTS
+from loopwright.target import PAIRS_OF_SHORTS
 
 #: Four bytes of which each has its highest bit set: four times 128, or -128.
 _HIGHEST = -0x7F7F7F80
 
 
-def write_instruction(memory: Memory, s: IntrinsicCall, late: Corrections | None = None) -> bool:
+def write_instruction(
+    memory: FunctionMemory, s: IntrinsicCall, late: ZeroPointCorrections | None = None
+) -> bool:
     """Write an instruction; False: the CPU has none, or it stands in vector code. ``late`` gets
     what is to be taken off sums later; None: it is taken off here."""
     w = memory.w
@@ -36,15 +37,17 @@ def write_instruction(memory: Memory, s: IntrinsicCall, late: Corrections | None
     native = 0 if dot is None else min(dot.lanes, w.module.dot_lanes[dot.result])
     if dot is None or not native or w.lanes != 1 or w.mask is not None:
         return False
-    corrections = Corrections(w) if late is None else late
-    c, a, b = (_pointer(memory, x) for x in s.operands)
+    corrections = ZeroPointCorrections(w) if late is None else late
+    c, a, b = (memory.pointer(x.buffer, memory.w.offset(x.buffer, x.indices)) for x in s.operands)
     one = w.emit(f"load i32, ptr {a}, align 1")
-    data = Operand(w.splat(Value(one, "int32"), native).ref, a)
+    data = Factor(w.splat(Value(one, "int32"), native).ref, a)
     add = _Products(w, native, dot, corrections).add
     for first in range(0, dot.lanes, native):
-        own, other = (_further(w, p, first) for p in (c, b))
+        own, other = (
+            w.pure(f"getelementptr i32, ptr {p}, i64 {first}") if first else p for p in (c, b)
+        )
         words = w.emit(f"load <{native} x i32>, ptr {other}, align 1")
-        add(own, data, Operand(words, other))
+        add(own, data, Factor(words, other))
     if late is None:
         corrections.apply()
     return True
@@ -64,14 +67,14 @@ def is_corrected(s: Stmt) -> bool:
     return False
 
 
-class Operand(NamedTuple):
+class Factor(NamedTuple):
     """A vector of words, and a pointer to where it was loaded from."""
 
     words: str
     pointer: str
 
 
-class Corrections:
+class ZeroPointCorrections:
     """Amounts to be taken off sums in memory; sums with the same one share it, summed up once."""
 
     def __init__(self, w: Emitter) -> None:
@@ -106,16 +109,16 @@ class _Products:
     w: Emitter
     lanes: int
     dot: DotProduct
-    corrections: Corrections
+    corrections: ZeroPointCorrections
 
-    def add(self, own: str, a: Operand, b: Operand) -> None:
+    def add(self, own: str, a: Factor, b: Factor) -> None:
         """Add the products of two operands, the first one equal in all lanes, to a sum."""
         ty = _vector(self.lanes, self.dot.result)
         old = self.w.emit(f"load {ty}, ptr {own}, align 4")
         new = self._halves(old, a, b) if self.dot.result == "float32" else self._of(old, own, a, b)
         self.w.put(f"store {ty} {new}, ptr {own}, align 4")
 
-    def _of(self, old: str, own: str, a: Operand, b: Operand) -> str:
+    def _of(self, old: str, own: str, a: Factor, b: Factor) -> str:
         """The new sum of products of bytes, but for what is owed."""
         if self.w.module.has_dots_by_pairs:
             return self._pairs(old, a.words, b.words)
@@ -130,7 +133,7 @@ class _Products:
                 return self._bytes(old, a.words, self._flipped(b))
         return self._bytes(old, a.words, b.words)
 
-    def _owe(self, own: str, of: Operand, add: Callable[[str], str]) -> None:
+    def _owe(self, own: str, of: Factor, add: Callable[[str], str]) -> None:
         self.corrections.owe(own, self.lanes, of.pointer, add)
 
     def _bytes(self, old: str, unsigned: str, signed: str) -> str:
@@ -161,7 +164,7 @@ class _Products:
         even, odd = (self.w.emit(f"{shift} {shorts} {x}, {eight}") for x in (moved, all_of))
         return even, odd
 
-    def _halves(self, old: str, a: Operand, b: Operand) -> str:
+    def _halves(self, old: str, a: Factor, b: Factor) -> str:
         """``vdpbf16ps``: products of bfloat16 by pairs."""
         ty, pairs = _vector(self.lanes, "float32"), f"<{2 * self.lanes} x bfloat>"
         words, name = (
@@ -172,7 +175,7 @@ class _Products:
         x, y = (self.w.emit(f"bitcast {words} {p.words} to {pairs}") for p in (a, b))
         return self.w.emit(f"call {ty} @{name}({ty} {old}, {pairs} {x}, {pairs} {y})")
 
-    def _flipped(self, x: Operand) -> str:
+    def _flipped(self, x: Factor) -> str:
         """Bytes with their highest bits flipped: 128 more, or less, in the other type."""
         return self.w.pure(f"xor {_vector(self.lanes, 'int32')} {x.words}, {self._highest}")
 
@@ -194,11 +197,3 @@ class _Products:
 
 def _vector(lanes: int, dtype: str) -> str:
     return f"<{lanes} x {'i32' if dtype == 'int32' else 'float'}>"
-
-
-def _pointer(memory: Memory, x: Load) -> str:
-    return memory.pointer(x.buffer, memory.w.offset(x.buffer, x.indices))
-
-
-def _further(w: Emitter, pointer: str, words: int) -> str:
-    return pointer if not words else w.pure(f"getelementptr i32, ptr {pointer}, i64 {words}")

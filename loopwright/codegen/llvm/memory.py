@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loopwright import dtypes
+from loopwright.codegen.code import Bytes, buffer_bytes, larger
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
-from loopwright.codegen.llvm.values import Value, llvm_type
-from loopwright.codegen.workspace import Bytes, buffer_bytes, larger
+from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 
@@ -31,7 +31,7 @@ def memory_type(dtype: str) -> str:
     return "i8" if dtype == "bool" else llvm_type(dtype)
 
 
-class Memory:
+class FunctionMemory:
     """Places of buffers and accesses to them, in one function."""
 
     def __init__(self, writer: IndexWriter) -> None:

@@ -2,15 +2,52 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.codegen.c_library import MATH_FUNCTIONS
-from loopwright.codegen.llvm.values import FALSE, TRUE, Value, literal, llvm_type
+from loopwright.codegen.code import MATH_FUNCTIONS
 from loopwright.errors import CodegenError
-from loopwright.ir.operations import SHIFTS
+from loopwright.ir.expr import SHIFTS
+
+#: Values of 16-bit floats are kept as the float32 that equals them.
+_REGISTERS = {
+    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double", "bool": "i1",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A computed value: its text (a register or a literal), element dtype and number of lanes."""
+
+    ref: str
+    dtype: str
+    lanes: int = 1
+
+
+def llvm_type(dtype: str, lanes: int = 1) -> str:
+    base = _REGISTERS.get(dtype)
+    if base is None:
+        base = f"i{dtypes.bits(dtype)}"
+    return base if lanes == 1 else f"<{lanes} x {base}>"
+
+
+#: Conditions that are known; such a value has one lane.
+TRUE, FALSE = "true", "false"
+
+
+def literal(value: float, dtype: str) -> str:
+    """A literal in LLVM's spelling; floats as the bits of a double."""
+    if dtype == "bool":
+        return TRUE if value else FALSE
+    if not dtypes.is_float(dtype):
+        return str(int(value))
+    bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
+    return f"0x{bits:016X}"
+
 
 #: Intrinsics that LLVM turns into instructions, for every vector length.
 _NATIVE = {
@@ -58,7 +95,11 @@ class Operations:
             name = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
             return self.narrow(self._op(f"{name} {self.flags}".strip(), a, b, dtype))
         if op in SHIFTS:
-            return self._shift(op, a, b, dtype)
+            # By an amount modulo the width; LLVM's own is poison beyond it.
+            if not (b.ref.isdigit() and int(b.ref) < dtypes.bits(dtype)):
+                b = self._op("and", b, self.const(dtypes.bits(dtype) - 1, b), dtype)
+            right = "lshr" if dtypes.is_unsigned(dtype) else "ashr"
+            return self._op("shl" if op == "<<" else right, a, b, dtype)
         if op in _BITS:
             return self._op(_BITS[op], a, b, dtype)
         if op in ("+", "-", "*"):
@@ -73,13 +114,6 @@ class Operations:
                 return other if x.ref == usual else x
         a, b = self.align(a, b)
         return self._op(op, a, b, "bool")
-
-    def _shift(self, op: str, a: Value, b: Value, dtype: str) -> Value:
-        """A shift by an amount modulo the width; LLVM's own is poison beyond it."""
-        if not (b.ref.isdigit() and int(b.ref) < dtypes.bits(dtype)):
-            b = self._op("and", b, self.const(dtypes.bits(dtype) - 1, b), dtype)
-        right = "lshr" if dtypes.is_unsigned(dtype) else "ashr"
-        return self._op("shl" if op == "<<" else right, a, b, dtype)
 
     def _op(self, name: str, a: Value, b: Value, dtype: str) -> Value:
         ty = llvm_type(a.dtype, a.lanes)
@@ -236,7 +270,7 @@ class Operations:
         return self._convert("unpack", wide, "float32", v)
 
     def _convert(self, what: str, ref: str, to: str, v: Value) -> Value:
-        """A conversion of `loopwright.ir.half` of a register; the result has the dtype of ``v``."""
+        """Convert a register (`loopwright.ir.math.vector_math`) to the dtype of ``v``."""
         assert self.define is not None
         name = self.define(what, v.dtype, v.lanes)
         src = llvm_type("int32" if what == "unpack" else "float32", v.lanes)

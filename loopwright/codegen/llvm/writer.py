@@ -8,24 +8,41 @@ from collections.abc import Callable
 from typing import assert_never
 
 from loopwright import dtypes
-from loopwright.codegen.llvm.checks import write_check
+from loopwright.codegen.code import SizeDefinitions
+from loopwright.codegen.llvm.calls import write_call, write_check
 from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.codegen.llvm.gather import load_stretches, load_window
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
-from loopwright.codegen.llvm.instructions import Corrections, is_corrected, write_instruction
-from loopwright.codegen.llvm.interleave import interleaved_copy
-from loopwright.codegen.llvm.memory import Memory
-from loopwright.codegen.llvm.packed import write_call
-from loopwright.codegen.llvm.transpose import rest_of_copy, transposed_copy
-from loopwright.codegen.llvm.values import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.instructions import (
+    ZeroPointCorrections,
+    is_corrected,
+    write_instruction,
+)
+from loopwright.codegen.llvm.memory import FunctionMemory
+from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.shuffles import (
+    interleaved_copy,
+    load_stretches,
+    load_window,
+    rest_of_copy,
+    transposed_copy,
+)
 from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
-from loopwright.codegen.workspace import SizeDefinitions
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, fits, interval
-from loopwright.ir.buffer import AnyExpr, Buffer, Load
-from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.buffer import AnyExpr, Load
+from loopwright.ir.expr import (
+    COMPARE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Select,
+    Unary,
+    Var,
+)
 from loopwright.ir.interp.threads import launched_by
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
@@ -64,13 +81,13 @@ class FunctionWriter(IndexWriter):
         super().__init__(module)
         self.name = name
         #: Places of the buffers in scope.
-        self.memory = Memory(self)
+        self.memory = FunctionMemory(self)
         #: Definitions of what was computed from sizes.
         self.sizes = SizeDefinitions()
         #: Whether stores go past the caches, here or in parallel loops inside.
         self.streams = False
         self._launch = launch
-        self._corrections: Corrections | None = None
+        self._corrections: ZeroPointCorrections | None = None
 
     def fence(self) -> str:
         """The instruction after which earlier stores past the caches are seen by other threads.
@@ -99,9 +116,24 @@ class FunctionWriter(IndexWriter):
                 value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
                 return self.ops.cast(value, e.dtype)
             case Load(buffer=b, indices=idx):
-                return self._load(b, idx)
+                form = self.offset_form(b, idx)
+                if form is not None:
+                    return self.memory.load(b, form)
+                near = None
+                if self.lanes > 1:
+                    near = load_stretches(self.memory, b, idx) or load_window(self.memory, b, idx)
+                return near or self.memory.load(b, self.offset(b, idx))
             case Binary():
-                return self._binary(e)
+                if e.op in COMPARE and all(
+                    self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
+                ):
+                    x, y = self._wide(e.a), self._wide(e.b)
+                    return self.decided(e.op, x, y) or self.ops.compare(
+                        e.op, self.i64(x), self.i64(y)
+                    )
+                if dtypes.is_int(e.dtype) and self._exact(e):
+                    return self.ops.cast(self.i64(self._wide(e)), e.dtype)
+                return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
             case Cast(value=v, dtype=d):
                 return self.ops.cast(self.expr(v), d)
             case Select(cond=c, a=a, b=b):
@@ -120,25 +152,6 @@ class FunctionWriter(IndexWriter):
                 return self.ops.call(fn, [self.expr(a) for a in args])
             case _:
                 assert_never(e)
-
-    def _load(self, b: Buffer, indices: tuple[Expr, ...]) -> Value:
-        form = self.offset_form(b, indices)
-        if form is not None:
-            return self.memory.load(b, form)
-        value = None
-        if self.lanes > 1:
-            value = load_stretches(self.memory, b, indices) or load_window(self.memory, b, indices)
-        return value or self.memory.load(b, self.offset(b, indices))
-
-    def _binary(self, e: Binary) -> Value:
-        if e.op in COMPARE and all(
-            self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
-        ):
-            x, y = self._wide(e.a), self._wide(e.b)
-            return self.decided(e.op, x, y) or self.ops.compare(e.op, self.i64(x), self.i64(y))
-        if dtypes.is_int(e.dtype) and self._exact(e):
-            return self.ops.cast(self.i64(self._wide(e)), e.dtype)
-        return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
 
     def _if_then_else(self, e: IfThenElse) -> Value:
         cond = self.expr(e.cond)
@@ -172,7 +185,10 @@ class FunctionWriter(IndexWriter):
             case For():
                 self._for(s)
             case If():
-                self._if(s)
+                cond = self.expr(s.cond)
+                self._branch(cond, s.then)
+                if s.orelse is not None:
+                    self._branch(self.ops.invert(cond), s.orelse)
             case Let(var=v, value=e, body=body):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
@@ -226,12 +242,6 @@ class FunctionWriter(IndexWriter):
         self.env.pop(v, None)
         self.ranges.pop(v, None)
 
-    def _if(self, s: If) -> None:
-        cond = self.expr(s.cond)
-        self._branch(cond, s.then)
-        if s.orelse is not None:
-            self._branch(self.ops.invert(cond), s.orelse)
-
     def _branch(self, cond: Value, body: Stmt) -> None:
         """Run a body where a condition holds: a jump, and in vector code a mask as well."""
         if cond.ref in (TRUE, FALSE):
@@ -261,9 +271,22 @@ class FunctionWriter(IndexWriter):
                 "vectorize or unroll"
             )
         if s.kind == "vectorized" and self.lanes == 1 and not has_blocks(s.body):
-            self._vector_loop(s)
+            native = max(1, self.module.vector_bytes // widest(s.body))
+            at = 0
+            while at < s.count:
+                lanes = min(native, s.count - at)
+                lanes = 1 << (lanes.bit_length() - 1)
+                self.lanes = lanes
+                self.ranges[LANE] = (0, lanes - 1)
+                self.iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
+                self.lanes = 1
+                at += lanes
         elif s.kind == "unrolled":
-            self._unrolled_loop(s)
+            rest = rest_of_copy(self, s)
+            if rest is not None:
+                self._serial_loop(rest)
+            elif not (transposed_copy(self.memory, s) or interleaved_copy(self.memory, s)):
+                self._written_out(s)
         elif s.kind == "parallel" and self._launch is not None and self.lanes == 1:
             self._launch(self, s)
         else:
@@ -273,18 +296,11 @@ class FunctionWriter(IndexWriter):
         self.env[s.var] = value
         self.stmt(s.body)
 
-    def _unrolled_loop(self, s: For) -> None:
-        rest = rest_of_copy(self, s)
-        if rest is not None:
-            self._serial_loop(rest)
-        elif not (transposed_copy(self.memory, s) or interleaved_copy(self.memory, s)):
-            self._written_out(s)
-
     def _written_out(self, s: For) -> None:
         """All iterations of a loop; what has to be taken off sums of dot products comes last."""
         outermost = self._corrections is None and is_corrected(s)
         if outermost:
-            self._corrections = Corrections(self)
+            self._corrections = ZeroPointCorrections(self)
         for k in range(s.count):
             self.iteration(s, Affine(k))
         if outermost and self._corrections is not None:
@@ -314,15 +330,3 @@ class FunctionWriter(IndexWriter):
         hint = f", !llvm.loop {self.module.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
         self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
         self.start(done)
-
-    def _vector_loop(self, s: For) -> None:
-        native = max(1, self.module.vector_bytes // widest(s.body))
-        at = 0
-        while at < s.count:
-            lanes = min(native, s.count - at)
-            lanes = 1 << (lanes.bit_length() - 1)
-            self.lanes = lanes
-            self.ranges[LANE] = (0, lanes - 1)
-            self.iteration(s, Affine(at, {LANE: 1}) if lanes > 1 else Affine(at))
-            self.lanes = 1
-            at += lanes

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from loopwright import dtypes
+from loopwright.cost.symbolic.index_steps import number_of
+from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
 from loopwright.ir.expr import Binary, Call, Cast, IfThenElse, Read, Select, Unary
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
-from loopwright.te.op_node import OpNode
+from loopwright.schedule import State
+from loopwright.te import OpNode
 
 
 @dataclass(slots=True)
-class Work:
+class OperationCounts:
     """Operations of one element; ``extreme`` counts minima and maxima of two floats."""
 
     add: int = 0
@@ -28,31 +32,23 @@ class Work:
         return self.add + self.mul + self.div + 16 * self.call + self.extreme + self.other
 
 
-def work_of(op: OpNode) -> Work:
+def work_of(op: OpNode) -> OperationCounts:
     """Operations of one iteration of an operation's statement; indices are not counted."""
-    out = Work()
-    if op.body is None:
-        return out
-    for e in outputs_of(op.body):
+    out = combining(op)
+    for e in outputs_of(op.body) if op.body is not None else ():
         _count(e, out)
-    _combined(op, out)
     return out
 
 
-def combining(op: OpNode) -> Work:
+def combining(op: OpNode) -> OperationCounts:
     """Operations that combine one element into a reduction."""
-    out = Work()
-    _combined(op, out)
+    out = OperationCounts()
+    for e in op.reduction.combiner.result if op.reduction is not None else ():
+        _count(e, out)
     return out
 
 
-def _combined(op: OpNode, out: Work) -> None:
-    if op.reduction is not None:
-        for e in op.reduction.combiner.result:
-            _count(e, out)
-
-
-def _count(e: Node, out: Work) -> None:
+def _count(e: Node, out: OperationCounts) -> None:
     match e:
         case Read():
             return
@@ -82,3 +78,17 @@ def _count(e: Node, out: Work) -> None:
             out.other += dtypes.is_float(dtype) or dtypes.is_float(v.dtype)
     for c in e.children():
         _count(c, out)
+
+
+def by_arithmetic(state: State) -> list[StageNest]:
+    """Computed stages, the one with the most arithmetic first.
+
+    Recomputed work counts once, so all schedules of a program have one order.
+    """
+
+    def arithmetic(nest: StageNest) -> int:
+        """Operations of the whole tensor, at least 1 an element; unknown extents count as 1."""
+        extents = [*nest.op.shape, *(number_of(a.extent) for a in nest.op.reduce_axes)]
+        return prod(n for n in extents if isinstance(n, int)) * (1 + work_of(nest.op).flop)
+
+    return sorted(reversed(nests_of(state)), key=lambda nest: -arithmetic(nest))

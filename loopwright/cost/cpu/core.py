@@ -9,17 +9,16 @@ instructions, and registers for the values that they let through.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, reduce
 
 from loopwright.cost.cpu.arithmetic import combining, work_of
 from loopwright.cost.cpu.footprint import Touched, Touches
-from loopwright.cost.cpu.guards import Guards
+from loopwright.cost.cpu.guards import ReadGuards, Tails
 from loopwright.cost.cpu.register_tile import Tile
-from loopwright.cost.cpu.tails import Tails
-from loopwright.cost.symbolic.nest_buffers import NestBuffer
-from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
+from loopwright.cost.symbolic.loop_nest import NestBuffer
+from loopwright.cost.symbolic.symbols import Number, at_most, largest, least, most, total, where
 from loopwright.ir.node import distinct
-from loopwright.te.op_node import OpNode
+from loopwright.te import OpNode
 
 #: Per cycle: arithmetic, loads and stores of one data path's width; instructions.
 OPERATIONS, LOADS, STORES, ISSUED = 2, 2, 1, 6
@@ -85,7 +84,7 @@ class Core:
     def __init__(self, t: Touches, resident: Callable[[NestBuffer], Number]) -> None:
         self._t, self.tile, self._machine = t, Tile(t), t.machine
         self.tails = Tails(self.tile)
-        self.guards = Guards(t, self.tile, self.tails)
+        self.guards = ReadGuards(t, self.tile, self.tails)
         self._is_resident = resident
         self._sums = t.nest.op.reduction is not None
         self._store, *self._loads = t.accesses
@@ -117,7 +116,11 @@ class Core:
             + iterations * LOOP
         )
         spilled = self.spilled * tile.steps * runs
-        fed = _with_waits(arithmetic / OPERATIONS, self._shared / LOADS)
+        d = self._t.vector_loop
+        # Loads of elements that all lanes share.
+        alike = [a for a in self._loads if d is not None and not a.moves[d]]
+        shared = total(tile.loaded(a, narrow) * self._times_loaded(a) for a in alike)
+        fed = _with_waits(arithmetic / OPERATIONS, shared / LOADS)
         held_up = most(stored / STORES, most(issued / ISSUED, guards.masks / MASKED))
         busy = most(most(fed, (halves + again) / LOADS), held_up)
         spills = spilled * self._split / STORES + guards.reads * guards.unmasked * UNMASKED
@@ -146,11 +149,10 @@ class Core:
     def loaded(self) -> tuple[Number, Number]:
         """Loads of operands, in vectors and in data-path operations."""
         tile, wide, narrow = self.tile, self._machine.vector_bytes, self._machine.datapath
-        room = self._free - tile.live
         vectors: Number = 0
         halves: Number = 0
         for a in self._loads:
-            times = self._times_loaded(a, room)
+            times = self._times_loaded(a)
             vectors = vectors + tile.loaded(a, wide) * times
             halves = halves + tile.loaded(a, narrow) * times * tile.lines_of(a, narrow)
         return vectors, halves
@@ -161,18 +163,10 @@ class Core:
         if self._machine.vector_bytes != CROSSED_BYTES:
             return 0
         tile, narrow = self.tile, self._machine.datapath
-        room = self._free - tile.live
         return total(
-            tile.loaded(a, narrow) * self._times_loaded(a, room) * (tile.lines_of(a, narrow) - 1)
+            tile.loaded(a, narrow) * self._times_loaded(a) * (tile.lines_of(a, narrow) - 1)
             for a in self._loads
         )
-
-    @cached_property
-    def _shared(self) -> Number:
-        """Loads of elements that all lanes share, in data-path operations."""
-        d, narrow, room = self._t.vector_loop, self._machine.datapath, self._free - self.tile.live
-        shared = [a for a in self._loads if d is not None and not a.moves[d]]
-        return total(self.tile.loaded(a, narrow) * self._times_loaded(a, room) for a in shared)
 
     def _masked(self, vectors: Number) -> Number:
         """Instructions for masks of loads if all tiles reach beyond the result.
@@ -181,16 +175,21 @@ class Core:
         """
         if not self._t.nest.stage.short_tiles:
             return vectors * PARTIAL
-        d, wide, room = self._t.vector_loop, self._machine.vector_bytes, self._free - self.tile.live
+        d, wide = self._t.vector_loop, self._machine.vector_bytes
         along = [a for a in self._loads if d is not None and a.moves[d]]
-        return total(self.tile.loaded(a, wide) * self._times_loaded(a, room) for a in along)
+        return total(self.tile.loaded(a, wide) * self._times_loaded(a) for a in along)
 
-    def _times_loaded(self, a: Touched, room: Number) -> Number:
-        """Number of loads of an operand, with ``room`` registers for data that loops keep."""
+    @cached_property
+    def _room(self) -> Number:
+        """Registers for data that loops keep."""
+        return self._free - self.tile.live
+
+    def _times_loaded(self, a: Touched) -> Number:
+        """Number of loads of an operand."""
         tile = self.tile
         hoisted = tile.executions(tile.moving(a))
         wide = tile.loaded(a, self._machine.vector_bytes)
-        times = where(at_most(wide, room), hoisted, tile.runs)
+        times = where(at_most(wide, self._room), hoisted, tile.runs)
         return where(self._is_resident(a.access.buffer), 0, times)
 
     @cached_property
@@ -200,14 +199,13 @@ class Core:
         if nest.dot is not None or not operations(nest.op):
             return 0  # copies keep the bits
         tile, wide = self.tile, self._machine.vector_bytes // 2
-        room = self._free - tile.live
         out: Number = 0
         reads = distinct(nest.op.reads())
         for read, a in zip(reads, self._loads, strict=True):
             if read.dtype in ("float16", "bfloat16"):
                 d = self._t.vector_loop
                 each = WIDENED_ONE if d is None or not a.moves[d] else WIDENED
-                out = out + each * tile.loaded(a, wide) * self._times_loaded(a, room)
+                out = out + each * tile.loaded(a, wide) * self._times_loaded(a)
         return out
 
     @cached_property
@@ -237,32 +235,21 @@ class Core:
         """
         tile, wide = self.tile, self._machine.vector_bytes
         operands = [tile.loaded_in_step(a, wide) for a in self._loads]
-        fewest: Number = operands[0] if operands else 0
-        for x in operands[1:]:
-            fewest = least(fewest, x)
-        ahead = self._along * least(tile.steps, LOADED_AHEAD)
-        fewest = where(self._ragged, where(at_most(tile.reduced_outside, 1), fewest, ahead), fewest)
+        fewest = reduce(least, operands) if operands else 0
+        d = self._t.vector_loop
+        along = [a for a in self._loads if d is not None and a.moves[d]]
+        ahead = total(tile.loaded_in_step(a, wide) for a in along)
+        ahead = ahead * least(tile.steps, LOADED_AHEAD)
+        ragged: Number = False  # whether vectors are no whole registers
+        if d is not None:
+            lanes = self._machine.lanes(self._store.access.buffer.itemsize)
+            ragged = at_most(1, self._t.nest.loops[d].extent % lanes)
+        fewest = where(ragged, where(at_most(tile.reduced_outside, 1), fewest, ahead), fewest)
         kept: Number = 0
         for a, each in zip(self._loads, operands, strict=True):
             again = at_most(each * tile.steps, tile.loaded(a, wide))
             kept = kept + where(again, 0, each)
         return self._machine.registers - fewest - most(kept, 1) - self.guards.let_through
-
-    @property
-    def _ragged(self) -> Number:
-        """Whether vectors are no whole registers."""
-        d = self._t.vector_loop
-        if d is None:
-            return False
-        lanes = self._machine.lanes(self._store.access.buffer.itemsize)
-        return at_most(1, self._t.nest.loops[d].extent % lanes)
-
-    @property
-    def _along(self) -> Number:
-        """Vectors that a step of the tile loads of the operands that its lanes move."""
-        d, tile, wide = self._t.vector_loop, self.tile, self._machine.vector_bytes
-        along = [a for a in self._loads if d is not None and a.moves[d]]
-        return total(tile.loaded_in_step(a, wide) for a in along)
 
     @cached_property
     def _times(self) -> Number:
@@ -348,8 +335,6 @@ class Core:
         """
         if not self._sums:
             return 0
-        rows: Number = 0
-        for a in self._loads:
-            rows = most(rows, self.tails.rows_tested(a))
+        rows = largest(map(self.tails.rows_tested, self._loads))
         wait = self.tails.cut * self.tile.runs * rows * self.tile.steps * LATENCY
         return where(at_most(self.tile.reduced_outside, 1), wait, 0)

@@ -8,15 +8,13 @@ core and cycle: the order of candidates matters, not the absolute time.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
-from loopwright.cost.cpu.footprint import Touches
+from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touched, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.memory import Memory
-from loopwright.cost.cpu.unfused import unfused
 from loopwright.cost.symbolic.index_steps import extent_of
-from loopwright.cost.symbolic.loop_nest import StageNest, nests_of
+from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -26,7 +24,197 @@ from loopwright.cost.symbolic.symbols import (
     total,
     where,
 )
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule import Attach, FuseRel, SplitRel, StageId, StageState, State
+
+
+def unfused(state: State) -> State:
+    """State in which the original loops replace fused parallel ones, nested.
+
+    A fused loop runs the inner loop again in each iteration of the outer one: data that moves with
+    the inner loop alone is touched again, and comes from memory again where caches do not hold it.
+    Only two loops show that. The result is no valid schedule state: several nested loops of a stage
+    are parallel.
+    """
+    stages: dict[StageId, StageState] = {}
+    innermost: dict[tuple[StageId, str], str] = {}
+    for sid, stage in state.stages.items():
+        stages[sid], ends = _unfused(stage)
+        innermost |= {(sid, fused): inner for fused, inner in ends.items()}
+    if not innermost:
+        return state
+    for sid, stage in stages.items():
+        at, store = _moved(stage.attach, innermost), stage.store and _moved(stage.store, innermost)
+        stages[sid] = replace(stage, attach=at, store=store)
+    return replace(state, stages=stages)
+
+
+def _unfused(stage: StageState) -> tuple[StageState, dict[str, str]]:
+    """Stage with its fused parallel loops replaced, and the innermost loop of each."""
+    leaves, marks = list(stage.leaves), dict(stage.marks)
+    kept: list[SplitRel | FuseRel] = []
+    ends: dict[str, str] = {}
+    for rel in reversed(stage.relations):
+        mark = marks.get(rel.fused) if isinstance(rel, FuseRel) else None
+        if not isinstance(rel, FuseRel) or mark is None or mark.kind != "parallel":
+            kept.insert(0, rel)
+            continue
+        at = leaves.index(rel.fused)
+        leaves[at : at + 1] = [rel.outer, rel.inner]
+        del marks[rel.fused]
+        marks |= {rel.outer: mark, rel.inner: mark}
+        ends[rel.fused] = rel.inner
+    if not ends:
+        return stage, ends
+    return replace(stage, leaves=tuple(leaves), marks=marks, relations=tuple(kept)), ends
+
+
+def _moved(at: Attach, innermost: dict[tuple[StageId, str], str]) -> Attach:
+    """Attachment point inside the loops of a fused one."""
+    while (at.stage, at.loop) in innermost:
+        at = replace(at, loop=innermost[at.stage, at.loop])
+    return at
+
+
+#: Bytes per cycle that come from the second level, the third level, and memory.
+L2, L3, MEMORY = 40, 22, 5
+#: Ways of the caches but the first, a way of which is a page.
+WAYS = 16
+#: Share of the first cache's ways that a loop can count on: replacement is not quite least recently
+#: used, and other lines come in between.
+COUNTED_ON = 0.75
+#: Factor for lines that fall into a crowded set of the second cache: prefetched lines are evicted
+#: before their use.
+CROWDED = 5
+#: Share of the traffic of a written line that streaming stores save: it is not read before, only
+#: written back.
+UNREAD = 0.5
+#: Rows that a core prefetches as streams; cycles of a piece of a row where there are more of them,
+#: in the third cache and in memory: nothing was prefetched, and the address of another page has to
+#: be looked up.
+STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
+#: Pages whose addresses a core caches, and cycles to move to another one, even if its data is
+#: cached.
+PAGES, PAGE_MOVE = 64, 6
+
+
+# Cycles in which data comes to a core from the memory levels behind its first cache. Levels work in
+# parallel, each at its rate: prefetching asks the third level for the data that the second will be
+# asked for next. Data of an earlier stage in the same iteration of the loops around both is still
+# cached where all data of the iteration fits.
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of cache, and the data that comes from behind it."""
+
+    capacity: int  # bytes
+    way_bytes: int
+    effective_ways: float  # those that a loop can count on
+    bytes_per_cycle: int  # from behind it
+    conflict_penalty: int  # factor by which lines in crowded sets take longer
+    page_cross_cycles: int  # to move to another page behind it
+
+
+class MemoryModel:
+    """Memory behind the first cache for all stages of a program, given in execution order."""
+
+    def __init__(self, stages: Sequence[Touches], usage: BufferUsage) -> None:
+        self._stages, self._usage = list(stages), usage
+
+    def cycles(self, t: Touches) -> Number:
+        """Cycles for all data that one stage touches, summed over its threads."""
+        asked: Number = t.nest.stage.nontemporal
+        through = self._through_caches(t, t)
+        if isinstance(asked, int) and not asked:
+            return through
+        loads = t.without_store()
+        # All of the result goes to memory, also where a cache would have held it.
+        stored = t.moved(t.accesses[:1], t.fitting(t.machine.caches.l3))
+        past = stored * UNREAD / MEMORY
+        return where(asked, self._through_caches(t, loads) + past, through)
+
+    def _through_caches(self, t: Touches, part: Touches) -> Number:
+        """Cycles in which the data of a stage, or of a part of it, comes through the caches."""
+        out: Number = 0
+        for level in _levels(t.machine):
+            moved = self._moved(t, part, level)
+            cycles = total(moved.values()) / level.bytes_per_cycle
+            if level.page_cross_cycles:
+                cycles = (
+                    cycles
+                    + total(n * _jumps(a) for a, n in moved.items()) * level.page_cross_cycles
+                )
+            out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
+        return most(out, part.page_moves(PAGES) * PAGE_MOVE)
+
+    def _moved(self, stage: Touches, t: Touches, level: Level) -> dict[Touched, Number]:
+        """Bytes of each access of a part of a stage from behind a level, weighted by slowness."""
+        before = {a: self._touched_before(stage, a) for a in t.accesses}
+        fits = t.fitting(level.capacity)
+        out = {a: t.moved([a], fits) for a in t.accesses}
+        for a, depths in before.items():
+            for depth in depths:
+                together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
+                out[a] = where(at_most(together, level.capacity), 0, out[a])
+        crowded = t.crowded(level.way_bytes)
+        if not crowded:
+            return out
+        # Sets that need a few lines more than they have lose some, and lose all that need twice.
+        ways = t.ways(level.way_bytes)
+        held = [
+            where(at_most(n, level.effective_ways), x, False)
+            for n, x in zip(ways, fits, strict=True)
+        ]
+        lost = t.outermost(fits, [least(most(n / level.effective_ways - 1, 0), 1) for n in ways], 0)
+        for a in crowded:
+            again = t.moved([a], held) - t.moved([a], fits)
+            out[a] = out[a] + again * lost * level.conflict_penalty
+        return out
+
+    def _touched_before(self, t: Touches, a: Touched) -> list[int]:
+        """Numbers of loops around both this stage and earlier ones that touch the same buffer."""
+        buffer = a.access.buffer.stage
+        found = set()
+        for s in self._stages[: self._stages.index(t)]:
+            common = _common(s, t)
+            if common and any(x.access.buffer.stage == buffer for x in s.accesses):
+                found.add(common)
+        return sorted(found)
+
+
+def _jumps(a: Touched) -> Number:
+    """Page changes of an access per byte: with more rows than prefetch streams, each piece of a row
+    is a page change.
+    """
+    size, dims = a.access.buffer.itemsize, a.access.buffer.dims
+    if len(dims) < 2:
+        return 0
+    apart = least(dims[-2].stride * size / PAGE, 1)
+    out: Number = 0
+    for *rows, row in a.boxes:
+        out = where(at_most(product(rows), STREAMS), out, apart / (row * size))
+    return out
+
+
+def _levels(machine: Machine) -> list[Level]:
+    caches = machine.caches
+    last = caches.l3 // machine.threads
+    return [
+        Level(caches.l1, PAGE, caches.l1 / PAGE * COUNTED_ON, L2, 1, 0),
+        Level(caches.l2, caches.l2 // WAYS, WAYS, L3, CROWDED, JUMP_L3),
+        Level(last, last // WAYS, WAYS, MEMORY, 1, JUMP_MEMORY),
+    ]
+
+
+def _common(s: Touches, t: Touches) -> int:
+    """Number of loops around both of two stages."""
+    count = 0
+    for x, y in zip(s.nest.loops, t.nest.loops, strict=False):
+        if x.key != y.key:
+            break
+        count += 1
+    return count
+
 
 #: Share of the shorter one of computing and waiting for data that does not overlap: little, since
 #: data that is read along memory is prefetched.
@@ -44,7 +232,10 @@ def slowdown(
     ``constants`` are inputs known before the program is called: stages at root computed from these
     alone, such as a packed copy, cost nothing. Split factors of ``state`` may be `Sym`.
     """
-    return cycles(state, machine, constants) / _ideal(state, machine)
+    computed = [op for op in (state.stages[i].op for i in state.order) if op.body is not None]
+    work = total(product(map(extent_of, op.extents)) * operations(op) for op in computed)
+    lanes = machine.datapath // 4 * OPERATIONS * machine.threads
+    return cycles(state, machine, constants) / most(work / lanes, 1)
 
 
 def cycles(state: State, machine: Machine, constants: Collection[StageId] = frozenset()) -> Number:
@@ -56,46 +247,26 @@ def cycles(state: State, machine: Machine, constants: Collection[StageId] = froz
     cached = stages
     if as_loops is not state:
         cached = [Touches(nest, machine) for nest in nests_of(as_loops)]
-    memory = Memory(cached, usage)
-    done = _done_before(nests, constants)
-    timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
-    return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
-
-
-def _done_before(nests: Sequence[StageNest], constants: Collection[StageId]) -> set[StageId]:
-    """Constant inputs, and the stages at root that need no others."""
+    memory = MemoryModel(cached, usage)
+    # Constant inputs, and the stages at root that need no others.
     done = set(constants)
     for nest in nests:
         sources = {read.source for read in nest.op.reads()}
         if sources and sources <= done and not nest.attached:
             done.add(nest.stage.id)
-    return done
-
-
-def _ideal(state: State, machine: Machine) -> Number:
-    """Cycles of the arithmetic on all lanes of all threads, whatever the schedule."""
-    ops = [state.stages[i].op for i in state.order]
-    work = total(
-        product(extent_of(n) for n in op.extents) * operations(op)
-        for op in ops
-        if op.body is not None
-    )
-    lanes = machine.datapath // 4 * OPERATIONS * machine.threads
-    return most(work / lanes, 1)
+    timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
+    return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
 
 
 def stage_cycles(t: Touches, usage: BufferUsage, moved: Number) -> Number:
     """Cycles of one stage, summed over its threads, if its data takes ``moved`` cycles to come."""
     busy = Core(t, usage.resident).cycles
     cycles = most(busy, moved) + least(busy, moved) * APART
-    at_once = most(t.balance * t.machine.threads, 1)
-    return cycles / at_once + _launches(t.nest, t.machine.threads)
-
-
-def _launches(nest: StageNest, threads: int) -> Number:
-    """Cycles to start the parallel loop of a stage; one thread, or one iteration, needs none."""
+    threads, nest = t.machine.threads, t.nest
+    cycles = cycles / most(t.balance * threads, 1)
     if threads == 1:
-        return 0
+        return cycles
+    # One iteration needs no other thread to be woken.
     own = nest.loops[len(nest.loops) - nest.own :]
     each = LAUNCH + LAUNCH_THREAD * threads
-    return total(where(at_most(x.extent, 1), 0, each) for x in own if x.mark == "parallel")
+    return cycles + total(where(at_most(x.extent, 1), 0, each) for x in own if x.mark == "parallel")

@@ -14,8 +14,7 @@ from math import gcd
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import LoopKey
-from loopwright.cost.symbolic.loop_nest import StageNest
-from loopwright.cost.symbolic.nest_buffers import Access
+from loopwright.cost.symbolic.loop_nest import NestAccess, NestBuffer, StageNest
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
@@ -27,6 +26,7 @@ from loopwright.cost.symbolic.symbols import (
     total,
     where,
 )
+from loopwright.schedule import StageId
 
 #: Bytes of a page of memory.
 PAGE = 4096
@@ -38,7 +38,7 @@ MISPLACED = 0.25
 class Touched:
     """Data that one access touches at every depth of its nest; lists have one entry per depth."""
 
-    def __init__(self, access: Access, nest: StageNest, line: int) -> None:
+    def __init__(self, access: NestAccess, nest: StageNest, line: int) -> None:
         self.access = access
         # The neighbours in the line of an element that is read once are read soon after.
         self._misplaced = access.buffer.given and nest.op.reduction is not None
@@ -82,7 +82,8 @@ class Touched:
             counts[d] = counts[d] * m.count
             bytes_apart = step * buffer.dims[d].stride * buffer.itemsize
             mine = where(at_most(m.count, 1), 0, bytes_apart)
-            stride = mine if _zero(stride) else where(at_most(stride, 0), mine, stride)
+            none = isinstance(stride, int) and stride == 0
+            stride = mine if none else where(at_most(stride, 0), mine, stride)
         return stride
 
     def _lines(self, spans: list[Number], distinct: list[Number], size: int, line: int) -> Number:
@@ -100,9 +101,7 @@ class Touched:
             row = least(distinct[-1], placed + (anywhere - placed) * MISPLACED)
         else:
             row = least(distinct[-1], placed)
-        rows: Number = 1
-        for n in distinct[:-1]:
-            rows = rows * n
+        rows = product(distinct[:-1])
         run = 1 + total(least(spans[d], dim.extent - 1) * dim.stride for d, dim in enumerate(dims))
         return least(rows * row, ceil_div(run * size, line) + 1)
 
@@ -142,10 +141,6 @@ class Touched:
 def _sets(apart: int, way: int, line: int) -> int:
     """Number of cache sets in which rows ``apart`` bytes apart begin."""
     return way // max(gcd(apart, way), line)
-
-
-def _zero(x: Number) -> bool:
-    return isinstance(x, int) and x == 0
 
 
 class Touches:
@@ -189,10 +184,8 @@ class Touches:
         At the outermost depth whose working set fits, each access brings the data that it touches
         in the loop around, once for each iteration outside of that.
         """
-        moved, asked = (
-            self.moved(self.accesses, self.fitting(capacity)),
-            self.nest.stage.nontemporal,
-        )
+        asked: Number = self.nest.stage.nontemporal
+        moved = self.moved(self.accesses, self.fitting(capacity))
         if isinstance(asked, int) and not asked:
             return moved
         loads = self.without_store()
@@ -240,11 +233,7 @@ class Touches:
 
     @cached_property
     def parallel(self) -> Number:
-        out: Number = 1
-        for x in self.nest.loops:
-            if x.mark in ("parallel", "thread"):
-                out = out * x.extent
-        return out
+        return product(x.extent for x in self.nest.loops if x.mark in ("parallel", "thread"))
 
     @cached_property
     def balance(self) -> Number:
@@ -254,10 +243,8 @@ class Touches:
 
     @cached_property
     def vector_loop(self) -> int | None:
-        for d, x in enumerate(self.nest.loops):
-            if x.mark == "vectorized":
-                return d
-        return None
+        marks = [x.mark for x in self.nest.loops]
+        return marks.index("vectorized") if "vectorized" in marks else None
 
     @cached_property
     def vector_share(self) -> Number:
@@ -268,3 +255,28 @@ class Touches:
             return 1 / lanes
         n = self.nest.loops[self.vector_loop].extent
         return n / (ceil_div(n, lanes) * lanes)
+
+
+class BufferUsage:
+    def __init__(self, nests: Sequence[StageNest]) -> None:
+        self._accesses: dict[StageId, list[tuple[StageNest, NestAccess]]] = {}
+        for nest in nests:
+            for a in nest.accesses:
+                self._accesses.setdefault(a.buffer.stage, []).append((nest, a))
+        self.made = frozenset(nest.stage.id for nest in nests)
+        buffers = [accesses[0][1].buffer for accesses in self._accesses.values()]
+        #: Bytes of all inputs, results and intermediate tensors that outlive one parallel task. A
+        #: larger cache holds them from one call of the kernel to the next.
+        self.used = total(b.elements * b.itemsize for b in buffers if not b.within)
+
+    def resident(self, buffer: NestBuffer) -> Number:
+        """Whether a buffer lives in registers: no remaining loop moves an index of it."""
+        if not buffer.within:
+            return False
+        out: Number = True
+        for nest, a in self._accesses[buffer.stage]:
+            moving = {m.loop for moves in a.moves for m in moves}
+            for x in nest.loops:
+                if x.key in moving and x.mark not in ("unrolled", "vectorized"):
+                    out = where(at_most(x.extent, 1), out, False)
+        return out

@@ -8,13 +8,231 @@ cost nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 from loopwright.cost.cpu.footprint import Touched, Touches
 from loopwright.cost.cpu.register_tile import Tile
-from loopwright.cost.cpu.tails import Tails
+from loopwright.cost.symbolic.index_steps import LoopKey, SteppedIndex, extent_of
 from loopwright.cost.symbolic.loop_nest import ReadCondition
-from loopwright.cost.symbolic.symbols import Number, at_most, least, most, total, where
+from loopwright.cost.symbolic.symbols import (
+    Number,
+    at_most,
+    ceil_div,
+    least,
+    most,
+    product,
+    total,
+    where,
+)
+
+# Tiles that reach beyond the result: their number, their tests, the code that compilers make. A
+# nest with guards is written twice, once for tiles in which all of them hold
+# (`loopwright.lowering.nest.partition`). Where that test determines the position of a tile, masks
+# of the other copy are constants, and it has no code for elements beyond the result.
+
+
+def _loops_of(a: Touched) -> set[LoopKey]:
+    return {m.loop for moves in a.access.moves for m in moves}
+
+
+class Tails:
+    def __init__(self, tile: Tile) -> None:
+        self._tile = tile
+
+    @cached_property
+    def partial(self) -> Number:
+        """Share of the started tiles that reach beyond the result: 0 to 1."""
+        out: Number = 0
+        nest = self._tile.t.nest
+        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
+            extent, index = extent_of(dim), nest.axes[axis.var]
+            over = self._fits(index, extent)
+            if over is True or not self._is_tested(index):
+                continue
+            mine = self._iterations(index)
+            tiles = product(m.count for m in index.moves) / mine * self._tile.begun
+            out = out + where(over, 0, 1 - least(extent // mine / tiles, 1))
+        return least(out, 1)
+
+    def _fits(self, index: SteppedIndex, extent: Number) -> Number:
+        """Whether no tile of an axis reaches beyond the result."""
+        whole, part, found = self._last_tile(index, extent)
+        exact: Number = False  # the last tile has its own code and ends where the axis does
+        if found:
+            exact = where(at_most((whole + part) * self._iterations(index), extent), True, False)
+        return where(exact, True, at_most(index.width, extent))
+
+    def _iterations(self, index: SteppedIndex) -> Number:
+        """Points of an axis in a tile."""
+        inside = [self._tile.inside[self._tile.depths[m.loop]] for m in index.moves]
+        return product(where(i, m.count, 1) for i, m in zip(inside, index.moves, strict=True))
+
+    def _last_tile(self, index: SteppedIndex, extent: Number) -> tuple[Number, Number, bool]:
+        """For an axis whose last tile has its own code: number of whole tiles, iterations of the
+        last tile as a share of a whole one's (0 if there is none), and whether there are such
+        tiles.
+        """
+        stage = self._tile.t.nest.stage
+        for m in index.moves:
+            owner, loop = m.loop
+            if owner == stage.id and loop in stage.short_tiles:
+                multiple = stage.short_tiles[loop]
+                whole = extent // (m.count * m.step)
+                rest = extent - whole * m.count * m.step
+                part = ceil_div(rest, m.step * multiple) * multiple / m.count
+                return whole, least(part, 1), True
+        return extent, 0, False
+
+    def shortened(self, in_flight: int) -> Number:
+        """Work of all tiles over that of as many whole ones, since the last one along an axis has
+        fewer iterations: 0 to 1.
+
+        It is 1 where each thread has one task: the others wait for a whole one. A tile with fewer
+        than ``in_flight`` results takes as long as one with so many.
+        """
+        touches, live = self._tile.t, self._tile.live
+        out: Number = 1
+        for axis, dim in zip(touches.nest.op.axes, touches.nest.op.shape, strict=True):
+            whole, part, found = self._last_tile(touches.nest.axes[axis.var], extent_of(dim))
+            if found:
+                taken = most(live * part, in_flight) / most(live, in_flight)
+                tiles = whole + where(at_most(part, 0), 0, 1)
+                out = out * (whole + where(at_most(part, 0), 0, taken)) / tiles
+        few = at_most(touches.parallel, touches.machine.threads)
+        return where(at_most(touches.parallel, 1), out, where(few, 1, out))
+
+    def _is_tested(self, index: SteppedIndex) -> bool:
+        """Whether anything that moves with an axis lies in memory: local tiles and copies have room
+        for the part beyond the result.
+        """
+        loops = {m.loop for m in index.moves}
+        return any(
+            loops & _loops_of(a) for a in self._tile.t.accesses if not a.access.buffer.within
+        )
+
+    def is_tested_alone(self, a: Touched) -> Number:
+        """Whether each place of an access is tested separately in a tile that reaches too far: the
+        lanes do not move it, and another axis along which it moves may end within a tile.
+
+        Only where lanes reach too far as well: tests that are the same for all lanes, and no
+        others, are made once, outside the reduction.
+        """
+        d = self._tile.t.vector_loop
+        if d is None or a.moves[d] or a.access.buffer.within:
+            return False
+        return where(
+            self._ends_within({self._tile.loops[d].key}), self._ends_within(_loops_of(a)), False
+        )
+
+    def _ends_within(self, loops: set[LoopKey]) -> Number:
+        """Whether an axis that some loops move may end within a tile, where something tests it."""
+        out: Number = False
+        nest = self._tile.t.nest
+        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
+            index = nest.axes[axis.var]
+            if loops & {m.loop for m in index.moves} and self._is_tested(index):
+                out = where(self._fits(index, extent_of(dim)), out, True)
+        return out
+
+    def rows_tested(self, a: Touched) -> Number:
+        """Rows of vectors of an access that a tile which reaches too far tests one by one: sums of
+        one row are finished before those of the next; 0 where none is tested.
+        """
+        d = self._tile.t.vector_loop
+        if d is None or not a.moves[d] or a.access.buffer.within:
+            return 0
+        lanes, written = (
+            self._tile.loops[d].key,
+            {x.key for x in self._tile.loops if x.mark == "unrolled"},
+        )
+        rows: Number = 1
+        tested: Number = False
+        for index, inside, _ in self._reaching:
+            keys = written & {m.loop for m in index.moves}
+            if keys & _loops_of(a):
+                tested = where(inside, tested, True)
+                rows = rows * where(inside, 1, self._tile.distinct(keys))
+        return where(self._ends_within({lanes}), where(tested, rows, 0), 0)
+
+    def known(self, loops: Collection[LoopKey]) -> Number:
+        """Whether the positions of some loops are constants at each place of the code: all are
+        unrolled, or the test of the tail distinguishes their two iterations.
+        """
+        out: Number = True
+        for d in self._tile.depths_of(loops):
+            x = self._tile.loops[d]
+            if x.mark in ("unrolled", "vectorized"):
+                continue
+            # A loop that moves an axis that may reach beyond the result, in one thread.
+            keys = {m.loop for index, *_ in self._reaching for m in index.moves}
+            two = at_most(x.extent, 2) if x.mark == "" and x.key in keys else False
+            one = where(at_most(x.extent, 1), True, where(two, self.partial_tile_is_known, False))
+            out = where(one, out, False)
+        return out
+
+    @cached_property
+    def _reaching(self) -> list[tuple[SteppedIndex, Number, int]]:
+        """Tested axes that may reach beyond the result: index, whether it does not, and extent."""
+        nest = self._tile.t.nest
+        found = []
+        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
+            index, extent = nest.axes[axis.var], extent_of(dim)
+            inside = self._fits(index, extent)
+            if inside is not True and isinstance(extent, int) and self._is_tested(index):
+                found.append((index, inside, extent))
+        return found
+
+    @cached_property
+    def partial_tile_is_known(self) -> Number:
+        """Whether the test of the tail determines the position of a tile: one axis alone reaches
+        beyond the result, in one or two tiles; masks are then constants, and vectors beyond the
+        result are gone.
+        """
+        out: Number = bool(self._reaching)
+        for index, inside, _ in self._reaching:
+            outside = [self._tile.depths[m.loop] for m in index.moves]
+            tiles = product(
+                where(self._tile.inside[d], 1, self._tile.loops[d].extent) for d in outside
+            )
+            alone: Number = all(self._moves_one_axis(d) for d in outside)
+            few = where(at_most(tiles, 2), alone, False)
+            out = where(where(inside, True, few), out, False)
+        count = total(where(inside, 0, 1) for _, inside, _ in self._reaching)
+        return where(at_most(count, 1), where(at_most(1, count), out, False), False)
+
+    def _moves_one_axis(self, d: int) -> bool:
+        """Whether a loop that is not fused moves one axis, in one thread."""
+        x = self._tile.loops[d]
+        axes = [a for a in self._tile.t.nest.axes.values() if any(m.loop == x.key for m in a.moves)]
+        return x.mark != "parallel" and len(axes) == 1
+
+    @cached_property
+    def alive(self) -> Number:
+        """Share of the work of all tiles that is done: less than 1 where vectors and rows beyond
+        the result are gone.
+
+        Through more than one loop of the reduction compilers do not see that their sums are unused.
+        """
+        d = self._tile.t.vector_loop
+        lanes = self._tile.t.machine.lanes(self._tile.t.accesses[0].access.buffer.itemsize)
+        out: Number = 1
+        for index, inside, extent in self._reaching:
+            vectors = d is not None and any(m.loop == self._tile.loops[d].key for m in index.moves)
+            covered = -(-extent // lanes) * lanes if vectors else extent
+            out = out * where(inside, 1, least(covered / index.width, 1))
+        reducing = total(
+            where(here, 0, where(at_most(x.extent, 1), 0, 1))
+            for here, x in zip(self._tile.inside, self._tile.loops, strict=True)
+            if x.kind == "reduce"
+        )
+        return where(self.partial_tile_is_known, where(at_most(reducing, 1), out, 1), 1)
+
+    @cached_property
+    def cut(self) -> Number:
+        """Share of the tiles that reach beyond the result where that is tested at run time."""
+        return where(self.partial_tile_is_known, 0, self.partial)
+
 
 #: Instructions of a comparison that guards a read, for 8 lanes where it differs between lanes.
 TEST, LANES_TEST = 2, 4
@@ -28,7 +246,7 @@ EDGE = 0.5
 MASKS = 4
 
 
-class Guards:
+class ReadGuards:
     def __init__(self, t: Touches, tile: Tile, tails: Tails) -> None:
         self._t, self._tile, self._tails = t, tile, tails
         self._loads = t.accesses[1:]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopwright.runtime import pool
-from loopwright.target import Target
-from loopwright.target.caches import Caches, caches_of
+from loopwright.target import Caches, Target, caches_of
 
 #: CPUs that do vectors of 64 bytes in two halves.
 _HALF = ("znver4",)

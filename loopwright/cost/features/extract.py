@@ -8,25 +8,44 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.cost.cpu.machine import machine_of
-from loopwright.cost.features import curve, itervar, kernel, per_store
-from loopwright.cost.features.feature import Column, FeatureType
-from loopwright.cost.features.knob import KnobTable
+from loopwright.cost.features import itervar, kernel, per_store
+from loopwright.cost.features.feature import FeatureColumn, FeatureType
 from loopwright.cost.gpu.device import device_of
 from loopwright.cost.symbolic.evaluation import constant_row
 from loopwright.cost.symbolic.population import Population
 from loopwright.cost.symbolic.symbols import Number
 from loopwright.errors import UsageError, did_you_mean
-from loopwright.schedule.state import State
+from loopwright.schedule import State
 from loopwright.target import Target
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import Digits
+from loopwright.task import ConfigSpace, Digits, Scheduler
+
+
+class KnobTable:
+    """Columns of all candidates of knobs, such as ``tile_i.2`` (innermost size) or ``order``."""
+
+    def __init__(self, space: ConfigSpace) -> None:
+        named = [
+            (name, k, np.array(values, np.float32))
+            for k, knob in enumerate(space.knobs.values())
+            for name, values in knob.columns()
+        ]
+        self.columns = tuple(FeatureColumn(name) for name, _, _ in named)
+        self._values = [(k, values) for _, k, values in named]
+
+    def rows(self, digits: Digits) -> npt.NDArray[np.float32]:
+        """Columns, float32 (n, columns), of int64 (n, knobs), the positions of choices."""
+        out = np.empty((len(digits), len(self.columns)), np.float32)
+        for column, (knob, values) in enumerate(self._values):
+            out[:, column] = values[digits[:, knob]]
+        return out
+
 
 #: Kinds of features, by the names of AutoTVM and of Ansor.
 FEATURE_TYPES = ("itervar", "knob", "curve", "per_store")
 #: Kinds of features derived from schedules.
 _DERIVED = {
     "itervar": itervar.FEATURES,
-    "curve": curve.FEATURES,
+    "curve": itervar.CURVE_FEATURES,
     "per_store": per_store.FEATURES,
 }
 #: The same for targets of the family ``gpu``. Caches and threads of the host that tunes, and the
@@ -38,7 +57,7 @@ _OF_KERNELS = {
 
 
 @dataclass(frozen=True)
-class Rows:
+class FeatureRows:
     """Features of n candidates."""
 
     #: float32 (n, features), finite, but all NaN in rows that failed
@@ -54,7 +73,7 @@ class StateFeatures:
         self._device = device_of(target) if "gpu" in target.keys else None
         table = _DERIVED if self._device is None else _OF_KERNELS
         self._features = table[feature_type]
-        self.columns: tuple[Column, ...] = self._features.columns
+        self.columns: tuple[FeatureColumn, ...] = self._features.columns
         self._logged = np.array([column.logged for column in self.columns], bool)
 
     def values(self, state: State) -> list[Number]:
@@ -86,7 +105,7 @@ class Extractor:
                 f"; there are {', '.join(FEATURE_TYPES)}"
             )
         self.task, self.feature_type = task, feature_type
-        self.columns: tuple[Column, ...]
+        self.columns: tuple[FeatureColumn, ...]
         self._table: KnobTable | None = None
         self._population: Population | None = None
         if feature_type == "knob":
@@ -111,10 +130,10 @@ class Extractor:
         """Number of times that the template has run for this extractor."""
         return 0 if self._population is None else self._population.derived
 
-    def rows(self, digits: Digits) -> Rows:
+    def rows(self, digits: Digits) -> FeatureRows:
         """Features of candidates; ``digits`` is int64 (n, knobs), the positions of choices."""
         if self._table is not None:
-            return Rows(self._table.rows(digits), np.zeros(len(digits), bool))
+            return FeatureRows(self._table.rows(digits), np.zeros(len(digits), bool))
         assert self._population is not None
         values = self._population.evaluate(digits)
-        return Rows(values, np.isnan(values[:, 0]))
+        return FeatureRows(values, np.isnan(values[:, 0]))

@@ -9,13 +9,203 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
+from loopwright.cost.cpu.arithmetic import by_arithmetic, work_of
+from loopwright.cost.cpu.core import Core
+from loopwright.cost.cpu.footprint import BufferUsage, Touched, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.features.figures import ScheduleFigures
-from loopwright.cost.gpu.device import Device
-from loopwright.cost.symbolic.symbols import Number
-from loopwright.schedule.state import State
+from loopwright.cost.gpu.device import GpuProperties
+from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
+from loopwright.cost.symbolic.index_steps import extent_of
+from loopwright.cost.symbolic.loop_nest import NestLoop
+from loopwright.cost.symbolic.symbols import Number, at_most, largest, most, product, total, where
+from loopwright.schedule import State
+
+# Subjects of features: a schedule, its stages, the loops and accesses of its main stage. The main
+# stage is the one with the most arithmetic. Its loops are counted from the inside; its accesses are
+# its store and then its loads.
+
+
+class ScheduleFigures:
+    """A whole schedule; split factors may be `Sym`."""
+
+    def __init__(self, state: State, machine: Machine, device: GpuProperties | None = None) -> None:
+        self.machine = machine
+        nests = by_arithmetic(state)
+        kernels = kernels_of(state, device, nests) if device is not None else []
+        #: that of the main stage first; none without a device
+        self.kernels = sorted(kernels, key=lambda k: nests[0] not in k.nests)
+        self.usage = BufferUsage(nests)
+        self.stages = [StageFigures(Touches(nest, machine), self.usage) for nest in nests]
+        self.main = self.stages[0]
+
+    def stage(self, number: int) -> StageFigures | None:
+        """Stage by number; the main one is 0."""
+        return self.stages[number] if number < len(self.stages) else None
+
+    def kernel(self, number: int) -> GpuKernel | None:
+        """Kernel by number; that of the main stage is 0."""
+        return self.kernels[number] if number < len(self.kernels) else None
+
+    @cached_property
+    def flop(self) -> Number:
+        """Operations of all stages, recomputed ones included."""
+        return total(s.touches.nest.iterations * s.flop_per_iteration for s in self.stages)
+
+    @cached_property
+    def copied(self) -> Number:
+        return total(s.touches.nest.iterations for s in self.stages if not s.flop_per_iteration)
+
+    @property
+    def lanes(self) -> int:
+        return self.machine.lanes(self.main.touches.accesses[0].access.buffer.itemsize)
+
+
+class StageFigures:
+    def __init__(self, touches: Touches, usage: BufferUsage) -> None:
+        self.touches, self.nest = touches, touches.nest
+        self.flop_per_iteration = work_of(touches.nest.op).flop
+        self.made = usage.made  # stages of the program that are computed
+        self._usage = usage
+        self._depths = range(len(touches.nest.loops) - 1, -1, -1)
+
+    @cached_property
+    def core(self) -> Core:
+        return Core(self.touches, self._usage.resident)
+
+    @cached_property
+    def excess(self) -> Number:
+        """Iterations over those without recomputation."""
+        op = self.nest.op
+        once = product(map(extent_of, op.extents))
+        return self.nest.iterations / once
+
+    @cached_property
+    def flop(self) -> Number:
+        """Operations, at least one per iteration."""
+        return self.touches.inner[0] * most(self.flop_per_iteration, 1)
+
+    @cached_property
+    def traffic(self) -> list[Number]:
+        """Bytes from beyond each level of cache, the first level first."""
+        return [self.touches.traffic(size) for size in self.touches.machine.caches.sizes]
+
+    @property
+    def own_reduction(self) -> Number:
+        """Iterations of its own reduction loops."""
+        own = self.nest.loops[len(self.nest.loops) - self.nest.own :]
+        return product(x.extent for x in own if x.kind == "reduce")
+
+    @property
+    def vector_bytes(self) -> Number:
+        """Bytes of the vectorized loop's results; one element where there is no such loop."""
+        t = self.touches
+        size = t.accesses[0].access.buffer.itemsize
+        return size if t.vector_loop is None else t.nest.loops[t.vector_loop].extent * size
+
+    def lane_stride(self, access: Touched) -> Number:
+        t = self.touches
+        return 0 if t.vector_loop is None else access.strides[t.vector_loop]
+
+    @property
+    def farthest_load(self) -> Number:
+        """Largest distance of neighbouring lanes among its loads, in bytes."""
+        return largest(map(self.lane_stride, self.touches.accesses[1:]))
+
+    @property
+    def buffer_bytes(self) -> Number:
+        buffer = self.touches.accesses[0].access.buffer
+        return buffer.elements * buffer.itemsize
+
+    def loop(self, number: int, last: int) -> LoopFigures | None:
+        """Loop by number, the innermost being 0; ``last`` stands for all further out too."""
+        if number >= len(self._depths):
+            return None
+        depth = self._depths[number]
+        loop = self.nest.loops[depth]
+        if number == last and depth > 0:
+            return LoopFigures(self, loop, self.touches.outer[depth + 1], 0)
+        return LoopFigures(self, loop, loop.extent, depth)
+
+    def access(self, number: int, loop: int, last: int) -> AccessFigures | None:
+        """Access under one loop, with both numbers as in `loop`; access 0 is the store."""
+        accesses = self.touches.accesses
+        if number >= len(accesses) or loop >= len(self._depths):
+            return None
+        depth = self._depths[loop]
+        stride = accesses[number].strides[depth]
+        return AccessFigures(self.touches, accesses[number], stride, 0 if loop == last else depth)
+
+    def window(self, number: int, iterations: int) -> WindowView | None:
+        """Data that an access touches within ``iterations`` iterations."""
+        accesses = self.touches.accesses
+        if number >= len(accesses):
+            return None
+        elements: Number = 1
+        inner: Number = 1
+        for depth in range(len(self.nest.loops), -1, -1):
+            fits = at_most(self.touches.inner[depth], iterations)
+            elements = where(fits, accesses[number].elements[depth], elements)
+            inner = where(fits, self.touches.inner[depth], inner)
+        return WindowView(elements, inner, accesses[number].access.buffer.itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFigures:
+    """One loop of a stage, or all loops from a depth outwards."""
+
+    stage: StageFigures
+    loop: NestLoop  # the loop, or the innermost of them
+    extent: Number  # iterations of it, or of all of them
+    depth: int  # number of loops around it, or around all of them
+
+    @property
+    def inner(self) -> Number:
+        """Iterations of the loop and those inside."""
+        return self.stage.touches.inner[self.depth]
+
+    @property
+    def bytes(self) -> Number:
+        """Bytes that all accesses touch in one run of the loop."""
+        return self.stage.touches.bytes[self.depth]
+
+    @property
+    def intensity(self) -> Number:
+        """Operations for each byte touched."""
+        return self.inner * most(self.stage.flop_per_iteration, 1) / self.bytes
+
+    def is_marked(self, mark: str) -> int:
+        return int(self.loop.mark == mark)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFigures:
+    """A load or store while one loop runs."""
+
+    touches: Touches
+    access: Touched
+    stride: Number  # bytes from one iteration of the loop to the next
+    depth: int  # number of loops around
+
+    @property
+    def bytes(self) -> Number:
+        return self.access.elements[self.depth] * self.access.access.buffer.itemsize
+
+    @property
+    def reuse(self) -> Number:
+        return self.touches.inner[self.depth] / self.access.elements[self.depth]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowView:
+    """A load or store within a number of iterations, whatever the loops."""
+
+    elements: Number  # different elements that are touched
+    iterations: Number  # those of the loops that fit, together
+    itemsize: int  # bytes
+
 
 T = TypeVar("T")
 
@@ -35,7 +225,7 @@ class Feature(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FeatureColumn:
     """One column of the rows that models learn from."""
 
     name: str  # name of the feature with that of its slot, such as ``load0.loop2.stride``
@@ -46,7 +236,7 @@ class Column:
 class AnySlot(Protocol):
     """Slot of any subject."""
 
-    def columns(self) -> Iterator[Column]: ...
+    def columns(self) -> Iterator[FeatureColumn]: ...
 
     def values(self, schedule: ScheduleFigures) -> list[Number]: ...
 
@@ -64,11 +254,11 @@ class Slot(Generic[T]):
     #: finds the subject in a schedule; None where the schedule has none
     subject: Callable[[ScheduleFigures], T | None]
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[FeatureColumn]:
         for feature in self.features:
             name = f"{self.name}.{feature.name}" if self.name else feature.name
             meaning = f"{self.place}, {feature.meaning}" if self.place else feature.meaning
-            yield Column(name, meaning, feature.logged)
+            yield FeatureColumn(name, meaning, feature.logged)
 
     def values(self, schedule: ScheduleFigures) -> list[Number]:
         subject = self.subject(schedule)
@@ -91,7 +281,9 @@ class FeatureType:
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    def values(self, state: State, machine: Machine, device: Device | None = None) -> list[Number]:
+    def values(
+        self, state: State, machine: Machine, device: GpuProperties | None = None
+    ) -> list[Number]:
         """Number for each of ``columns``, before taking logarithms; split factors may be `Sym`."""
         schedule = ScheduleFigures(state, machine, device)
         return [number for slot in self.slots for number in slot.values(schedule)]

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from loopwright.cost.features.feature import AnySlot, Feature, FeatureType, Slot
-from loopwright.cost.features.figures import (
+from loopwright.cost.features.feature import (
     AccessFigures,
+    AnySlot,
+    Feature,
+    FeatureType,
     LoopFigures,
     ScheduleFigures,
+    Slot,
     StageFigures,
+    WindowView,
 )
 from loopwright.cost.symbolic.symbols import Number, most, product
 
@@ -23,159 +27,98 @@ from loopwright.cost.symbolic.symbols import Number, most, product
 LOOPS, READS, OTHERS = 12, 3, 3
 
 
-def _loads_per_flop(s: StageFigures) -> Number:
-    return s.core.loaded[1] / s.flop
-
-
-def _stores_per_flop(s: StageFigures) -> Number:
-    again, stored = s.core.results
-    return (again + stored) / s.flop
+# Constructors of features that are shares and flags, of CPUs, and both.
+_plain, _host = partial(Feature, logged=False), partial(Feature, host=True)
+_host_plain = partial(_host, logged=False)
 
 
 def _intensity(s: StageFigures, level: int) -> Number:
     return s.flop / most(s.traffic[level], 1)
 
 
-def _store_stride(s: StageFigures) -> Number:
-    return s.lane_stride(s.touches.accesses[0])
-
-
 _SCHEDULE: tuple[Feature[ScheduleFigures], ...] = (
     Feature("flop", "arithmetic operations in all, repeated ones included", lambda p: p.flop),
     Feature("bytes", "bytes touched", lambda p: p.usage.used),
-    Feature("stages", "stages that are computed", lambda p: len(p.stages), logged=False),
+    _plain("stages", "stages that are computed", lambda p: len(p.stages)),
     Feature("copied", "iterations of stages without arithmetic", lambda p: p.copied),
-    Feature("threads", "threads of the machine", lambda p: p.machine.threads, host=True),
-    Feature("lanes", "elements of a vector register", lambda p: p.lanes, host=True),
+    _host("threads", "threads of the machine", lambda p: p.machine.threads),
+    _host("lanes", "elements of a vector register", lambda p: p.lanes),
 )
 #: Features that every stage has.
 _STAGE: tuple[Feature[StageFigures], ...] = (
     Feature("iterations", "iterations of its statement", lambda s: s.nest.iterations),
     Feature("excess", "iterations over those needed once", lambda s: s.excess),
-    Feature("parallel", "parallel tasks", lambda s: s.touches.parallel, host=True),
-    Feature(
-        "balance",
-        "share of the threads' time used when tasks are equally long",
-        lambda s: s.touches.balance,
-        logged=False,
-        host=True,
-    ),
-    Feature(
-        "vector_share",
-        "lanes at work of those of the vector registers",
-        lambda s: s.touches.vector_share,
-        logged=False,
-        host=True,
-    ),
+    _host("parallel", "parallel tasks", lambda s: s.touches.parallel),
+    _host_plain("balance", "share of the threads' time used when tasks are equally long",
+                lambda s: s.touches.balance),
+    _host_plain("vector_share", "lanes at work of those of the vector registers",
+                lambda s: s.touches.vector_share),
+)  # fmt: skip
+_STORE_STRIDE: Feature[StageFigures] = Feature(
+    "store_stride",
+    "bytes between lanes of the store",
+    lambda s: s.lane_stride(s.touches.accesses[0]),
 )
-_STORE_STRIDE = Feature("store_stride", "bytes between lanes of the store", _store_stride)
 _TESTS: Feature[StageFigures] = Feature(
     "tests", "instructions of conditions (inlined padding)", lambda s: s.core.guards.tests
 )
-_CYCLES: Feature[StageFigures] = Feature(
-    "cycles", "cycles by the analytical model, caches left out", lambda s: s.core.cycles, host=True
+_CYCLES: Feature[StageFigures] = _host(
+    "cycles", "cycles by the analytical model, caches left out", lambda s: s.core.cycles
 )
 _TRAFFIC: tuple[Feature[StageFigures], ...] = (
-    Feature("traffic_l1", "bytes from beyond the first cache", lambda s: s.traffic[0], host=True),
-    Feature("traffic_l2", "bytes from beyond the second cache", lambda s: s.traffic[1], host=True),
-    Feature("traffic_l3", "bytes from beyond the third cache", lambda s: s.traffic[2], host=True),
+    _host("traffic_l1", "bytes from beyond the first cache", lambda s: s.traffic[0]),
+    _host("traffic_l2", "bytes from beyond the second cache", lambda s: s.traffic[1]),
+    _host("traffic_l3", "bytes from beyond the third cache", lambda s: s.traffic[2]),
 )
 _MAIN: tuple[Feature[StageFigures], ...] = (
     *_STAGE,
     Feature("vector_bytes", "bytes of a vectorized loop", lambda s: s.vector_bytes),
     _STORE_STRIDE,
-    Feature(
-        "tile",
-        "vector operations inside the unrolled and vectorized loops",
-        lambda s: s.core.tile.instructions(s.touches.machine.vector_bytes),
-        host=True,
-    ),
-    Feature("accumulators", "vectors of results of a tile", lambda s: s.core.tile.held, host=True),
-    Feature(
-        "live", "vectors of results that are needed at once", lambda s: s.core.tile.live, host=True
-    ),
-    Feature(
-        "spilled",
-        "vectors of results for which there is no register",
-        lambda s: s.core.spilled,
-        host=True,
-    ),
-    Feature(
-        "independent",
-        "vectors of results updated between two updates of one",
-        lambda s: s.core.tile.independent,
-        host=True,
-    ),
-    Feature(
-        "loads_per_flop",
-        "loads of operands for each operation",
-        _loads_per_flop,
-        logged=False,
-        host=True,
-    ),
-    Feature(
-        "stores_per_flop",
-        "loads and stores of results for each operation",
-        _stores_per_flop,
-        logged=False,
-        host=True,
-    ),
+    _host("tile", "vector operations inside the unrolled and vectorized loops",
+          lambda s: s.core.tile.instructions(s.touches.machine.vector_bytes)),
+    _host("accumulators", "vectors of results of a tile", lambda s: s.core.tile.held),
+    _host("live", "vectors of results that are needed at once", lambda s: s.core.tile.live),
+    _host("spilled", "vectors of results for which there is no register",
+          lambda s: s.core.spilled),
+    _host("independent", "vectors of results updated between two updates of one",
+          lambda s: s.core.tile.independent),
+    _host_plain("loads_per_flop", "loads of operands for each operation",
+                lambda s: s.core.loaded[1] / s.flop),
+    _host_plain("stores_per_flop", "loads and stores of results for each operation",
+                lambda s: (s.core.results[0] + s.core.results[1]) / s.flop),
     _TESTS,
     Feature("guarded", "reads under conditions", lambda s: s.core.guards.reads),
-    Feature(
-        "own_iterations",
-        "iterations of its own loops that remain",
-        lambda s: s.core.loops[0],
-        host=True,
-    ),
+    _host("own_iterations", "iterations of its own loops that remain", lambda s: s.core.loops[0]),
     _CYCLES,
     Feature("reduce_inner", "iterations of its own reduction loops", lambda s: s.own_reduction),
-    Feature("own_loops", "loops of its own", lambda s: s.nest.own, logged=False),
-    Feature(
-        "outer_loops",
-        "loops around it of other stages",
-        lambda s: len(s.nest.loops) - s.nest.own,
-        logged=False,
-    ),
+    _plain("own_loops", "loops of its own", lambda s: s.nest.own),
+    _plain("outer_loops", "loops around it of other stages",
+           lambda s: len(s.nest.loops) - s.nest.own),
     *_TRAFFIC,
-    Feature(
-        "intensity_l1",
-        "operations for each byte from beyond the first cache",
-        partial(_intensity, level=0),
-        host=True,
+    *(
+        _host(f"intensity_l{level + 1}", f"operations for each byte from beyond the {name} cache",
+              partial(_intensity, level=level))
+        for level, name in enumerate(("first", "second", "third"))
     ),
-    Feature(
-        "intensity_l2",
-        "operations for each byte from beyond the second cache",
-        partial(_intensity, level=1),
-        host=True,
-    ),
-    Feature(
-        "intensity_l3",
-        "operations for each byte from beyond the third cache",
-        partial(_intensity, level=2),
-        host=True,
-    ),
-)
+)  # fmt: skip
 _OTHER: tuple[Feature[StageFigures], ...] = (
     *_STAGE,
     _TESTS,
     _CYCLES,
-    Feature(
-        "load_stride", "bytes between lanes of a load, the farthest", lambda s: s.farthest_load
-    ),
+    Feature("load_stride", "bytes between lanes of a load, the farthest",
+            lambda s: s.farthest_load),
     _STORE_STRIDE,
     Feature("buffer", "bytes of its buffer", lambda s: s.buffer_bytes),
     Feature("region", "elements that it covers at once", lambda s: product(s.nest.shape)),
     *_TRAFFIC[:2],
-)
+)  # fmt: skip
 LOOP_FEATURES: tuple[Feature[LoopFigures], ...] = (
     Feature("extent", "iterations of the loop", lambda x: x.extent),
     Feature("inner", "iterations of it and of the loops inside", lambda x: x.inner),
-    Feature("vectorized", "is vectorized", lambda x: x.is_marked("vectorized"), logged=False),
-    Feature("unrolled", "is unrolled", lambda x: x.is_marked("unrolled"), logged=False),
-    Feature("parallel", "runs in parallel", lambda x: x.is_marked("parallel"), logged=False),
-    Feature("reduce", "is a reduction", lambda x: int(x.loop.kind == "reduce"), logged=False),
+    _plain("vectorized", "is vectorized", lambda x: x.is_marked("vectorized")),
+    _plain("unrolled", "is unrolled", lambda x: x.is_marked("unrolled")),
+    _plain("parallel", "runs in parallel", lambda x: x.is_marked("parallel")),
+    _plain("reduce", "is a reduction", lambda x: int(x.loop.kind == "reduce")),
     Feature("bytes", "bytes touched", lambda x: x.bytes),
     Feature("intensity", "operations for each byte touched", lambda x: x.intensity),
 )
@@ -211,6 +154,10 @@ def _main_access(p: ScheduleFigures, number: int, loop: int) -> AccessFigures | 
     return p.main.access(number, loop, LOOPS - 1)
 
 
+def _window(p: ScheduleFigures, number: int, iterations: int) -> WindowView | None:
+    return p.main.window(number, iterations)
+
+
 def _loop_in_words(number: int) -> str:
     return f"loop {number} from the inside" if number else "innermost loop"
 
@@ -231,6 +178,36 @@ FEATURES = FeatureType(
             )
             for number, (name, words) in enumerate(ACCESSES)
             for k in range(LOOPS)
+        ),
+    ]
+)
+
+
+#: Points of a curve: 1, 4, 16, ... iterations.
+SAMPLES = 12
+_WINDOW: tuple[Feature[WindowView], ...] = (
+    Feature("bytes", "bytes touched", lambda w: w.elements * w.itemsize),
+    Feature("reuse", "uses of each element", lambda w: w.iterations / w.elements),
+)
+
+
+#: Data touched within a number of iterations, whatever the loops are: for the store and the first
+#: loads of the main stage, the bytes touched by the innermost loops that have at most 1, 4, 16, ...
+#: iterations together, and the uses of each element then. The shape of these curves does not depend
+#: on names or numbers of loops, so they compare programs of different structure (AutoTVM, NeurIPS
+#: 2018, context relation features).
+CURVE_FEATURES = FeatureType(
+    [
+        *SUMS,
+        *(
+            Slot(
+                f"{name}.at{4**k}",
+                f"{words}, within {4**k} iterations",
+                _WINDOW,
+                partial(_window, number=number, iterations=4**k),
+            )
+            for number, (name, words) in enumerate(ACCESSES)
+            for k in range(SAMPLES)
         ),
     ]
 )

@@ -9,77 +9,60 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from loopwright.cost.features.feature import AnySlot, Feature, Slot
-from loopwright.cost.features.figures import ScheduleFigures
+from loopwright.cost.features.feature import AnySlot, Feature, ScheduleFigures, Slot
 from loopwright.cost.gpu import cycles
-from loopwright.cost.gpu.accesses import ThreadAccess
-from loopwright.cost.gpu.kernel import Kernel, KernelStage
-from loopwright.cost.symbolic.symbols import Number, most, total
+from loopwright.cost.gpu.kernel import GpuKernel, KernelStage, ThreadAccess
+from loopwright.cost.symbolic.symbols import Number, largest, most, total
 
 #: Kernels besides the main one that have slots.
 OTHERS = 2
 
 
-def _accesses(k: Kernel, scope: str, write: bool) -> Iterable[tuple[KernelStage, ThreadAccess]]:
+def _accesses(k: GpuKernel, scope: str, write: bool) -> Iterable[tuple[KernelStage, ThreadAccess]]:
     for s in k.stages:
         for a in s.accesses:
             if a.scope == scope and a.access.write == write:
                 yield s, a
 
 
-def _coalescing(k: Kernel, write: bool) -> Number:
+def _coalescing(k: GpuKernel, write: bool) -> Number:
     """Segments of global memory that a block touches, over those of dense accesses."""
     found = list(_accesses(k, "global", write))
     dense = total(a.requests * s.warps * a.dense for s, a in found)
     return total(a.requests * s.warps * a.sectors for s, a in found) / most(dense, 1)
 
 
-def _conflicts(k: Kernel, write: bool) -> Number:
+def _conflicts(k: GpuKernel, write: bool) -> Number:
     """Turns of a block's shared-memory accesses, over those without bank conflicts."""
     found = list(_accesses(k, "shared", write))
     fewest = total(a.requests * s.warps * a.fewest_turns for s, a in found)
     return total(a.requests * s.warps * a.wavefronts for s, a in found) / most(fewest, 1)
 
 
-def _requests(k: Kernel, scope: str) -> Number:
+def _requests(k: GpuKernel, scope: str) -> Number:
     """Instructions of a block's warps that access a memory scope."""
     both = (*_accesses(k, scope, False), *_accesses(k, scope, True))
     return total(a.requests * s.warps for s, a in both)
 
 
-def _widest(k: Kernel) -> Number:
+def _widest(k: GpuKernel) -> Number:
     """Most bytes that a thread loads from global memory at once."""
-    out: Number = 0
-    for _, a in _accesses(k, "global", False):
-        out = most(out, a.width)
-    return out
+    return largest(a.width for _, a in _accesses(k, "global", False))
 
 
-def _unrolled(k: Kernel) -> Number:
+def _unrolled(k: GpuKernel) -> Number:
     """Copies of the most unrolled statement."""
-    out: Number = 1
-    for s in k.stages:
-        out = most(out, s.written)
-    return out
+    return largest((s.written for s in k.stages), 1)
 
 
-def _independent(k: Kernel) -> Number:
-    """Independent results of the stage with the most arithmetic."""
-    return max(k.stages, key=lambda s: s.operations).independent
-
-
-def _arithmetic(k: Kernel) -> Number:
-    return total(s.operations * s.iterations * s.warps for s in k.stages)
-
-
-_LAUNCH: tuple[Feature[Kernel], ...] = (
+_LAUNCH: tuple[Feature[GpuKernel], ...] = (
     Feature("blocks", "blocks", lambda k: k.grid),
     Feature("threads", "threads of a block", lambda k: k.threads),
     Feature("occupancy", "warps that a processor holds of those it could", lambda k: k.occupancy,
             logged=False),
     Feature("cycles", "cycles by the analytical model", cycles.kernel_cycles),
 )  # fmt: skip
-_KERNEL: tuple[Feature[Kernel], ...] = (
+_KERNEL: tuple[Feature[GpuKernel], ...] = (
     *_LAUNCH,
     Feature("warps", "warps of a block", lambda k: k.warps),
     Feature("vthreads", "virtual threads of a thread", lambda k: k.vthreads),
@@ -91,8 +74,10 @@ _KERNEL: tuple[Feature[Kernel], ...] = (
     Feature("registers", "registers of a thread, estimated", lambda k: k.registers),
     Feature("spilled", "registers that a thread wants and cannot have", lambda k: k.spilled),
     Feature("unrolled", "copies of the statement with most of them", _unrolled),
-    Feature("independent", "results of a thread that do not wait for one another", _independent),
-    Feature("arithmetic", "operations of the warps of a block", _arithmetic),
+    Feature("independent", "results of a thread that do not wait for one another",
+            lambda k: max(k.stages, key=lambda s: s.operations).independent),
+    Feature("arithmetic", "operations of the warps of a block",
+            lambda k: total(s.operations * s.iterations * s.warps for s in k.stages)),
     Feature("barriers", "barriers of a block", cycles.barriers),
     Feature("global_requests", "accesses of global memory of the warps of a block",
             partial(_requests, scope="global")),

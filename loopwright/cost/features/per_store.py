@@ -21,14 +21,21 @@ from functools import cache, partial
 
 from loopwright import dtypes
 from loopwright.cost.cpu.footprint import Touched
-from loopwright.cost.features.feature import AnySlot, Column, Feature, FeatureType, Slot
-from loopwright.cost.features.figures import ScheduleFigures, StageFigures
+from loopwright.cost.features.feature import (
+    AnySlot,
+    Feature,
+    FeatureColumn,
+    FeatureType,
+    ScheduleFigures,
+    Slot,
+    StageFigures,
+)
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import Number, at_most, most, product, total, where
 from loopwright.ir.expr import Binary, Call, Cast, IfThenElse, Read, Select, Unary
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
-from loopwright.te.op_node import OpNode
+from loopwright.te import OpNode
 
 #: Stages with features of their own; accesses of a store; points of the curve.
 STORES, ACCESSES, SAMPLES = 3, 5, 10
@@ -68,21 +75,19 @@ def operations(op: OpNode) -> Counter[str]:
 
     A sum or difference of which one operand is a product is one multiply-add.
     """
-    found: Counter[str] = Counter()
-    if op.body is None:
-        return found
-    bodies = outputs_of(op.body)
+    counts: Counter[str] = Counter()
+    bodies = [] if op.body is None else outputs_of(op.body)
     for e in bodies:
-        _count(e, found)
-    if op.reduction is None:
-        return found
+        _count(e, counts)
+    if op.body is None or op.reduction is None:
+        return counts
     for e, body in zip(op.reduction.combiner.result, bodies, strict=True):
-        before = found.copy()
-        _count(e, found)
+        before = counts.copy()
+        _count(e, counts)
         kind = _number(e.dtype)
-        if _is(e, "+") and _is(body, "*") and found[f"{kind}_mul"]:
-            found = before + Counter({f"{kind}_mad": 1}) - Counter({f"{kind}_mul": 1})
-    return found
+        if _is(e, "+") and _is(body, "*") and counts[f"{kind}_mul"]:
+            counts = before + Counter({f"{kind}_mad": 1}) - Counter({f"{kind}_mul": 1})
+    return counts
 
 
 def _count(e: Node, found: Counter[str]) -> None:
@@ -121,11 +126,11 @@ def _number(dtype: str) -> str:
     return "float" if dtypes.is_float(dtype) else "int"
 
 
-def _done(s: StageFigures, kind: str) -> Number:
-    return s.nest.iterations * operations(s.nest.op)[kind]
-
-
 # -- how loops are marked -------------------------------------------------------------------------
+
+
+def _operations_in_all(s: StageFigures, kind: str) -> Number:
+    return s.nest.iterations * operations(s.nest.op)[kind]
 
 
 def _marked(s: StageFigures, mark: str) -> list[NestLoop]:
@@ -275,8 +280,8 @@ def _power(x: Number, exponent: int) -> Number:
     return product([x * 1.0] * exponent)
 
 
-def _made_anew(s: StageFigures) -> Number:
-    """Number of times that its buffer is made: iterations of the loops outside its lifetime."""
+def _allocation_count(s: StageFigures) -> Number:
+    """Allocations of its buffer: iterations of the loops outside its lifetime."""
     within = s.touches.accesses[0].access.buffer.within
     return product(x.extent for x in s.nest.loops if x.key in within)
 
@@ -287,45 +292,34 @@ def _unrolling(s: StageFigures) -> int:
 
 
 _COMPUTED: tuple[Feature[StageFigures], ...] = (
-    *(Feature(k, words, partial(_done, kind=k)) for k, words in OPERATIONS.items()),
+    *(Feature(k, words, partial(_operations_in_all, kind=k)) for k, words in OPERATIONS.items()),
     *(
         feature
         for name, mark in (("vec", "vectorized"), ("unroll", "unrolled"), ("parallel", "parallel"))
         for feature in (
             Feature(f"{name}_num", f"loops that are {mark}", partial(_count_of, mark=mark)),
             Feature(f"{name}_prod", f"iterations of {mark} loops", partial(_product_of, mark=mark)),
-            Feature(
-                f"{name}_len",
-                f"iterations of the innermost {mark} loop",
-                partial(_innermost, mark=mark),
-            ),
+            Feature(f"{name}_len", f"iterations of the innermost {mark} loop",
+                    partial(_innermost, mark=mark)),
             *(
-                Feature(
-                    f"{name}_type.{p}",
-                    f"place of the innermost {mark} loop: {p}",
-                    partial(_position, mark=mark, position=p),
-                    logged=False,
-                )
+                Feature(f"{name}_type.{p}", f"place of the innermost {mark} loop: {p}",
+                        partial(_position, mark=mark, position=p), logged=False)
                 for p in POSITIONS
             ),
         )
     ),
     Feature("is_gpu", "runs in a kernel", lambda s: int(s.nest.kernel), logged=False),
     *(
-        Feature(
-            f"{tag.replace('.', '_')}_len",
-            f"iterations of loops bound to {tag}",
-            partial(_along, tag=tag),
-        )
+        Feature(f"{tag.replace('.', '_')}_len", f"iterations of loops bound to {tag}",
+                partial(_along, tag=tag))
         for tag in (*_AXES, "vthread")
     ),
-)
+)  # fmt: skip
 _TOUCHED: tuple[Feature[StoreAccess], ...] = (
     Feature("type.read", "reads alone", lambda a: int(not a.writes), logged=False),
     Feature("type.write", "writes alone", lambda a: int(a.writes and not a.reads), logged=False),
-    Feature(
-        "type.read_write", "reads and writes", lambda a: int(a.writes and a.reads), logged=False
-    ),
+    Feature("type.read_write", "reads and writes", lambda a: int(a.writes and a.reads),
+            logged=False),
     Feature("bytes", "bytes of all executions", lambda a: a.bytes),
     Feature("unique_bytes", "different bytes", lambda a: a.unique_bytes),
     Feature("lines", "cache lines of all runs of the innermost loop", lambda a: a.lines),
@@ -342,38 +336,30 @@ _TOUCHED: tuple[Feature[StoreAccess], ...] = (
     Feature("reuse_dis_bytes", "bytes touched between two uses", lambda a: a.distance_bytes),
     Feature("reuse_ct", "uses by the innermost loop that uses it again", lambda a: a.repeats),
     Feature("bytes_d_reuse_ct", "bytes for each use", lambda a: a.each(a.bytes)),
-    Feature(
-        "unique_bytes_d_reuse_ct", "different bytes for each use", lambda a: a.each(a.unique_bytes)
-    ),
+    Feature("unique_bytes_d_reuse_ct", "different bytes for each use",
+            lambda a: a.each(a.unique_bytes)),
     Feature("lines_d_reuse_ct", "lines for each use", lambda a: a.each(a.lines)),
-    Feature(
-        "unique_lines_d_reuse_ct", "different lines for each use", lambda a: a.each(a.unique_lines)
-    ),
+    Feature("unique_lines_d_reuse_ct", "different lines for each use",
+            lambda a: a.each(a.unique_lines)),
     Feature("stride", "bytes between two iterations of the loop that moves it", lambda a: a.stride),
-)
+)  # fmt: skip
 _PLACED: tuple[Feature[StageFigures], ...] = (
     *(
-        Feature(
-            f"arith_intensity_curve_{k}",
-            f"operations for each byte within {k + 1} tenths of the iterations, as logarithms",
-            partial(_curve, sample=k + 1),
-        )
+        Feature(f"arith_intensity_curve_{k}",
+                f"operations for each byte within {k + 1} tenths of the iterations, as logarithms",
+                partial(_curve, sample=k + 1))
         for k in range(SAMPLES)
     ),
     Feature("alloc_size", "bytes of its buffer", lambda s: s.buffer_bytes),
-    Feature(
-        "alloc_prod", "bytes of its buffer, every time", lambda s: s.buffer_bytes * _made_anew(s)
-    ),
-    Feature("alloc_outer_prod", "how often its buffer is made", _made_anew),
-    Feature(
-        "alloc_inner_prod",
-        "iterations while its buffer is there",
-        lambda s: s.nest.iterations / _made_anew(s),
-    ),
+    Feature("alloc_prod", "bytes of its buffer, every time",
+            lambda s: s.buffer_bytes * _allocation_count(s)),
+    Feature("alloc_outer_prod", "how often its buffer is made", _allocation_count),
+    Feature("alloc_inner_prod", "iterations while its buffer is there",
+            lambda s: s.nest.iterations / _allocation_count(s)),
     Feature("outer_prod", "iterations of its statement", lambda s: s.nest.iterations),
     Feature("num_loops", "loops around its statement", lambda s: len(s.nest.loops)),
     Feature("auto_unroll_max_step", "largest body that is unrolled by itself", _unrolling),
-)
+)  # fmt: skip
 
 
 def _of_access(number: int, feature: Feature[StoreAccess]) -> Feature[StageFigures]:
@@ -400,9 +386,11 @@ STORE: tuple[Feature[StageFigures], ...] = (
 class Sums:
     """Sums, feature by feature, of the stores without a slot."""
 
-    def columns(self) -> Iterator[Column]:
+    def columns(self) -> Iterator[FeatureColumn]:
         for f in STORE:
-            yield Column(f"others.{f.name}", f"all other stores together, {f.meaning}", f.logged)
+            yield FeatureColumn(
+                f"others.{f.name}", f"all other stores together, {f.meaning}", f.logged
+            )
 
     def values(self, schedule: ScheduleFigures) -> list[Number]:
         others = schedule.stages[STORES:]

@@ -9,14 +9,14 @@ candidates matters, not the absolute time.
 
 from __future__ import annotations
 
-from loopwright.cost.gpu.accesses import ThreadAccess
-from loopwright.cost.gpu.device import Device
-from loopwright.cost.gpu.kernel import Kernel, KernelStage, kernels_of
+from loopwright.cost.gpu.device import GpuProperties
+from loopwright.cost.gpu.kernel import GpuKernel, KernelStage, ThreadAccess, kernels_of
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.symbols import (
     Number,
     at_most,
     ceil_div,
+    largest,
     least,
     most,
     product,
@@ -24,7 +24,7 @@ from loopwright.cost.symbolic.symbols import (
     where,
 )
 from loopwright.ir.kinds import SHARED
-from loopwright.schedule.state import State
+from loopwright.schedule import State
 
 #: Warps that issue an instruction in a cycle.
 _SCHEDULERS = 4
@@ -44,33 +44,26 @@ _SCALAR, _MANY, _FULL, _RESULT, _TURN, _FAR = 0.8, 1.7, 2.1, 2.9, 3.5, 31
 _HELD, _ROOM, _NEAR = 64, 16 << 10, 48 << 10
 
 
-def slowdown(state: State, device: Device) -> Number:
+def slowdown(state: State, device: GpuProperties) -> Number:
     """Cycles over those of the arithmetic at peak, at least about 1; factors may be `Sym`."""
-    return cycles(state, device) / _ideal(state, device)
+    ideal = most(_points(state) / (device.processor.lanes * device.processors), 1)
+    return cycles(state, device) / ideal
 
 
-def cycles(state: State, device: Device) -> Number:
+def cycles(state: State, device: GpuProperties) -> Number:
     """Cycles of a schedule, with the arguments of `slowdown`."""
     kernels = kernels_of(state, device)
-    return total(kernel_cycles(k) for k in kernels) + _on_the_host(state, kernels)
+    # Without any kernel nothing of it can run on the device.
+    return total(kernel_cycles(k) for k in kernels) if kernels else _points(state)
 
 
-def _on_the_host(state: State, kernels: list[Kernel]) -> Number:
-    """Cycles of a schedule without any kernel: nothing of it can run on the device."""
-    return 0 if kernels else total(_work(state))
-
-
-def _work(state: State) -> list[Number]:
+def _points(state: State) -> Number:
+    """Iterations of all computed stages, whatever the schedule."""
     ops = [state.stages[i].op for i in state.order]
-    return [product(extent_of(n) for n in op.extents) for op in ops if op.body is not None]
+    return total(product(map(extent_of, op.extents)) for op in ops if op.body is not None)
 
 
-def _ideal(state: State, device: Device) -> Number:
-    """Cycles of the arithmetic on all lanes of all processors, whatever the schedule."""
-    return most(total(_work(state)) / (device.processor.lanes * device.processors), 1)
-
-
-def kernel_cycles(k: Kernel) -> Number:
+def kernel_cycles(k: GpuKernel) -> Number:
     """Cycles from the launch of a kernel to that of the next."""
     d = k.device
     each = ceil_div(k.grid, d.processors)
@@ -83,23 +76,20 @@ def kernel_cycles(k: Kernel) -> Number:
     return where(at_most(1, k.resident), cycles, cycles * 16) + d.launch
 
 
-def block_cycles(k: Kernel) -> Number:
+def block_cycles(k: GpuKernel) -> Number:
     """Cycles in which a block occupies the busiest part of a processor."""
     d = k.device
     arithmetic = total(s.operations * s.iterations * s.warps for s in k.stages) * d.warp
     issued = total(_instructions(s, k) for s in k.stages)
-    shared = shared_wavefronts(k)
     outside = total(_traffic(a, s, d) for s in k.stages for a in s.accesses if a.scope == "global")
-    parts = [arithmetic / d.processor.lanes, shared, outside / d.l2_rate]
+    parts = [arithmetic / d.processor.lanes, shared_wavefronts(k), outside / d.l2_rate]
     if d.lockstep:
         parts.append(issued / _SCHEDULERS)
-    out: Number = 0
-    for x in parts:
-        out = most(out, x)
+    out = largest(parts)
     return out if d.lockstep else out + _one_by_one(k)
 
 
-def _one_by_one(k: Kernel) -> Number:
+def _one_by_one(k: GpuKernel) -> Number:
     """Cycles of a core that runs a block's threads in turn between barriers: longer-lived values
     lie in memory meanwhile, the context of each thread.
     """
@@ -118,14 +108,14 @@ def _one_by_one(k: Kernel) -> Number:
     return out
 
 
-def _instructions(s: KernelStage, k: Kernel) -> Number:
+def _instructions(s: KernelStage, k: GpuKernel) -> Number:
     """Instructions of the warps of a block for a stage."""
     accesses = total(a.requests * (1 + _ADDRESS) for a in s.accesses if a.scope != "local")
     spills = k.spilled * _SPILL * s.chain if s.nest.op.reduction is not None else 0
     return (s.operations * s.iterations + accesses + s.chain * _LOOP + spills) * s.warps
 
 
-def shared_wavefronts(k: Kernel) -> Number:
+def shared_wavefronts(k: GpuKernel) -> Number:
     """Turns of the banks of shared memory for a block."""
     turns = total(
         a.requests * a.wavefronts * s.warps
@@ -137,49 +127,43 @@ def shared_wavefronts(k: Kernel) -> Number:
     return turns + combined
 
 
-def _traffic(a: ThreadAccess, s: KernelStage, d: Device) -> Number:
+def _traffic(a: ThreadAccess, s: KernelStage, d: GpuProperties) -> Number:
     """Bytes that a block moves from or to the second-level cache."""
     return a.requests * s.warps * a.sectors * d.segment
 
 
-def memory_bytes(k: Kernel) -> Number:
+def memory_bytes(k: GpuKernel) -> Number:
     """Bytes from and to memory: data that concurrent blocks share, or that fits in the second-level
     cache, comes once.
     """
     out: Number = 0
-    for s in k.stages:
-        for a in s.accesses:
-            if a.scope != "global":
-                continue
-            buffer = a.access.buffer
-            once = buffer.elements * buffer.itemsize
-            traffic = _traffic(a, s, k.device) * k.grid
-            again = traffic * a.wave_share(least(k.at_once, k.grid))
-            kept = at_most(once, k.device.l2 // 2)
-            out = out + where(kept, least(once, traffic), most(least(once, traffic), again))
+    accesses = [(s, a) for s in k.stages for a in s.accesses if a.scope == "global"]
+    for s, a in accesses:
+        buffer = a.access.buffer
+        once = buffer.elements * buffer.itemsize
+        traffic = _traffic(a, s, k.device) * k.grid
+        again = traffic * a.wave_share(least(k.at_once, k.grid))
+        kept = at_most(once, k.device.l2 // 2)
+        out = out + where(kept, least(once, traffic), most(least(once, traffic), again))
     return out
 
 
-def barriers(k: Kernel) -> Number:
+def barriers(k: GpuKernel) -> Number:
     """Barriers of a block: around writes of shared memory, and between levels of combinations."""
     out: Number = 0
     for s in k.stages:
         if s.nest.attached and s.nest.scope in SHARED:
             assert s.nest.buffer is not None
             again = where(at_most(s.nest.buffer.places, 1), 2, 1)
-            out = out + _runs(s) * again
+            # Number of times that a block computes the stage.
+            outside = s.nest.loops[: len(s.nest.loops) - s.nest.own]
+            out = out + product(x.extent for x in outside if x.mark != "thread") * again
         if s.crosses:
             out = out + s.combinations * (_LEVELS + 1)
     return out
 
 
-def _runs(s: KernelStage) -> Number:
-    """Number of times that a block computes a stage."""
-    outside = s.nest.loops[: len(s.nest.loops) - s.nest.own]
-    return product(x.extent for x in outside if x.mark != "thread")
-
-
-def block_latency(k: Kernel) -> Number:
+def block_latency(k: GpuKernel) -> Number:
     """Cycles that a thread of a block waits: for memory, barriers, and its own results."""
     d = k.device
     out = barriers(k) * d.barrier[0]
@@ -187,9 +171,7 @@ def block_latency(k: Kernel) -> Number:
         ahead = s.nest.buffer.places if s.nest.buffer is not None else 1
         loads = [a for a in s.accesses[1:] if a.scope == "global"]
         if loads:
-            steps: Number = 1
-            for a in loads:
-                steps = most(steps, a.steps)
+            steps = largest((a.steps for a in loads), 1)
             out = out + steps * d.memory_latency / ahead
         if any(a.scope == "shared" for a in s.accesses[1:]):
             out = out + s.chain * d.shared_latency

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from loopwright.cost.symbolic.symbols import Number, at_most, ceil_div, least, most, where
 from loopwright.target import Target
 
 
@@ -22,7 +23,7 @@ class Processor:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class GpuProperties:
     """A device, with limits of its target and rates of a usual card of its architecture."""
 
     warp: int  # threads that run in lockstep; 1 where work-groups are tasks of a CPU's cores
@@ -75,16 +76,14 @@ _ANY, _ANY_MEMORY = 80, (4 << 20, 300)
 _CORE = Processor(1, 1, 1 << 20, 0, 16)
 
 
-def device_of(target: Target) -> Device:
+def device_of(target: Target) -> GpuProperties:
     """The device of a target of the family ``gpu``."""
     options = target.options
     warp = int(options.get("thread_warp_size", 1))
-    if warp == 1:
-        return _core_device(options)
     found = re.match(r"sm_(\d+)", str(options.get("arch", "")))
     capability = int(found[1]) if found else _ANY
     l2, rate = MEMORY.get(capability, _ANY_MEMORY) if found else _ANY_MEMORY
-    return Device(
+    device = GpuProperties(
         warp,
         _option(options, "multi_processor_count", 1),
         PROCESSORS.get(capability, PROCESSORS[_ANY]),
@@ -102,17 +101,12 @@ def device_of(target: Target) -> Device:
         barrier=(30, 0),
         launch=4000,
     )
-
-
-def _core_device(options: Mapping[str, Any]) -> Device:
-    """Cores of a CPU as a device: each runs a work-group as a task, thread by thread."""
-    return Device(
-        1,
-        _option(options, "multi_processor_count", 1),
-        _CORE,
-        _option(options, "max_threads_per_block", 256),
-        _option(options, "max_shared_memory_per_block", 32768),
-        _option(options, "max_local_memory_per_thread", 524288),
+    if device.lockstep:
+        return device
+    # Cores of a CPU: each runs a work-group as a task, thread by thread.
+    return replace(
+        device,
+        processor=_CORE,
         registers=0,
         segment=64,
         l2=32 << 20,
@@ -128,3 +122,57 @@ def _core_device(options: Mapping[str, Any]) -> Device:
 
 def _option(options: Mapping[str, Any], name: str, default: int) -> int:
     return max(1, int(options.get(name, default)))
+
+
+#: Registers that a thread can have; their units for a warp, and warps of an allocation.
+MOST_REGISTERS, _REGISTER_UNIT, _WARP_UNIT = 255, 256, 4
+#: Allocation unit of shared memory, in bytes.
+_SHARED_UNIT = 128
+#: Free registers of a thread where the device is unknown: 65536 for 2048 threads.
+_USUAL = 32
+
+
+# Number of blocks that a processor holds, as in NVIDIA's occupancy calculator. Blocks, warps,
+# registers and shared memory each set a limit. Registers are given to warps in units, warps of a
+# block in groups of four, shared memory in units too.
+
+
+def blocks_per_processor(
+    device: GpuProperties, threads: Number, registers: Number, shared: Number
+) -> Number:
+    """Number of blocks that a processor holds, given threads of a block, registers of a thread and
+    bytes of shared memory of a block; 0 where it holds none.
+    """
+    p = device.processor
+    warps = warps_of(device, threads)
+    out = least(p.blocks, p.warps // warps) if device.lockstep else p.blocks
+    if device.registers:
+        each = ceil_div(most(registers, 1) * device.warp, _REGISTER_UNIT) * _REGISTER_UNIT
+        fitting = device.registers // each // _WARP_UNIT * _WARP_UNIT
+        out = least(out, fitting // warps)
+        out = where(at_most(registers, MOST_REGISTERS), out, 0)
+    taken = ceil_div(shared + p.reserved, _SHARED_UNIT) * _SHARED_UNIT
+    return least(out, p.shared // most(taken, 1))
+
+
+def warps_of(device: GpuProperties, threads: Number) -> Number:
+    return ceil_div(threads, device.warp)
+
+
+def register_cap(device: GpuProperties, threads: Number) -> Number:
+    """Registers that a thread of a block of this size can have."""
+    if not device.registers:
+        return MOST_REGISTERS
+    warps = ceil_div(warps_of(device, threads), _WARP_UNIT) * _WARP_UNIT
+    unit = _REGISTER_UNIT // device.warp
+    each = device.registers // (warps * device.warp) // unit * unit
+    return least(MOST_REGISTERS, each)
+
+
+def free_registers(device: GpuProperties, threads: Number) -> Number:
+    """Registers of a thread that cost no occupancy: more leave fewer blocks on a processor."""
+    if not device.registers:
+        return _USUAL
+    warps = warps_of(device, threads)
+    blocks = most(least(device.processor.blocks, device.processor.warps // warps), 1)
+    return device.registers // (blocks * warps * device.warp)

@@ -6,28 +6,165 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from loopwright.cost.cpu.arithmetic import work_of
-from loopwright.cost.gpu.accesses import ThreadAccess
-from loopwright.cost.gpu.device import Device
-from loopwright.cost.gpu.occupancy import (
+from loopwright.cost.gpu.device import (
+    GpuProperties,
     blocks_per_processor,
     free_registers,
     register_cap,
     warps_of,
 )
-from loopwright.cost.symbolic.loop_nest import OWN, NestLoop, StageNest, nests_of
+from loopwright.cost.symbolic.index_steps import LoopKey
+from loopwright.cost.symbolic.loop_nest import OWN, NestAccess, NestLoop, StageNest, nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
+    Sym,
     at_most,
     ceil_div,
+    largest,
     least,
+    magnitude,
     most,
     product,
     total,
     where,
 )
+from loopwright.cost.symbolic.warps import BANKS, WORD, Digit, sectors, wavefronts
 from loopwright.ir.kinds import SHARED
-from loopwright.schedule.bounds.launches import cross_tags
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule import StageId, State, cross_tags
+
+#: Most bytes that a thread touches in one instruction.
+WIDEST = 16
+
+
+class ThreadAccess:
+    """One access of a stage.
+
+    ``loops`` are all around the statement, outermost first; ``straight`` says for each whether it
+    is unrolled with all loops inside; ``launch`` has the extents of the launch axes by tag.
+    """
+
+    def __init__(
+        self,
+        access: NestAccess,
+        loops: Sequence[NestLoop],
+        straight: Sequence[Number],
+        launch: Mapping[str, Number],
+        device: GpuProperties,
+    ) -> None:
+        self.access, self._launch, self._device = access, launch, device
+        self._loops = {x.key: x for x in loops}
+        moving = {m.loop for moves in access.moves for m in moves}
+        size = access.buffer.itemsize
+        out: Number = 1
+        steps: Number = 1
+        still: Number = True
+        pieces: Number = 1
+        self.width: Number = size  # bytes per instruction
+        for x, here in reversed(list(zip(loops, straight, strict=True))):
+            if x.mark == "thread" and x.tag != "vthread":
+                continue
+            if x.mark == "vectorized" and x.key in moving:
+                whole = x.extent * size
+                near = at_most(magnitude(self._stride(x.key)), size)
+                self.width = where(near, least(whole, WIDEST), size)
+                pieces = where(near, ceil_div(whole, WIDEST), x.extent)
+            elif x.key in moving:
+                out = out * x.extent
+                steps = steps * where(here, 1, x.extent)
+                still = where(at_most(x.extent, 1), still, False)
+            else:
+                # Data that a loop does not move is loaded before it, or once for its copies.
+                again = where(here, 1, where(still, 1, x.extent))
+                out, steps = out * again, steps * again
+        self.requests = out * pieces  # instructions of a thread in a whole run of its block
+        #: Number of times that a thread comes to it anew: its instructions between two of these
+        #: overlap.
+        self.steps = steps
+
+    @property
+    def scope(self) -> str:
+        """Memory scope: ``"global"``, ``"shared"``, or ``"local"`` for registers."""
+        scope = self.access.buffer.scope
+        return "shared" if scope in SHARED else "local" if scope in OWN else scope
+
+    def _stride(self, loop: LoopKey) -> Number:
+        """Bytes between two iterations of a loop."""
+        out: Number = 0
+        buffer = self.access.buffer
+        for dim, moves in zip(buffer.dims, self.access.moves, strict=True):
+            for m in moves:
+                if m.loop == loop:
+                    apart = m.step * dim.stride * buffer.itemsize
+                    out = out + where(at_most(m.count, 1), 0, apart)
+        return out
+
+    @property
+    def digits(self) -> list[Digit]:
+        """Positions of the threads of a warp; see `loopwright.cost.symbolic.warps`."""
+        buffer = self.access.buffer
+        found: dict[object, Digit] = {}
+        for dim, moves in zip(buffer.dims, self.access.moves, strict=True):
+            for m in moves:
+                x = self._loops.get(m.loop)
+                if x is None or not x.tag.startswith("threadIdx"):
+                    continue
+                stride = m.step * dim.stride * buffer.itemsize
+                # A loop that moves several dimensions at once is one movement.
+                key = (
+                    m.loop,
+                    *(n.number if isinstance(n, Sym) else (n,) for n in (m.run, m.count)),
+                )
+                before = found.get(key, (0, 1, 1))[0]
+                # Neighbouring threads with one value of the axis.
+                faster = "xyz"[: "xyz".index(x.tag[-1])]
+                run = m.run * product(self._launch.get(f"threadIdx.{a}", 1) for a in faster)
+                found[key] = (before + stride, run, m.count)
+        return list(found.values())
+
+    @property
+    def _threads(self) -> Number:
+        return product(n for tag, n in self._launch.items() if tag.startswith("threadIdx"))
+
+    @property
+    def sectors(self) -> Number:
+        """Memory segments that a warp touches in one instruction."""
+        d = self._device
+        return sectors(d.segment, d.warp, self._threads, self.width, self.digits)
+
+    @property
+    def dense(self) -> Number:
+        """Segments of a warp's instruction if its threads accessed contiguous memory."""
+        d = self._device
+        return ceil_div(least(self._threads, d.warp) * self.width, d.segment)
+
+    @property
+    def wavefronts(self) -> Number:
+        """Turns of the banks for one instruction of a warp."""
+        d = self._device
+        return wavefronts(d.warp, self._threads, self.width, self.digits) if d.lockstep else 1
+
+    @property
+    def fewest_turns(self) -> Number:
+        """Turns of an instruction of this width without bank conflicts."""
+        if not self._device.lockstep:
+            return 1
+        threads = least(self._threads, self._device.warp)
+        return ceil_div(threads * most(self.width, WORD), BANKS * WORD)
+
+    def wave_share(self, blocks: Number) -> Number:
+        """Data of the first ``blocks`` blocks, run together, over the sum of what each touches."""
+        places: Number = 1
+        for moves in self.access.moves:
+            for m in moves:
+                x = self._loops.get(m.loop)
+                if x is None or not x.tag.startswith("blockIdx"):
+                    continue
+                slower = m.run
+                for faster in "xyz"[: "xyz".index(x.tag[-1])]:
+                    slower = slower * self._launch.get(f"blockIdx.{faster}", 1)
+                places = places * least(ceil_div(blocks, slower), m.count)
+        return least(places / blocks, 1)
+
 
 #: Bytes to which buffers in shared memory are aligned.
 _ALIGNED = 16
@@ -46,7 +183,9 @@ TENSOR_CORE = 8
 class KernelStage:
     """A stage as the threads of a kernel compute it."""
 
-    def __init__(self, nest: StageNest, launch: Mapping[str, Number], device: Device) -> None:
+    def __init__(
+        self, nest: StageNest, launch: Mapping[str, Number], device: GpuProperties
+    ) -> None:
         self.nest, self._device = nest, device
         loops = nest.loops
         self.threads = _extents(loops, "threadIdx")  # threads of a block that take part
@@ -54,9 +193,10 @@ class KernelStage:
         self.iterations = product(x.extent for x in inner)  # runs of the statement per thread
         if nest.scope == "warp":  # its lanes share the work
             self.threads = self.threads * launch.get("threadIdx.x", 1)
-            self.iterations = self.iterations / (device.warp * self._tensor_core)
+            speedup = 1 if nest.stage.tensorized is None else TENSOR_CORE
+            self.iterations = self.iterations / (device.warp * speedup)
         self.warps = warps_of(device, self.threads)
-        straight = self._straight()
+        straight = self._straight = self._unrolled_inside()
         #: its store, then its loads
         self.accesses = [ThreadAccess(a, loops, straight, launch, device) for a in nest.accesses]
         #: iterations, together, of a thread's loops that remain loops in the generated code
@@ -71,20 +211,14 @@ class KernelStage:
             if x.mark != "thread" or x.tag == "vthread"
         )
 
-    @property
-    def _tensor_core(self) -> int:
-        """Speedup of a tensor core instruction over single multiplications."""
-        return 1 if self.nest.stage.tensorized is None else TENSOR_CORE
-
-    def _straight(self) -> list[Number]:
+    def _unrolled_inside(self) -> list[Number]:
         """For each loop, whether it is unrolled with all inside; loops over registers are."""
         registers = [a for a in self.nest.accesses if a.buffer.scope in OWN]
         moving = {m.loop for a in registers for moves in a.moves for m in moves}
         out: list[Number] = []
         here: Number = True
         for x in reversed(self.nest.loops):
-            plain = x.mark not in ("unrolled", "vectorized", "thread") and x.key not in moving
-            if plain:
+            if x.mark not in ("unrolled", "vectorized", "thread") and x.key not in moving:
                 here = where(at_most(x.extent, 1), here, False)
             out.insert(0, True if x.tag == "vthread" else here)
         return out
@@ -102,10 +236,9 @@ class KernelStage:
             return self.written
         nest = self.nest
         moving = {m.loop for a in nest.op.axes for m in nest.axes[a.var].moves}
-        moved = self._straight()
         return product(
             where(here, x.extent, 1)
-            for x, here in zip(self.nest.loops, moved, strict=True)
+            for x, here in zip(nest.loops, self._straight, strict=True)
             if x.key in moving and (x.mark != "thread" or x.tag == "vthread")
         )
 
@@ -121,10 +254,10 @@ class KernelStage:
         return product(x.extent for x in spatial) if self.crosses else 0
 
 
-class Kernel:
+class GpuKernel:
     """A kernel of stages in topological order."""
 
-    def __init__(self, nests: Sequence[StageNest], device: Device) -> None:
+    def __init__(self, nests: Sequence[StageNest], device: GpuProperties) -> None:
         self.device, self.nests = device, list(nests)
         self.launch = _launch(nests)  # extents of its axes, by tag
         self.grid = product(n for t, n in self.launch.items() if t.startswith("blockIdx"))  # blocks
@@ -193,10 +326,9 @@ class Kernel:
         free = free_registers(self.device, self.threads)
         loaded = least(self._loaded, free * _AHEAD[0] // _AHEAD[1])
         out = _OTHER + addresses + self.local_bytes // 4 * _KEPT + loaded * _LOADED
-        return most(
-            out // 4,
-            where(at_most(_REPEATED, self._repeated), free * _OVERLAPPED[0] // _OVERLAPPED[1], 0),
-        )
+        # Iterations of the loop that loads most often.
+        repeated = at_most(_REPEATED, largest(s.chain for s in self._loading))
+        return most(out // 4, where(repeated, free * _OVERLAPPED[0] // _OVERLAPPED[1], 0))
 
     @property
     def _loaded(self) -> Number:
@@ -206,14 +338,6 @@ class Kernel:
             loads = [a for a in s.accesses[1:] if a.scope != "local"]
             each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
             out = most(out, least(each, s.written))
-        return out
-
-    @property
-    def _repeated(self) -> Number:
-        """Iterations of the loop that loads most often."""
-        out: Number = 0
-        for s in self._loading:
-            out = most(out, s.chain)
         return out
 
     @property
@@ -258,8 +382,8 @@ class Kernel:
 
 
 def kernels_of(
-    state: State, device: Device, nests: Iterable[StageNest] | None = None
-) -> list[Kernel]:
+    state: State, device: GpuProperties, nests: Iterable[StageNest] | None = None
+) -> list[GpuKernel]:
     """Kernels of a schedule in execution order; ``nests`` are its stages, if already known."""
     members: dict[StageId, list[StageNest]] = {}
     place = {sid: n for n, sid in enumerate(state.order)}
@@ -267,16 +391,15 @@ def kernels_of(
         if nest.kernel:
             members.setdefault(nest.root, []).append(nest)
     order = [i for i in state.order if i in members]
-    return [Kernel(members[i], device) for i in order]
+    return [GpuKernel(members[i], device) for i in order]
 
 
 def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:
     """Extents of the launch axes: the first stage with an axis decides, the root first and readers
     before the stages that they read.
     """
-    out: dict[str, Number] = {}
-    given = {t: n for nest in nests[-1:] for t, n in nest.stage.env_threads if n is not None}
-    out.update(given)
+    axes = [axis for nest in nests[-1:] for axis in nest.stage.env_threads]
+    out: dict[str, Number] = {tag: n for tag, n in axes if n is not None}
     for nest in reversed(nests):
         for x in nest.loops[len(nest.loops) - nest.own :]:
             if x.mark == "thread" and x.tag != "vthread":

@@ -2,19 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from loopwright.cost.symbolic.knob_tables import Choices, KnobTables
-from loopwright.cost.symbolic.known_counts import KnownCounts
-from loopwright.cost.symbolic.operations import COLUMNS, Column, operands, reachable
-from loopwright.cost.symbolic.symbols import Graph, GraphNode, Number, Sym
-from loopwright.cost.symbolic.warps import COUNTS
-from loopwright.task.vectors import Digits
+from loopwright.cost.symbolic.symbols import Graph, GraphNode, NodeOperand, Number, Sym
+from loopwright.cost.symbolic.warps import COUNTS, KnownCounts
+from loopwright.task import Digits
+
+#: The values of a part of a knob in each of its candidates, by the numbers of both.
+Choices = Callable[[int, int], npt.NDArray[np.float64]]
+#: Candidates of a knob beyond which its expressions are not tabulated.
+MOST = 2048
+
+
+# Tables of expressions of a single knob, computed once for each of its candidates. A knob has tens
+# of candidates where a population has thousands, and a third of all expressions are of that kind.
+
+
+class KnobTables:
+    """Columns of the expressions that a population's programs begin with."""
+
+    def __init__(
+        self, nodes: Mapping[int, GraphNode], wanted: Collection[int], choices: Choices
+    ) -> None:
+        needed = reachable(nodes, wanted)
+        knob = _single_knobs(nodes, needed, choices)
+        several = [n for n in needed if n not in knob]
+        border = {*wanted, *(a for n in several for a in operands(nodes[n]))}
+        #: Nodes that are looked up, in the order of `columns`; all wanted nodes can be computed
+        #: from them.
+        self.given = [n for n in needed if n in knob and n in border]
+        values = _tabulated(nodes, reachable(nodes, self.given), choices)
+        self._tables: list[tuple[int, list[int], Column]] = []
+        for key in dict.fromkeys((knob[n], values[n].dtype) for n in self.given):
+            places = [k for k, n in enumerate(self.given) if (knob[n], values[n].dtype) == key]
+            table = np.stack([values[self.given[k]] for k in places])
+            self._tables.append((key[0], places, table))
+
+    def columns(self, digits: Digits) -> list[Column]:
+        """Columns of ``given`` for candidates (n, knobs)."""
+        out: list[Column] = [np.empty(0)] * len(self.given)
+        for knob, places, table in self._tables:
+            for place, column in zip(places, table.take(digits[:, knob], axis=1), strict=True):
+                out[place] = column
+        return out
+
+
+def _single_knobs(
+    nodes: Mapping[int, GraphNode], needed: Sequence[int], choices: Choices
+) -> dict[int, int]:
+    """Knob of each node that depends on no other, for knobs that are not too large."""
+    out: dict[int, int] = {}
+    for n in needed:
+        op, args = nodes[n]
+        if op == "leaf":
+            out[n] = _leaf(args)[0]
+            continue
+        knobs = {out.get(a) for a in operands(nodes[n])}
+        knob = knobs.pop()
+        if not knobs and knob is not None and op in COLUMNS and len(choices(knob, 0)) <= MOST:
+            out[n] = knob
+    return out
+
+
+def _tabulated(
+    nodes: Mapping[int, GraphNode], needed: Sequence[int], choices: Choices
+) -> dict[int, Column]:
+    values: dict[int, Column] = {}
+    for n in needed:
+        op, args = nodes[n]
+        if op == "leaf":
+            values[n] = choices(*_leaf(args))
+            continue
+        values[n] = COLUMNS[op](*(a[0] if isinstance(a, tuple) else values[a] for a in args))
+    return values
+
+
+def _leaf(args: tuple[NodeOperand, ...]) -> tuple[int, int]:
+    """Knob and part of a leaf."""
+    (knob,), (part,) = (a if isinstance(a, tuple) else (a,) for a in args)
+    return int(knob), int(part)
+
+
+#: Values of all candidates, or the one value that all of them have.
+Column = np.ndarray[Any, np.dtype[Any]]
+
+
+# Operations of expressions on columns, and walks over graphs of them. All is float64, exact for
+# whole numbers up to 2**53; tests are bools.
+
+
+def _quotient(a: Column, b: Column) -> Column:
+    # Exact: quotients of whole numbers below 2**53 do not round up to the next whole number.
+    quotient: Column = np.floor(np.divide(a, b))
+    return quotient
+
+
+#: Operations that look at each candidate alone.
+COLUMNS: dict[str, Callable[..., Column]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "//": _quotient,
+    "ceil": lambda a, b: np.ceil(np.divide(a, b)),  # exact in the same way
+    "%": lambda a, b: a - _quotient(a, b) * b,
+    "/": np.divide,
+    "min": np.minimum,
+    "max": np.maximum,
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "where": np.where,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    # For tests, which are 0 or 1: not a, and b; not a, or b.
+    "unless": np.less,
+    "implies": np.less_equal,
+}
+
+
+def operands(node: GraphNode) -> list[int]:
+    return [a for a in node[1] if not isinstance(a, tuple)]
+
+
+def reachable(
+    nodes: Mapping[int, GraphNode], wanted: Iterable[int], given: Collection[int] = ()
+) -> list[int]:
+    """Nodes needed for the wanted ones, in an order of computation, without operands
+    of ``given``.
+    """
+    needed = set(wanted)
+    todo = list(needed)
+    while todo:
+        n = todo.pop()
+        if n in given:
+            continue
+        # Written out: this loop sees each operand of a graph of tens of thousands of nodes.
+        for a in nodes[n][1]:
+            if a not in needed and not isinstance(a, tuple):
+                needed.add(a)
+                todo.append(a)
+    return sorted(needed)
+
 
 #: One operation: its function, the register of its value, and those of its operands: two, or any
 #: number in a tuple, and None. Without a function: the row of the block for a value, and the
@@ -91,7 +226,8 @@ class ColumnProgram:
                 )
                 free += [places[a] for a in set(operands(nodes[n])) if last[a] == n]
                 places[n] = self._place_of(free)
-                steps.append(_step(self._functions[op], places[n], made_of))
+                registers = made_of if len(made_of) == 2 else (made_of, None)
+                steps.append((self._functions[op], places[n], *registers))
             steps += [(None, row, places[n], None) for row in wanted.get(n, ())]
             if n not in last:
                 free.append(places[n])
@@ -153,7 +289,8 @@ class ColumnProgram:
         """
         values: list[Any] = [*columns, *[None] * (self._places - len(columns))]
         values += [np.full(len(out), x) if whole else x for x, whole in self._numbers]
-        block = _rows(self._height, len(out))
+        # The distance of rows is no power of two: columns of those share few cache sets.
+        block = np.empty((self._height, len(out) + 16), np.float32)[:, : len(out)]
         for row, number in self._plain:
             block[row] = number
         for function, place, a, b in self._steps:
@@ -178,14 +315,5 @@ def constant_row(numbers: Sequence[float], logged: np.ndarray) -> np.ndarray:
     return out
 
 
-def _step(function: Callable[..., Column], place: int, made_of: tuple[int, ...]) -> _Step:
-    return (function, place, *made_of) if len(made_of) == 2 else (function, place, made_of, None)
-
-
 def _take_logarithms(values: np.ndarray) -> None:
     np.log2(np.add(values, np.float32(1), out=values), out=values)
-
-
-def _rows(count: int, length: int) -> np.ndarray:
-    """Rows of float32 whose distance is no power of two: columns of those share few cache sets."""
-    return np.empty((count, length + 16), np.float32)[:, :length]

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from loopwright.cost.symbolic.symbols import Number, Sym, ceil_div, least, magnitude, most, total
 from loopwright.errors import UsageError
 from loopwright.ir.expr import Binary, Cast, Const, Dim, Expr, Unary, Var
-from loopwright.schedule.bounds.relations import LoopArithmetic
-from loopwright.schedule.state import StageId
+from loopwright.schedule import LoopArithmetic, StageId
 
 #: A loop: its stage, and its id there.
 LoopKey = tuple[StageId, str]

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from loopwright import dtypes
 from loopwright.cost.symbolic.index_steps import (
     LoopKey,
     Move,
@@ -27,20 +28,136 @@ from loopwright.cost.symbolic.index_steps import (
     index_of,
     width,
 )
-from loopwright.cost.symbolic.nest_buffers import Access, NestBuffer, access_of, buffer_of
-from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, where
+from loopwright.cost.symbolic.symbols import Number, Sym, at_most, least, most, product, where
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Var
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.kinds import Scope
 from loopwright.ir.node import Node, distinct
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.stmt import IntrinsicCall
-from loopwright.ir.traversal import walk
-from loopwright.schedule.bounds.inline import inline_ops
-from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
-from loopwright.schedule.bounds.relations import loop_extents, loop_values
-from loopwright.schedule.state import SplitRel, StageId, StageState, State
-from loopwright.te.op_node import OpNode
+from loopwright.ir.visitor import walk
+from loopwright.schedule import (
+    LayoutDim,
+    SplitRel,
+    StageId,
+    StageState,
+    State,
+    cross_tags,
+    find_kernels,
+    inline_ops,
+    loop_extents,
+    loop_values,
+    memory_scope,
+)
+from loopwright.te import OpNode
+
+
+@dataclass(frozen=True, slots=True)
+class BufferDim:
+    """One dimension of a buffer: extent, stride in elements, and its digit of an index."""
+
+    extent: Number
+    stride: Number
+    source: LayoutDim
+
+
+@dataclass(frozen=True, slots=True)
+class NestBuffer:
+    """Memory of the elements of a stage, or of an input."""
+
+    stage: StageId
+    dims: tuple[BufferDim, ...]
+    itemsize: int
+    scope: Scope  # as `loopwright.schedule.bounds.launches.memory_scope` decides for kernels
+    #: loops outside of which it does not exist: they never move an address
+    within: frozenset[LoopKey]
+    places: Number = 1  # iterations with a place of their own in it (`double_buffer`)
+    all_bytes: int = 0  # bytes of an element, with those of the other outputs of the stage
+    row_major: bool = False  # it lies as its tensor does, whatever factors are chosen
+    #: it is an input, made by the caller: NumPy's arrays begin anywhere in a cache line
+    given: bool = False
+
+    def rows_apart(self) -> list[int]:
+        """Bytes between neighbours in each dimension but the last, of those that have any; none
+        where they depend on factors.
+        """
+        dims = self.dims[:-1] if self.row_major else ()
+        strides = [d.stride for d in dims if not (isinstance(d.extent, int) and d.extent == 1)]
+        return [n * self.itemsize for n in strides if isinstance(n, int)]
+
+    @property
+    def elements(self) -> Number:
+        return product(d.extent for d in self.dims)
+
+    @property
+    def allocated(self) -> Number:
+        """Allocated bytes: gaps, places and the other outputs of its stage included."""
+        whole = self.dims[0].stride * self.dims[0].extent if self.dims else 1
+        return whole * self.places * self.all_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NestAccess:
+    """Load or store of a stage; ``moves`` has the movement of each dimension of the buffer."""
+
+    buffer: NestBuffer
+    write: bool
+    moves: tuple[tuple[Move, ...], ...]
+
+
+def buffer_of(
+    stage: StageState, shape: Sequence[Number], op: OpNode, within: frozenset[LoopKey]
+) -> NestBuffer:
+    """Buffer of a stage for a region of ``shape``, which lives inside the loops ``within``."""
+    sources: Sequence[LayoutDim] = [(d, 1, None) for d in range(len(shape))]
+    if stage.layout is not None:
+        sources = stage.layout
+    whole = [SteppedIndex(0, (Move((stage.id, f"a{d}"), 1, n),)) for d, n in enumerate(shape)]
+    aligned = {dim: (factor, offset) for dim, factor, offset in stage.align}
+    dims: list[BufferDim] = []
+    stride: Number = 1
+    for d, source in reversed(list(enumerate(sources))):
+        lo, hi = _placed(source, whole).span()
+        extent = hi - lo + 1
+        if d in aligned:
+            factor, offset = aligned[d]
+            stride = stride + (offset - stride) % factor
+        dims.insert(0, BufferDim(extent, stride, source))
+        stride = stride * extent
+    size, every = dtypes.nbytes(op.dtype), sum(map(dtypes.nbytes, op.dtypes))
+    return NestBuffer(stage.id, tuple(dims), size, stage.scope, within, all_bytes=every)
+
+
+def _placed(source: LayoutDim, indices: Sequence[SteppedIndex]) -> SteppedIndex:
+    """Dimension of a layout, from the indices of an element."""
+    match source:
+        case int() | Sym():
+            return SteppedIndex(source, ())
+        case str():
+            return indices[int(source[1:])]
+        case ("+", a, b):
+            return _placed(a, indices) + _placed(b, indices)
+        case ("*", a, k):
+            return _placed(a, indices).times(k)
+        case ("//", a, k):
+            return _placed(a, indices).digit(k, None)
+        case ("%", a, k):
+            return _placed(a, indices).digit(1, k)
+        case (int(d), div, mod):
+            whole = mod is None and isinstance(div, int) and div == 1
+            return indices[d] if whole else indices[d].digit(div, mod)
+
+
+def access_of(
+    buffer: NestBuffer, indices: Sequence[SteppedIndex | None], write: bool
+) -> NestAccess:
+    """Load or store at some indices; None where one is no sum of steps."""
+    still = SteppedIndex(0, ())
+    moving = [still if x is None else x.without(buffer.within) for x in indices]
+    return NestAccess(
+        buffer, write, tuple(_placed(dim.source, moving).moves for dim in buffer.dims)
+    )
+
 
 _ARITHMETIC = SteppedArithmetic()
 #: Memory that no other thread, or no other warp, has.
@@ -107,7 +224,7 @@ class StageNest:
     shape: list[Number] = field(default_factory=list)  # extents of the region that it covers
     buffer: NestBuffer | None = None
     #: its store, then its loads in the order of the expression, each once
-    accesses: list[Access] = field(default_factory=list)
+    accesses: list[NestAccess] = field(default_factory=list)
     #: conditions of its expression under which it reads (inlined padding)
     conditions: list[ReadCondition] = field(default_factory=list)
 
@@ -133,12 +250,17 @@ def nests_of(state: State) -> list[StageNest]:
             nests[sid] = nest
     out = [nests[i] for i in state.order if i in nests]
     for nest in out:
-        within = _within(nest, nests)
-        buffer = buffer_of(nest.stage, _stored(nest, within), nest.op, within)
-        plain = not nest.attached and nest.stage.layout is None and not nest.stage.align
-        nest.buffer = replace(
-            buffer, scope=nest.scope, places=_places(nest, nests), row_major=plain
-        )
+        stage, within, shape = nest.stage, _within(nest, nests), nest.shape
+        if stage.store is not None:  # it outlives one computation of the region
+            indices = [nest.axes[a.var] for a in nest.op.axes]
+            shape = [width([m for m in x.moves if m.loop not in within]) for x in indices]
+        places: Number = 1
+        if stage.double is not None and stage.store is None and nest.attached:
+            loop = _outside(stage.attach.stage, stage.attach.loop, nests)[-1]
+            places = least(stage.copies, loop.extent)
+        plain = not nest.attached and stage.layout is None and not stage.align
+        buffer = buffer_of(stage, shape, nest.op, within)
+        nest.buffer = replace(buffer, scope=nest.scope, places=places, row_major=plain)
     for nest in out:
         nest.accesses = list(_accesses(nest, nests, ops))
         nest.conditions = list(_conditions(nest))
@@ -167,7 +289,15 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
     nest.loops, nest.own = outside + own, len(own)
     leaves = {x.key[1]: SteppedIndex(0, (Move(x.key, 1, x.extent),)) for x in own}
     values = loop_values(stage, leaves, extents, _ARITHMETIC)
-    nest.splits = tuple(_splits(stage, values, extents))
+    nest.splits = tuple(
+        NestSplit(
+            frozenset(m.loop for m in values[rel.parent].moves),
+            extents[rel.parent],
+            extents[rel.outer] * extents[rel.inner],
+        )
+        for rel in stage.relations
+        if isinstance(rel, SplitRel)
+    )
     if nest.attached:
         around = {x.key for x in outside}
         nest.splits += tuple(x for x in nests[stage.attach.stage].splits if x.loops <= around)
@@ -196,16 +326,6 @@ def _dot_of(stage: StageState) -> DotProduct | None:
     return found[0] if len(found) == 1 else None
 
 
-def _splits(
-    stage: StageState, values: Mapping[str, SteppedIndex], extents: Mapping[str, Number]
-) -> Iterator[NestSplit]:
-    for rel in stage.relations:
-        if isinstance(rel, SplitRel):
-            loops = frozenset(m.loop for m in values[rel.parent].moves)
-            slots = extents[rel.outer] * extents[rel.inner]
-            yield NestSplit(loops, extents[rel.parent], slots)
-
-
 def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
     """Loops around an attached stage, in each iteration of which it runs anew.
 
@@ -221,15 +341,6 @@ def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLo
         return tuple(x for x in outside if not x.in_block)
     gone = {*cross_tags(nest.stage), *(("threadIdx.x",) if nest.scope == "warp" else ())}
     return tuple(x for x in outside if x.tag not in gone)
-
-
-def _places(nest: StageNest, nests: Mapping[StageId, StageNest]) -> Number:
-    """Number of iterations of the loop around that have a place in the buffer of a stage."""
-    stage = nest.stage
-    if stage.double is None or stage.store is not None or not nest.attached:
-        return 1
-    loop = _outside(stage.attach.stage, stage.attach.loop, nests)[-1]
-    return least(stage.copies, loop.extent)
 
 
 def _outside(sid: StageId, loop: str, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
@@ -318,17 +429,9 @@ def _within(nest: StageNest, nests: Mapping[StageId, StageNest]) -> frozenset[Lo
     return frozenset(x.key for x in kept).union(*(_same_threads(n, kept) for n in mates))
 
 
-def _stored(nest: StageNest, within: frozenset[LoopKey]) -> list[Number]:
-    """Extents of the buffer: more than the region where it outlives one computation."""
-    if nest.stage.store is None:
-        return nest.shape
-    indices = [nest.axes[a.var] for a in nest.op.axes]
-    return [width([m for m in x.moves if m.loop not in within]) for x in indices]
-
-
 def _accesses(
     nest: StageNest, nests: Mapping[StageId, StageNest], ops: Mapping[StageId, OpNode]
-) -> Iterator[Access]:
+) -> Iterator[NestAccess]:
     assert nest.buffer is not None
     own = [nest.axes[a.var] for a in nest.op.axes]
     yield access_of(nest.buffer, own, True)

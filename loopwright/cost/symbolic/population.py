@@ -6,36 +6,213 @@ of every candidate of the class. Numbers derived from the schedule are expressio
 evaluated in NumPy columns. Where a template asks for a value (``if tile > 8:``), the knobs of that
 value are fixed as well, and the smaller classes are derived anew. Where it cannot run on symbols at
 all (a size becomes the shape of a tensor), knobs are fixed until it can: in the worst case every
-candidate is a class of its own (`loopwright.cost.symbolic.candidates`).
+candidate is a class of its own (`CandidateRows`).
 """
 
 from __future__ import annotations
 
 import gc
+import logging
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pickle import PicklingError  # noqa: TID251 - what joblib raises
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.cost.symbolic.candidates import Candidates, Derive, derived
 from loopwright.cost.symbolic.evaluation import ColumnProgram, constant_row
-from loopwright.cost.symbolic.known_counts import KnownCounts
-from loopwright.cost.symbolic.known_rows import KEPT, KnownRows
-from loopwright.cost.symbolic.symbols import Graph, Number, Sym
-from loopwright.task import ConfigEntity, Knob
-from loopwright.task.entities import Entity
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import Digits
+from loopwright.cost.symbolic.symbols import DataDependent, Graph, Number, Sym
+from loopwright.cost.symbolic.warps import KnownCounts
+from loopwright.env import usable_cpus
+from loopwright.errors import InstantiationError, TimeLimitError
+from loopwright.schedule import State
+from loopwright.task import ConfigEntity, Digits, Entity, Knob, Scheduler
+from loopwright.time_limit import TEMPLATE_S, limited
+
+#: Cached rows: 20 MB of 300 numbers.
+KEPT = 1 << 14
+
+
+class KnownRows:
+    """Rows of ``width`` numbers by candidate, a pure cache: a row is a function of its candidate.
+
+    It is emptied when ``kept`` rows leave no room for new ones. New candidates are sorted by the
+    knobs ``by``, so that those evaluated together lie together.
+    """
+
+    def __init__(self, width: int, kept: int = KEPT, by: Sequence[int] = ()) -> None:
+        # Memory of which nothing is touched yet takes no room.
+        self._rows = np.empty((kept, width), np.float32)
+        self._place: dict[bytes, int] = {}
+        self._by = list(by)
+
+    def rows(self, digits: Digits, evaluate: Callable[[Digits, Rows], None]) -> Rows:
+        """Rows, float32 (n, width), of int64 (n, knobs); ``evaluate`` fills in unknown ones."""
+        asked = _keys(digits)
+        new = list({key: n for n, key in enumerate(asked) if key not in self._place}.values())
+        if len(self._place) + len(new) > len(self._rows):
+            self._place.clear()
+            new = list({key: n for n, key in enumerate(asked)}.values())
+        if len(new) > len(self._rows):
+            out = np.empty((len(digits), self._rows.shape[1]), np.float32)
+            evaluate(digits, out)
+            return out
+        if new:
+            self._evaluate_new(digits[new], evaluate)
+        places = np.fromiter((self._place[key] for key in asked), np.intp, len(asked))
+        return self._rows.take(places, axis=0)
+
+    def _evaluate_new(self, digits: Digits, evaluate: Callable[[Digits, Rows], None]) -> None:
+        if self._by:
+            digits = digits[np.lexsort(digits[:, self._by[::-1]].T)]
+        at = len(self._place)
+        room = self._rows[at : at + len(digits)]
+        self._place.update((key, at + n) for n, key in enumerate(_keys(digits)))
+        try:
+            evaluate(digits, room)
+        except BaseException:
+            # No row may be found that was not filled in.
+            self._place.clear()
+            raise
+
+    def add(self, digits: Digits, rows: Rows) -> None:
+        """Keep the rows of new candidates, for which there must be room."""
+        keys = _keys(digits)
+        new = [n for n, key in enumerate(keys) if key not in self._place]
+        at = len(self._place)
+        self._rows[at : at + len(new)] = rows if len(new) == len(rows) else rows[new]
+        self._place.update((keys[n], at + k) for k, n in enumerate(new))
+
+
+def _keys(digits: Digits) -> list[bytes]:
+    whole = np.ascontiguousarray(digits)
+    if not whole.size:
+        return [b""] * len(whole)
+    keys: Any = whole.view(np.dtype((np.void, whole[0].nbytes))).ravel().tolist()
+    return list(keys)
+
+
+#: Derives numbers from a schedule's state, always the same count.
+Derive = Callable[[State], list[Number]]
+Rows = npt.NDArray[np.float32]
+#: Candidates derived before the time of the others is estimated; seconds from which processes may
+#: pay, whose start takes two; and CPUs that processes need.
+TIMED, PAYS_S, CPUS = 32, 6.0, 4
+#: Parts for each process, so that one with slow candidates keeps the others from waiting.
+_PARTS = 4
+
+_log = logging.getLogger("loopwright.cost")
+
+
+# Numbers derived from schedules of candidates one by one, where templates branch on every knob. A
+# template then runs for each candidate, in Python, about a thousand times a second. Where that
+# takes long enough to pay for the start of processes, and there are enough CPUs (two bring
+# nothing), candidates are shared out over them (joblib's loky; processes stay for the next time).
+# The results are the same, in the same order: each candidate is derived by the same code,
+# independently.
+
+
+def derived(
+    task: Scheduler, derive: Derive, config: ConfigEntity
+) -> tuple[list[Number] | None, str]:
+    """Numbers of a configuration, whose choices may be symbols, and an empty text.
+
+    None where the template fails, with a text unless that is its own refusal.
+    """
+    try:
+        run = task.instantiate
+        schedule, _ = limited(TEMPLATE_S, "the template", run, config, often=True)
+        return derive(schedule.state), ""
+    except (InstantiationError, TimeLimitError, DataDependent):
+        return None, ""
+    # A schedule that cannot be described costs its own candidates only.
+    except Exception as exc:
+        text = f"{task}: nothing can be derived from the schedule of {config}: {exc!r}"
+        return None, text
+
+
+def rows_of(
+    task: Scheduler, derive: Derive, logged: Sequence[bool], digits: Digits
+) -> tuple[Rows, list[str]]:
+    """Rows of candidates (n, knobs) in turn, all NaN where a template fails; and warnings."""
+    out = np.full((len(digits), len(logged)), np.nan, np.float32)
+    marks, texts = np.array(logged, bool), []
+    knobs = task.config_space.knobs.values()
+    for row, choice in zip(out, digits, strict=True):
+        chosen = {k.name: k.entities[at] for k, at in zip(knobs, choice, strict=True)}
+        numbers, text = derived(task, derive, ConfigEntity(task.config_space, chosen, None))
+        if numbers is not None:
+            row[:] = constant_row([float(x) for x in numbers], marks)
+        texts += [text] if text else []
+    return out, texts
+
+
+class CandidateRows:
+    """Rows of a task's candidates, each derived by itself."""
+
+    def __init__(self, task: Scheduler, derive: Derive, logged: Sequence[bool]) -> None:
+        self._task, self._derive, self._logged = task, derive, tuple(logged)
+        #: Reason why the candidates stay in this process, however many they are; empty if they need
+        #: not.
+        self.why_alone = ""
+
+    def rows(self, digits: Digits) -> Rows:
+        """Rows, float32 (n, numbers), of candidates (n, knobs); all NaN where a template fails."""
+        begin = time.perf_counter()
+        first = self.in_one_process(digits[:TIMED])
+        rest = digits[TIMED:]
+        expected = (time.perf_counter() - begin) / TIMED * len(rest)
+        processes = len(usable_cpus())
+        if self.why_alone or processes < CPUS or expected < PAYS_S:
+            return np.concatenate([first, self.in_one_process(rest)])
+        return np.concatenate([first, self.side_by_side(rest, processes)])
+
+    def in_one_process(self, digits: Digits) -> Rows:
+        return self._warned(rows_of(self._task, self._derive, self._logged, digits))
+
+    def side_by_side(self, digits: Digits, processes: int) -> Rows:
+        from joblib import Parallel, delayed
+
+        parts = np.array_split(digits, processes * _PARTS)
+        work = delayed(rows_of)
+        jobs = [work(self._task, self._derive, self._logged, part) for part in parts]
+        try:
+            found = Parallel(processes, backend="loky", batch_size=1, max_nbytes=None)(jobs)
+        except (PicklingError, BrokenProcessPool) as exc:
+            # A template that holds what cannot be sent, or a process that died: neither is a fault
+            # of a candidate.
+            self.why_alone = _reason(exc)
+            _log.warning(
+                "%s: its candidates are derived in one process, since others cannot: %.300s",
+                self._task,
+                self.why_alone,
+            )
+            return self.in_one_process(digits)
+        return np.concatenate([self._warned(part) for part in found])
+
+    def _warned(self, found: tuple[Rows, list[str]]) -> Rows:
+        rows, texts = found
+        for text in texts:
+            _log.warning("%s", text)
+        return rows
+
+
+def _reason(exc: BaseException) -> str:
+    """Reason why candidates cannot go to other processes: the last line of the error, if any."""
+    lines = [line for x in (exc, exc.__cause__) for line in str(x or "").splitlines()]
+    said = [line.strip() for line in lines if line.strip(' "')]
+    return f"{type(exc).__name__}: {said[-1] if said else ''}"
+
 
 #: Number of classes that must have been divided before all are, by the same knobs.
 APART = 64
 #: Cached structure classes, and rows evaluated at once (columns then stay in the cache).
 CLASSES, CHUNK = 4096, 2048
-
-_Row = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +224,7 @@ class _FixMore:
 
 #: Result for a class: a program for all its candidates, their common row, or the demand to divide
 #: it.
-_Class = ColumnProgram | _Row | _FixMore
+_Class = ColumnProgram | Rows | _FixMore
 
 
 class Population:
@@ -75,13 +252,13 @@ class Population:
         self._columns: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
         self._known = KnownRows(len(self.logged), by=sorted(self._fixed))
         self._counts = KnownCounts()
-        self._candidates = Candidates(task, derive, logged)
+        self._candidates = CandidateRows(task, derive, logged)
 
-    def evaluate(self, digits: Digits) -> _Row:
+    def evaluate(self, digits: Digits) -> Rows:
         """Numbers, float32 (n, numbers), of candidates (n, knobs); NaN where a template fails."""
         return self._known.rows(np.ascontiguousarray(digits, np.int64), self._evaluate)
 
-    def _evaluate(self, digits: Digits, out: _Row) -> None:
+    def _evaluate(self, digits: Digits, out: Rows) -> None:
         # Where most classes were taken apart, that is not tried again for each.
         fixed = self._fixed | self._asked if self._apart >= APART else self._fixed
         alone: list[Digits] = [np.zeros(0, np.int64)]
@@ -94,7 +271,7 @@ class Population:
         digits: Digits,
         rows: Digits,
         fixed: frozenset[int],
-        out: _Row,
+        out: Rows,
         alone: list[Digits],
     ) -> None:
         """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``; rows of
@@ -113,7 +290,7 @@ class Population:
                 self._run(structure, digits[members], rows[members], out)
                 self._run_whole(structure, fixed, digits[members[0]])
 
-    def _rows_alone(self, digits: Digits) -> _Row:
+    def _rows_alone(self, digits: Digits) -> Rows:
         """Rows of candidates that are classes of their own."""
         if not len(digits):
             return np.empty((0, len(self.logged)), np.float32)
@@ -136,7 +313,7 @@ class Population:
         self._run(program, digits, np.arange(len(digits)), out)
         self._known.add(digits, out)
 
-    def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: _Row) -> None:
+    def _run(self, program: ColumnProgram, digits: Digits, rows: Digits, out: Rows) -> None:
         for at in range(0, len(rows), CHUNK):
             part = slice(at, at + CHUNK)
             columns, these = program.columns(digits[part]), rows[part]
@@ -171,9 +348,9 @@ class Population:
     def _derive_class(self, fixed: frozenset[int], sample: Digits) -> _Class:
         graph = Graph()
         with _collector_paused():
-            found = self._derived_in(graph, fixed, sample)
+            derived = self._derived_in(graph, fixed, sample)
             graph.forget()
-        return found
+        return derived
 
     def _derived_in(self, graph: Graph, fixed: frozenset[int], sample: Digits) -> _Class:
         numbers = self._numbers(fixed, sample, graph)
@@ -188,9 +365,16 @@ class Population:
 
     def _numbers(self, fixed: frozenset[int], sample: Digits, graph: Graph) -> list[Number] | None:
         """Numbers of a class; None where its template fails, or asks for a value."""
+
+        def symbolic(knob: Knob, number: int) -> Entity:
+            """Entity with symbols, in place of a candidate of a knob that has parts."""
+            return knob.from_parts(
+                [graph.leaf(number, part, values) for part, values in enumerate(knob.parts())]
+            )
+
         self.derived += 1
         chosen = {
-            knob.name: knob.entities[sample[k]] if k in fixed else _symbolic(knob, k, graph)
+            knob.name: knob.entities[sample[k]] if k in fixed else symbolic(knob, k)
             for k, knob in enumerate(self._knobs)
         }
         config = ConfigEntity(self.task.config_space, chosen, None)
@@ -241,9 +425,3 @@ def _groups(
     return [
         (tuple(digits[members[0], fixed].tolist()), members) for members in np.split(order, ends)
     ]
-
-
-def _symbolic(knob: Knob, number: int, graph: Graph) -> Entity:
-    """Entity with symbols, in place of a candidate of a knob that has parts."""
-    leaves = [graph.leaf(number, part, values) for part, values in enumerate(knob.parts())]
-    return knob.from_parts(leaves)

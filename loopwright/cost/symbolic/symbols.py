@@ -13,14 +13,68 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 import numpy as np
 
-from loopwright.cost.symbolic.value_ranges import RANGES, ValueRange
 from loopwright.ir.expr import Expr, IterVar, binary
-from loopwright.ir.symbol import Symbol
+from loopwright.ir.sizes import Symbol
+
+#: Least and largest value that an expression may take.
+ValueRange = tuple[float, float]
+_INF = math.inf
+_EVERYTHING: ValueRange = (-_INF, _INF)
+
+
+def _hull(ends: Sequence[float]) -> ValueRange:
+    """Interval of its ends; everything where one is unknown (0 times infinity)."""
+    if any(x != x for x in ends):
+        return _EVERYTHING
+    return min(ends), max(ends)
+
+
+def _product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    if alo >= 0 and blo >= 0 and ahi < _INF and bhi < _INF:
+        return alo * blo, ahi * bhi  # nearly all are such
+    return _hull([x * y for x in (alo, ahi) for y in (blo, bhi)])
+
+
+def _floor(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    ends = [x // y for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
+    return _hull(ends)
+
+
+def _ceil(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    ends = [-(-x // y) for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
+    return _hull(ends)
+
+
+def _quotient(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
+    if blo <= 0:
+        return _EVERYTHING
+    if alo >= 0 and ahi < _INF and bhi < _INF:
+        return alo / bhi, ahi / blo
+    return _hull([x / y for x in (alo, ahi) for y in (blo, bhi)])
+
+
+#: Bounds of an operation from the least and largest value of both operands.
+RANGES: dict[str, Callable[[float, float, float, float], ValueRange]] = {
+    "+": lambda alo, ahi, blo, bhi: (alo + blo, ahi + bhi),
+    "-": lambda alo, ahi, blo, bhi: (alo - bhi, ahi - blo),
+    "*": _product,
+    "//": _floor,
+    "ceil": _ceil,
+    "/": _quotient,
+    "%": lambda _alo, _ahi, blo, bhi: (0, bhi - 1) if blo > 0 else _EVERYTHING,
+    "min": lambda alo, ahi, blo, bhi: (min(alo, blo), min(ahi, bhi)),
+    "max": lambda alo, ahi, blo, bhi: (max(alo, blo), max(ahi, bhi)),
+    "<": lambda alo, ahi, blo, bhi: (1, 1) if ahi < blo else (0, 0) if alo >= bhi else (0, 1),
+    "<=": lambda alo, ahi, blo, bhi: (1, 1) if ahi <= blo else (0, 0) if alo > bhi else (0, 1),
+    "==": lambda alo, ahi, blo, bhi: (0, 0) if ahi < blo or bhi < alo else (0, 1),
+    "!=": lambda alo, ahi, blo, bhi: (1, 1) if ahi < blo or bhi < alo else (0, 1),
+}
+
 
 #: An operand of a node: the number of another node, or a constant, in a tuple.
 NodeOperand = int | tuple[float]
@@ -208,13 +262,18 @@ _FOLD: dict[str, Callable[[Number, Number], Number]] = {
     "ceil": lambda a, b: -(-a // b),
     "%": operator.mod,
     "/": operator.truediv,
-    "min": min,
-    "max": max,
+    "min": lambda a, b: _elementwise(np.minimum, min, a, b),
+    "max": lambda a, b: _elementwise(np.maximum, max, a, b),
     "<": operator.lt,
     "<=": operator.le,
     "==": operator.eq,
     "!=": operator.ne,
 }
+
+
+def _elementwise(of_arrays: np.ufunc, of_numbers: Callable[..., Any], a: Any, b: Any) -> Any:
+    arrays = isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
+    return of_arrays(a, b) if arrays else of_numbers(a, b)
 
 
 def _operation(op: str, a: Any, b: Any) -> Any:
@@ -241,9 +300,7 @@ def _apply(op: str, a: Number, b: Number) -> Number:
 
 
 def _simple_sum(a: Number, b: Number) -> Number | None:
-    if type(a) is not Sym and a == 0:
-        return b
-    return _simple_difference(a, b)
+    return b if type(a) is not Sym and a == 0 else _simple_difference(a, b)
 
 
 def _simple_difference(a: Number, b: Number) -> Number | None:
@@ -331,12 +388,14 @@ def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
 
 
 def least(a: Number, b: Number) -> Number:
+    """Minimum of two numbers, or elementwise of arrays."""
     if type(a) is int and type(b) is int:
         return a if a <= b else b
     return _apply("min", a, b)
 
 
 def most(a: Number, b: Number) -> Number:
+    """Maximum of two numbers, or elementwise of arrays."""
     if type(a) is int and type(b) is int:
         return a if a >= b else b
     return _apply("max", a, b)
@@ -359,6 +418,14 @@ def total(values: Iterable[Number]) -> Number:
     out: Number = 0
     for v in values:
         out = out + v
+    return out
+
+
+def largest(values: Iterable[Number], at_least: Number = 0) -> Number:
+    """Maximum of numbers, compared in order, and of ``at_least``."""
+    out = at_least
+    for v in values:
+        out = most(out, v)
     return out
 
 

@@ -1,1 +1,1 @@
-"""The graph tuner: the layout of each convolution, chosen by the cost of kernels and transforms."""
+"""Layouts of convolutions and pools: calls in a layout, the places of a choice, and the solver."""

@@ -1,22 +1,17 @@
 """Operators of graphs: called with expressions, they make calls.
 
-`loopwright.graph.op.nn` has those of neural networks, named without their ``nn.``.
+`loopwright.graph.op.nn` has those of neural networks, named without their ``nn.``, and `qnn` those
+of quantised tensors.
 """
 
 from __future__ import annotations
 
 from loopwright.graph.op import (
-    channels_blocked,
-    channels_last,
-    determinants,
     elementwise,
-    functions,
     indexing,
     narrow,
     products,
-    qnn,
     reductions,
-    regions,
     sampling,
     transforms,
     windows,
@@ -27,18 +22,12 @@ from loopwright.graph.registry import Op, get_op, op_names
 
 #: Importing these registers what comes along.
 _MODULES = (
-    channels_blocked,
-    channels_last,
-    determinants,
     elementwise,
-    functions,
     indexing,
     _nn,
     narrow,
     products,
-    qnn,
     reductions,
-    regions,
     sampling,
     transforms,
     windows,
@@ -46,19 +35,24 @@ _MODULES = (
 )
 
 
-class _OpsOfNetworks:
-    """Operators whose names begin with ``nn.``, those registered later among them."""
+class _Namespace:
+    """Operators whose names begin with a prefix, those registered later among them."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
 
     def __getattr__(self, name: str) -> Op:
-        if f"nn.{name}" in op_names():
-            return get_op(f"nn.{name}")
-        raise AttributeError(f"there is no operator 'nn.{name}'; see loopwright.graph.op_names()")
+        whole = f"{self._prefix}{name}"
+        if whole in op_names():
+            return get_op(whole)
+        raise AttributeError(f"there is no operator {whole!r}; see loopwright.graph.op_names()")
 
     def __dir__(self) -> list[str]:
-        return [name.removeprefix("nn.") for name in op_names() if name.startswith("nn.")]
+        names = (n for n in op_names() if n.startswith(self._prefix))
+        return [name.removeprefix(self._prefix) for name in names]
 
 
-nn = _OpsOfNetworks()
+nn, qnn = _Namespace("nn."), _Namespace("qnn.")
 
 
 def __getattr__(name: str) -> Op:
@@ -69,4 +63,4 @@ def __getattr__(name: str) -> Op:
 
 
 def __dir__() -> list[str]:
-    return sorted([*(n for n in op_names() if "." not in n), "nn"])
+    return sorted([*(n for n in op_names() if "." not in n), "nn", "qnn"])

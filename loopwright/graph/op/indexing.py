@@ -12,9 +12,10 @@ from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.types import Size
+from loopwright.graph.ir.expr import Size
 from loopwright.graph.op.shapes import axis_of, require_same, static_shape
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.ops import compute
 
 
 def held(index: Any, extent: Size) -> Any:
@@ -34,8 +35,7 @@ def take(data: te.Tensor, indices: te.Tensor, *, axis: int = 0) -> te.Tensor:
         return data(*i[:at], n, *i[at + inner :])
 
     shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
-    tensor: te.Tensor = te.compute(shape, value, name="take")
-    return tensor
+    return compute(shape, value, name="take")
 
 
 @register_op("gather_elements", Pattern.INJECTIVE)
@@ -48,8 +48,7 @@ def gather_elements(data: te.Tensor, indices: te.Tensor, *, axis: int = 0) -> te
     def value(*i: Any) -> Any:
         return data(*i[:at], held(indices(*i), data.shape[at]), *i[at + 1 :])
 
-    tensor: te.Tensor = te.compute(indices.shape, value, name="gather")
-    return tensor
+    return compute(indices.shape, value, name="gather")
 
 
 @register_op("gather_nd", Pattern.INJECTIVE)
@@ -66,8 +65,7 @@ def gather_nd(data: te.Tensor, indices: te.Tensor, *, batch_dims: int = 0) -> te
         return data(*i[:batch_dims], *at, *i[outer:])
 
     shape = (*indices.shape[:-1], *data.shape[batch_dims + count :])
-    tensor: te.Tensor = te.compute(shape, value, name="gather")
-    return tensor
+    return compute(shape, value, name="gather")
 
 
 #: Reductions of updates with old elements: the reducer, and its value without updates.
@@ -111,8 +109,7 @@ def _met(data: te.Tensor, count: int, matches: Any, update: Any, reduction: str)
             number = te.max(latest(*i), 0)
             return te.if_then_else(latest(*i) >= 0, update(i, number), data(*i))
 
-        tensor: te.Tensor = te.compute(data.shape, chosen, name="scattered")
-        return tensor
+        return compute(data.shape, chosen, name="scattered")
     reduce, empty = _MEETINGS[reduction]
     combine, nothing = _COMBINED[reduction], empty(data.dtype)
     met = te.compute(
@@ -120,8 +117,7 @@ def _met(data: te.Tensor, count: int, matches: Any, update: Any, reduction: str)
         lambda *i: reduce(te.if_then_else(matches(i, k), update(i, k.var), nothing), axis=k),
         name="updates",
     )
-    tensor = te.compute(data.shape, lambda *i: combine(data(*i), met(*i)), name="scattered")
-    return tensor
+    return compute(data.shape, lambda *i: combine(data(*i), met(*i)), name="scattered")
 
 
 @register_op("scatter_elements", Pattern.OPAQUE)
@@ -193,8 +189,7 @@ def one_hot(indices: te.Tensor, values: te.Tensor, *, depth: int, axis: int = -1
         return te.if_then_else(te.equal(n, i[at]), values[1], values[0])
 
     shape = (*indices.shape[:at], depth, *indices.shape[at:])
-    tensor: te.Tensor = te.compute(shape, value, name="one_hot")
-    return tensor
+    return compute(shape, value, name="one_hot")
 
 
 @register_op("reverse_sequence", Pattern.INJECTIVE)
@@ -209,8 +204,7 @@ def reverse_sequence(
         t = te.if_then_else(i[time] < length, length - 1 - i[time], i[time])
         return data(*i[:time], held(t, data.shape[time]), *i[time + 1 :])
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="reversed")
-    return tensor
+    return compute(data.shape, value, name="reversed")
 
 
 @register_op("topk", Pattern.OPAQUE)

@@ -1,8 +1,11 @@
-"""Floats of 8 and 4 bits, as the bits that they are stored in: formats, to float32 and back.
+"""Numbers of few bits: floats of 8 and 4 bits as stored, and quantised integers.
 
-The formats are those of Micikevicius et al. (2022), `float8_e4m3fn` and `float8_e5m2`; of Noune et
-al. (2022), `float8_e4m3fnuz` and `float8_e5m2fnuz`; and of the OCP Microscaling Formats (2023),
-`float4_e2m1fn` and the scale `float8_e8m0fnu`. They are named as in the package ml_dtypes.
+The formats of floats are those of Micikevicius et al. (2022), `float8_e4m3fn` and `float8_e5m2`; of
+Noune et al. (2022), `float8_e4m3fnuz` and `float8_e5m2fnuz`; and of the OCP Microscaling Formats
+(2023), `float4_e2m1fn` and the scale `float8_e8m0fnu`. They are named as in the package ml_dtypes.
+
+Quantised integers represent real numbers by a scale and a zero point: ``real = (whole - zero_point)
+* scale`` (Jacob et al., 2018). The names of the operators are those of Relay's QNN.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from loopwright import te
+from loopwright import dtypes, te
 from loopwright.errors import GraphError, did_you_mean
+from loopwright.graph.op.shapes import axis_of, require_same
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.ops import compute
 
 #: Bits of the fraction and bias of the exponent of float32.
 _FRACTION, _BIAS = 23, 127
@@ -66,8 +71,7 @@ def decode_float(data: te.Tensor, *, dtype: str) -> te.Tensor:
         bits = data(*i).astype("int32")
         return _power(bits) if f is None else _number(bits, f)
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="decoded")
-    return tensor
+    return compute(data.shape, value, name="decoded")
 
 
 @register_op("encode_float", Pattern.ELEMENTWISE)
@@ -88,8 +92,7 @@ def encode_float(
         found = _exponent(x, saturate, rounding == "up") if f is None else _bits(x, f, saturate)
         return found.astype("uint8")
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="encoded")
-    return tensor
+    return compute(data.shape, value, name="encoded")
 
 
 def _require(data: te.Tensor, dtype: str, name: str) -> None:
@@ -171,5 +174,65 @@ def wrap_integer(data: te.Tensor, *, bits: int, signed: bool) -> te.Tensor:
         low = te.bitwise_and(data(*i), 2 * top - 1)
         return (te.bitwise_xor(low, top) - top).astype("int8") if signed else low.astype("uint8")
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="wrapped")
-    return tensor
+    return compute(data.shape, value, name="wrapped")
+
+
+#: Dtypes of quantised tensors.
+BYTES = ("int8", "uint8")
+#: The most products in a sum such that sums of 255 * 128 fit int32.
+LONGEST = (1 << 31) // (255 * 128) - 1
+
+
+@register_op("qnn.quantize", Pattern.BROADCAST)
+def quantize(
+    data: te.Tensor,
+    scale: te.Tensor,
+    zero_point: te.Tensor,
+    *,
+    axis: int = -1,
+    out_dtype: str = "int8",
+) -> te.Tensor:
+    """data / scale, rounded to even, plus the zero point, held in the range of the dtype.
+
+    Scale (float32) and zero point (int32) are one number, or one for each index of the axis.
+    """
+    if out_dtype not in BYTES:
+        raise GraphError(f"quantised tensors are {' or '.join(BYTES)}, not {out_dtype}")
+    at = _parameters(data, scale, zero_point, axis)
+    low, high = dtypes.limits(out_dtype)
+
+    def value(*i: Any) -> Any:
+        s, z = _of(scale, i, at), _of(zero_point, i, at)
+        found = te.nearbyint(data(*i) / s) + z.astype("float32")
+        return te.max(te.min(found, float(high)), float(low)).astype(out_dtype)
+
+    return compute(data.shape, value, name="quantize")
+
+
+@register_op("qnn.dequantize", Pattern.BROADCAST)
+def dequantize(
+    data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, *, axis: int = -1
+) -> te.Tensor:
+    """(data - zero point) * scale, as float32; both as `qnn.quantize` has them."""
+    at = _parameters(data, scale, zero_point, axis)
+
+    def value(*i: Any) -> Any:
+        whole = data(*i).astype("int32") - _of(zero_point, i, at)
+        return whole.astype("float32") * _of(scale, i, at)
+
+    return compute(data.shape, value, name="dequantize")
+
+
+def _parameters(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int) -> int:
+    """The axis counted from 0; checks that scale and zero point fit the data."""
+    at = axis_of(axis, len(data.shape))
+    for t, dtype in ((scale, "float32"), (zero_point, "int32")):
+        if t.dtype != dtype or len(t.shape) > 1:
+            raise GraphError(f"{t.name} is {dtype} of one dimension at most, got {t!r}")
+        if t.shape:
+            require_same(t.shape[0], data.shape[at], f"the extents of {t.name} and axis {axis}")
+    return at
+
+
+def _of(t: te.Tensor, index: Any, at: int) -> Any:
+    return t(index[at]) if t.shape else t()

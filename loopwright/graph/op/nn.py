@@ -8,21 +8,16 @@ from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.types import Size
 from loopwright.graph.op.shapes import (
     accumulator,
     axis_of,
     broadcast,
     element,
-    pads_of,
     require_same,
-    several,
 )
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.graph.rounding import as_dtype
-
-#: One number for every dimension of an image, or one for each.
-Numbers = int | Sequence[int]
+from loopwright.ops import compute
 
 
 @register_op("nn.dense", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -37,8 +32,9 @@ def dense(data: te.Tensor, weight: te.Tensor, *, out_dtype: str = "") -> te.Tens
     def row(*i: Any) -> Any:
         return te.sum(data(*i[:-1], k).astype(wide) * weight[i[-1], k].astype(wide), axis=k)
 
-    tensor: te.Tensor = te.compute((*data.shape[:-1], weight.shape[0]), row, name="dense")
-    return as_dtype(tensor, out_dtype or data.dtype)
+    return as_dtype(
+        te.compute((*data.shape[:-1], weight.shape[0]), row, name="dense"), out_dtype or data.dtype
+    )
 
 
 @register_op("matmul", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -61,8 +57,7 @@ def matmul(lhs: te.Tensor, rhs: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
         return te.sum(x.astype(wide) * y.astype(wide), axis=k)
 
     shape = (*outer, *(() if short[0] else a[-2:-1]), *(() if short[1] else b[-1:]))
-    tensor: te.Tensor = te.compute(shape, value, name="matmul")
-    return as_dtype(tensor, out_dtype or lhs.dtype)
+    return as_dtype(te.compute(shape, value, name="matmul"), out_dtype or lhs.dtype)
 
 
 @register_op("nn.bias_add", Pattern.BROADCAST)
@@ -72,152 +67,9 @@ def bias_add(data: te.Tensor, bias: te.Tensor, *, axis: int = 1) -> te.Tensor:
     if len(bias.shape) != 1:
         raise GraphError(f"a bias has one dimension, got {len(bias.shape)}")
     require_same(bias.shape[0], data.shape[at], f"the extents of the bias and of axis {axis}")
-    tensor: te.Tensor = te.compute(
+    return compute(
         data.shape, lambda *i: data(*i) + bias[i[at]].astype(data.dtype), name="bias_add"
     )
-    return tensor
-
-
-def padded(
-    data: te.Tensor, pads: Sequence[tuple[int, int]], value: Any = 0, name: str = "pad"
-) -> te.Tensor:
-    """The data with elements around its last dimensions; itself where there are none.
-
-    ``pads`` are elements before and after each of the last dimensions.
-    """
-    if all(p == (0, 0) for p in pads):
-        return data
-    first = len(data.shape) - len(pads)
-    every = [(0, 0)] * first + list(pads)
-    shape = [n + low + high for n, (low, high) in zip(data.shape, every, strict=True)]
-    fill = te.const(value, data.dtype)
-
-    def inside(*i: Any) -> Any:
-        at = [x - low for x, (low, _) in zip(i, every, strict=True)]
-        tests = []
-        for x, n, (low, high) in zip(at, data.shape, every, strict=True):
-            tests += ([x >= 0] if low else []) + ([x < n] if high else [])
-        return te.if_then_else(te.all(*tests), data(*at), fill)
-
-    tensor: te.Tensor = te.compute(tuple(shape), inside, name=name)
-    return tensor
-
-
-@register_op("nn.conv", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def conv(
-    data: te.Tensor,
-    weight: te.Tensor,
-    *,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    out_dtype: str = "",
-) -> te.Tensor:
-    """A convolution of any rank: (N, C, ...) with (O, C / groups, ...) to (N, O, ...)."""
-    rank = len(data.shape) - 2
-    if rank < 1 or len(weight.shape) != rank + 2:
-        raise GraphError("conv takes data (N, C, ...) and a weight (O, C / groups, ...) of as many")
-    stride, spread = several(strides, rank, "strides"), several(dilation, rank, "dilation")
-    channels, wide = weight.shape[1], out_dtype or accumulator(data.dtype)
-    require_same(data.shape[1], channels * groups, "the channels of data and weight times groups")
-    x = padded(data, pads_of(padding, rank))
-    window = [n for n in weight.shape[2:] if isinstance(n, int)]
-    if len(window) < rank:
-        raise GraphError("the window of a convolution must be numbers")
-    reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
-    size = steps(x.shape[2:], reach, stride)
-    outputs = weight.shape[0]
-    if isinstance(outputs, int) and outputs % groups:
-        raise GraphError(f"{outputs} output channels cannot be shared by {groups} groups")
-    c = te.reduce_axis((0, channels), name="c")
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(weight.shape[2:])]
-
-    def value(n: Any, o: Any, *i: Any) -> Any:
-        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
-        first = 0 if groups == 1 else te.indexdiv(o, outputs // groups) * channels
-        product = x(n, first + c, *at).astype(wide) * weight(o, c, *taps).astype(wide)
-        return te.sum(product, axis=[c, *taps])
-
-    tensor: te.Tensor = te.compute((data.shape[0], outputs, *size), value, name="conv")
-    return as_dtype(tensor, out_dtype or data.dtype)
-
-
-def steps(size: Sequence[Size], reach: Sequence[int], stride: Sequence[int]) -> tuple[Size, ...]:
-    """The number of positions of a window along each dimension."""
-    found = [_fits(n, r, s) for n, r, s in zip(size, reach, stride, strict=True)]
-    return tuple(found)
-
-
-def _fits(n: Size, reach: int, stride: int) -> Size:
-    if isinstance(n, int) and n < reach:
-        raise GraphError(f"a window of {reach} does not fit {n} elements")
-    if isinstance(n, int):
-        return (n - reach) // stride + 1
-    return te.indexdiv(n - reach, stride) + 1
-
-
-@register_op("nn.max_pool", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def max_pool(
-    data: te.Tensor,
-    *,
-    pool_size: Numbers,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-) -> te.Tensor:
-    """The largest element of each window over the dimensions after the first two."""
-    rank = len(data.shape) - 2
-    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
-    spread = several(dilation, rank, "dilation")
-    x = padded(data, pads_of(padding, rank), te.min_value(data.dtype))
-    reach = [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)]
-    size = steps(x.shape[2:], reach, stride)
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
-
-    def value(n: Any, c: Any, *i: Any) -> Any:
-        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
-        return te.max(x(n, c, *at), axis=taps)
-
-    tensor: te.Tensor = te.compute((*data.shape[:2], *size), value, name="max_pool")
-    return tensor
-
-
-@register_op("nn.avg_pool", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def avg_pool(
-    data: te.Tensor,
-    *,
-    pool_size: Numbers,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    count_include_pad: bool = False,
-) -> te.Tensor:
-    """The mean of each window over the dimensions after the first two."""
-    rank = len(data.shape) - 2
-    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
-    pads = pads_of(padding, rank)
-    x = padded(data, pads)
-    size = steps(x.shape[2:], window, stride)
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
-
-    def total(n: Any, c: Any, *i: Any) -> Any:
-        at = [y * s + r for y, s, r in zip(i, stride, taps, strict=True)]
-        return te.sum(x(n, c, *at).astype(accumulator(data.dtype)), axis=taps)
-
-    summed = te.compute((*data.shape[:2], *size), total, name="pool_sum")
-    bounded = not count_include_pad and any(p != (0, 0) for p in pads)
-
-    def mean(n: Any, c: Any, *i: Any) -> Any:
-        if not bounded:
-            return summed(n, c, *i) * te.const(1 / math.prod(window), summed.dtype)
-        count: Any = 1
-        for y, s, w, (low, _), extent in zip(i, stride, window, pads, data.shape[2:], strict=True):
-            first, last = te.max(y * s - low, 0), te.min(y * s - low + w, extent)
-            count = count * (last - first)
-        return summed(n, c, *i) / count.astype(summed.dtype)
-
-    tensor: te.Tensor = te.compute(summed.shape, mean, name="avg_pool")
-    return as_dtype(tensor, data.dtype)
 
 
 @register_op("nn.batch_norm", Pattern.OPAQUE)
@@ -242,18 +94,17 @@ def batch_norm(
         scale = gamma[c] * te.rsqrt(moving_var[c] + eps)
         return (data(*i) - moving_mean[c]) * scale + beta[c]
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="batch_norm")
-    return tensor
+    return compute(data.shape, value, name="batch_norm")
 
 
 @register_op("nn.softmax", Pattern.OPAQUE)
 def softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
     """exp(x) divided by the sum of exp over an axis, without overflow."""
     _, exps, total, at = _exponentials(data, axis)
-    tensor: te.Tensor = te.compute(
-        data.shape, lambda *i: exps(*i) / total(*_without(i, at)), name="softmax"
+    return as_dtype(
+        te.compute(data.shape, lambda *i: exps(*i) / total(*_without(i, at)), name="softmax"),
+        data.dtype,
     )
-    return as_dtype(tensor, data.dtype)
 
 
 @register_op("nn.log_softmax", Pattern.OPAQUE)
@@ -265,8 +116,7 @@ def log_softmax(data: te.Tensor, *, axis: int = -1) -> te.Tensor:
         x = data(*i).astype(total.dtype)
         return x - top(*_without(i, at)) - te.log(total(*_without(i, at)))
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="log_softmax")
-    return as_dtype(tensor, data.dtype)
+    return as_dtype(te.compute(data.shape, value, name="log_softmax"), data.dtype)
 
 
 def _exponentials(data: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, te.Tensor, int]:
@@ -321,10 +171,7 @@ def layer_norm(
 
     def over(f: Any, name: str) -> te.Tensor:
         loops = [te.reduce_axis((0, n), name=f"k{d}") for d, n in enumerate(inner)]
-        tensor: te.Tensor = te.compute(
-            outer, lambda *i: te.sum(f(i, data(*i, *loops)), axis=loops), name=name
-        )
-        return tensor
+        return compute(outer, lambda *i: te.sum(f(i, data(*i, *loops)), axis=loops), name=name)
 
     total = over(lambda i, x: x, "total")
     squares = over(lambda i, x: (x - total(*i) * part) * (x - total(*i) * part), "squares")
@@ -334,5 +181,4 @@ def layer_norm(
         scale = te.rsqrt(squares(*row) * part + eps)
         return (data(*i) - total(*row) * part) * scale * gamma(*rest) + beta(*rest)
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="layer_norm")
-    return tensor
+    return compute(data.shape, value, name="layer_norm")

@@ -1,4 +1,7 @@
-"""Einsum, resampling by known taps, and sparse dense layers."""
+"""Einsum, resampling by known taps, sparse dense layers, and determinants.
+
+Determinants are by Gaussian elimination with partial pivoting.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,24 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
-from loopwright import te
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.types import Size
+from loopwright.graph.ir.expr import Call, Size, const
+from loopwright.graph.op.indexing import held
 from loopwright.graph.op.shapes import (
     accumulator,
     axis_of,
     broadcast,
     require_same,
     same,
+    static_shape,
 )
-from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.registry import Pattern, get_op, register_op
 from loopwright.graph.rounding import as_dtype
+from loopwright.ops import compute
 
 
 def _terms(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
@@ -79,8 +88,7 @@ def einsum(data: te.Tensor, *others: te.Tensor, equation: str) -> te.Tensor:
         return te.sum(product, axis=list(loops.values())) if loops else product
 
     shape = tuple(extents[c] for c in result)
-    tensor: te.Tensor = te.compute(shape, value, name="einsum")
-    return as_dtype(tensor, data.dtype)
+    return as_dtype(te.compute(shape, value, name="einsum"), data.dtype)
 
 
 @register_op("nn.resample", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -103,12 +111,11 @@ def resample(data: te.Tensor, indices: te.Tensor, weights: te.Tensor, *, axis: i
         return te.sum(data(*i[:at], n, *i[at + 1 :]) * weights[i[at], k], axis=k)
 
     shape = (*data.shape[:at], indices.shape[0], *data.shape[at + 1 :])
-    tensor: te.Tensor = te.compute(shape, value, name="resample")
-    return tensor
+    return compute(shape, value, name="resample")
 
 
 @register_op("nn.sparse_dense", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def sparse_dense(
+def dense_of_few(
     data: te.Tensor, values: te.Tensor, columns: te.Tensor, *, least: int = 0, width: int = 0
 ) -> te.Tensor:
     """A dense layer of few weights: those of each output, and the columns of data that they are of.
@@ -137,5 +144,141 @@ def sparse_dense(
             te.select(te.not_equal(values[i[-1], k], 0), product, te.const(0, data.dtype)), axis=k
         )
 
-    tensor: te.Tensor = te.compute((*data.shape[:-1], values.shape[0]), value, name="sparse_dense")
-    return tensor
+    return compute((*data.shape[:-1], values.shape[0]), value, name="sparse_dense")
+
+
+#: Rows of a matrix at most: each is a stage of the kernel.
+_MOST = 32
+
+
+@register_op("det", Pattern.OPAQUE)
+def det(data: te.Tensor) -> te.Tensor:
+    """The determinants of the matrices in the last two dimensions."""
+    shape = static_shape(data, "det")
+    if len(shape) < 2 or not dtypes.is_float(data.dtype):
+        raise GraphError(f"det takes matrices of floats, got {data!r}")
+    require_same(shape[-1], shape[-2], "the rows and columns of a matrix")
+    if shape[-1] > _MOST:
+        raise GraphError(f"matrices of {shape[-1]} rows are too large; {_MOST} are taken at most")
+    left = as_dtype(data, "float32" if data.dtype in dtypes.HALVES else data.dtype)
+    factors = []
+    while left.shape[-1] > 1:
+        best = _largest(left)
+        factors.append(_factor(left, best))
+        left = _rest(left, best)
+    rank = len(shape) - 2
+
+    def value(*i: Any) -> Any:
+        found = left(*i, *(0,) * (len(left.shape) - rank))
+        for f in factors:
+            found = found * f(*i)
+        return found
+
+    return as_dtype(te.compute(shape[:-2], value, name="det"), data.dtype)
+
+
+def _largest(matrix: te.Tensor) -> te.Tensor:
+    """The row of the largest element of the first column."""
+    k = te.reduce_axis((0, matrix.shape[-1]), name="k")
+    found: te.Tensor = te.compute(
+        matrix.shape[:-2], lambda *i: te.argmax((k, te.abs(matrix(*i, k, 0))), axis=k), name="pivot"
+    )[0]
+    return found
+
+
+def _factor(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
+    """The pivot, negated where its row is swapped with the first one."""
+
+    def value(*i: Any) -> Any:
+        row = best(*i)
+        pivot = matrix(*i, held(row, matrix.shape[-1]), 0)
+        return te.if_then_else(te.equal(row, 0), pivot, -pivot)
+
+    return compute(matrix.shape[:-2], value, name="factor")
+
+
+def _rest(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
+    """The other rows and columns after elimination of the first column."""
+    n = matrix.shape[-1]
+
+    def value(*i: Any) -> Any:
+        *outer, r, c = i
+        row = held(best(*outer), n)
+        # The first row takes the place of the pivot's.
+        own = te.if_then_else(te.equal(row, r + 1), 0, r + 1)
+        pivot = matrix(*outer, row, 0)
+        part = matrix(*outer, own, 0) / te.if_then_else(te.equal(pivot, 0), 1, pivot)
+        return matrix(*outer, own, c + 1) - part * matrix(*outer, row, c + 1)
+
+    return compute((*matrix.shape[:-2], n - 1, n - 1), value, name="rest")
+
+
+Array = npt.NDArray[Any]
+
+
+def sparse_dense(data: Any, weight: Any) -> Call:
+    """A dense layer of constant weights that are mostly 0: ``data @ weight.T``.
+
+    Weights that are 0 are neither kept nor multiplied. All rows take as long as the one that has
+    the most weights, and what is read is gathered, so that it pays where a few of a hundred weights
+    are left, spread evenly over the rows. The name is that of Relay's operator.
+
+    Args:
+        data: of shape (..., K), floating point.
+        weight: of shape (N, K), in compressed sparse rows: a matrix or array of SciPy, which
+            becomes such rows, or a tuple ``(values, columns, starts)`` of arrays: those of row n
+            are from ``starts[n]`` up to ``starts[n + 1]``. Of tuples K is the extent of the data.
+
+    Returns:
+        A call of ``nn.sparse_dense``, of shape (..., N).
+
+    Raises:
+        GraphError: the weights are no such rows.
+
+    Example:
+        >>> x = lw.graph.var("x", (2, 4))
+        >>> values = np.array([1, 2, 3], "float32")
+        >>> y = lw.graph.sparse_dense(x, (values, np.array([3, 0, 2]), np.array([0, 1, 3])))
+        >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
+        >>> print(model(np.array([[1, 0, 0, 5], [0, 0, 1, 0]], "float32"))[0])
+        [[5. 2.]
+         [0. 3.]]
+    """
+    values, columns, starts = _rows(weight)
+    counts = np.diff(starts)
+    places = np.arange(max(counts.max(initial=0), 1))
+    used = places < counts[:, None]
+    at = np.where(used, starts[:-1, None] + places, 0)
+    # One value more, for what is not used of no values at all.
+    padded = np.where(used, np.append(values, values.dtype.type(0))[at], 0).astype(values.dtype)
+    numbers = np.where(used, np.append(columns, 0)[at], 0).astype("int32")
+    width = int(weight.shape[1]) if hasattr(weight, "tocsr") else 0
+    least = int(columns.max(initial=-1)) + 1
+    weights = const(padded), const(numbers)
+    made: Call = get_op("nn.sparse_dense")(data, *weights, least=least, width=width)
+    return made
+
+
+def _rows(weight: Any) -> tuple[Array, Array, Array]:
+    """The values, their columns, and the starts of the rows."""
+    given = weight.tocsr() if hasattr(weight, "tocsr") else weight
+    if hasattr(given, "indptr"):
+        given = (given.data, given.indices, given.indptr)
+    if not isinstance(given, tuple) or len(given) != 3:
+        raise GraphError(
+            f"sparse_dense: the weight is {type(weight).__name__}; give a matrix of SciPy, or "
+            "(values, columns, starts)"
+        )
+    values, columns, starts = map(np.asarray, given)
+    whole = columns.dtype.kind in "iu" and starts.dtype.kind in "iu"
+    if not whole or not values.ndim == columns.ndim == starts.ndim == 1:
+        raise GraphError("sparse_dense: columns and starts are whole numbers, all of one dimension")
+    ends = starts.size >= 2 and starts[0] == 0 and starts[-1] == values.size == columns.size
+    if not ends or (np.diff(starts) < 0).any():
+        raise GraphError(
+            f"sparse_dense: starts go from 0 up to the {values.size} values, with as many columns; "
+            f"got starts {starts.tolist()[:8]} and {columns.size} columns"
+        )
+    if (columns < 0).any():
+        raise GraphError(f"sparse_dense: column {int(columns.min())} is negative")
+    return values, columns.astype("int64"), starts.astype("int64")

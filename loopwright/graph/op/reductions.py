@@ -11,6 +11,7 @@ from loopwright.errors import GraphError
 from loopwright.graph.op.shapes import axes_of, axis_of
 from loopwright.graph.registry import Op, Pattern, register_op
 from loopwright.graph.rounding import as_dtype
+from loopwright.ops import compute
 
 #: One axis, several, or all.
 Axes = int | Sequence[int] | None
@@ -32,16 +33,15 @@ def reduced(
         index = [at[a] for a in range(rank)]
         return reduce(data(*index), axis=list(loops.values())) if loops else data(*index)
 
-    tensor: te.Tensor = te.compute(shape, value, name=name)
-    return tensor
+    return compute(shape, value, name=name)
 
 
 def _reduction(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
-    def compute(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
+    def define(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
         return reduced(data, axis, keepdims, reduce, name)
 
-    compute.__doc__, compute.__qualname__ = summary, name
-    return register_op(name, Pattern.REDUCTION)(compute)
+    define.__doc__, define.__qualname__ = summary, name
+    return register_op(name, Pattern.REDUCTION)(define)
 
 
 total = _reduction("sum", "The sum over some axes.", te.sum)
@@ -60,14 +60,16 @@ def mean(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Te
     count = math.prod(extents)
     short = dtypes.is_int(data.dtype) and dtypes.bits(data.dtype) < 32
     summed = reduced(as_dtype(data, "int32") if short else data, axis, keepdims, te.sum, "total")
-    tensor: te.Tensor = te.compute(
-        summed.shape, lambda *i: te.div(summed(*i), te.const(count, summed.dtype)), name="mean"
+    return as_dtype(
+        te.compute(
+            summed.shape, lambda *i: te.div(summed(*i), te.const(count, summed.dtype)), name="mean"
+        ),
+        data.dtype,
     )
-    return as_dtype(tensor, data.dtype)
 
 
 def _arg(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
-    def compute(
+    def define(
         data: te.Tensor, *, axis: int = 0, keepdims: bool = False, select_last: bool = False
     ) -> te.Tensor:
         at = axis_of(axis, len(data.shape))
@@ -88,11 +90,10 @@ def _arg(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
             place = found(*i[:at], *i[after:])
             return (extent - 1 - place if select_last else place).astype("int64")
 
-        tensor: te.Tensor = te.compute(shape, widened, name="index")
-        return tensor
+        return compute(shape, widened, name="index")
 
-    compute.__doc__, compute.__qualname__ = summary, name
-    return register_op(name, Pattern.REDUCTION)(compute)
+    define.__doc__, define.__qualname__ = summary, name
+    return register_op(name, Pattern.REDUCTION)(define)
 
 
 argmax = _arg("argmax", "Place of the largest element of an axis, the first of several.", te.argmax)
@@ -100,7 +101,7 @@ argmin = _arg("argmin", "Place of the smallest element of an axis, the first one
 
 
 def _cumulative(name: str, summary: str, reduce: Callable[..., Any], start: int) -> Op:
-    def compute(
+    def define(
         data: te.Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False
     ) -> te.Tensor:
         at = axis_of(axis, len(data.shape))
@@ -112,11 +113,10 @@ def _cumulative(name: str, summary: str, reduce: Callable[..., Any], start: int)
             counts = near < far if exclusive else near <= far
             return reduce(te.if_then_else(counts, data(*i[:at], k, *i[at + 1 :]), nothing), axis=k)
 
-        tensor: te.Tensor = te.compute(data.shape, value, name=name)
-        return tensor
+        return compute(data.shape, value, name=name)
 
-    compute.__doc__, compute.__qualname__ = summary, name
-    return register_op(name, Pattern.REDUCTION)(compute)
+    define.__doc__, define.__qualname__ = summary, name
+    return register_op(name, Pattern.REDUCTION)(define)
 
 
 cumsum = _cumulative("cumsum", "The sums of the elements up to each one of an axis.", te.sum, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.types import Size
+from loopwright.graph.ir.expr import Size
 from loopwright.ir.affine import Affine
 from loopwright.ir.sizes import Sizes, SizeVar
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.types import Size
-from loopwright.graph.op.nn import padded
+from loopwright.graph.ir.expr import Size
 from loopwright.graph.op.shapes import (
     axes_of,
     axis_of,
@@ -22,6 +21,7 @@ from loopwright.graph.op.shapes import (
     same,
 )
 from loopwright.graph.registry import Pattern, register_op
+from loopwright.ops import compute, padded
 
 #: Ends of slices from here on mean the end of any axis, as ONNX has it.
 _WHOLE = 2**31 - 1
@@ -52,8 +52,7 @@ def _moved(data: te.Tensor, shape: Sequence[Size], name: str) -> te.Tensor:
             index.append(at if d == 0 else te.indexmod(at, n))
         return data(*index)
 
-    tensor: te.Tensor = te.compute(tuple(shape), value, name=name)
-    return tensor
+    return compute(tuple(shape), value, name=name)
 
 
 def _same_extents(a: Sequence[Size], b: Sequence[Size]) -> int:
@@ -105,8 +104,7 @@ def transpose(data: te.Tensor, *, axes: Sequence[int] | None = None) -> te.Tenso
         return data(*(at[d] for d in range(rank)))
 
     shape = tuple(data.shape[a] for a in order)
-    tensor: te.Tensor = te.compute(shape, value, name="transpose")
-    return tensor
+    return compute(shape, value, name="transpose")
 
 
 @register_op("squeeze", Pattern.INJECTIVE)
@@ -124,8 +122,7 @@ def squeeze(data: te.Tensor, *, axis: int | Sequence[int] | None = None) -> te.T
         return data(*(at.get(d, 0) for d in range(rank)))
 
     shape = tuple(data.shape[d] for d in kept)
-    tensor: te.Tensor = te.compute(shape, value, name="squeeze")
-    return tensor
+    return compute(shape, value, name="squeeze")
 
 
 @register_op("expand_dims", Pattern.INJECTIVE)
@@ -137,16 +134,14 @@ def expand_dims(data: te.Tensor, *, axis: int | Sequence[int]) -> te.Tensor:
     old = [d for d in range(rank) if d not in new]
     extents = dict(zip(old, data.shape, strict=True))
     shape = tuple(extents.get(d, 1) for d in range(rank))
-    tensor: te.Tensor = te.compute(shape, lambda *i: data(*(i[d] for d in old)), name="expand")
-    return tensor
+    return compute(shape, lambda *i: data(*(i[d] for d in old)), name="expand")
 
 
 @register_op("broadcast_to", Pattern.BROADCAST)
 def broadcast_to(data: te.Tensor, *, shape: Sequence[int]) -> te.Tensor:
     """The tensor repeated along dimensions of extent 1, or that it does not have."""
     found = broadcast(data.shape, tuple(shape))
-    tensor: te.Tensor = te.compute(found, lambda *i: element(data, i), name="broadcast")
-    return tensor
+    return compute(found, lambda *i: element(data, i), name="broadcast")
 
 
 @register_op("concatenate", Pattern.INJECTIVE)
@@ -171,8 +166,7 @@ def concatenate(data: te.Tensor, *others: te.Tensor, axis: int = 0) -> te.Tensor
         return found
 
     shape = (*data.shape[:at], ends[-1], *data.shape[at + 1 :])
-    tensor: te.Tensor = te.compute(shape, value, name="concatenate")
-    return tensor
+    return compute(shape, value, name="concatenate")
 
 
 @register_op("strided_slice", Pattern.INJECTIVE)
@@ -201,8 +195,7 @@ def strided_slice(
         return data(*(x if r is None else x * r.step + r.start for x, r in pairs))
 
     shape = tuple(n if r is None else len(r) for n, r in zip(old, runs, strict=True))
-    tensor: te.Tensor = te.compute(shape, value, name="slice")
-    return tensor
+    return compute(shape, value, name="slice")
 
 
 def _taken(extent: Size, part: slice) -> range | None:
@@ -224,9 +217,8 @@ def pad(
         raise GraphError(f"pad_width has {len(pad_width)} pairs for {len(data.shape)} dimensions")
     pairs = [(int(low), int(high)) for low, high in pad_width]
     if all(p == (0, 0) for p in pairs):
-        tensor: te.Tensor = te.compute(data.shape, lambda *i: data(*i), name="pad")
-        return tensor
-    return padded(data, pairs, pad_value)
+        return compute(data.shape, lambda *i: data(*i), name="pad")
+    return padded(data, pairs, 0, pad_value)
 
 
 @register_op("triangle", Pattern.INJECTIVE)
@@ -240,5 +232,4 @@ def triangle(data: te.Tensor, *, k: int = 0, upper: bool = True) -> te.Tensor:
         inside = i[-1] >= i[-2] + k if upper else i[-1] <= i[-2] + k
         return te.if_then_else(inside, data(*i), zero)
 
-    tensor: te.Tensor = te.compute(data.shape, value, name="triangle")
-    return tensor
+    return compute(data.shape, value, name="triangle")

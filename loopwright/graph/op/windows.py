@@ -1,22 +1,198 @@
-"""Transposed convolutions, pools that return indices, and pools of sums."""
+"""Convolutions and pools of every layout, transposed convolutions, pools of sums and of indices.
+
+Channels are contiguous in memory in (N, ..., C): vectors along channels fit every image, however
+narrow, and a weight (..., C / groups, O) is read front to back. In blocks, (N, C / c, ..., c),
+called NCHWc, a block is contiguous and is read as a vector; the blocks of an image follow each
+other, so that a kernel which computes one block reads few rows of memory at a time (Liu et al.,
+USENIX ATC 2019). `ConvertLayout` and `AlterOpLayout` write them in place of channels first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from loopwright import te
 from loopwright.errors import GraphError
-from loopwright.graph.op.nn import Numbers, padded, steps
-from loopwright.graph.op.shapes import (
-    accumulator,
-    pads_of,
-    require_same,
-    several,
-    static_shape,
-)
-from loopwright.graph.registry import Pattern, register_op
+from loopwright.graph.op.shapes import accumulator, pads_of, require_same, several, static_shape
+from loopwright.graph.registry import Op, Pattern, register_op, register_workload_form
 from loopwright.graph.rounding import as_dtype
+from loopwright.ops import IMAGE, Window, convolution, mean_pool, numbered, padded, pool
+
+#: One number for every dimension of an image, or one for each.
+Numbers = int | Sequence[int]
+#: Suffixes of the names of operators whose channels are last, or in blocks.
+CHANNELS_LAST, CHANNELS_BLOCKED = "_channels_last", "_channels_blocked"
+#: Layouts by the suffixes of operators.
+_LAYOUTS = {"": "NCHW", CHANNELS_LAST: "NHWC", CHANNELS_BLOCKED: "NCHWc"}
+
+
+def window_of(
+    kernel: Numbers, strides: Numbers, padding: Numbers, dilation: Numbers, rank: int
+) -> Window:
+    """The window of an operator of images of some rank."""
+    return Window(
+        several(kernel, rank, "pool_size"),
+        several(strides, rank, "strides"),
+        pads_of(padding, rank),
+        several(dilation, rank, "dilation"),
+    )
+
+
+# ---------------------------------------------------------------- convolutions
+
+
+def _convolved(
+    data: te.Tensor,
+    weight: te.Tensor,
+    layout: str,
+    *,
+    strides: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+    groups: int,
+    out_dtype: str,
+    data_layout: str = "",
+    as_workload: bool = False,
+) -> te.Tensor:
+    """A convolution with its result in a layout; of the data it is ``data_layout``."""
+    names = {"NCHW": "channels_first", "NHWC": "channels_last", "NCHWc": "channels_blocked"}
+    known = {names[layout]: layout, "channels_first": "NCHW"}
+    if data_layout and data_layout not in known:
+        raise GraphError(f"data_layout is {data_layout!r}; there are {', '.join(known)}")
+    source = known[data_layout] if data_layout else layout
+    blocks = 2 if layout == "NCHWc" else 0
+    rank = len(weight.shape) - 2 - blocks
+    if rank < 1 or len(data.shape) != rank + (3 if source == "NCHWc" else 2):
+        weights = {
+            "NCHW": "(O, C / groups, ...)",
+            "NHWC": "(..., C / groups, O)",
+            "NCHWc": "(O / o, C / c, ..., c, o)",
+        }
+        raise GraphError(
+            f"a convolution of data with {len(data.shape)} dimensions in {source} has no weight of "
+            f"{len(weight.shape)}; give a weight {weights[layout]} with as many image dimensions "
+            "as the data"
+        )
+    as_workload = as_workload and rank == 2  # workloads are of two-dimensional images
+    first = 0 if layout == "NHWC" else 2
+    kernel = tuple(n for n in weight.shape[first : first + rank] if isinstance(n, int))
+    if len(kernel) < rank:
+        raise GraphError("the window of a convolution must be numbers")
+    by_channel = bool(blocks) and groups != 1
+    if as_workload and layout == "NCHW":  # that is depthwise_conv2d
+        by_channel = 1 < groups == data.shape[1] == weight.shape[0]
+    if blocks and by_channel:
+        _check_by_channel(data, weight, groups, source)
+    elif blocks:
+        require_same(data.shape[1], weight.shape[1], "the blocks of channels of data and weight")
+        lanes = data.shape[-1] if source == layout else 1
+        require_same(lanes, weight.shape[-2], "the channels in a block of both")
+    tensor = convolution(
+        data,
+        weight,
+        window_of(kernel, strides, padding, dilation, rank),
+        layout,
+        dtype=out_dtype or accumulator(data.dtype),
+        source=source,
+        groups=groups,
+        by_channel=by_channel,
+        as_workload=as_workload,
+    )
+    return as_dtype(tensor, out_dtype or data.dtype)
+
+
+def _check_by_channel(data: te.Tensor, weight: te.Tensor, groups: int, source: str) -> None:
+    blocks, inner, *_, lanes, width = weight.shape
+    if source != "NCHWc" or (inner, lanes) != (1, 1) or blocks * width != groups:
+        raise GraphError(
+            f"conv_channels_blocked of {groups} groups takes blocks of {groups} channels, and a "
+            "weight of one channel for each"
+        )
+    require_same(data.shape[1], blocks, "the blocks of channels of data and weight")
+    require_same(data.shape[-1], width, "the channels in a block of both")
+
+
+@register_op("nn.conv", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def conv(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    strides: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    out_dtype: str = "",
+) -> te.Tensor:
+    """A convolution of any rank: (N, C, ...) with (O, C / groups, ...) to (N, O, ...)."""
+    return _convolved(
+        *(data, weight, "NCHW"),
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        out_dtype=out_dtype,
+    )
+
+
+@register_op("nn.conv_channels_last", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def conv_channels_last(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    strides: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    out_dtype: str = "",
+    data_layout: str = "channels_last",
+) -> te.Tensor:
+    """A convolution: (N, ..., C), or (N, C, ...), with (..., C / groups, O) to (N, ..., O)."""
+    return _convolved(
+        *(data, weight, "NHWC"),
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        out_dtype=out_dtype,
+        data_layout=data_layout,
+    )
+
+
+@register_op("nn.conv_channels_blocked", Pattern.OUT_ELEMENTWISE_FUSABLE)
+def conv_channels_blocked(
+    data: te.Tensor,
+    weight: te.Tensor,
+    *,
+    strides: Numbers = 1,
+    padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    out_dtype: str = "",
+    data_layout: str = "channels_blocked",
+) -> te.Tensor:
+    """A convolution: (N, C / c, ..., c), or (N, C, ...), with (O / o, C / c, ..., c, o) to blocks.
+
+    The result is (N, O / o, ..., o). With ``channels_first`` c is 1. Of groups there is one, or one
+    for each channel: the weight is (C / c, 1, ..., 1, c) then.
+    """
+    return _convolved(
+        *(data, weight, "NCHWc"),
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        out_dtype=out_dtype,
+        data_layout=data_layout,
+    )
+
+
+for _name, _layout in (("nn.conv", "NCHW"), ("nn.conv_channels_last", "NHWC")):
+    register_workload_form(_name, partial(_convolved, layout=_layout, as_workload=True))
+
+
+# ---------------------------------------------------------------- transposed convolutions
 
 
 def _spread(data: te.Tensor, stride: Sequence[int], low: Sequence[int], size: Sequence[int]) -> Any:
@@ -81,8 +257,63 @@ def conv_transpose(
         return te.sum(product, axis=[c, *taps])
 
     shape = (data.shape[0], outputs * groups, *size)
-    tensor: te.Tensor = te.compute(shape, value, name="conv_transpose")
-    return as_dtype(tensor, data.dtype)
+    return as_dtype(te.compute(shape, value, name="conv_transpose"), data.dtype)
+
+
+# ---------------------------------------------------------------- pools
+
+
+def _axes(layout: str, rank: int) -> list[str]:
+    return numbered("nc" if layout == "NCHW" else "", rank)
+
+
+def _register_pools(suffix: str, image: str) -> tuple[Op, Op]:
+    """Register the pools of a layout: of the largest element and of the mean."""
+    layout = _LAYOUTS[suffix]
+    first, others = IMAGE[layout], 3 if layout == "NCHWc" else 2
+
+    def max_pool(
+        data: te.Tensor,
+        *,
+        pool_size: Numbers,
+        strides: Numbers = 1,
+        padding: Numbers = 0,
+        dilation: Numbers = 1,
+    ) -> te.Tensor:
+        rank = len(data.shape)
+        window = window_of(pool_size, strides, padding, dilation, rank - others)
+        x = padded(data, window.pads, first, te.min_value(data.dtype))
+        return pool(x, window, first, te.max, "max_pool", axes=_axes(layout, rank))
+
+    def avg_pool(
+        data: te.Tensor,
+        *,
+        pool_size: Numbers,
+        strides: Numbers = 1,
+        padding: Numbers = 0,
+        count_include_pad: bool = False,
+    ) -> te.Tensor:
+        rank, wide = len(data.shape), accumulator(data.dtype)
+        window = window_of(pool_size, strides, padding, 1, rank - others)
+        axes = _axes(layout, rank)
+        x = padded(data, window.pads, first)
+        x = x if layout == "NCHW" else as_dtype(x, wide)
+        summed = pool(x, window, first, te.sum, "pool_sum", wide, axes=axes)
+        mean = mean_pool(data, summed, window, first, count_include_pad, name="avg_pool", axes=axes)
+        return as_dtype(mean, data.dtype)
+
+    max_pool.__doc__ = f"The largest element of each window over {image}."
+    avg_pool.__doc__ = f"The mean of each window over {image}."
+    makers = []
+    for name, compute in (("nn.max_pool", max_pool), ("nn.avg_pool", avg_pool)):
+        compute.__qualname__ = f"{name}{suffix}"
+        makers.append(register_op(f"{name}{suffix}", Pattern.OUT_ELEMENTWISE_FUSABLE)(compute))
+    return makers[0], makers[1]
+
+
+max_pool, avg_pool = _register_pools("", "the dimensions after the first two")
+_register_pools(CHANNELS_LAST, "the dimensions between the first and the last")
+_register_pools(CHANNELS_BLOCKED, "the dimensions between the blocks and the last")
 
 
 @register_op("nn.sum_pool", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -95,21 +326,11 @@ def sum_pool(
     dilation: Numbers = 1,
 ) -> te.Tensor:
     """The sum of each window over the dimensions after the first two."""
-    rank = len(data.shape) - 2
-    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
-    spread = several(dilation, rank, "dilation")
-    x = padded(data, pads_of(padding, rank))
-    size = steps(
-        x.shape[2:], [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)], stride
-    )
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
-
-    def value(n: Any, c: Any, *i: Any) -> Any:
-        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
-        return te.sum(x(n, c, *at).astype(accumulator(data.dtype)), axis=taps)
-
-    tensor: te.Tensor = te.compute((*data.shape[:2], *size), value, name="sum_pool")
-    return as_dtype(tensor, data.dtype)
+    rank = len(data.shape)
+    window = window_of(pool_size, strides, padding, dilation, rank - 2)
+    x, wide = padded(data, window.pads, 2), accumulator(data.dtype)
+    summed = pool(x, window, 2, te.sum, "sum_pool", wide, axes=_axes("NCHW", rank))
+    return as_dtype(summed, data.dtype)
 
 
 @register_op("nn.max_pool_places", Pattern.OPAQUE)
@@ -123,30 +344,24 @@ def max_pool_places(
     column_major: bool = False,
 ) -> tuple[te.Tensor, te.Tensor]:
     """The largest element of each window, and its place in the whole tensor, counted flat."""
-    rank = len(data.shape) - 2
     batch, channels, *image = static_shape(data, "max_pool_places")
-    window, stride = several(pool_size, rank, "pool_size"), several(strides, rank, "strides")
-    spread = several(dilation, rank, "dilation")
-    pads = pads_of(padding, rank)
-    x = padded(data, pads, te.min_value(data.dtype))
-    size = steps(
-        x.shape[2:], [(n - 1) * d + 1 for n, d in zip(window, spread, strict=True)], stride
-    )
-    taps = [te.reduce_axis((0, n), name=f"r{d}") for d, n in enumerate(window)]
+    window = window_of(pool_size, strides, padding, dilation, len(image))
+    x = padded(data, window.pads, 2, te.min_value(data.dtype))
+    taps = window.taps()
 
     def value(n: Any, c: Any, *i: Any) -> Any:
-        at = [y * s + r * d for y, s, r, d in zip(i, stride, taps, spread, strict=True)]
-        places = [y - low for y, (low, _) in zip(at, pads, strict=True)]
-        flat: Any = n * channels + c
-        order = list(zip(places, image, strict=True))
+        at = window.at(i, taps)
+        order = [(y - low, n) for y, (low, _), n in zip(at, window.pads, image, strict=True)]
         inner: Any = 0
         for y, extent in reversed(order) if column_major else order:
             inner = inner * extent + y
+        flat: Any = n * channels + c
         for extent in image:
             flat = flat * extent
         return te.argmax((flat + inner, x(n, c, *at)), axis=taps)
 
-    places, largest = te.compute((batch, channels, *size), value, name="max_pool")
+    shape = (batch, channels, *window.positions(x.shape[2:]))
+    places, largest = te.compute(shape, value, name="max_pool")
     numbers: te.Tensor = te.compute(
         places.shape, lambda *i: places(*i).astype("int64"), name="places"
     )

@@ -18,13 +18,12 @@ from functools import partial
 from typing import Any
 
 from loopwright import te
-from loopwright.graph.ir.expr import Attrs
-from loopwright.graph.ir.types import Size
-from loopwright.graph.op.nn import padded
+from loopwright.graph.ir.expr import Attrs, Size
 from loopwright.graph.op.shapes import pads_of, several
-from loopwright.graph.strategy import PLEVEL, is_constant, register_implementation
+from loopwright.graph.registry import PLEVEL, is_constant, register_implementation
+from loopwright.ops import compute, padded
 from loopwright.target import Target
-from loopwright.te.tensor import static_shape
+from loopwright.te import static_shape
 
 Matrix = Sequence[Sequence[float]]
 
@@ -243,27 +242,19 @@ def _priority(
 # ---------------------------------------------------------------- the implementations
 
 
-def _channels_last(transforms: Transforms) -> Callable[..., te.Tensor]:
+def _implementation(transforms: Transforms, last: bool) -> Callable[..., te.Tensor]:
     def conv(data: te.Tensor, weight: te.Tensor, **attrs: Any) -> te.Tensor:
-        *_, channels, outputs = weight.static_shape
-        image, shape = _image(data, attrs, transforms, _is_last(attrs), outputs)
-        value = winograd(transforms, shape, channels, image, weight)
-        tensor: te.Tensor = te.compute(shape, value, name="conv")
-        return tensor
-
-    return conv
-
-
-def _channels_first(transforms: Transforms) -> Callable[..., te.Tensor]:
-    def conv(data: te.Tensor, weight: te.Tensor, **attrs: Any) -> te.Tensor:
-        outputs, channels, *_ = weight.static_shape
-        image, shape = _image(data, attrs, transforms, False, outputs)
-        value = winograd(transforms, shape, channels, image, lambda r, s, c, o: weight(o, c, r, s))
+        extents = weight.static_shape
+        outputs, channels = (extents[-1], extents[-2]) if last else extents[:2]
+        image, shape = _image(data, attrs, transforms, last and _is_last(attrs), outputs)
+        window = weight if last else (lambda r, s, c, o: weight(o, c, r, s))
+        value = winograd(transforms, shape, channels, image, window)
+        if last:
+            return compute(shape, value, name="conv")
         images, height, width, _ = shape
-        tensor: te.Tensor = te.compute(
+        return compute(
             (images, outputs, height, width), lambda n, o, y, x: value(n, y, x, o), name="conv"
         )
-        return tensor
 
     return conv
 
@@ -280,7 +271,7 @@ def _image(
         # Tiles at the end may be larger than what is left of the image.
         pads.append((low, high + -count % step))
         shape.append(count)
-    x = padded(data, [*pads, (0, 0)] if last else pads)
+    x = padded(data, pads, 1 if last else 2)
     at = x if last else (lambda n, row, column, c: x(n, c, row, column))
     rows, columns = shape
     return at, (data.shape[0], rows, columns, outputs)
@@ -288,17 +279,14 @@ def _image(
 
 def _register(transforms: Transforms, error: float) -> None:
     name = f"winograd_{transforms.step}x{transforms.step}"
-    for op, last, made in (
-        ("nn.conv_channels_last", True, _channels_last(transforms)),
-        ("nn.conv", False, _channels_first(transforms)),
-    ):
+    for op, last in (("nn.conv_channels_last", True), ("nn.conv", False)):
         register_implementation(
             op,
             name,
             plevel=partial(_priority, transforms=transforms, last=last),
             condition=partial(_computes, transforms=transforms, last=last),
             error=error,
-        )(made)
+        )(_implementation(transforms, last))
 
 
 _register(F2, F2_ERROR)

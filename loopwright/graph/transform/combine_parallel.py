@@ -1,4 +1,4 @@
-"""Combination of products of one input, for CombineParallelDense and CombineParallelConv2D."""
+"""CombineParallelDense and CombineParallelConv2D: products of one input become one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from loopwright.graph.dataflow_pattern import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, If, const
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import attrs_key
-from loopwright.graph.ir.visitor import called, post_order, rewrite_each, users
+from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
+from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import Pattern, get_op
 
 #: Branches that are worth a product of their own, as in TVM.
@@ -59,9 +60,7 @@ def _function(f: Function, products: Mapping[str, Product], types: Types) -> Fun
         combining.enter(calls, products[called(calls[0]) or ""])
     if not combining.heads:
         return f
-    made = rewrite_each(f, combining.change)
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(f, combining.change)
 
 
 def _alike(order: Sequence[Expr], products: Mapping[str, Product]) -> list[list[Call]]:
@@ -184,3 +183,71 @@ class _Combining:
 def _constant(e: Expr) -> np.ndarray[Any, Any]:
     assert isinstance(e, Constant)
     return e.data
+
+
+@module_pass(opt_level=2, name="CombineParallelConv2D")
+def combine_parallel_conv2d(module: IRModule) -> IRModule:
+    """Write three or more convolutions of one input with constant weights as one, cut apart.
+
+    The pass has TVM's name and number of branches. Windows, strides, padding and dilation must be
+    the same, and there is one group. What follows each of them alike, such as the sum with a bias
+    and an activation, is combined too.
+
+    Before::
+
+        def @main(%x: float32[1, 4, 8, 8]) {
+          %0 = nn.conv(%x, const[a: float32[2, 4, 1, 1]], ...);
+          %1 = nn.conv(%x, const[b: float32[3, 4, 1, 1]], ...);
+          %2 = nn.conv(%x, const[c: float32[5, 4, 1, 1]], ...);
+          %3 = nn.relu(%0);
+          %4 = nn.relu(%1);
+          %5 = nn.relu(%2);
+          (%3, %4, %5)
+        }
+
+    After::
+
+        def @main(%x: float32[1, 4, 8, 8]) {
+          %0 = nn.conv(%x, const[unnamed: float32[10, 4, 1, 1]], ...);
+          %1 = nn.relu(%0);
+          %2 = strided_slice(%1, begin=[0], end=[2], strides=None, axes=[1]);
+          %3 = strided_slice(%1, begin=[2], end=[5], strides=None, axes=[1]);
+          %4 = strided_slice(%1, begin=[5], end=[10], strides=None, axes=[1]);
+          (%2, %3, %4)
+        }
+    """
+    product = Product(0, 1, lambda attrs, weight: attrs["groups"] == 1)
+    return combined(module, {"nn.conv": product})
+
+
+@module_pass(opt_level=2, name="CombineParallelDense")
+def combine_parallel_dense(module: IRModule) -> IRModule:
+    """Write three or more products of one input with constant weights as one product, cut apart.
+
+    The pass has TVM's name and number of branches. What follows each of them alike, such as the
+    sum with a bias, is combined too.
+
+    Before::
+
+        def @main(%x: float32[8, 4]) {
+          %0 = nn.dense(%x, const[q: float32[4, 4]], out_dtype="");
+          %1 = nn.dense(%x, const[k: float32[4, 4]], out_dtype="");
+          %2 = nn.dense(%x, const[v: float32[4, 4]], out_dtype="");
+          (%0, %1, %2)
+        }
+
+    After::
+
+        def @main(%x: float32[8, 4]) {
+          %0 = nn.dense(%x, const[unnamed: float32[12, 4]], out_dtype="");
+          %1 = strided_slice(%0, begin=[0], end=[4], strides=None, axes=[1]);
+          %2 = strided_slice(%0, begin=[4], end=[8], strides=None, axes=[1]);
+          %3 = strided_slice(%0, begin=[8], end=[12], strides=None, axes=[1]);
+          (%1, %2, %3)
+        }
+    """
+    products = {
+        "nn.dense": Product(0, -1, lambda attrs, weight: True),
+        "matmul": Product(1, -1, lambda attrs, weight: weight.ndim == 2),
+    }
+    return combined(module, products)

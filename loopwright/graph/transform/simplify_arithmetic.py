@@ -8,8 +8,18 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.graph.dataflow_pattern import DFPattern, Match, Rule, is_constant, is_op, wildcard
+from loopwright.graph.dataflow_pattern import (
+    DFPattern,
+    Match,
+    Rule,
+    is_constant,
+    is_op,
+    rewrite,
+    wildcard,
+)
 from loopwright.graph.ir.expr import Expr, const
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import get_op
 
 _X = wildcard()
@@ -168,3 +178,26 @@ RULES = (
 )
 #: Rules that round once instead of twice.
 REASSOCIATING = (_joined("add", np.add, floats=True), _joined("multiply", np.multiply, floats=True))
+
+
+@module_pass(opt_level=2, name="ReassociateConstants")
+def reassociate_constants(module: IRModule) -> IRModule:
+    """Write ``(x * a) * b`` as ``x * (a * b)``, and so for sums.
+
+    That rounds once in place of twice, and loses what the first rounding is for, as in
+    ``(x + 12582912) - 12582912``, so that only targets with ``-fastmath`` ask for it.
+
+    Before::
+
+        def @main(%x: float32[4]) {
+          %0 = multiply(%x, 2.0);
+          multiply(%0, 3.0)
+        }
+
+    After::
+
+        def @main(%x: float32[4]) {
+          multiply(%x, 6.0)
+        }
+    """
+    return rewrite(REASSOCIATING, module)

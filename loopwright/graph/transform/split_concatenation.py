@@ -7,12 +7,11 @@ from math import prod
 import numpy as np
 
 from loopwright.graph.dataflow_pattern import Types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, TensorType, const
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import TensorType
-from loopwright.graph.ir.visitor import called, post_order, rewrite_each, users
+from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
+from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import get_op
-from loopwright.graph.transform.module_pass import module_pass
 
 #: Operators that compute each channel by itself, and more of it than one element.
 _BY_CHANNEL = ("nn.max_pool", "nn.avg_pool")
@@ -63,9 +62,7 @@ def _split(f: Function, types: Types) -> Function:
             return get_op("concatenate")(*pooled, axis=1, span=new.span)
         return _sum(new, parts, types)
 
-    made = rewrite_each(f, change)
-    assert isinstance(made, Function)
-    return made
+    return rewrite_function(f, change)
 
 
 def _parts(e: Expr, types: Types) -> tuple[Expr, ...]:

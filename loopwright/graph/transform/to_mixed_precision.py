@@ -13,20 +13,19 @@ from loopwright.graph.ir.expr import (
     Call,
     Constant,
     Expr,
-    Function,
     GlobalVar,
     HostFunction,
     OpRef,
+    TensorType,
     Var,
     const,
 )
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.types import TensorType
-from loopwright.graph.ir.visitor import called, rewrite_each
+from loopwright.graph.ir.visitor import called, rewrite_function
+from loopwright.graph.passes import check_module
 from loopwright.graph.registry import get_op
-from loopwright.graph.transform.folding import FOLDING
-from loopwright.graph.transform.module_pass import check_module
-from loopwright.lowering.context import Pass
+from loopwright.graph.transform.pipeline import FOLDING
+from loopwright.lowering import Pass
 
 #: List that an operator is in.
 Category: TypeAlias = Literal["always", "follow", "never"]
@@ -89,15 +88,13 @@ def ToMixedPrecision(
     def run(module: IRModule) -> IRModule:
         module = FOLDING(module)
         types = Types(module)
-        return IRModule({n: _mixed(f, types, dtype, lists) for n, f in module.functions.items()})
+        functions = {
+            name: rewrite_function(f, _Mixing(types, dtype, lists).change)
+            for name, f in module.functions.items()
+        }
+        return IRModule(functions)
 
     return Pass("ToMixedPrecision", 2, run, IRModule, check_module)
-
-
-def _mixed(f: Function, types: Types, dtype: str, lists: Mapping[str, Category]) -> Function:
-    made = rewrite_each(f, _Mixing(types, dtype, lists).change)
-    assert isinstance(made, Function)
-    return made
 
 
 @dataclass(eq=False)
@@ -143,11 +140,9 @@ class _Mixing:
         if own == dtype or own not in (_WIDE, self.dtype):
             return e
         if (e, dtype) not in self.casts:
-            self.casts[e, dtype] = _cast(e, dtype)
+            self.casts[e, dtype] = (
+                const(e.data, dtypes.check(dtype), name=e.name)
+                if isinstance(e, Constant)
+                else get_op("cast")(e, dtype=dtype, span=e.span)
+            )
         return self.casts[e, dtype]
-
-
-def _cast(e: Expr, dtype: str) -> Expr:
-    if isinstance(e, Constant):
-        return const(e.data, dtypes.check(dtype), name=e.name)
-    return get_op("cast")(e, dtype=dtype, span=e.span)

@@ -6,7 +6,6 @@ them. `examine` calls them all.
 """
 
 from loopwright.inspection.doctor.examination import Diagnosis, examine
-from loopwright.inspection.doctor.finding import Finding, State
-from loopwright.inspection.doctor.system_files import SystemFiles
+from loopwright.inspection.doctor.finding import Finding, State, SystemFiles
 
 __all__ = ["Diagnosis", "Finding", "State", "SystemFiles", "examine"]

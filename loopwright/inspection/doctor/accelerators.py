@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
-from loopwright.inspection.doctor.finding import Finding, listed, ok, warning
-from loopwright.inspection.doctor.system_files import SystemFiles
+from loopwright.inspection.doctor.finding import Finding, SystemFiles, listed, ok, warning
 
 #: Folders in which the dynamic linker looks, beside those of its cache and LD_LIBRARY_PATH.
 _FOLDERS = ("/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/lib", "/usr/local/cuda/lib64")
@@ -85,18 +84,18 @@ def library(files: SystemFiles, environ: Mapping[str, str], name: str) -> str:
             return f"{folder}/{name}"
     # The linker's cache is a table of names and paths that end with a zero byte.
     cache = files.data("/etc/ld.so.cache") or b""
-    found = re.search(rb"(/[^\0]*/" + re.escape(name.encode()) + rb")\0", cache)
-    path = found[1].decode("utf-8", "replace") if found else ""
+    entry = re.search(rb"(/[^\0]*/" + re.escape(name.encode()) + rb")\0", cache)
+    path = entry[1].decode("utf-8", "replace") if entry else ""
     return path if path and files.exists(path) else ""
 
 
 def _gpu_names(files: SystemFiles) -> list[str]:
     """Models of the GPUs that NVIDIA's driver knows."""
     folder = "/proc/driver/nvidia/gpus"
-    found: list[str] = []
+    models: list[str] = []
     for name in files.names(folder):
         model = re.search(
             r"^Model:\s*(\S.*)$", files.text(f"{folder}/{name}/information") or "", re.M
         )
-        found += [model[1].strip()] if model else [name]
-    return found
+        models += [model[1].strip()] if model else [name]
+    return models

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from loopwright import env
 from loopwright.errors import UsageError
 from loopwright.inspection.doctor import (
     accelerators,
-    cgroups,
-    clock,
-    compiler,
-    cores,
-    frequency,
-    load,
-    memory,
-    noise,
-    packages,
+    disturbances,
+    hardware,
+    installation,
+    limits,
     storage,
-    user_limits,
 )
-from loopwright.inspection.doctor.finding import Finding, State, unknown
-from loopwright.inspection.doctor.system_files import SystemFiles
+from loopwright.inspection.doctor.finding import Finding, State, SystemFiles, unknown
 from loopwright.records import Json
 
 
@@ -75,86 +68,53 @@ def examine(
         >>> print(diagnosis.healthy == (diagnosis.to_json()["counts"]["problem"] == 0))
         True
     """
-    files = files or SystemFiles()
+    from loopwright.runtime import get_num_threads
+
+    files, folder = files or SystemFiles(), Path(folder)
     cpus = env.usable_cpus()
-    threads = _threads(len(cpus))
+    try:
+        threads = get_num_threads()
+    except UsageError:  # the setting is not understood
+        threads = len(cpus)
+    try:
+        requirements = metadata.requires("loopwright") or []
+    except metadata.PackageNotFoundError:
+        requirements = []
+    try:
+        cache = storage.kernel_cache(env.cache_folder())
+    except UsageError:
+        cache = unknown("kernel cache", "a variable is not understood, see `environment`")
+    xgboost = {name: version for name in installation.XGBOOST if (version := _version(name))}
+    variables = env.surroundings().get("variables", {})
     findings = [
-        *_installation(files),
-        *_processor(files, cpus, threads),
-        cgroups.cpu_time(files, len(cpus)),
-        cgroups.memory(files, len(cpus)),
-        *user_limits.user_limits(user_limits.present_limits()),
-        *load.load(files),
-        clock.timer(files, *clock.read_clock()),
-        *([noise.noise(sorted({1, threads}))] if measure else []),
-        memory.huge_pages(files),
-        memory.alignment(memory.numpy_addresses()),
-        *_places(files, Path(folder)),
+        installation.system(platform.system(), platform.release(), platform.python_version()),
+        installation.dependencies(requirements, _version),
+        installation.xgboost(xgboost, platform.system()),
+        installation.environment(lambda: env.Settings.from_environ(os.environ), variables),
+        *installation.compiler(files),
+        hardware.affinity(files, cpus, threads, env.num_threads_variable(os.environ)),
+        hardware.siblings(files, cpus),
+        hardware.governor(files, cpus),
+        hardware.turbo(files),
+        limits.cpu_time(files, len(cpus)),
+        limits.memory(files, len(cpus)),
+        *limits.user_limits(limits.present_limits()),
+        *disturbances.load(files),
+        disturbances.timer(files, *disturbances.read_clock()),
+        *([disturbances.noise(sorted({1, threads}))] if measure else []),
+        hardware.huge_pages(files),
+        hardware.alignment(hardware.numpy_addresses()),
+        storage.log_folder(files, folder),
+        storage.temporary_folder(os.environ.get("TMPDIR", "")),
+        storage.lock_folder(),
+        cache,
         accelerators.nvidia(files, os.environ),
         accelerators.opencl(files, os.environ),
     ]
     return Diagnosis(tuple(findings))
 
 
-def _installation(files: SystemFiles) -> list[Finding]:
-    names = ("xgboost", "xgboost-cpu")
-    versions = {name: found for name in names if (found := _version(name))}
-    variables = env.surroundings().get("variables", {})
-    return [
-        packages.system(platform.system(), platform.release(), platform.python_version()),
-        packages.dependencies(_required(), _version),
-        packages.xgboost(versions, platform.system()),
-        packages.environment(lambda: env.Settings.from_environ(os.environ), variables),
-        *compiler.compiler(files),
-    ]
-
-
-def _processor(files: SystemFiles, cpus: Sequence[int], threads: int) -> list[Finding]:
-    return [
-        cores.affinity(files, cpus, threads, env.num_threads_variable(os.environ)),
-        cores.siblings(files, cpus),
-        frequency.governor(files, cpus),
-        frequency.turbo(files),
-    ]
-
-
-def _places(files: SystemFiles, folder: Path) -> list[Finding]:
-    return [
-        storage.log_folder(files, folder),
-        storage.temporary_folder(os.environ.get("TMPDIR", "")),
-        storage.lock_folder(),
-        _kernel_cache(),
-    ]
-
-
-def _threads(cpus: int) -> int:
-    """Threads of a kernel; where the setting is not understood, one for each CPU."""
-    from loopwright.runtime import get_num_threads
-
-    try:
-        return get_num_threads()
-    except UsageError:
-        return cpus
-
-
-def _kernel_cache() -> Finding:
-    try:
-        return storage.kernel_cache(env.cache_folder())
-    except UsageError:
-        return unknown("kernel cache", "a variable is not understood, see `environment`")
-
-
 def _version(distribution: str) -> str | None:
     """Version of an installed distribution; None for one that is not there."""
-    found = env.version(distribution)
-    return None if found == "not installed" else found
-
-
-def _required() -> list[str]:
-    """Requirements of the installed package; none where it is not installed as a package."""
-    from importlib import metadata
-
-    try:
-        return metadata.requires("loopwright") or []
-    except metadata.PackageNotFoundError:
-        return []
+    version = env.version(distribution)
+    return None if version == "not installed" else version

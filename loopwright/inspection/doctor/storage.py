@@ -12,13 +12,13 @@ from pathlib import Path
 from loopwright.errors import TuneError
 from loopwright.inspection.doctor.finding import (
     Finding,
+    SystemFiles,
     of_bytes,
     ok,
     problem,
     unknown,
     warning,
 )
-from loopwright.inspection.doctor.system_files import SystemFiles
 
 #: Kinds of file systems that lie on another machine.
 _NETWORK = re.compile(

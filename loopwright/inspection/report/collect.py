@@ -10,16 +10,24 @@ from dataclasses import replace
 from itertools import compress
 
 from loopwright.errors import RecordError
-from loopwright.inspection.clock import throughput, time_spent, time_spent_by
-from loopwright.inspection.quantities import threads_text
+from loopwright.inspection.log_statistics import throughput, time_spent, time_spent_by
 from loopwright.inspection.report.elements import cut
-from loopwright.inspection.report.page_data import Comparison, LogPage, Page, Series, TaskPage
-from loopwright.inspection.report.series import Effort, Known, series_of
+from loopwright.inspection.report.page_data import LogPage, Page, Series, SeriesComparison, TaskPage
+from loopwright.inspection.report.series import Detail, SetupFacts, series_of
 from loopwright.inspection.roofline import limits_in
-from loopwright.inspection.work import arithmetic_in
-from loopwright.records import Json, Log, Record, device_of, fields_of
-from loopwright.records.reports.differences import record_differences, time_ratio
-from loopwright.records.reports.setups import Setup, by_setup, task_text
+from loopwright.inspection.speed import arithmetic_in, threads_text
+from loopwright.records import (
+    Json,
+    Log,
+    Record,
+    Setup,
+    by_setup,
+    device_of,
+    fields_of,
+    record_differences,
+    task_text,
+    time_ratio,
+)
 from loopwright.version import __version__
 
 #: Tasks that a page shows: those with the most records.
@@ -32,8 +40,8 @@ _POINTS, _FEWEST_POINTS = 24_000, 300
 _PLACES = 24
 #: Trials that shares of knobs rest on, of all tasks together, and of each at least.
 _LEARNED, _FEWEST_LEARNED = 4_000, 400
-#: Runs of a log that are listed.
-_RUNS = 12
+#: Runs of a log, and values of a fact, that are listed.
+_RUNS, _VALUES = 12, 4
 #: Fields of ``env`` that are told, with their names.
 _FACTS = {
     "cpu": "CPU",
@@ -84,30 +92,24 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
             sizes[setup.task] += len(group)
     shown = {key for key, _ in sizes.most_common(MOST_TASKS)}
     count = sum(setup.task in shown for found in setups for setup in found)
-    effort = Effort(
+    detail = Detail(
         points=max(_FEWEST_POINTS, min(2000, _POINTS // count)),
-        places=_places(count),
+        places=places if (places := min(12, _PLACES // count)) >= 3 else 0,
         learned=max(_FEWEST_LEARNED, _LEARNED // count),
     )
     explained = {key for key, _ in sizes.most_common(_EXPLAINED)}
-    efforts = {k: effort if k in explained else replace(effort, learned=0) for k in shown}
+    details = {k: detail if k in explained else replace(detail, learned=0) for k in shown}
     series: dict[str, list[tuple[Series, Record | None]]] = {
         key: [] for found in setups for key in dict.fromkeys(s.task for s in found) if key in shown
     }
     for place, (log, found) in enumerate(zip(logs, setups, strict=True)):
         known = _known(log, all_setups[place])
         for setup, group in found.items():
-            if setup.task in efforts:
-                one, best = series_of(log, place, setup, group, efforts[setup.task], known[setup])
+            if setup.task in details:
+                one, best = series_of(log, place, setup, group, details[setup.task], known[setup])
                 series[setup.task].append((one, best))
     tasks = [_task_page(key, entries, names, setups) for key, entries in series.items()]
     return Page(int(time.time()), __version__, pages, _told_apart(tasks), len(sizes))
-
-
-def _places(count: int) -> int:
-    """Number of places at which a model is asked for each of so many series."""
-    each = min(12, _PLACES // count)
-    return each if each >= 3 else 0
 
 
 def _names(paths: Sequence[os.PathLike[str]]) -> list[str]:
@@ -138,34 +140,30 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
     return f"{paths}: no record to report{f' ({why})' if why else ''}; tune first, or name a log"
 
 
-def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, Known]:
+def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, SetupFacts]:
     """Limits and times of each setup, from the log as a whole."""
-    judged = {setup: _with_verdict(group) for setup, group in setups.items()}
+    judged = {
+        setup: list(compress(group, (v is not None for v in fields_of(group, "verdict")[0])))
+        for setup, group in setups.items()
+    }
     kinds = {setup: arithmetic_in(log, group) for setup, group in setups.items()}
     machines: dict[tuple[str, int], list[Record]] = {}
     alike: dict[tuple[str, int, str], list[Record]] = {}
     for setup, group in judged.items():
-        place = setup.hardware, setup.threads
-        machines.setdefault(place, []).extend(group)
-        alike.setdefault((*place, kinds[setup]), []).extend(group)
+        machine = setup.hardware, setup.threads
+        machines.setdefault(machine, []).extend(group)
+        alike.setdefault((*machine, kinds[setup]), []).extend(group)
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
     by_kind = {kind: limits_in(log, group) for kind, group in alike.items()}
     spent = time_spent_by(setups, log.headers)
     known = {}
     for setup, group in judged.items():
-        place, own = (setup.hardware, setup.threads), limits_in(log, group)
-        if own.flops is None:  # tasks that compute in another type have another limit
-            own = by_kind[*place, kinds[setup]]
-        nearest = replace(
-            limits[place], flops=own.flops, flops_from=own.flops_from, flops_name=own.flops_name
-        )
-        known[setup] = Known(nearest, spent.get(setup))
+        machine, near = (setup.hardware, setup.threads), limits_in(log, group)
+        if near.flops is None:  # tasks that compute in another type have another limit
+            near = by_kind[*machine, kinds[setup]]
+        flops = {name: getattr(near, name) for name in ("flops", "flops_from", "flops_name")}
+        known[setup] = SetupFacts(replace(limits[machine], **flops), spent.get(setup))
     return known
-
-
-def _with_verdict(records: Sequence[Record]) -> list[Record]:
-    (verdicts,) = fields_of(records, "verdict")
-    return list(compress(records, (verdict is not None for verdict in verdicts)))
 
 
 def _task_page(
@@ -176,12 +174,12 @@ def _task_page(
 ) -> TaskPage:
     first = next(group[0] for found in setups for s, group in found.items() if s.task == key)
     series = _labelled([one for one, _ in entries], names)
-    comparisons = [
+    comparisons = (
         _comparison(series[0], entries[0][1], other, record)
         for other, (_, record) in zip(series[1:], entries[1:], strict=True)
-    ]
-    found = tuple(one for one in comparisons if one is not None)
-    return TaskPage(key, task_text(first.op, first.args), tuple(series), found)
+    )
+    compared = tuple(one for one in comparisons if one is not None)
+    return TaskPage(key, task_text(first.op, first.args), tuple(series), compared)
 
 
 def _told_apart(tasks: Sequence[TaskPage]) -> tuple[TaskPage, ...]:
@@ -214,26 +212,27 @@ def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
 
 def _comparison(
     one: Series, mine: Record | None, other: Series, theirs: Record | None
-) -> Comparison | None:
+) -> SeriesComparison | None:
     """Comparison of the best of two series; None where one of them has none."""
     if mine is None or theirs is None or not mine.median or not theirs.median:
         return None
     ratio = time_ratio(mine, theirs)
     if ratio is None:
         return None
-    faster, slower = (one, other) if ratio.value >= 1 else (other, one)
-    times = ratio.value if ratio.value >= 1 else 1 / ratio.value
-    if ratio.low is None or ratio.high is None:
+    faster, slower, times = one, other, ratio.value
+    ends = [ratio.low, ratio.high]
+    if ratio.value < 1:
+        faster, slower, times = other, one, 1 / ratio.value
+        ends = [end and 1 / end for end in reversed(ends)]
+    low, high = ends
+    if low is None or high is None:
         text = f"{faster.label} is {times:.2f}x as fast ({ratio.why_no_interval})"
     else:
-        ends = sorted(
-            [ratio.low, ratio.high] if ratio.value >= 1 else [1 / ratio.high, 1 / ratio.low]
-        )
-        interval = f"95 % interval of the windows: {ends[0]:.2f}x to {ends[1]:.2f}x"
-        what = f"{faster.label} is {times:.2f}x as fast as {slower.label}"
-        text = f"no measurable difference ({interval})" if ratio.same else f"{what} ({interval})"
+        interval = f"95 % interval of the windows: {low:.2f}x to {high:.2f}x"
+        text = f"{faster.label} is {times:.2f}x as fast as {slower.label} ({interval})"
+        text = f"no measurable difference ({interval})" if ratio.same else text
     differences = tuple(map(str, record_differences(mine, theirs)))
-    return Comparison(one.label, other.label, mine.median, theirs.median, text, differences)
+    return SeriesComparison(one.label, other.label, mine.median, theirs.median, text, differences)
 
 
 def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
@@ -254,33 +253,25 @@ def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
 def _run(header: Mapping[str, Json]) -> dict[str, str]:
     """Header in words, without unknown fields."""
     began = header.get("ts")
-    known = isinstance(began, (int, float)) and 0 < began < 1e11
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if known else ""
-    measure = header.get("measure")
-    options = header.get("options")
-    limits = {
-        "n_trial": header.get("n_trial"),
-        "timeout": header.get("timeout"),
-        "early_stopping": header.get("early_stopping"),
-        "target_gflops": header.get("target_gflops"),
-        "min_gain": header.get("min_gain"),
-    }
-    said = {
+    is_known = isinstance(began, (int, float)) and 0 < began < 1e11
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if is_known else ""
+    limits = ("n_trial", "timeout", "early_stopping", "target_gflops", "min_gain")
+    facts = {
         "run": _plain(header.get("run")),
         "began": when,
         "tuner": _plain(header.get("tuner")),
         "seed": _plain(header.get("seed")),
-        "limits": _pairs(limits),
+        "limits": _pairs({name: header.get(name) for name in limits}),
         "resumed": _plain(header.get("resumed")),
-        "options": _pairs(options if isinstance(options, dict) else {}),
-        "measuring": _pairs(measure if isinstance(measure, dict) else {}),
+        "options": _pairs(header.get("options")),
+        "measuring": _pairs(header.get("measure")),
     }
-    return {what: cut(text, 600) for what, text in said.items() if text}
+    return {name: cut(text, 600) for name, text in facts.items() if text}
 
 
-def _pairs(values: Mapping[str, Json]) -> str:
+def _pairs(values: Json) -> str:
     parts = []
-    for name, value in values.items():
+    for name, value in values.items() if isinstance(values, Mapping) else ():
         if isinstance(value, dict):
             parts.append(f"{name}: {_pairs(value)}")
         elif value is not None:
@@ -296,27 +287,28 @@ def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """Facts of records about machine and versions: the first of all values that occur."""
     envs, builds, seeds, threads = fields_of(records, "env", "build", "seed", "threads")
     different = list({id(env): env for env in envs}.values())
-    found: dict[str, tuple[str, ...]] = {}
-    for name, title in _FACTS.items():
-        values = dict.fromkeys(_fact(env.get(name)) for env in different)
-        found[title] = _first([value for value in values if value])
-    devices = [device_of(env) for env in different]
-    found["device"] = _first(list(dict.fromkeys(_device(d) for d in devices if d)))
-    found["threads"] = _first([str(n) for n in dict.fromkeys(threads) if n])
-    found["compiler"] = _first(list(dict.fromkeys(filter(None, builds))))
-    found["seeds"] = _first([str(seed) for seed in dict.fromkeys(seeds) if seed is not None])
-    return {title: values for title, values in found.items() if values}
+    devices = map(device_of, different)
+    facts = {title: [_fact(env.get(name)) for env in different] for name, title in _FACTS.items()}
+    facts |= {
+        "device": [_device(device) for device in devices if device],
+        "threads": [str(n) for n in threads if n],
+        "compiler": list(builds),
+        "seeds": [str(seed) for seed in seeds if seed is not None],
+    }
+    shown = {}
+    for title, texts in facts.items():
+        values = list(dict.fromkeys(filter(None, texts)))
+        more = (f"{len(values) - _VALUES} more",) if len(values) > _VALUES else ()
+        if values:
+            shown[title] = (*(cut(value, 300) for value in values[:_VALUES]), *more)
+    return shown
 
 
-def _device(said: Mapping[str, Json]) -> str:
+def _device(device: Mapping[str, Json]) -> str:
     """Device for people: its model, with its other known properties."""
-    known = [f"{n} {said[n]}" for n in ("arch", "processors", "driver", "uuid") if said.get(n)]
-    return f"{said.get('name', said.get('kind', ''))} ({', '.join(known)})"
-
-
-def _first(values: Sequence[str], most: int = 4) -> tuple[str, ...]:
-    more = (f"{len(values) - most} more",) if len(values) > most else ()
-    return (*(cut(value, 300) for value in values[:most]), *more)
+    names = ("arch", "processors", "driver", "uuid")
+    facts = [f"{name} {device[name]}" for name in names if device.get(name)]
+    return f"{device.get('name', device.get('kind', ''))} ({', '.join(facts)})"
 
 
 def _fact(value: Json) -> str:

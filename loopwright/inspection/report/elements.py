@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 from xml.etree.ElementTree import Element, tostring
+
+from loopwright.inspection.report.page_data import CandidateRow
+from loopwright.inspection.speed import speed_text, time_text
 
 #: Content of an element.
 Child: TypeAlias = "Element | str | Iterable[Child] | None"
@@ -15,21 +18,21 @@ def element(tag: str, *children: Child, **attributes: str | int | None) -> Eleme
 
     In names of attributes ``_`` stands for ``-`` and is left out at the end, as in ``class_``.
     """
-    made = Element(tag)
+    node = Element(tag)
     for name, value in attributes.items():
         if value is not None:
-            made.set(name.rstrip("_").replace("_", "-"), visible(str(value)))
-    _fill(made, children)
-    return made
+            node.set(name.rstrip("_").replace("_", "-"), visible(str(value)))
+    _fill(node, children)
+    return node
 
 
 def raw(tag: str, text: str, **attributes: str) -> Element:
     """Element whose text is not escaped: our own script or style, or JSON of `embedded`."""
     assert tag in ("script", "style")
     assert "</" + tag not in text.lower(), f"the text would end its {tag}"
-    made = element(tag, **attributes)
-    made.text = text
-    return made
+    node = element(tag, **attributes)
+    node.text = text
+    return node
 
 
 def embedded(json_text: str) -> str:
@@ -74,3 +77,120 @@ def _add_text(parent: Element, text: str) -> None:
         parent[-1].tail = (parent[-1].tail or "") + text
     else:
         parent.text = (parent.text or "") + text
+
+
+def card(title: str, *children: Child, caption: Child = None) -> Element:
+    """Section with its title and a sentence on its content."""
+    note = element("p", caption, class_="caption") if caption else None
+    return element("section", element("h3", title), note, children, class_="card")
+
+
+def chart(kind: str, **places: int) -> Element:
+    """Place of a chart, which the script of the page draws."""
+    named = {f"data_{name}": place for name, place in places.items()}
+    return element("figure", data_chart=kind, class_="only-script", **named)
+
+
+class Cell(NamedTuple):
+    """One cell of a table."""
+
+    content: Child
+    value: float | None = None  # sort key of its column; None: its content
+    kind: str = ""  # its class: ``n`` for a number, ``mono`` for code, ``wrap`` for long text
+
+
+def number(text: str, value: float | None) -> Cell:
+    """Cell that holds a number, or ``-`` without one."""
+    return Cell(text if value is not None else "-", float("inf") if value is None else value, "n")
+
+
+def table(
+    name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = ""
+) -> Element:
+    """Table that the script of the page makes sortable.
+
+    ``name`` is its id, unique in the page; the caption is for screen readers.
+    """
+    rows = list(rows)
+    numeric = [bool(rows) and cell.kind == "n" for cell in (rows[0] if rows else ())]
+    classes = [("n" if n else None) for n in numeric] or [None] * len(titles)
+    head = [
+        element("th", title, scope="col", class_=kind)
+        for title, kind in zip(titles, classes, strict=True)
+    ]
+    body = [element("tr", map(_cell, row)) for row in rows]
+    grid = element(
+        "table",
+        element("caption", caption, hidden="") if caption else None,
+        element("thead", element("tr", head)),
+        element("tbody", body),
+        id=name,
+        aria_label=caption or None,
+        data_sortable="",
+    )
+    return element("div", grid, class_="scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def _cell(cell: Cell) -> Element:
+    value = (
+        None if cell.value is None else ("" if cell.value == float("inf") else f"{cell.value!r}")
+    )
+    return element("td", cell.content, class_=cell.kind or None, data_value=value)
+
+
+def facts(entries: Mapping[str, Child]) -> Element:
+    """List of names with their facts."""
+    parts = [
+        (element("dt", name), element("dd", content))
+        for name, content in entries.items()
+        if content is not None
+    ]
+    return element("dl", parts, class_="facts")
+
+
+def figures(entries: Iterable[tuple[str, str, Child]]) -> Element:
+    """Key figures: name, value, and small print."""
+    parts = [
+        element("div", element("dt", name), element("dd", value, element("small", note)))
+        for name, value, note in entries
+    ]
+    return element("dl", parts, class_="figures")
+
+
+def candidates(name: str, top: Sequence[CandidateRow], flop: int, caption: str) -> Element:
+    """Table of the best candidates, the best first, with their differences from the default.
+
+    ``name`` is its id, ``flop`` the operations of a call, 0 where not known.
+    """
+    titles = ["rank", "record", "trial", "time of a call", "spread", "GFLOP/s", "of the default"]
+    rows = [_candidate(rank, one, flop) for rank, one in enumerate(top, 1)]
+    return table(name, [*titles, "answer", "differs from the default in"], rows, caption)
+
+
+def _candidate(rank: int, one: CandidateRow, flop: int) -> list[Cell]:
+    speed = flop / one.seconds / 1e9 if flop else None
+    if one.changes is None:
+        changes = one.config
+    else:
+        changes = " ".join(one.changes) or "nothing: it is the default"
+    return [
+        number(str(rank), rank),
+        Cell(one.id, kind="mono"),
+        number(str(one.trial), one.trial),
+        number(time_text(one.seconds), one.seconds),
+        number("-" if one.spread is None else f"{one.spread:.1%}", one.spread),
+        number(f"{speed:.4g}" if speed else "-", speed),
+        number(f"{one.of_default:.2f}x" if one.of_default else "-", one.of_default),
+        Cell("checked" if one.checked else "not checked"),
+        Cell(changes, kind="mono wrap"),
+    ]
+
+
+def best_cell(one: CandidateRow | None, flop: int) -> Cell:
+    """Speed of a candidate, the sort key of its column; ``-`` without one.
+
+    Where ``flop`` of a call is 0 the cell holds a time, and comes after all speeds.
+    """
+    if one is None:
+        return number("-", None)
+    return Cell(speed_text(one.seconds, flop), flop / one.seconds if flop else float("inf"), "n")

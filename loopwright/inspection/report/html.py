@@ -11,24 +11,31 @@ from importlib.resources import files
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from loopwright.files import Kind, marked
-from loopwright.inspection.quantities import duration_text
-from loopwright.inspection.report.cards import card
-from loopwright.inspection.report.elements import Child, element, embedded, markup, raw
-from loopwright.inspection.report.log_sections import log_sections
-from loopwright.inspection.report.model_section import model_section
+from loopwright.files import FileKind, marked
+from loopwright.inspection.report.elements import (
+    Cell,
+    Child,
+    best_cell,
+    card,
+    element,
+    embedded,
+    markup,
+    number,
+    raw,
+    table,
+)
 from loopwright.inspection.report.page_data import Page, TaskPage
-from loopwright.inspection.report.tables import Cell, best_cell, number, table
-from loopwright.inspection.report.task_sections import task_sections
+from loopwright.inspection.report.sections import log_sections, model_section, task_sections
+from loopwright.inspection.speed import duration_text
 
 #: Signature of a page, in its first bytes.
 _GENERATOR = "loopwright report"
-PAGE = Kind("a report", marked(f'<meta name="generator" content="{_GENERATOR}">'.encode()))
+PAGE = FileKind("a report", marked(f'<meta name="generator" content="{_GENERATOR}">'.encode()))
 #: The parts of the script, in their order.
 _SCRIPTS = ("svg.js", "curve.js", "bars.js", "lines.js", "tables.js", "page.js")
 
 
-class Parts(NamedTuple):
+class PageParts(NamedTuple):
     """Parts of a page that change when its logs do, as text of HTML."""
 
     nav: str
@@ -50,7 +57,7 @@ def report_html(page: Page) -> str:
     return document(page, parts_of(page))
 
 
-def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> str:
+def document(page: Page, parts: PageParts, live: float = 0.0, stamp: str = "") -> str:
     """Whole page with its parts and the stamp of this state of the logs.
 
     A page polls for updates every ``live`` seconds, or, if 0, stays as it is.
@@ -71,6 +78,10 @@ def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> st
     if live:
         attributes |= {"data_live": f"{live:g}", "data_stamp": stamp}
     opening = f"<!doctype html>\n{markup([element('html', **attributes)]).removesuffix('</html>')}"
+    footer = (
+        f"Made by loopwright {page.loopwright} from the log alone. The data of this page stand in "
+        "it as JSON (script element 'data')."
+    )
     return "\n".join(
         [
             opening + markup([element("head", head)]),
@@ -78,13 +89,13 @@ def document(page: Page, parts: Parts, live: float = 0.0, stamp: str = "") -> st
             f"<header><h1>Tuning report</h1>{markup([_logs_line(page, bool(live))])}"
             f'<nav id="choose" class="only-script" aria-label="task">{parts.nav}</nav></header>',
             f'<main id="page">{parts.main}</main>',
-            markup([_footer(page), data, raw("script", program)]),
+            markup([element("footer", element("p", footer)), data, raw("script", program)]),
             "</body></html>\n",
         ]
     )
 
 
-def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
+def parts_of(page: Page, complaints: Sequence[str] = ()) -> PageParts:
     """Parts of a page, with complaints at its beginning, such as that a log is missing."""
     main = [element("p", text, class_="warn") for text in complaints]
     if page.model is not None:
@@ -93,13 +104,15 @@ def parts_of(page: Page, complaints: Sequence[str] = ()) -> Parts:
         main.append(_overview(page))
     main += [task_sections(at, task, page.logs) for at, task in enumerate(page.tasks)]
     main += log_sections(page)
-    return Parts(markup(_choice(page)), markup(main))
+    return PageParts(markup(_choice(page)), markup(main))
 
 
-def waiting(reasons: Sequence[str]) -> Parts:
+def waiting(reasons: Sequence[str]) -> PageParts:
     """Parts of a page that has nothing to show yet, for some reasons."""
-    said = [element("p", reason) for reason in reasons]
-    return Parts("", markup([card("Nothing to show yet", said, caption="The page looks again.")]))
+    paragraphs = [element("p", reason) for reason in reasons]
+    return PageParts(
+        "", markup([card("Nothing to show yet", paragraphs, caption="The page looks again.")])
+    )
 
 
 @cache
@@ -135,10 +148,10 @@ def logs_of(page: Page) -> str:
 
 
 def _logs_line(page: Page, live: bool) -> Element:
-    said = element("span", "live", id="live", role="status") if live else None
-    made = time.strftime("made %Y-%m-%d %H:%M", time.localtime(page.made))
+    mark = element("span", "live", id="live", role="status") if live else None
+    date = time.strftime("made %Y-%m-%d %H:%M", time.localtime(page.made))
     return element(
-        "p", element("bdi", logs_of(page), id="logs"), ", ", said if live else made, class_="soft"
+        "p", element("bdi", logs_of(page), id="logs"), ", ", mark if live else date, class_="soft"
     )
 
 
@@ -153,16 +166,8 @@ def _choice(page: Page) -> list[Element]:
 
 def _overview(page: Page) -> Element:
     rows = [_overview_row(at, task, page) for at, task in enumerate(page.tasks)]
-    titles = [
-        "task",
-        "best",
-        "default",
-        "best beside default",
-        "verdict",
-        "trials",
-        "failed",
-        "time",
-    ]
+    titles = ["task", "best", "default", "best beside default", "verdict"]
+    titles += ["trials", "failed", "time"]
     if len(page.logs) > 1:
         titles.insert(1, "logs beside each other")
     shown = table("overview-table", titles, rows, "All tasks")
@@ -172,29 +177,29 @@ def _overview(page: Page) -> Element:
 
 def _overview_caption(page: Page) -> str:
     """Caption of the overview."""
-    said = [
+    sentences = [
         "Best beside default is the ratio of two medians; the verdict of a playoff, which measured "
         "both in turns, counts for more."
     ]
     if any(len(task.series) > 1 for task in page.tasks):
-        said.append(
+        sentences.append(
             "Of a task in several logs or on several machines, best, default and verdict are those "
             "of the first; trials, failures and time are those of all."
         )
     hidden = page.tasks_total - len(page.tasks)
     if hidden:
         tasks = f"{hidden} more task{'s are' if hidden != 1 else ' is'}"
-        said.append(f"{tasks} left out, those with the fewest records; --task names one.")
-    return " ".join(said)
+        sentences.append(f"{tasks} left out, those with the fewest records; --task names one.")
+    return " ".join(sentences)
 
 
 def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
     first = task.series[0]
     best, default = first.best, first.default
     of_default = None if best is None else best.of_default
-    trials = sum(one.trials for one in task.series)
-    failed = sum(one.failed for one in task.series)
-    spent = sum(one.spent for one in task.series)
+    trials, failed, spent = (
+        sum(getattr(one, name) for one in task.series) for name in ("trials", "failed", "spent")
+    )
     cells = [
         Cell(element("a", element("bdi", task.name), href=f"#task-{at}"), kind="wrap"),
         best_cell(best, first.flop),
@@ -217,11 +222,3 @@ def _beside(task: TaskPage) -> str:
     if len(task.series) > 1:
         return "not compared: only one of them has a best, or none"
     return "in one of them only"
-
-
-def _footer(page: Page) -> Element:
-    text = (
-        f"Made by loopwright {page.loopwright} from the log alone. The data of this page stand in "
-        "it as JSON (script element 'data')."
-    )
-    return element("footer", element("p", text))

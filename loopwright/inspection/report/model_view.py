@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 from loopwright.errors import RecordError
 from loopwright.inspection.report.page_data import ModelKernel, ModelPage, Steps
-from loopwright.records import Log, Record, fields_of, keys_of, measured
-from loopwright.records.query import verdict_on
-from loopwright.records.ranking import ranked
-from loopwright.records.reports.curve import best_so_far
-from loopwright.records.reports.standings import default_record
+from loopwright.records import (
+    Log,
+    Record,
+    best_so_far,
+    default_record,
+    fields_of,
+    keys_of,
+    measured,
+    ranked,
+    verdict_on,
+)
 
 
 @dataclass(frozen=True)
@@ -36,14 +42,14 @@ def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPag
             f"{log.path}: no record of any kernel of {name}; it is a log of something else, of "
             "another target, or of an earlier version of the model"
         )
-    own: list[list[Record]] = [[] for _ in kernels]
+    by_kernel: list[list[Record]] = [[] for _ in kernels]
     keys = keys_of(records)
     for record, key in zip(records, keys, strict=True):
-        own[place[key]].append(record)
-    rows = [_row(one, found) for one, found in zip(kernels, own, strict=True)]
+        by_kernel[place[key]].append(record)
+    rows = [_row(one, found) for one, found in zip(kernels, by_kernel, strict=True)]
     rows.sort(key=lambda row: -(row.seconds or 0.0) * row.calls)
-    known = {id(record): place[key] for record, key in zip(records, keys, strict=True)}
-    trials = [(r, known[id(r)]) for r in measured(records, again=False)]
+    places = {id(record): place[key] for record, key in zip(records, keys, strict=True)}
+    trials = [(r, places[id(r)]) for r in measured(records, again=False)]
     steps, spent = _curve(trials, [one.calls for one in kernels], log)
     return ModelPage(name, tuple(rows), steps, len(trials), spent)
 
@@ -80,7 +86,7 @@ def _curve(
     """
     curve = best_so_far([record for record, _ in measured], log.headers)
     best: dict[int, float] = {}
-    found: list[tuple[int, float, float, str]] = []
+    steps: list[tuple[int, float, float, str]] = []
     times = zip(measured, curve.clock, curve.seconds, curve.counts, strict=True)
     for number, ((record, place), clock, seconds, counts) in enumerate(times, 1):
         if not counts or seconds >= best.get(place, float("inf")):
@@ -88,7 +94,7 @@ def _curve(
         best[place] = float(seconds)
         if len(best) == len(calls):
             total = sum(calls[at] * t for at, t in best.items())
-            found.append((number, float(clock), total, record.id))
-    trial, clocks, totals, ids = zip(*found, strict=True) if found else ((), (), (), ())
+            steps.append((number, float(clock), total, record.id))
+    trial, clocks, totals, ids = zip(*steps, strict=True) if steps else ((), (), (), ())
     spent = float(curve.clock[-1]) if len(curve) else 0.0
     return Steps(trial, clocks, totals, totals, totals, ids), spent

@@ -10,7 +10,7 @@ import json
 import math
 from dataclasses import dataclass, is_dataclass
 
-from loopwright.inspection.clock import Throughput, TimeSpent
+from loopwright.inspection.log_statistics import Throughput, TimeSpent
 from loopwright.records import Json
 
 #: Version of the data; a page and its script are always of the same one.
@@ -42,7 +42,7 @@ class Steps:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateRow:
     """One measured candidate of a table."""
 
     id: str  # of its record
@@ -83,7 +83,7 @@ class KnobValue:
 
 
 @dataclass(frozen=True)
-class KnobEffect:
+class KnobDistribution:
     """Effect of one knob."""
 
     name: str
@@ -94,7 +94,7 @@ class KnobEffect:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ParallelAxis:
     """One axis of the parallel coordinates."""
 
     name: str  # the knob, or one place of its list
@@ -108,7 +108,7 @@ class Parallel:
 
     seconds: tuple[float, ...]  # of each candidate, the best first
     id: tuple[str, ...]  # of its record
-    axes: tuple[Axis, ...]  # the knobs; of many those with the fewest values among the best
+    axes: tuple[ParallelAxis, ...]  # the knobs; of many those with the fewest values among the best
     total: int  # number of these
 
 
@@ -150,9 +150,9 @@ class Series:
     #: seconds of building and running its candidates, those of builders divided by their number
     spent: float
     flop: int  # operations of a call; 0 where the log does not tell
-    best: Candidate | None  # the best by the one rule; None where nothing may be best
+    best: CandidateRow | None  # the best by the one rule; None where nothing may be best
     #: the default configuration; None where it has no time, or is not known
-    default: Candidate | None
+    default: CandidateRow | None
     verdict: str  # comparison of the two, as a sentence; empty where the log does not tell
     outcome: str  # word of the verdict; empty where there is none
     #: share by which the best is faster than the default, by the verdict; None without one
@@ -160,7 +160,7 @@ class Series:
     steps: Steps  # the curve
     points: Points  # the trials around it
     errors: tuple[FailureKind, ...]
-    knobs: tuple[KnobEffect, ...]  # effects, the strongest first; of many the first ones
+    knobs: tuple[KnobDistribution, ...]  # effects, the strongest first; of many the first ones
     knobs_total: int  # number of varying knobs
     knobs_note: str  # method, or why there are no effects
     #: best candidates; None where there are fewer than two, or no knob varies
@@ -169,11 +169,11 @@ class Series:
     roofline_note: str  # reason for None, else empty
     accuracy: Accuracy | None  # None where there is too little to learn from
     accuracy_note: str  # method, or why there is none
-    top: tuple[Candidate, ...]  # best candidates
+    top: tuple[CandidateRow, ...]  # best candidates
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SeriesComparison:
     """First series of a task beside another one, in words."""
 
     one: str  # label of the first
@@ -191,7 +191,7 @@ class TaskPage:
     key: str
     name: str  # the task as a call of its template
     series: tuple[Series, ...]  # at least one
-    comparisons: tuple[Comparison, ...]  # of the first series with each of the others
+    comparisons: tuple[SeriesComparison, ...]  # of the first series with each of the others
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from loopwright.errors import RecordError
-from loopwright.inspection.clock import TimeSpent
-from loopwright.inspection.forecast import forecasts
+from loopwright.inspection.log_statistics import TimeSpent
 from loopwright.inspection.report.elements import cut
-from loopwright.inspection.report.knob_data import effects_of, parallel_of
+from loopwright.inspection.report.knob_data import effects_of, forecasts, parallel_of
 from loopwright.inspection.report.page_data import (
     Accuracy,
-    Candidate,
+    CandidateRow,
     FailureKind,
     Points,
     Roofline,
@@ -22,25 +21,28 @@ from loopwright.inspection.report.page_data import (
     Steps,
 )
 from loopwright.inspection.roofline import Limits, roofline_point
-from loopwright.inspection.work import Work, work_of
+from loopwright.inspection.speed import Work, work_of
 from loopwright.records import (
+    NOT_COMPARED,
     Checked,
+    Curve,
+    FailureReport,
     Log,
     Outcome,
     Record,
+    Setup,
+    best_so_far,
+    config_text,
+    default_record,
+    failures,
     fields_of,
+    measured,
     ranked,
+    record_differences,
+    spread,
+    verdict_on,
     vouched,
 )
-from loopwright.records.query import measured, verdict_on
-from loopwright.records.reports.curve import Curve, best_so_far
-from loopwright.records.reports.differences import record_differences
-from loopwright.records.reports.errors import FailureReport, failures
-from loopwright.records.reports.knobs import config_text
-from loopwright.records.reports.setups import Setup
-from loopwright.records.reports.spread import spread
-from loopwright.records.reports.standings import default_record
-from loopwright.records.verdict import NOT_COMPARED
 
 #: Candidates of the table and of the parallel coordinates.
 TOP, LINES = 20, 50
@@ -49,7 +51,7 @@ _TEXT = 600
 
 
 @dataclass(frozen=True)
-class Effort:
+class Detail:
     """Amount of detail for each task."""
 
     points: int = 2000  # trials of the curve at most; of more a sample is drawn
@@ -58,7 +60,7 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Known:
+class SetupFacts:
     """Facts on one task on one machine from the whole log."""
 
     limits: Limits
@@ -66,7 +68,7 @@ class Known:
 
 
 def series_of(
-    log: Log, place: int, setup: Setup, records: list[Record], effort: Effort, known: Known
+    log: Log, place: int, setup: Setup, records: list[Record], detail: Detail, known: SetupFacts
 ) -> tuple[Series, Record | None]:
     """Report of one task on one machine, and its best record.
 
@@ -82,19 +84,20 @@ def series_of(
     default = default_record(records, verdict)
     work = work_of(log, records[0] if best is None else best)
     report = failures(records)
-    knobs, knobs_total, knobs_note = effects_of(records, effort.learned)
-    accuracy, accuracy_note = _accuracy(records, effort.places)
+    knobs, knobs_total, knobs_note = effects_of(records, detail.learned)
+    accuracy, accuracy_note = _accuracy(records, detail.places)
     roofline, roofline_note = _roofline(best, default, work, known.limits)
     spent = known.spent
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
+    target = records[-1].target
     valid, phases, dropped = fields_of(originals, "valid", "phase", "dropped")
     series = Series(
         label="",
         log=place,
-        hardware=setup.hardware.split(" | ")[0] or str(records[-1].target.get("model") or ""),
+        hardware=setup.hardware.split(" | ")[0] or str(target.get("model") or ""),
         threads=setup.threads,
-        target=_target(records[-1].target),
+        target=" ".join(str(target[name]) for name in ("kind", "mcpu") if target.get(name)),
         trials=sum(own and not phase for own, phase in zip(valid, phases, strict=True)),
         failed=report.failed,
         dropped=sum(dropped),
@@ -107,7 +110,7 @@ def series_of(
         outcome=verdict.outcome.value if compared else "",
         gain=verdict.gain if compared else None,
         steps=_steps(curve),
-        points=_points(curve, effort.points),
+        points=_points(curve, detail.points),
         errors=_errors(report),
         knobs=knobs,
         knobs_total=knobs_total,
@@ -140,7 +143,7 @@ def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
     )
 
 
-def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> Candidate:
+def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> CandidateRow:
     """Record of the tables.
 
     Its speed over the default's rests on the two medians; the verdict of a playoff, which pairs
@@ -150,9 +153,9 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
     assert seconds is not None, "a ranked record has a time"
     changes = None
     if default is not None:
-        found = record_differences(default, one)
-        changes = tuple(f"{each.what.removeprefix('knob ')}={each.other}" for each in found)
-    return Candidate(
+        differences = record_differences(default, one)
+        changes = tuple(f"{each.what.removeprefix('knob ')}={each.other}" for each in differences)
+    return CandidateRow(
         one.id,
         one.trial,
         seconds,
@@ -164,21 +167,9 @@ def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]])
     )
 
 
-def _target(target: Mapping[str, object]) -> str:
-    parts = [str(target.get("kind", "")), str(target.get("mcpu") or "")]
-    return " ".join(filter(None, parts))
-
-
 def _steps(curve: Curve) -> Steps:
-    steps = curve.steps
-    return Steps(
-        tuple(step.number for step in steps),
-        tuple(step.clock for step in steps),
-        tuple(step.seconds for step in steps),
-        tuple(step.low for step in steps),
-        tuple(step.high for step in steps),
-        tuple(step.record.id for step in steps),
-    )
+    rows = [(x.number, x.clock, x.seconds, x.low, x.high, x.record.id) for x in curve.steps]
+    return Steps(*zip(*rows, strict=True)) if rows else Steps(*[()] * 6)
 
 
 def _points(curve: Curve, most: int) -> Points:
@@ -204,12 +195,12 @@ def _points(curve: Curve, most: int) -> Points:
 
 def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, str]:
     if not places:
-        return (
-            None,
-            "there are many tasks, and it takes a while; a page of this task alone (--task) has it",
+        why = (
+            "there are many tasks, and it takes a while; a page of this task alone (--task) has it"
         )
+        return None, why
     try:
-        found = forecasts(records, places)
+        predictions = forecasts(records, places)
     except RecordError as error:
         return None, str(error)
     note = (
@@ -218,13 +209,8 @@ def _accuracy(records: Sequence[Record], places: int) -> tuple[Accuracy | None, 
         "It is not the tuner's own model. 1 is a perfect order, 0 is chance; where a tuner "
         "measures only good candidates, these lie close together, and a low figure is no fault."
     )
-    columns = (
-        tuple(one.before for one in found),
-        tuple(one.correlation for one in found),
-        tuple(one.count for one in found),
-        tuple(one.trained_on for one in found),
-    )
-    return Accuracy(*columns), note
+    rows = [(one.before, one.correlation, one.count, one.trained_on) for one in predictions]
+    return Accuracy(*zip(*rows, strict=True)), note
 
 
 def _roofline(
@@ -233,35 +219,29 @@ def _roofline(
     if best is None or best.median is None:
         return None, "no record may be best"
     if work is None:
-        return (
-            None,
-            "the log does not hold the tensor expression, so the work of a call is not known",
-        )
+        return None, "the log holds no tensor expression, so the work of a call is not known"
     point = roofline_point(work, best.median, limits)
     if point is None:
         return None, "a call has no arithmetic to count"
     seconds = None if default is None else default.median
     speed = None if seconds is None else work.flop / seconds
-    source = _source(limits)
-    return (
-        Roofline(point.intensity, point.speed, speed, limits.flops, limits.bandwidth, source),
-        "",
-    )
+    figures = (point.intensity, point.speed, speed, limits.flops, limits.bandwidth)
+    return Roofline(*figures, _source(limits)), ""
 
 
 def _source(limits: Limits) -> str:
     """Origin of the limits, as a sentence."""
-    said = []
+    sources = []
     if limits.flops:
         name = limits.flops_name
         # Limits of CPUs do not say it.
         name += " of float32" if name.startswith(("FMA", "peak")) and "float" not in name else ""
-        said.append(f"{name} beside the playoff of record {limits.flops_from}")
+        sources.append(f"{name} beside the playoff of record {limits.flops_from}")
     if limits.bandwidth:
-        said.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")
-    if not said:
+        sources.append(f"memory bandwidth beside the playoff of record {limits.bandwidth_from}")
+    if not sources:
         return (
             "The log does not tell the limits of its machine (no playoff sampled them), and one of "
             "another machine would say nothing."
         )
-    return f"Limits of this machine, sampled by the log itself: {' and '.join(said)}."
+    return f"Limits of this machine, sampled by the log itself: {' and '.join(sources)}."

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
+from loopwright.ir.expr import SHIFTS
 from loopwright.ir.interp.values import CALLS
-from loopwright.ir.operations import SHIFTS
 
 Array = np.ndarray[Any, Any]
 #: Operations that are one function of NumPy; ``and`` and ``or`` are of bools.

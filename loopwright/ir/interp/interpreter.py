@@ -22,6 +22,7 @@ from loopwright.errors import LowerError, RunError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
+    COMPARE,
     Binary,
     Call,
     Cast,
@@ -37,7 +38,6 @@ from loopwright.ir.expr import (
 from loopwright.ir.interp.threads import Grid, Races
 from loopwright.ir.interp.values import NAMES, getter, intrinsic
 from loopwright.ir.kinds import WARP_SIZE
-from loopwright.ir.operations import COMPARE
 from loopwright.ir.sizes import Sizes, evaluate, solve
 from loopwright.ir.stmt import (
     Allocate,
@@ -339,20 +339,6 @@ class _PythonWriter:
             test = " and ".join(f"0 <= _i[{k}] < {n}" for k, n in enumerate(sizes))
             self.put(d, f"if not ({test}): _outside({b.name!r}, _i, {shape})")
 
-    def load(self, b: Buffer, idx: tuple[Expr, ...]) -> str:
-        races = self.grid.races if self.watched(b) else None
-        get = f"_get{'' if races is None else '_watched'}_{self.name(b)}"
-        if get not in self.scope:
-            self.scope[get] = getter(b, self.name(b), races)
-        args = "".join(f", {self.index(i)}" for i in idx)
-        return f"{get}({self.name(b)}{args})"
-
-    def const(self, e: Const) -> str:
-        """Name of a literal, as a NumPy scalar."""
-        name = f"_c{len(self.scope)}"
-        self.scope[name] = np.dtype(e.dtype).type(e.value)
-        return name
-
     def expr(self, e: Expr) -> str:
         """Source of a value as a NumPy scalar of its dtype."""
         if not isinstance(e, AnyExpr):
@@ -360,8 +346,10 @@ class _PythonWriter:
         match e:
             case Var():
                 return self.name(e) if e not in self.ranges else f"_{e.dtype}({self.name(e)})"
-            case Const():
-                return self.const(e)
+            case Const(value=v, dtype=d):
+                name = f"_c{len(self.scope)}"
+                self.scope[name] = np.dtype(d).type(v)
+                return name
             case Binary(dtype=d) if dtypes.is_int(d) and self.is_plain(e):
                 return f"_cast({self.plain(e)}, {d!r})"
             case Cast(value=v, dtype=d):
@@ -374,8 +362,10 @@ class _PythonWriter:
                 return f"(not {self.expr(a)})"
             case Unary(op=op):
                 raise LowerError(f"the interpreter does not know the operation {op!r}")
-            case Binary():
-                return self.binary(e)
+            case Binary(op=op, a=a, b=b):
+                if op in COMPARE and self.is_plain(a) and self.is_plain(b):
+                    return _binary(op, self.plain(a), self.plain(b))
+                return _binary(op, self.expr(a), self.expr(b))
             case Select(cond=c, a=a, b=b):
                 return f"_select({self.expr(c)}, {self.expr(a)}, {self.expr(b)})"
             case IfThenElse(cond=c, a=a, b=b):
@@ -386,14 +376,13 @@ class _PythonWriter:
                 self.scope[f"_call_{fn}"] = intrinsic(fn)
                 return f"_call_{fn}({', '.join(self.expr(a) for a in args)})"
             case Load(buffer=b, indices=idx):
-                return self.load(b, idx)
+                races = self.grid.races if self.watched(b) else None
+                get = f"_get{'' if races is None else '_watched'}_{self.name(b)}"
+                if get not in self.scope:
+                    self.scope[get] = getter(b, self.name(b), races)
+                return f"{get}({self.name(b)}{''.join(f', {self.index(i)}' for i in idx)})"
             case _:
                 assert_never(e)
-
-    def binary(self, e: Binary) -> str:
-        if e.op in COMPARE and self.is_plain(e.a) and self.is_plain(e.b):
-            return _binary(e.op, self.plain(e.a), self.plain(e.b))
-        return _binary(e.op, self.expr(e.a), self.expr(e.b))
 
 
 def _binary(op: str, a: str, b: str) -> str:

@@ -138,20 +138,17 @@ class Grid:
                 self.races.block = b
             make = block(*b)
             self._visits, self._of_warps = {}, {}
-            self._block([(t, make(*t)) for t in product(*map(range, threads))], b, barriers)
+            alive = [(t, make(*t)) for t in product(*map(range, threads))]
+            at: dict[int, Index] = {}
+            while -1 not in at:
+                at = self._to_next_barrier(alive, b, barriers)
+                if len(at) > 1:
+                    self._diverged(at, b, barriers)
 
     def _order(self, items: list[T]) -> list[T]:
         if self._random:
             self._random.shuffle(items)
         return items
-
-    def _block(self, alive: list[tuple[Index, _Thread]], b: Index, barriers: Sequence[str]) -> None:
-        while True:
-            at = self._to_next_barrier(alive, b, barriers)
-            if len(at) > 1:
-                self._diverged(at, b, barriers)
-            if -1 in at:
-                return
 
     def _to_next_barrier(
         self, alive: list[tuple[Index, _Thread]], b: Index, barriers: Sequence[str]

@@ -6,7 +6,9 @@ All values are NumPy scalars. `loopwright.ir.interp.interpreter` writes the call
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,51 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.interp.scalar import fma, integer_power, shift_left, shift_right
 from loopwright.ir.interp.threads import Races
+
+
+def shift_left(a: Any, b: Any) -> Any:
+    """``a << b``, the amount modulo the width."""
+    return np.left_shift(a, b & type(b)(8 * b.nbytes - 1))
+
+
+def shift_right(a: Any, b: Any) -> Any:
+    """``a >> b``, the amount modulo the width."""
+    return np.right_shift(a, b & type(b)(8 * b.nbytes - 1))
+
+
+def integer_power(x: Any, y: Any) -> Any:
+    """``x ** y`` of integers, which wraps; of negative y ``1 / x ** -y`` cut to an integer."""
+    if y < 0:
+        return type(x)(int(x) ** (int(y) & 1) if abs(int(x)) == 1 else 0)
+    return np.asarray(pow(int(x), int(y), 1 << (8 * x.nbytes)), np.uint64).astype(x.dtype)[()]
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` rounded once.
+
+    A product of two float32 is exact in float64. Their sum is rounded there to odd, which makes the
+    second rounding harmless (Boldo & Melquiond, Emulation of FMA and correctly rounded sums, 2008).
+    For float64 rational arithmetic is exact. float16 and bfloat16 are computed in float32.
+    """
+    if a.nbytes == 2:
+        return np.asarray(fma(*map(np.float32, (a, b, c)))).astype(a.dtype)[()]
+    wide = float(a) * float(b) + float(c)
+    if not all(map(math.isfinite, (a, b, c))):
+        return type(a)(wide)
+    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    if exact == 0:  # its sign is that of the sum
+        return type(a)(wide)
+    if isinstance(a, np.float64):
+        try:
+            return np.float64(float(exact))
+        except OverflowError:
+            return np.float64(math.inf if exact > 0 else -math.inf)
+    rest = exact - Fraction(wide)
+    odd = int(np.float64(wide).view(np.int64)) & 1
+    if rest and not odd:
+        wide = math.nextafter(wide, math.inf if rest > 0 else -math.inf)
+    return type(a)(wide)
 
 
 def _fresh(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
@@ -47,39 +92,12 @@ def _outside(name: str, index: tuple[int, ...], shape: tuple[int, ...]) -> None:
     raise RunError(f"access outside {name}: index {list(index)}, shape {list(shape)}")
 
 
-def _max(a: Any, b: Any) -> Any:
-    return a if a != a or a > b else b
-
-
-def _min(a: Any, b: Any) -> Any:
-    return a if a != a or a < b else b
-
-
-def _floordiv(a: Any, b: Any) -> Any:
-    return type(a)(0) if b == 0 else a // b
-
-
-def _floormod(a: Any, b: Any) -> Any:
-    return type(a)(0) if b == 0 else a % b
-
-
-def _truncdiv(a: Any, b: Any) -> Any:
+def _truncated(a: Any, b: Any, op: Callable[[int, int], int], negative: bool) -> Any:
+    """A quotient or remainder of magnitudes with a sign, as a value of the operand's dtype."""
     if b == 0:
         return type(a)(0)
-    q = abs(int(a)) // abs(int(b))
-    return np.asarray(q if (a < 0) == (b < 0) else -q).astype(np.asarray(a).dtype)[()]
-
-
-def _truncmod(a: Any, b: Any) -> Any:
-    if b == 0:
-        return type(a)(0)
-    r = abs(int(a)) % abs(int(b))
-    return np.asarray(-r if a < 0 else r).astype(np.asarray(a).dtype)[()]
-
-
-def _select(c: Any, a: Any, b: Any) -> Any:
-    """A select of two values that were evaluated: it must not read outside on either side."""
-    return a if c else b
+    out = op(abs(int(a)), abs(int(b)))
+    return np.asarray(-out if negative else out).astype(np.asarray(a).dtype)[()]
 
 
 def _cast(x: Any, dtype: str) -> Any:
@@ -135,7 +153,7 @@ def getter(b: Buffer, which: str, races: Races | None) -> Callable[..., Any]:
 
 
 def _call_packed(name: str, *args: object) -> object:
-    from loopwright.runtime.packed.registry import get_global_func
+    from loopwright.runtime import get_global_func
 
     return get_global_func(name)(*args)
 
@@ -187,8 +205,15 @@ class AsyncStores:
 NAMES: dict[str, Any] = {
     "_AsyncStores": AsyncStores,
     "_np": np, "_fresh": _fresh, "_view": _view, "_failed": _failed, "_outside": _outside,
-    "_max": _max, "_min": _min, "_floordiv": _floordiv, "_floormod": _floormod,
-    "_truncdiv": _truncdiv, "_truncmod": _truncmod, "_cast": _cast, "_select": _select,
+    "_max": lambda a, b: a if a != a or a > b else b,
+    "_min": lambda a, b: a if a != a or a < b else b,
+    "_floordiv": lambda a, b: type(a)(0) if b == 0 else a // b,
+    "_floormod": lambda a, b: type(a)(0) if b == 0 else a % b,
+    "_truncdiv": lambda a, b: _truncated(a, b, operator.floordiv, (a < 0) != (b < 0)),
+    "_truncmod": lambda a, b: _truncated(a, b, operator.mod, a < 0),
+    "_cast": _cast,
+    # Both values were evaluated: neither side may read outside.
+    "_select": lambda c, a, b: a if c else b,
     "_shift_left": shift_left, "_shift_right": shift_right, "_at_least_one": _at_least_one,
     "_input": _input, "_call_packed": _call_packed,
     **{f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"},

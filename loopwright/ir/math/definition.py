@@ -5,7 +5,7 @@ arithmetic, comparison, ``select``, bit operations and the functions ``fma``, ``
 ``round``, ``floor``, ``sqrt`` and ``abs``, which are instructions on every CPU that matters. A code
 generator writes it out for any number of lanes. Its rules:
 
-* where there is no instruction for ``fma``, `loopwright.ir.math.unfused` writes it out;
+* where there is no instruction for ``fma``, `without_fma` writes it out;
 * every operation rounds by itself: no contraction of ``a * b + c``, no reassociation, no
   assumption about NaN, whatever the flags of the program around it;
 * denormal numbers are kept;
@@ -16,8 +16,10 @@ generator writes it out for any number of lanes. Its rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from loopwright.ir.expr import (
     Call,
@@ -43,12 +45,12 @@ class Definition:
     #: Its value, of the parameters' dtype.
     result: Expr
     #: Steps whose ``fma`` may round the product as well, where a CPU has no such instruction
-    #: (`Body.mad`).
+    #: (`StepWriter.mad`).
     loose: frozenset[Var] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FloatFormat:
     """A binary floating point format of IEEE 754."""
 
     dtype: str
@@ -75,14 +77,16 @@ class Format:
 
 
 FORMATS = {
-    "float32": Format("float32", "int32", 23, 127, (2 - 2.0**-23) * 2.0**127, 2.0**-126, 2.0**-26),
-    "float64": Format(
+    "float32": FloatFormat(
+        "float32", "int32", 23, 127, (2 - 2.0**-23) * 2.0**127, 2.0**-126, 2.0**-26
+    ),
+    "float64": FloatFormat(
         "float64", "int64", 52, 1023, (2 - 2.0**-52) * 2.0**1023, 2.0**-1022, 2.0**-55
     ),
 }
 
 
-class Body:
+class StepWriter:
     """Writes the steps of a definition for one float dtype."""
 
     def __init__(self, dtype: str) -> None:
@@ -91,9 +95,9 @@ class Body:
         self.steps: list[tuple[Var, Expr]] = []
         self.loose: set[Var] = set()
 
-    def other(self, dtype: str) -> Body:
-        """Body that goes on with the same steps in another dtype."""
-        b = Body(dtype)
+    def other(self, dtype: str) -> StepWriter:
+        """A writer that goes on with the same steps in another dtype."""
+        b = StepWriter(dtype)
         b.steps, b.loose = self.steps, self.loose
         return b
 
@@ -178,3 +182,99 @@ class Body:
 
     def finish(self, name: str, params: tuple[Var, ...], result: Expr) -> Definition:
         return Definition(name, params, tuple(self.steps), result, frozenset(self.loose))
+
+
+# ---------------------------------------------------------------- without fused multiply-adds
+#
+# Steps that may round their product (`StepWriter.mad`, and products with a power of two, which are
+# exact) are a product and a sum. Others keep the whole product: in float32 they are computed in
+# float64, and a value that goes from one to the next stays there; in float64 the product's error is
+# computed and added (Dekker, "A floating-point technique for extending the available precision",
+# Numerische Mathematik 18, 1971; Knuth, The Art of Computer Programming 2, 4.2.2).
+
+#: Multiplying by it cuts a float64 into two halves of 26 bits.
+_SPLIT = 134217729.0
+
+
+@lru_cache(maxsize=128)
+def without_fma(d: Definition) -> Definition:
+    """The same function without ``fma``, within the same error bounds.
+
+    ``d`` is of float32 or float64. Where it computes a float32 in float64, the second rounding of
+    those steps does not matter.
+    """
+    steps = _Steps()
+    is_float32 = d.params[0].dtype == "float32"
+    for v, e in d.steps:
+        match e:
+            case Call(fn="fma", args=(a, b, c)) if v in d.loose:
+                steps.put(v, a * b + c)
+            case Call(fn="fma", args=(a, Const(value=k) as b, c)) if (
+                abs(math.frexp(float(k))[0]) == 0.5  # a power of two multiplies without an error
+            ):
+                steps.put(v, a * b + c)
+            case Call(fn="fma", args=(a, b, c), dtype="float32"):
+                steps.widened(v, a, b, c)
+            case Call(fn="fma", args=(a, b, c)) if is_float32:
+                steps.put(v, a * b + c)
+            case Call(fn="fma", args=(a, b, c)):
+                steps.compensated(v, a, b, c)
+            case _:
+                steps.put(v, e)
+    return Definition(d.name, d.params, tuple(steps.steps), d.result)
+
+
+class _Steps:
+    """The steps so far; those that are new are called ``w0``, ``w1``, and so on."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[Var, Expr]] = []
+        self._wide: dict[Expr, Expr] = {}
+        self._halves: dict[Expr, tuple[Expr, Expr]] = {}
+        self._count = 0
+
+    def put(self, v: Var, e: Expr) -> None:
+        self.steps.append((v, e))
+
+    def _let(self, e: Expr) -> Var:
+        v = Var(f"w{self._count}", e.dtype)
+        self._count += 1
+        self.steps.append((v, e))
+        return v
+
+    def widened(self, v: Var, a: Expr, b: Expr, c: Expr) -> None:
+        """``v = a * b + c`` of float32 in float64; other steps read ``v`` rounded."""
+        wide = self._let(self._float64(a) * self._float64(b) + self._float64(c))
+        self._wide[v] = wide
+        self.put(v, cast(wide, "float32"))
+
+    def _float64(self, e: Expr) -> Expr:
+        if isinstance(e, Const):
+            return const(e.value, "float64")
+        if e not in self._wide:
+            self._wide[e] = self._let(cast(e, "float64"))
+        return self._wide[e]
+
+    def compensated(self, v: Var, a: Expr, b: Expr, c: Expr) -> None:
+        """``v = a * b + c`` of float64 with the errors of the product and of the sum."""
+        p = self._let(a * b)
+        (a1, a2), (b1, b2) = self._split(a), self._split(b)
+        lost = self._let(a1 * b1 - p)
+        lost = self._let(self._let(lost + a1 * b2) + a2 * b1)
+        lost = self._let(lost + a2 * b2)
+        s = self._let(p + c)
+        t = self._let(s - p)
+        cut = self._let(self._let(p - self._let(s - t)) + self._let(c - t))
+        self.put(v, s + self._let(cut + lost))
+
+    def _split(self, e: Expr) -> tuple[Expr, Expr]:
+        """Two numbers of 26 bits whose sum it is."""
+        if isinstance(e, Const):
+            large = float(e.value) * _SPLIT
+            high = large - (large - float(e.value))
+            return const(high, "float64"), const(float(e.value) - high, "float64")
+        if e not in self._halves:
+            scaled = self._let(e * _SPLIT)
+            top = self._let(scaled - self._let(scaled - e))
+            self._halves[e] = top, self._let(e - top)
+        return self._halves[e]

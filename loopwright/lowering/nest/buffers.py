@@ -5,26 +5,98 @@ of bound inference in the order of its layout, allocated around the nests that u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
-from loopwright.ir.affine import Affine, Ranges, form_expr, interval
+from loopwright import dtypes
+from loopwright.ir.affine import Affine, Ranges, form_expr, interval, split_digits, to_affine
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Expr, Var, binary
+from loopwright.ir.expr import Expr, Var, binary, const
 from loopwright.ir.kinds import SHARED
-from loopwright.ir.stmt import Allocate, If, Seq, Stmt, seq
-from loopwright.lowering.nest.element_order import as_index, fill_padding, indices_in_layout
+from loopwright.ir.stmt import Allocate, For, If, Seq, Stmt, Store, seq
 from loopwright.lowering.nest.guards import all_of
-from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds
-from loopwright.schedule.nesting import store_position
-from loopwright.schedule.rules.layout import layout_shape
-from loopwright.schedule.rules.storage import aligned_strides
-from loopwright.schedule.state import StageId, State
-from loopwright.te.tensor import static_shape
+from loopwright.schedule import (
+    Bounds,
+    IndexExpr,
+    LoopBound,
+    StageBounds,
+    StageId,
+    aligned_strides,
+    expression,
+    index_bounds,
+    is_digit,
+    layout_shape,
+    store_position,
+)
+from loopwright.te import static_shape
+
+
+def as_index(i: Affine | Expr, ranges: Ranges) -> Expr:
+    return form_expr(i, ranges) if isinstance(i, Affine) else i
+
+
+def indices_in_layout(
+    layout: tuple[Any, ...], local: list[Affine | Expr], shape: tuple[Any, ...], ranges: Ranges
+) -> tuple[Expr, ...]:
+    """The indices of an element in the transformed layout; ``local`` ones count from the first
+    element of the region that the stage covers, whose extents are ``shape``."""
+    out = []
+    for x in layout:
+        if is_digit(x):
+            out.append(_digit(local[x[0]], x[1], x[2], ranges))
+            continue
+        value = _value(expression(x), local, ranges)
+        first = index_bounds(expression(x), shape)[0]
+        value = value - first if isinstance(value, Affine) else binary("-", value, first)
+        out.append(as_index(value, ranges))
+    return tuple(out)
+
+
+def _digit(i: Affine | Expr, div: int, mod: int | None, ranges: Ranges) -> Expr:
+    e = as_index(i, ranges)
+    e = binary("//", e, div) if div > 1 else e
+    e = binary("%", e, mod) if mod is not None else e
+    a = to_affine(e, {}, ranges)
+    return form_expr(a, ranges) if a is not None else e
+
+
+def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine | Expr:
+    if isinstance(x, int):
+        return Affine(x)
+    if isinstance(x, str):
+        return local[int(x[1:])]
+    left = _value(x[1], local, ranges)
+    if x[0] == "+":
+        right = _value(x[2], local, ranges)
+        if isinstance(left, Affine) and isinstance(right, Affine):
+            return left + right
+        return binary("+", as_index(left, ranges), as_index(right, ranges))
+    op, _, b = x
+    if op == "*":
+        return left * b if isinstance(left, Affine) else binary("*", left, b)
+    exact = to_affine(binary(op, as_index(left, ranges), b), {}, ranges)
+    if exact is not None:
+        return exact
+    if not isinstance(left, Affine):
+        return binary(op, left, b)
+    # Digits below the divisor stay affine, so that lanes of a vector lie beside each other.
+    high, low, d = split_digits(left, b, ranges)
+    top = binary(op, form_expr(high, ranges), b // d)
+    return top if op == "//" else binary("+", binary("*", top, d), form_expr(low, ranges))
+
+
+def _filled(b: Buffer, pad: float) -> Stmt:
+    axes = [Var(f"x{d}") for d in range(len(b.shape))]
+    value = float(pad) if dtypes.is_float(b.dtype) else int(pad)
+    out: Stmt = Store(b, tuple(axes), const(bool(pad) if b.dtype == "bool" else value, b.dtype))
+    for x, n in reversed(list(zip(axes, b.shape, strict=True))):
+        out = For(x, n, "serial", out)
+    return out
 
 
 class Buffers:
-    def __init__(
-        self, state: State, bounds: Bounds, params: dict[tuple[StageId, int], Buffer]
-    ) -> None:
+    def __init__(self, bounds: Bounds, params: dict[tuple[StageId, int], Buffer]) -> None:
+        state = bounds.state
         self.state, self.bounds = state, bounds
         #: The buffers of each stage, one for each output.
         self.of: dict[StageId, tuple[Buffer, ...]] = {
@@ -93,7 +165,9 @@ class Buffers:
         if not own:
             return seq(nest, rest)
         if sb.stage.double is not None and loop is not None and loop.extent != 1:
-            return _in_halves(own, nest, rest, loop.var, sb.stage.copies)
+            for b in reversed(own):  # the innermost holds what fills all of them
+                rest, nest = Allocate(b, Seq((nest, rest)), loop.var, sb.stage.copies), Seq(())
+            return rest
         return _allocated(own, seq(nest, rest))
 
     def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
@@ -107,7 +181,9 @@ class Buffers:
         pad = sb.stage.pad_value
         if pad is None:
             return Seq(())
-        fill = fill_padding(self.of[sb.stage.id], sb.shape, pad)
+        buffers = self.of[sb.stage.id]
+        elements = prod(n for n in sb.shape if isinstance(n, int))
+        fill = seq(*(_filled(b, pad) for b in buffers if prod(b.extents) != elements))
         if sb.kernel is None or sb.scope not in SHARED or fill == Seq(()):
             return fill
         threads = [binary("<", x.var, 1) for x in sb.kernel.threads() if x.extent != 1]
@@ -124,10 +200,3 @@ def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
     for b in reversed(buffers):
         body = Allocate(b, body)
     return body
-
-
-def _in_halves(buffers: Sequence[Buffer], fill: Stmt, rest: Stmt, var: Var, copies: int) -> Stmt:
-    """Allocations marked as double buffers; the innermost holds what fills all of them."""
-    for b in reversed(buffers):
-        rest, fill = Allocate(b, Seq((fill, rest)), var, copies), Seq(())
-    return rest

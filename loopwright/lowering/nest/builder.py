@@ -7,50 +7,93 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Expr, Var
 from loopwright.ir.kinds import SHARED, LoopKind
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.stmt import For, Let, Seq, Stmt
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import Allocate, For, Let, Seq, Stmt
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.cross_thread import cross_thread_of
-from loopwright.lowering.nest.guards import Guards
-from loopwright.lowering.nest.launch import launch
-from loopwright.lowering.nest.multi_output import write_all
-from loopwright.lowering.nest.partition import PARTITION_CAP, Partition
+from loopwright.lowering.nest.guards import StageGuards
+from loopwright.lowering.nest.partition import PARTITION_CAP, NestPartition
 from loopwright.lowering.nest.prefetch import prefetched
-from loopwright.lowering.nest.reductions import Reduction
-from loopwright.lowering.nest.short_tiles import ShortTile, short_tiles
-from loopwright.lowering.nest.size_lets import define_sizes
+from loopwright.lowering.nest.reductions import (
+    Reduction,
+    cross_thread_of,
+    vector_reduction_of,
+    write_all,
+)
 from loopwright.lowering.nest.tensorize import Tensorization
-from loopwright.lowering.nest.tile_edges import needless_guards
-from loopwright.lowering.nest.values import Values
-from loopwright.lowering.nest.vector_reduction import vector_reduction_of
-from loopwright.schedule.bounds.infer import attach_position
-from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
-from loopwright.schedule.rules.annotate import MAX_VECTOR
-from loopwright.schedule.state import NONTEMPORAL, PARTITION_HINT, StageId, State
+from loopwright.lowering.nest.tiles import needless_guards, short_tiles
+from loopwright.lowering.nest.values import StageValues
+from loopwright.schedule import (
+    MAX_VECTOR,
+    NONTEMPORAL,
+    PARTITION_HINT,
+    Bounds,
+    KernelLaunch,
+    LoopBound,
+    StageBounds,
+    StageId,
+    attach_position,
+    launch_tag,
+)
+
+
+def define_sizes(body: Stmt, sizes: Sizes) -> Stmt:
+    """A body inside the definitions that it needs, also for the shapes of its buffers."""
+    if not sizes.lets:
+        return body
+    needed = free_vars(body)
+
+    shapes = [n.buffer.shape for n in nodes(body) if isinstance(n, Allocate)]
+    for e in (e for shape in shapes for e in shape if isinstance(e, Expr)):
+        needed |= free_vars(e)
+    used: list[tuple[Var, Expr]] = []
+    for v, e in reversed(sizes.lets):
+        if v in needed:
+            used.append((v, e))
+            needed |= free_vars(e)
+    for v, e in used:
+        body = Let(v, e, body)
+    return body
+
+
+def launch(bounds: Bounds, kernel: KernelLaunch, body: Stmt) -> Stmt:
+    """The launch loops of a kernel around its nest; each names the loops that are bound to it."""
+    for axis in reversed(kernel.launches.values()):
+        loops = [
+            bounds.state.loop_label(sb.stage, x.loop.id)
+            for sb in bounds.stages.values()
+            if sb.kernel is kernel
+            for x in sb.loops
+            if launch_tag(x.mark) == axis.tag
+        ]
+        text = ", ".join(loops) or f"env_threads of {bounds.state.label(kernel.root)}"
+        extent = bounds.sizes.dim(axis.extent)
+        body = For(axis.var, extent, "thread", body, (("bound", text),), axis.tag)
+    return body
 
 
 class NestBuilder:
     def __init__(
         self,
-        state: State,
         bounds: Bounds,
         params: dict[tuple[StageId, int], Buffer],
         partition_cap: int = PARTITION_CAP,
     ) -> None:
-        self.state, self.bounds = state, bounds
-        self.partition_cap = partition_cap
-        self.buffers = Buffers(state, bounds, params)
+        self.bounds, self.partition_cap = bounds, partition_cap
+        self.buffers = Buffers(bounds, params)
         self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
-        for sid in state.order:
+        for sid in bounds.state.order:
             sb = bounds.stages.get(sid)
             if sb is not None and sb.padded:
-                host, pos = attach_position(state, sb.stage, bounds)
+                host, pos = attach_position(bounds.state, sb.stage, bounds)
                 self._attached.setdefault((host.stage.id, pos), []).append(sb)
 
     def build(self, chosen: Container[StageId] | None = None) -> Stmt:
         """All root stages, in topological order; or those that were chosen."""
-        order = [self.bounds.stages[i] for i in self.state.order if i in self.bounds.stages]
+        order = [self.bounds.stages[i] for i in self.bounds.state.order if i in self.bounds.stages]
         root = [sb for sb in order if not sb.padded and (chosen is None or sb.stage.id in chosen)]
         return define_sizes(self.produce(root, Seq(())), self.bounds.sizes)
 
@@ -62,7 +105,7 @@ class NestBuilder:
         for sb in reversed(list(group)):
             nest = _Nest(self, sb).build()
             if sb.kernel is not None and not sb.padded:
-                nest = launch(self.state, self.bounds, sb.kernel, nest)
+                nest = launch(self.bounds, sb.kernel, nest)
             rest = self.buffers.used(sb, nest, rest, loop)
         return rest
 
@@ -77,12 +120,13 @@ class _Nest:
         self.buffers = builder.buffers
         sid, loops = sb.stage.id, range(len(sb.loops))
         attached = [p for p in loops if builder.attached(sid, p)]
-        vector, cross = vector_reduction_of(builder.state, sb), cross_thread_of(builder.state, sb)
+        label = builder.bounds.state.label(sb.stage.id)
+        vector, cross = vector_reduction_of(sb, label), cross_thread_of(sb, label)
         self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
         first = next((p for p in loops if sb.loops[p].loop.kind == "reduce"), -1)
         late = _late_position(sb, attached, first, cross is not None)
-        self.guards = Guards(sb, late, None if vector is None else vector.position)
-        self.values = Values(self.buffers, sb, self.guards)
+        self.guards = StageGuards(sb, late, None if vector is None else vector.position)
+        self.values = StageValues(self.buffers, sb, self.guards)
         if self.tensor is not None:
             self.guards.needless = needless_guards(self.buffers, sb, self.tensor, self.values)
         self.reduction = None
@@ -90,16 +134,16 @@ class _Nest:
             self.reduction = Reduction(
                 self.buffers, sb, self.guards, self.values, vector, cross, self.tensor
             )
-        self.partition = Partition(
-            sb, self.guards, attached, builder.partition_cap, self._short_tiles
+        self.partition = NestPartition(
+            sb,
+            self.guards,
+            attached,
+            builder.partition_cap,
+            lambda guards, p: short_tiles(builder.bounds, sb, guards, p),
         )
 
     def build(self) -> Stmt:
         return self._inside(-1)
-
-    def _short_tiles(self, guards: Iterable[Guard], p: int) -> list[ShortTile]:
-        """Tiles at the edge that are written out by themselves inside of loop p."""
-        return short_tiles(self.builder.state, self.builder.bounds, self.sb, guards, p)
 
     def _inside(self, p: int) -> Stmt:
         """The contents of loop p (-1: outside all loops), built from the innermost outwards."""
@@ -126,7 +170,14 @@ class _Nest:
 
     def _plain_loop(self, i: int) -> Stmt:
         if i == len(self.sb.loops):
-            return self._statement()
+            body = self.sb.op.body
+            assert body is not None
+            if isinstance(body, Reduce):
+                assert self.reduction is not None
+                return self.reduction.update(body)
+            values = [self.values.of(e) for e in outputs_of(body)]
+            buffers, past = self.buffers.of[self.sb.stage.id], bool(self.sb.stage.nontemporal)
+            return write_all(buffers, self.values.own_element(), values, past)
         red = self.reduction
         if red is None or i != red.first:
             return self._around_inside(i)
@@ -147,16 +198,6 @@ class _Nest:
         kind = x.mark.kind if x.mark else self._unmarked(i)
         extent, tag = self.sb.sizes.dim(x.written), x.mark.tag if x.mark else ""
         return For(x.var, extent, kind, inner, pragmas, tag)
-
-    def _statement(self) -> Stmt:
-        body = self.sb.op.body
-        assert body is not None
-        if isinstance(body, Reduce):
-            assert self.reduction is not None
-            return self.reduction.update(body)
-        values = [self.values.of(e) for e in outputs_of(body)]
-        buffers, past = self.buffers.of[self.sb.stage.id], bool(self.sb.stage.nontemporal)
-        return write_all(buffers, self.values.own_element(), values, past)
 
     def _tensorized(self, tensor: Tensorization) -> Stmt:
         """The intrinsic; plain loops where they test a guard, as the copy for tails does."""

@@ -12,10 +12,10 @@ from loopwright.ir.affine import Affine, fits, form_expr, to_affine
 from loopwright.ir.expr import Binary, Const, Expr, binary
 from loopwright.ir.node import distinct
 from loopwright.ir.stmt import If, Stmt
-from loopwright.schedule.bounds.results import Guard, StageBounds
+from loopwright.schedule import Guard, StageBounds
 
 
-class Guards:
+class StageGuards:
     """The guards of a stage while its nest is built."""
 
     def __init__(self, sb: StageBounds, late: int, vector_loop: int | None) -> None:

@@ -1,6 +1,6 @@
 """Loop partition: the nest below the outermost guarded loop is written once without tests, for
 tiles in which all guards hold (the hot copy), and once with them (the cold copy); one test for each
-tile chooses. Only loops with a hint get more copies (`loopwright.lowering.nest.short_tiles`)."""
+tile chooses. Only loops with a hint get more copies (`loopwright.lowering.nest.tiles`)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from loopwright.ir.affine import form_expr
 from loopwright.ir.expr import Expr, binary
 from loopwright.ir.stmt import If, Stmt
-from loopwright.lowering.nest.guards import Guards, all_of
-from loopwright.lowering.nest.short_tiles import ShortTile
-from loopwright.schedule.bounds.results import Guard, StageBounds
+from loopwright.lowering.nest.guards import StageGuards, all_of
+from loopwright.lowering.nest.tiles import ShortTile
+from loopwright.schedule import Guard, StageBounds
 
 #: Largest product of unrolled extents for which a nest is written twice, by default.
 PARTITION_CAP = 512
 
 
-class Partition:
+class NestPartition:
     def __init__(
         self,
         sb: StageBounds,
-        guards: Guards,
+        guards: StageGuards,
         attached: list[int],
         cap: int,
         short_tiles: Callable[[list[Guard], int], list[ShortTile]],

@@ -23,17 +23,17 @@ from loopwright.ir.expr import (
     cast,
     const,
 )
-from loopwright.ir.traversal import free_vars
+from loopwright.ir.visitor import free_vars
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.guards import Guards, all_of
-from loopwright.schedule.bounds.results import StageBounds
+from loopwright.lowering.nest.guards import StageGuards, all_of
+from loopwright.schedule import StageBounds
 
 #: Operations on axes that are the same for whole numbers.
 _WHOLE = ("+", "-", "*", "//", "%", "tdiv", "tmod", "min", "max")
 
 
-class Values:
-    def __init__(self, buffers: Buffers, sb: StageBounds, guards: Guards) -> None:
+class StageValues:
+    def __init__(self, buffers: Buffers, sb: StageBounds, guards: StageGuards) -> None:
         self.b, self.sb, self.guards = buffers, sb, guards
         self.ranges = buffers.bounds.ranges
         reduction = sb.op.reduction
@@ -55,12 +55,24 @@ class Values:
             value = self.sb.values.get(e)
             return e if value is None else cast(form_expr(value, self.ranges), e.dtype)
         if isinstance(e, Read):
-            return self._load(e)
+            indices = self._indices_of(e)
+            load = self.load_of(e, indices)
+            conds = self._load_guard(e, indices)
+            if not conds:
+                return load
+            return IfThenElse(all_of(conds), load, const(0, load.dtype), load.dtype)
         if isinstance(e, IfThenElse):
             return self._choice(e)
         out: Expr = e.map_children(self.of)
         if isinstance(out, Binary) and out.op in ("//", "%", "tdiv", "tmod"):
-            return self._safe_division(out)
+            if isinstance(out.b, Const):
+                return out
+            # Iterations over the edge, where zeros are read, must not trap.
+            conds = [c for g in self.guards.domain() for c in self.guards.conditions(g)]
+            if not conds:
+                return out
+            safe = Select(all_of(conds), out.b, const(1, out.b.dtype), out.b.dtype)
+            return Binary(out.op, out.a, safe, out.dtype)
         return out
 
     def load_of(self, e: Read, indices: list[Affine | Expr] | None = None) -> Load:
@@ -73,14 +85,6 @@ class Values:
         buffer = self.b.of[sid][e.value_index]
         at = self._indices_of(e) if indices is None else indices
         return Load(buffer, self.b.element(sid, at), buffer.dtype)
-
-    def _load(self, e: Read) -> Expr:
-        indices = self._indices_of(e)
-        load = self.load_of(e, indices)
-        conds = self._load_guard(e, indices)
-        if not conds:
-            return load
-        return IfThenElse(all_of(conds), load, const(0, load.dtype), load.dtype)
 
     def _load_guard(self, e: Read, indices: list[Affine | Expr]) -> list[Expr]:
         """Conditions under which an iteration that may run over the edge reads this element.
@@ -140,13 +144,3 @@ class Values:
         other = self.of(e.b)
         self._deciding = outside
         return IfThenElse(cond, taken, other, e.dtype)
-
-    def _safe_division(self, e: Binary) -> Expr:
-        """A division that does not trap in iterations over the edge, where zeros are read."""
-        if isinstance(e.b, Const):
-            return e
-        conds = [c for g in self.guards.domain() for c in self.guards.conditions(g)]
-        if not conds:
-            return e
-        safe = Select(all_of(conds), e.b, const(1, e.b.dtype), e.b.dtype)
-        return Binary(e.op, e.a, safe, e.dtype)

@@ -9,8 +9,19 @@ from functools import reduce as fold
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, IfThenElse, Var, as_expr, binary, cast
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Check, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.stmt import (
+    Check,
+    For,
+    Func,
+    If,
+    IntrinsicCall,
+    Let,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+    seq,
+)
 from loopwright.lowering.context import func_pass
 
 

@@ -17,7 +17,6 @@ from typing import Any
 from loopwright.errors import InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
@@ -33,13 +32,13 @@ from loopwright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    is_launch,
+    map_statements,
     seq,
 )
-from loopwright.ir.traversal import substitute, walk
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.visitor import nodes, substitute
 from loopwright.lowering.context import func_pass
-from loopwright.lowering.nest.launch import is_launch
-from loopwright.lowering.passes.redirect import redirected
+from loopwright.lowering.passes.storage_rewrite import redirected
 
 
 @func_pass(opt_level=0, name="InjectDoubleBuffer")
@@ -125,7 +124,8 @@ def _take(
             written = written.union(*map(_written, stmts[:-1]))
             return Seq((*stmts[:-1], _take(loop, stmts[-1], before, written, doubles)))
         case Allocate(buffer=b, body=Seq(stmts=(fill, rest)), halves=v, copies=n) if (
-            v is loop.var and not _reads(fill, written)
+            v is loop.var
+            and not any(isinstance(x, Load) and x.buffer in written for x in nodes(fill))
         ):
             n = min(n, loop.extent) if isinstance(loop.extent, int) else n
             doubles.append(_DoubleBuffer(b, _with_places(b, n), n, fill, before))
@@ -136,28 +136,8 @@ def _take(
 
 
 def _written(s: Stmt) -> set[Buffer]:
-    found: set[Buffer] = set()
-
-    def visit(n: Node) -> None:
-        match n:
-            case Store(buffer=b):
-                found.add(b)
-            case AllReduce(buffers=bs):
-                found.update(bs)
-
-    walk(s, visit)
-    return found
-
-
-def _reads(s: Stmt, buffers: frozenset[Buffer]) -> bool:
-    found: list[Buffer] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Load) and n.buffer in buffers:
-            found.append(n.buffer)
-
-    walk(s, visit)
-    return bool(found)
+    stored = {n.buffer for n in nodes(s) if isinstance(n, Store)}
+    return stored.union(*(n.buffers for n in nodes(s) if isinstance(n, AllReduce)))
 
 
 def _with_places(b: Buffer, n: int) -> Buffer:
@@ -173,22 +153,18 @@ def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
     All of them are shared and have one number of places, copies from global memory fill them, and
     nothing that fills them reads shared memory or makes threads meet.
     """
-    copies: list[Node] = []
-    others: list[Node] = []
-
-    def visit(n: Node) -> None:
+    if len({x.copies for x in doubles}) != 1 or not all(x.new.is_shared for x in doubles):
+        return False
+    copies = False
+    for n in (n for x in doubles for n in nodes(x.fill)):
         match n:
             case Store(buffer=b, value=Load(buffer=source)) if b.is_shared:
-                copies.extend([n] if (source.scope, source.dtype) == ("global", b.dtype) else [])
+                copies |= (source.scope, source.dtype) == ("global", b.dtype)
             case Load(buffer=b) if b.is_shared:
-                others.append(n)
+                return False
             case AllReduce() | Barrier() | IntrinsicCall():
-                others.append(n)
-
-    for x in doubles:
-        walk(x.fill, visit)
-    alike = len({x.copies for x in doubles}) == 1 and all(x.new.is_shared for x in doubles)
-    return alike and bool(copies) and not others
+                return False
+    return copies
 
 
 def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous: bool) -> Stmt:
@@ -204,7 +180,8 @@ def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous
     ahead: list[Stmt] = []
     for n, group in groups.items():
         fills = [_fill_first(group, loop, k) for k in range(n - 1)]
-        later = _fill_ahead(group, loop, n)
+        at, v = binary("+", loop.var, n - 1), Var(loop.var.name, loop.var.dtype)
+        later: Stmt = If(binary("<", at, loop.extent), Let(v, at, _fill(group, loop.var, v)))
         if asynchronous:
             fills, later = [AsyncGroup(x) for x in fills], AsyncGroup(later)
             ahead += [AsyncWait(n - 2), Barrier("shared")]
@@ -232,13 +209,6 @@ def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
     return If(binary("<", as_expr(k, v.dtype), loop.extent), fill)
 
 
-def _fill_ahead(group: list[_DoubleBuffer], loop: For, n: int) -> Stmt:
-    """Statements that fill the buffers ``n - 1`` iterations ahead, if there are so many."""
-    later = binary("+", loop.var, n - 1)
-    v = Var(loop.var.name, loop.var.dtype)
-    return If(binary("<", later, loop.extent), Let(v, later, _fill(group, loop.var, v)))
-
-
 def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
     """Statements that fill the buffers for the iteration ``value``."""
     n = group[0].copies
@@ -250,12 +220,12 @@ def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
 def _with_own_buffers(s: Stmt) -> Stmt:
     """A copy of a statement with buffers of its own, but for those in shared memory: all copies
     have one place in the block."""
-    own: dict[Buffer, Buffer] = {}
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Allocate) and not n.buffer.is_shared:
-            b = n.buffer
-            own[b] = Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
+    allocated = [n.buffer for n in nodes(s) if isinstance(n, Allocate)]
+    own = {
+        b: Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
+        for b in allocated
+        if not b.is_shared
+    }
 
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
@@ -270,7 +240,6 @@ def _with_own_buffers(s: Stmt) -> Stmt:
                 return CallPacked(name, tuple(mine))
         return redirected(n, own, lambda idx: idx)
 
-    walk(s, visit)
     out: Stmt = go(s)
     return out
 
@@ -288,14 +257,9 @@ def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
             return If(substitute(c, env), _at(before[1:], fill, env))
         case Allocate(buffer=b):  # of a stage that is computed in there, but stored further out
             inner = _at(before[1:], fill, env)
-            return Allocate(b, inner) if _uses(inner, b) else inner
+            used = any(isinstance(n, Load | Store) and n.buffer is b for n in nodes(inner))
+            return Allocate(b, inner) if used else inner
     raise InternalError(f"InjectDoubleBuffer: {type(before[0]).__name__} before a buffer is filled")
-
-
-def _uses(s: Stmt, b: Buffer) -> bool:
-    accesses: list[Node] = []
-    walk(s, lambda n: accesses.append(n) if isinstance(n, Load | Store) and n.buffer is b else None)
-    return bool(accesses)
 
 
 def _in_place(s: Stmt, group: list[_DoubleBuffer], place: Var) -> Stmt:

@@ -8,16 +8,29 @@ Management for Deep Neural Net Inference, 2020).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from loopwright.errors import LowerError
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
+from loopwright.ir.expr import Expr
 from loopwright.ir.kinds import Scope
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, CallPacked, Func, Prefetch, Seq, Stmt, Store, View, seq
-from loopwright.ir.traversal import walk
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.stmt import (
+    Allocate,
+    CallPacked,
+    Func,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    is_launch,
+    map_statements,
+    seq,
+)
+from loopwright.ir.visitor import nodes
 from loopwright.lowering.context import func_pass
-from loopwright.lowering.nest.launch import is_launch
 
 _ALIGN = 64
 _SCOPES = ("global", "local")
@@ -128,41 +141,28 @@ def _pooled(large: list[Buffer], line: list[Stmt]) -> list[PooledBuffer]:
     """The buffers with the statements that first and last touch each; without untouched ones."""
     pooled: dict[Buffer, PooledBuffer] = {}
     for k, s in enumerate(line):
-        for b in _touched(s).intersection(large):
+        touched: set[Buffer] = set()
+        for n in nodes(s):
+            if isinstance(n, _ACCESS):
+                touched.add(n.buffer)
+            elif isinstance(n, CallPacked):
+                touched.update(n.buffers)
+        for b in touched.intersection(large):
             pooled.setdefault(b, PooledBuffer(b, k, k, _rounded(b.nbytes))).last = k
     return [pooled[b] for b in large if b in pooled]
-
-
-def _touched(s: Stmt) -> set[Buffer]:
-    buffers: set[Buffer] = set()
-
-    def visit(n: Node) -> None:
-        if isinstance(n, _ACCESS):
-            buffers.add(n.buffer)
-        elif isinstance(n, CallPacked):
-            buffers.update(n.buffers)
-
-    walk(s, visit)
-    return buffers
 
 
 def assign_offsets(pooled: list[PooledBuffer]) -> int:
     """Give every buffer its offset; returns the bytes that all of them take."""
     placed: list[PooledBuffer] = []
     for p in sorted(pooled, key=lambda p: -p.size):
-        p.offset = _lowest_offset(p, placed)
+        in_use = [q for q in placed if q.first <= p.last and p.first <= q.last]
+        for q in sorted(in_use, key=lambda q: q.offset):
+            if p.offset + p.size <= q.offset:
+                break
+            p.offset = max(p.offset, q.offset + q.size)
         placed.append(p)
     return max((p.offset + p.size for p in pooled), default=0)
-
-
-def _lowest_offset(p: PooledBuffer, placed: list[PooledBuffer]) -> int:
-    at_that_time = [q for q in placed if q.first <= p.last and p.first <= q.last]
-    offset = 0
-    for q in sorted(at_that_time, key=lambda q: q.offset):
-        if offset + p.size <= q.offset:
-            break
-        offset = max(offset, q.offset + q.size)
-    return offset
 
 
 def _rewritten(
@@ -178,3 +178,65 @@ def _rewritten(
     for b in (b for b in reversed(allocated) if b not in in_pool):
         out = Allocate(b, out)
     return Allocate(pool, out)
+
+
+Indices = tuple[Expr, ...]
+
+
+def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Node:
+    """A node, its children redirected already, with accesses of buffers in ``new`` redirected.
+
+    ``at`` gives the indices of an element in the replacement. A packed function cannot be given a
+    buffer that is replaced.
+    """
+    match n:
+        case Load(buffer=b, indices=idx, dtype=d) if b in new:
+            return Load(new[b], at(idx), d)
+        case Store(buffer=b, indices=idx, value=v, nontemporal=past) if b in new:
+            return Store(new[b], at(idx), v, past)
+        case Prefetch(buffer=b, indices=idx) if b in new:
+            return Prefetch(new[b], at(idx))
+        case CallPacked(name=name, buffers=buffers) if not new.keys().isdisjoint(buffers):
+            moved = next(b for b in buffers if b in new)
+            raise LowerError(
+                f"call_packed {name!r} is given {moved.name!r}, of which every lane or virtual "
+                "thread has its own; allocate it outside of that loop"
+            )
+    return n
+
+
+# ---------------------------------------------------------------- PlaceSharedMemory
+#
+# moves the allocations of shared buffers, which the nest puts where stages are
+# computed, between the loops over blocks and those over threads: one for each block.
+
+
+@func_pass(opt_level=0, name="PlaceSharedMemory")
+def place_shared(f: Func) -> Func:
+    """Move buffers in shared memory out of the threads of their kernel, into the block."""
+    return f.with_body(_in_statement(f.body))
+
+
+def _in_statement(s: Stmt) -> Stmt:
+    if not is_launch(s):
+        return map_statements(s, _in_statement)
+    shared: list[Buffer] = []
+    return _around_threads(_without_allocations(s, shared), shared)
+
+
+def _without_allocations(s: Stmt, shared: list[Buffer]) -> Stmt:
+    """A statement without the allocations of shared buffers, which are added to ``shared``."""
+    if isinstance(s, Allocate) and s.buffer.is_shared:
+        if s.buffer not in shared:  # what a double buffer repeats may allocate it twice
+            shared.append(s.buffer)
+        return _without_allocations(s.body, shared)
+    return map_statements(s, lambda c: _without_allocations(c, shared))
+
+
+def _around_threads(s: Stmt, buffers: list[Buffer]) -> Stmt:
+    """A kernel with allocations inside its loops over blocks."""
+    if is_launch(s) and s.tag.startswith("blockIdx"):
+        return map_statements(s, lambda c: _around_threads(c, buffers))
+    for b in reversed(buffers):
+        s = Allocate(b, s)
+    return s

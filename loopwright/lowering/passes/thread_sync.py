@@ -30,12 +30,12 @@ from loopwright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    is_launch,
+    map_statements,
     seq,
 )
-from loopwright.ir.traversal import contains, free_vars, substitute, walk
-from loopwright.ir.visitor import map_statements
+from loopwright.ir.visitor import contains, free_vars, nodes, substitute, walk
 from loopwright.lowering.context import func_pass
-from loopwright.lowering.nest.launch import is_launch
 
 
 @func_pass(opt_level=0, name="ThreadSync")
@@ -151,7 +151,18 @@ class _Sync:
                 synced, pending = self.stmt(body, pending, pins)
                 return AsyncGroup(synced), pending
             case If():
-                return self._branch(s, pending, pins)
+                if free_vars(s.cond) & self.varying or contains(s.cond, Load):
+                    return self._divergent_branch(s, pending, pins)
+                # One barrier before the branch serves both ways through it.
+                before, _ = self._before(_accesses(s, pins), pending)
+                pending = () if before else pending
+                then, after = self.stmt(s.then, pending, pins)
+                orelse, other = s.orelse, pending
+                if orelse is not None:
+                    orelse, other = self.stmt(orelse, pending, pins)
+                return seq(*before, If(s.cond, then, orelse)), tuple(
+                    dict.fromkeys((*after, *other))
+                )
             case For() if any(a.store for a in _accesses(s, pins)):
                 return self._loop(s, pending, pins)
         before, pending = self._before(_accesses(s, pins), pending)
@@ -163,18 +174,6 @@ class _Sync:
             return [], tuple(dict.fromkeys((*pending, *new)))
         self.barriers += 1
         return [Barrier("shared")], new
-
-    def _branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
-        if free_vars(s.cond) & self.varying or contains(s.cond, Load):
-            return self._divergent_branch(s, pending, pins)
-        # One barrier before the branch serves both ways through it.
-        before, _ = self._before(_accesses(s, pins), pending)
-        pending = () if before else pending
-        then, after = self.stmt(s.then, pending, pins)
-        orelse, other = s.orelse, pending
-        if orelse is not None:
-            orelse, other = self.stmt(orelse, pending, pins)
-        return seq(*before, If(s.cond, then, orelse)), tuple(dict.fromkeys((*after, *other)))
 
     def _divergent_branch(self, s: If, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
         """A branch that only some of the threads take: no barrier may stand in it."""
@@ -232,7 +231,11 @@ class _Sync:
             x, y = self._form(i), self._form(j)
             if x is None or y is None:
                 continue
-            if self._apart(x, y) or self._in_other_place(x, y):
+            apart = x - y
+            # At a constant distance, as places filled before a loop are.
+            if not apart.terms and apart.const != 0 and not self._differs(x):
+                return False
+            if self._in_other_place(x, y):
                 return False
             differing -= self._determined(x, y, threads)
         return bool(differing)
@@ -249,14 +252,12 @@ class _Sync:
             reach += c * (self.extents[v] - 1)
         return {v for _, _, v in own}
 
-    def _apart(self, x: Affine, y: Affine) -> bool:
-        """Whether two indices are at a constant distance, as places filled before a loop are."""
-        apart = x - y
-        return not apart.terms and apart.const != 0 and not self._differs(x)
-
     def _in_other_place(self, x: Affine, y: Affine) -> bool:
         """Whether two indices are different remainders, as the places of a double buffer are."""
-        one, other = (self._remainder(form) for form in (x, y))
+        one, other = (
+            next((self.remainders.get(v) for v in form.terms if form == Affine.of(v)), None)
+            for form in (x, y)
+        )
         # A number below the divisor is its own remainder.
         one = one or (other and self._itself(x, other[1]))
         other = other or (one and self._itself(y, one[1]))
@@ -265,10 +266,6 @@ class _Sync:
         (a, m), (b, n) = one, other
         apart = a - b
         return m == n and not apart.terms and apart.const % m != 0 and not self._differs(a)
-
-    def _remainder(self, x: Affine) -> tuple[Affine, int] | None:
-        """The form of which an index is the remainder, and the divisor."""
-        return next((self.remainders.get(v) for v in x.terms if x == Affine.of(v)), None)
 
     def _itself(self, x: Affine, divisor: int) -> tuple[Affine, int] | None:
         known = all(v in self.ranges for v in x.terms)
@@ -305,9 +302,7 @@ class _Sync:
         own: dict[Var, Expr] = {}
         then: dict[Var, Affine] = {}
 
-        def visit(n: Node) -> None:
-            if not isinstance(n, For | Let):
-                return
+        for n in (n for n in nodes(loop) if isinstance(n, For | Let)):
             own[n.var] = w = Var(n.var.name, n.var.dtype)
             then[n.var] = Affine.of(w)
             self._learn(w, self.ranges.get(n.var))
@@ -317,8 +312,6 @@ class _Sync:
             if n.var in self.remainders:
                 form, m = self.remainders[n.var]
                 self.remainders[w] = form.substitute(then), m
-
-        walk(loop, visit)
         return tuple(
             _Access(a.buffer, tuple(substitute(i, own) for i in a.indices), a.store, a.pins)
             for a in pending
@@ -337,14 +330,8 @@ def _reads_then_writes(s: Stmt) -> bool:
 
 
 def _reads(n: Node, pins: Pins) -> Pending:
-    reads: dict[_Access, None] = {}
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Load) and n.buffer.is_shared:
-            reads[_Access(n.buffer, n.indices, 0, pins)] = None
-
-    walk(n, visit)
-    return tuple(reads)
+    loads = (x for x in nodes(n) if isinstance(x, Load) and x.buffer.is_shared)
+    return tuple(dict.fromkeys(_Access(x.buffer, x.indices, 0, pins) for x in loads))
 
 
 def _accesses(s: Stmt, pins: Pins) -> Pending:

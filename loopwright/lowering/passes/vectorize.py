@@ -1,20 +1,29 @@
-"""VectorizeLoop: buffers inside vectorized loops, of which each lane would need its own, get a
-dimension for the lanes; code generators make vector instructions of the loop. Where that is not
-possible (a vectorized loop inside another, a buffer of unknown or great size) its iterations run
-one by one."""
+"""Passes on the kinds of loops: VectorizeLoop, SkipVectorize, UnrollLoop.
+
+Code generators make vector instructions of a vectorized loop. Buffers inside of it, of which each
+lane would need its own, get a dimension for the lanes. Where that is not possible (a vectorized
+loop inside another, a buffer of unknown or great size) its iterations run one by one.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.kinds import LoopKind
-from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, For, Func, Stmt, Store
-from loopwright.ir.traversal import walk
-from loopwright.ir.visitor import map_statements
-from loopwright.lowering.context import func_pass
-from loopwright.lowering.passes.redirect import redirected
+from loopwright.ir.stmt import (
+    UNROLL_HINT,
+    Allocate,
+    For,
+    Func,
+    IntrinsicCall,
+    Seq,
+    Stmt,
+    Store,
+    map_statements,
+)
+from loopwright.ir.visitor import nodes
+from loopwright.lowering.context import PassContext, func_pass
+from loopwright.lowering.passes.storage_rewrite import redirected
 
 #: Most bytes that the buffers allocated in a vectorized loop may take, for all lanes together.
 PRIVATE_LIMIT = 1 << 16
@@ -53,13 +62,13 @@ def vectorize_loop(f: Func) -> Func:
             for i.1 in vectorized(4):
               B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
     """
-    return f.with_body(_go(f.body))
+    return f.with_body(_widened(f.body))
 
 
-def _go(s: Stmt) -> Stmt:
+def _widened(s: Stmt) -> Stmt:
     if isinstance(s, Store):
         return s
-    s = map_statements(s, _go)
+    s = map_statements(s, _widened)
     return _with_shared_buffers(s) if isinstance(s, For) and s.kind == "vectorized" else s
 
 
@@ -88,16 +97,9 @@ def _with_shared_buffers(loop: For) -> Stmt:
 def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:
     """Replacements of the buffers in a vectorized loop, with a dimension for its lanes; None where
     nothing needs to change, or where the loop must run one by one."""
-    kinds: set[LoopKind] = set()
-    private: list[Buffer] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, For):
-            kinds.add(n.kind)
-        elif isinstance(n, Allocate):
-            private.append(n.buffer)
-
-    walk(loop.body, visit)
+    inner = [n for n in nodes(loop.body) if isinstance(n, For | Allocate)]
+    kinds = {n.kind for n in inner if isinstance(n, For)}
+    private = [n.buffer for n in inner if isinstance(n, Allocate)]
     if kinds & {"vectorized", "thread"} or not (private or "parallel" in kinds):
         return None
     if not all(b.strides is None and not b.symbolic for b in private):
@@ -105,3 +107,107 @@ def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:
     if sum(b.nbytes for b in private) * loop.count > PRIVATE_LIMIT:
         return None
     return {b: Buffer(b.name, (*b.shape, loop.extent), b.dtype, b.scope) for b in private}
+
+
+@func_pass(opt_level=0, name="SkipVectorize")
+def skip_vectorize(f: Func) -> Func:
+    """Make vectorized loops serial, for ``PassContext(config={"disable_vectorize": True})``.
+
+    Instructions, most of which work on vectors, are replaced by the loops that do the same.
+
+    Example:
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> io, ii = s[B].split(B.op.axis[0], factor=4)
+        >>> s[B].vectorize(ii)
+        >>> with lw.PassContext(opt_level=0):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        >>> print(f)
+        def main(A: float32[64], B: out float32[64]):
+          for i.0 in range(16):
+            for i.1 in vectorized(4):
+              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
+        >>> print(lw.transform.SkipVectorize(f))
+        def main(A: float32[64], B: out float32[64]):
+          for i.0 in range(16):
+            for i.1 in range(4):
+              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
+    """
+    return f.with_body(_serial(f.body))
+
+
+def _serial(s: Stmt) -> Stmt:
+    if isinstance(s, Store):
+        return s
+    s = map_statements(s, _serial)
+    if isinstance(s, IntrinsicCall):
+        return s.body
+    if isinstance(s, For) and s.kind == "vectorized":
+        return s.of_kind("serial")
+    return s
+
+
+@func_pass(opt_level=0, name="UnrollLoop")
+def unroll_loop(f: Func) -> Func:
+    """Mark serial loops below an ``auto_unroll_max_step`` pragma as unrolled, within its limit.
+
+    With the pragma ``unroll_explicit`` False they stay serial and carry a hint, which code
+    generators hand to their compilers. The cost of a loop, which the limit bounds, is the number of
+    stores that it would be written out to; a vectorized loop counts once, as it becomes vector
+    instructions. Inner loops are decided first. Outside all pragmas the limit is the context's
+    ``unroll_max_step``.
+
+    Example:
+        >>> A = te.placeholder((64, 2), name="A")
+        >>> B = te.compute((64, 2), lambda i, j: A[i, j] + 1, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 4)
+        >>> with lw.PassContext(disabled_pass=["UnrollLoop"]):
+        ...     f = lw.lower(s, [A, B])
+        ...
+        >>> print(f)
+        def main(A: float32[64, 2], B: out float32[64, 2]):
+          # auto_unroll_max_step = 4
+          for i in range(64):
+            for j in range(2):
+              B[i, j] = A[i, j] + 1.0
+        >>> print(lw.transform.UnrollLoop(f))
+        def main(A: float32[64, 2], B: out float32[64, 2]):
+          # auto_unroll_max_step = 4
+          for i in range(64):
+            for j in unrolled(2):
+              B[i, j] = A[i, j] + 1.0
+    """
+    return f.with_body(_unrolled(f.body, PassContext.current().count("unroll_max_step", 0), True))
+
+
+def _unrolled(s: Stmt, limit: int, explicit: bool) -> Stmt:
+    if isinstance(s, Store):
+        return s
+    if isinstance(s, For):
+        pragmas = dict(s.pragmas)
+        limit = int(pragmas.get("auto_unroll_max_step", limit) or 0)
+        explicit = bool(pragmas.get("unroll_explicit", explicit))
+    s = map_statements(s, lambda c: _unrolled(c, limit, explicit))
+    if not isinstance(s, For) or s.kind != "serial":
+        return s
+    if not isinstance(s.extent, int) or s.extent <= 1 or _cost(s) > limit:
+        return s
+    if explicit:
+        return s.of_kind("unrolled")
+    return For(s.var, s.extent, "serial", s.body, (*s.pragmas, UNROLL_HINT), s.tag)
+
+
+def _cost(s: Stmt) -> int:
+    if isinstance(s, Store):
+        return 1
+    if isinstance(s, For):
+        inner = _cost(s.body)
+        if s.kind == "parallel" or not isinstance(s.extent, int):
+            return 1 << 30
+        return inner if s.kind == "vectorized" else inner * s.extent
+    if isinstance(s, Seq):
+        return sum(_cost(c) for c in s.stmts)
+    return sum(_cost(c) for c in s.children() if isinstance(c, Stmt))

@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 
 from loopwright import driver
-from loopwright.driver.backends import backend_names
+from loopwright.codegen import backend_names
 from loopwright.errors import InternalError
-from loopwright.measure.workers.messages import (
+from loopwright.measure.workers.protocol import (
     BuildReply,
     CompileRequest,
     LoweredReply,
     LowerRequest,
+    Message,
+    Reply,
     UnknownTarget,
 )
-from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.target import Target
-from loopwright.te import Dag
-from loopwright.te.intrin_proof import vouch_for
+from loopwright.te import Dag, vouch_for
 
 
 class BuildRole:
@@ -48,9 +48,16 @@ class BuildRole:
         if kind not in known:  # it was registered in the parent's process alone
             return UnknownTarget(kind=kind, known=known)
         vouch_for(request.intrinsics)
-        target = self._target(request)
+        if request.payload:
+            self._dags[request.dag] = Dag.from_json(json.loads(request.payload))
+        if request.dag not in self._dags:
+            raise InternalError(f"a builder was asked for DAG {request.dag}, which it never got")
+        key = json.dumps(request.target, sort_keys=True)
+        if key not in self._targets:
+            self._targets[key] = Target.from_canonical(request.target)
+        target = self._targets[key]
         program = driver.lower_trace(
-            self._dag(request), request.trace, request.arg_ids, request.name, request.passes
+            self._dags[request.dag], request.trace, request.arg_ids, request.name, request.passes
         )
         self._lowered = program, target
         return LoweredReply(program=driver.program_key(program.func, target, request.passes))
@@ -61,16 +68,3 @@ class BuildRole:
         (program, target), self._lowered = self._lowered, None
         artifact = driver.compile_lowered(program, target)
         return BuildReply(manifest=artifact.manifest, payload=artifact.objects)
-
-    def _dag(self, request: LowerRequest) -> Dag:
-        if request.payload:
-            self._dags[request.dag] = Dag.from_json(json.loads(request.payload))
-        if request.dag not in self._dags:
-            raise InternalError(f"a builder was asked for DAG {request.dag}, which it never got")
-        return self._dags[request.dag]
-
-    def _target(self, request: LowerRequest) -> Target:
-        key = json.dumps(request.target, sort_keys=True)
-        if key not in self._targets:
-            self._targets[key] = Target.from_canonical(request.target)
-        return self._targets[key]

@@ -16,25 +16,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from loopwright import runtime
-from loopwright.measure.checking.check import (
-    OTHER_PATTERN,
-    Array,
-    Closeness,
-    Comparison,
-    KnownElements,
-)
-from loopwright.measure.data.plan import EDGES
-from loopwright.measure.workers.array_bytes import same_bytes
-from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.comparison import OTHER_PATTERN, Array, Closeness, Comparison, KnownElements
+from loopwright.measure.inputs import EDGES
 from loopwright.measure.workers.kernel_host import (
-    AnyCall,
     ArgumentMemory,
     CheckMemory,
+    KernelArrays,
     LoadedKernel,
     prepared,
+    same_bytes,
 )
-from loopwright.measure.workers.messages import CheckReply, CheckRequest
-from loopwright.runtime.guarded_memory import Side
+from loopwright.measure.workers.protocol import CheckReply, CheckRequest
+from loopwright.runtime import KernelCall, Side
 
 #: A call that does its work may take this many times what one took when it was timed, and this many
 #: seconds more: caches are cold, and threads asleep. Beyond it is timed again.
@@ -59,7 +52,7 @@ class KnownAnswers(NamedTuple):
     edges: Sequence[Sequence[KnownElements]]
 
 
-class Answers(NamedTuple):
+class CheckAnswers(NamedTuple):
     """Right answers and the accuracy that they require."""
 
     known: KnownAnswers
@@ -79,7 +72,7 @@ class Checkup:
     """One check of a kernel in ``memory``, with the inputs of the arrays that it was timed on."""
 
     def __init__(
-        self, kernel: LoadedKernel, data: KernelArrays, memory: CheckMemory, answers: Answers
+        self, kernel: LoadedKernel, data: KernelArrays, memory: CheckMemory, answers: CheckAnswers
     ) -> None:
         self._kernel, self._data, self._memory, self._answers = kernel, data, memory, answers
         self._max_error = 0.0
@@ -125,7 +118,7 @@ class Checkup:
         result = memory.judge_known(inputs, known)
         self._decide(memory, result, f"on inputs {_AT_EDGES[EDGES[number]]}: ")
 
-    def _call(self, memory: ArgumentMemory) -> AnyCall:
+    def _call(self, memory: ArgumentMemory) -> KernelCall:
         if memory is self._memory.memory:
             return self._memory.bound(self._kernel)
         return self._kernel.bound(memory)

@@ -1,25 +1,41 @@
-"""Kernels on the CPU: NumPy arrays between guard zones, threads that stay on their CPUs."""
+"""Kernels on the CPU: arrays between guard zones, and for checks next to inaccessible memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright import runtime
 from loopwright.errors import InternalError
-from loopwright.measure.checking.check import Array, poison
-from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
-from loopwright.measure.workers.kernel_host import ArgumentMemory, LoadedKernel, prepared
-from loopwright.runtime import Arg, timing
-from loopwright.runtime.arrays.host import aligned_bytes
-from loopwright.runtime.arrays.huge_pages import Arena
-from loopwright.runtime.artifacts.kinds import artifact_kind
-from loopwright.runtime.function import BoundCall, Function
-from loopwright.runtime.parts import PreparedCall
-from loopwright.runtime.timing import Turns
+from loopwright.measure.comparison import Array, poison
+from loopwright.measure.workers.kernel_host import (
+    ArgumentMemory,
+    CheckMemory,
+    KernelHost,
+    LoadedKernel,
+    guard_pattern,
+    outside_text,
+    prepared,
+)
+from loopwright.runtime import (
+    ALIGNMENT,
+    Arena,
+    Arg,
+    BoundCall,
+    Function,
+    GuardedMemory,
+    KernelCall,
+    Side,
+    Turns,
+    aligned_bytes,
+    artifact_kind,
+    flush,
+)
 
 _ALIGN = 64
 #: Copies of constants at most. Those of which more would fit are small, and are read in no time.
@@ -122,7 +138,7 @@ class CpuKernel(LoadedKernel):
         return runtime.time_call(self._call, 1 if flush else number)
 
     def take_turns(self, nbytes: int) -> None:
-        main = self._call.main if isinstance(self._call, PreparedCall) else self._call
+        main = self._call.main
         if self._function.timer is not None or not isinstance(main, BoundCall):
             return
         places = self._constant_places()
@@ -145,9 +161,7 @@ class CpuKernel(LoadedKernel):
         places = {n for n, number in enumerate(read) if self._constants[number]}
         return places | set(range(len(read), len(read) + len(self._parts.kept)))
 
-    def bound(
-        self, memory: ArgumentMemory, workspace: Array | None = None
-    ) -> BoundCall | PreparedCall:
+    def bound(self, memory: ArgumentMemory, workspace: Array | None = None) -> KernelCall:
         """A call on other arrays, with its own workspace of enough bytes, or an allocated one."""
         arrays = on_host(memory).arrays
         if self._parts is not None:
@@ -155,11 +169,10 @@ class CpuKernel(LoadedKernel):
         call = self._function.bind(*arrays)
         if workspace is None:
             return call
-        addresses = [a.ctypes.data for a in arrays]
-        return BoundCall(self._function, arrays, addresses, workspace)
+        return self._function.bound(arrays, workspace)
 
     def flush(self, memory: ArgumentMemory) -> None:
-        timing.flush(*on_host(memory).arrays)
+        flush(*on_host(memory).arrays)
 
 
 def on_host(memory: ArgumentMemory) -> HostMemory:
@@ -167,3 +180,79 @@ def on_host(memory: ArgumentMemory) -> HostMemory:
     if not isinstance(memory, HostMemory):
         raise InternalError("a kernel of the CPU was to run on arrays of a device")
     return memory
+
+
+#: Bytes of a workspace before a kernel runs: NaN as a float, -1 as an integer.
+_FRESH = 0xFF
+
+
+class PagedMemory(HostMemory):
+    """Arrays in pages of their own, next to inaccessible memory."""
+
+    def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:
+        super().__init__(args, [])
+        self._memory = [GuardedMemory(arg.nbytes) for arg in args]
+        self._space = GuardedMemory(workspace_bytes) if workspace_bytes else None
+        self.workspace_bytes = workspace_bytes
+        self.workspace: npt.NDArray[Any] | None = None
+
+    def place(self, side: Side) -> None:
+        """Move all arrays to one of their edges; their contents are lost."""
+        self.arrays = [
+            memory.place(arg.nbytes, side, arg.dtype.itemsize).view(arg.dtype).reshape(arg.shape)
+            for memory, arg in zip(self._memory, self.args, strict=True)
+        ]
+        if self._space is not None:
+            self.workspace = self._space.place(self.workspace_bytes, side, ALIGNMENT)
+            self.workspace.fill(_FRESH)
+
+    def written_outside(self) -> str | None:
+        """One line about a write between an array and the edge of a page, or None."""
+        names = [arg.name for m, arg in zip(self._memory, self.args, strict=True) if not m.intact()]
+        if self._space is not None and not self._space.intact():
+            names.append("its workspace")
+        return outside_text(names)
+
+
+class PagedCheckMemory(CheckMemory):
+    """Arrays for the arguments of a kernel in pages of their own, used for many checks.
+
+    A kernel may assume that the elements of an array are aligned, and that its workspace lies at a
+    multiple of 64 bytes; nothing more is granted, so that no error goes unnoticed.
+    """
+
+    def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:
+        self.memory: PagedMemory = PagedMemory(args, workspace_bytes)
+
+    def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
+        return self.memory.args == tuple(args) and self.memory.workspace_bytes == workspace_bytes
+
+    def place(self, side: Side) -> None:
+        self.memory.place(side)
+
+    def bound(self, kernel: LoadedKernel) -> KernelCall:
+        if not isinstance(kernel, CpuKernel):
+            raise InternalError("a kernel of a device was to be checked in memory of the CPU")
+        return kernel.bound(self.memory, self.memory.workspace)
+
+
+class CpuHost(KernelHost):
+    """The CPU; pool and timing loop are compiled on creation, which no candidate pays for."""
+
+    device_type = "cpu"
+
+    def __init__(self) -> None:
+        with runtime.pinned():
+            flush(np.zeros(1))
+
+    def memory(self, args: Sequence[Arg]) -> HostMemory:
+        return GuardedHostMemory(args)
+
+    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckMemory:
+        return PagedCheckMemory(args, workspace_bytes)
+
+    def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> CpuKernel:
+        return CpuKernel(artifact, on_host(memory))
+
+    def probe(self) -> None:
+        """Do nothing: a CPU that runs this is well."""

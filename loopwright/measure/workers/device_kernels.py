@@ -13,22 +13,28 @@ import numpy as np
 
 from loopwright import runtime
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.checking.check import Array, poison
-from loopwright.measure.workers.array_bytes import guard_pattern, outside_text
+from loopwright.measure.comparison import Array, poison
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
     CheckMemory,
     KernelHost,
     LoadedKernel,
+    guard_pattern,
+    outside_text,
     prepared,
 )
-from loopwright.measure.yardsticks.sampling import Yardstick
-from loopwright.runtime import Arg, Device
-from loopwright.runtime.arrays.device import DeviceArray
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction, sweep
-from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.guarded_memory import Side
-from loopwright.runtime.parts import PreparedCall
+from loopwright.measure.workers.yardstick import TICK_S, Yardstick
+from loopwright.runtime import (
+    HOST,
+    Arg,
+    Device,
+    DeviceArray,
+    DeviceFunction,
+    KernelCall,
+    Memory,
+    Side,
+    sweep,
+)
 
 #: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
 _GUARD = 4096
@@ -36,8 +42,6 @@ _GUARD = 4096
 _POISON = 0xFF
 #: Bytes that a probe moves.
 _PROBE = 256
-#: The shortest reported time: clocks of devices tick, and a time must be above 0.
-_TICK_S = 1e-9
 
 
 class DeviceMemory(ArgumentMemory):
@@ -113,11 +117,12 @@ class DeviceMemory(ArgumentMemory):
             (f"temporary buffer {k}", b, self._pattern_of_temporary(k))
             for k, b in enumerate(self._temporaries)
         ]
-        return outside_text([name for name, b, pattern in guarded if not self._intact(b, pattern)])
-
-    def _intact(self, block: Memory, pattern: int) -> bool:
-        """Whether nothing has written the guard zones of an allocation."""
-        return all((_bytes_of(self.device, zone) == pattern).all() for zone in _zones(block))
+        names = [
+            name
+            for name, block, pattern in guarded
+            if any((_bytes_of(self.device, zone) != pattern).any() for zone in _zones(block))
+        ]
+        return outside_text(names)
 
     def beside(self) -> DeviceMemory:
         outputs = {n: self.arrays[n] for n in self.outputs}
@@ -136,11 +141,11 @@ def _zones(block: Memory) -> tuple[Memory, Memory]:
 
 def _bytes_of(device: Device, memory: Memory) -> Array:
     """Contents of a piece of memory after all queued work."""
-    found = np.empty(memory.nbytes, dtype=np.uint8)
-    host = Memory(HOST, 0, int(found.ctypes.data), found.nbytes, owner=found)
+    contents = np.empty(memory.nbytes, dtype=np.uint8)
+    host = Memory(HOST, 0, int(contents.ctypes.data), contents.nbytes, owner=contents)
     device.api.copy(memory, 0, host, 0, memory.nbytes)
     device.sync()
-    return found
+    return contents
 
 
 class DeviceKernel(LoadedKernel):
@@ -165,18 +170,16 @@ class DeviceKernel(LoadedKernel):
     def run(self, number: int = 1, *, flush: bool = False) -> float:
         if flush:
             self.flush(self._memory)
-        return max(runtime.time_call(self._call, 1 if flush else number), _TICK_S)
+        return max(runtime.time_call(self._call, 1 if flush else number), TICK_S)
 
-    def bound(self, memory: ArgumentMemory) -> DeviceCall | PreparedCall:
+    def bound(self, memory: ArgumentMemory) -> KernelCall:
         return self._bound(on_device(memory))
 
-    def checked(self, memory: DeviceMemory) -> DeviceCall | PreparedCall:
+    def checked(self, memory: DeviceMemory) -> KernelCall:
         """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
         return self._bound(memory, memory.temporaries(self._function.buffer_bytes))
 
-    def _bound(
-        self, memory: DeviceMemory, buffers: Sequence[Memory] | None = None
-    ) -> DeviceCall | PreparedCall:
+    def _bound(self, memory: DeviceMemory, buffers: Sequence[Memory] | None = None) -> KernelCall:
         if self._parts is not None:
             return self._parts.bind(memory.arrays, buffers=buffers)
         return self._function.bind(*memory.arrays, buffers=buffers)
@@ -197,7 +200,7 @@ class GuardedCheckMemory(CheckMemory):
     def place(self, side: Side) -> None:
         """Do nothing: both edges of an array are guarded where it lies."""
 
-    def bound(self, kernel: LoadedKernel) -> DeviceCall | PreparedCall:
+    def bound(self, kernel: LoadedKernel) -> KernelCall:
         if not isinstance(kernel, DeviceKernel):
             raise InternalError("a kernel of the CPU was to be checked in memory of a device")
         return kernel.checked(self.memory)
@@ -234,10 +237,10 @@ class DeviceHost(KernelHost):
         memory = api.allocate(device_id, _PROBE)
         try:
             api.fill(memory, 0x3C)
-            found = _bytes_of(self.device, memory)
+            contents = _bytes_of(self.device, memory)
         finally:
             api.free(memory)
-        if not (found == 0x3C).all():
+        if not (contents == 0x3C).all():
             raise RunError(
                 f"{self.device} does not give back what was written to it; reset the device, or "
                 "look for its fault in the log of its driver"

@@ -1,8 +1,8 @@
-"""`KernelHost`: the processor that the kernels of a runner run on.
+"""`KernelHost`: the processor that a runner's kernels run on, and the arrays of their arguments.
 
 A runner makes data, races kernels and checks them in one way everywhere. The differences between
 CPUs and devices are behind the classes here: the place and guards of arrays, the loading and timing
-of kernels. ``cpu_host.py`` and ``device_kernels.py`` implement them.
+of kernels. ``cpu_kernels.py`` and ``device_kernels.py`` implement them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from loopwright import runtime
+import numpy as np
+
 from loopwright.errors import InternalError
-from loopwright.measure.checking.check import (
+from loopwright.measure.comparison import (
     PATTERN,
     Array,
     Closeness,
@@ -22,23 +23,40 @@ from loopwright.measure.checking.check import (
     KnownElements,
     compare,
     compare_known,
+    split,
 )
-from loopwright.measure.workers.array_bytes import same_bytes
-from loopwright.runtime import Arg, Artifact
-from loopwright.runtime.devices.function import DeviceCall
-from loopwright.runtime.function import BoundCall
-from loopwright.runtime.guarded_memory import Side
-from loopwright.runtime.parts import PreparedCall
-
-#: A bound call of a kernel.
-AnyCall = BoundCall | DeviceCall | PreparedCall
+from loopwright.measure.inputs import DataPlan, input_set
+from loopwright.runtime import Arg, Artifact, KernelCall, Side
 
 
-def prepared(call: AnyCall) -> float:
+def prepared(call: KernelCall) -> float:
     """Compute the part that constants determine, so that the call can be timed; returns the seconds
     of it, 0 where there is none.
     """
-    return runtime.time_call(call.prepare, 1) if isinstance(call, PreparedCall) else 0.0
+    return 0.0 if call.prepare is None else call.prepare.time(1)
+
+
+def guard_pattern(number: int) -> int:
+    """The byte that guards the array of an argument.
+
+    It differs from array to array: a kernel that runs past the end of all of them copies the guards
+    of one into those of another.
+    """
+    return (0x5A + 29 * number) % 256
+
+
+def outside_text(names: Sequence[str]) -> str | None:
+    """One line about writes outside of the arrays of these arguments; None where there are none."""
+    return f"it wrote outside the memory of {', '.join(names)}" if names else None
+
+
+def same_bytes(a: Array, b: Array) -> bool:
+    """Whether two arrays of one type hold the same bits; a NaN equals itself."""
+    return bool(np.array_equal(_bits(a), _bits(b)))
+
+
+def _bits(a: Array) -> Array:
+    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
 
 
 class ArgumentMemory(ABC):
@@ -142,7 +160,7 @@ class LoadedKernel(ABC):
         """Seconds of ``number`` calls together; with ``flush`` of one call with cold caches."""
 
     @abstractmethod
-    def bound(self, memory: ArgumentMemory) -> AnyCall:
+    def bound(self, memory: ArgumentMemory) -> KernelCall:
         """A call on other arrays, for `loopwright.runtime.time_call`."""
 
     @abstractmethod
@@ -164,12 +182,12 @@ class CheckMemory(ABC):
         """Move all arrays to one edge of their memory; their contents are lost."""
 
     @abstractmethod
-    def bound(self, kernel: LoadedKernel) -> AnyCall:
+    def bound(self, kernel: LoadedKernel) -> KernelCall:
         """A call of a kernel on these arrays."""
 
 
 class SampledLimit(Protocol):
-    """A limit of a processor; see `loopwright.measure.yardsticks.sampling.Yardstick`."""
+    """A limit of a processor; see `loopwright.measure.workers.yardstick.Yardstick`."""
 
     def rate(self) -> float:
         """Units of work per second, measured now."""
@@ -202,3 +220,45 @@ class KernelHost(ABC):
     @abstractmethod
     def probe(self) -> None:
         """Test whether the processor still works; raises a RunError where it does not."""
+
+
+#: Inputs of a set beside the first that are larger than this together are made for each check.
+_KEPT_BYTES = 1 << 28
+
+
+class KernelArrays:
+    """The arrays of all arguments of one kind of kernel, and their data.
+
+    Inputs keep a pristine copy on the host, so that a kernel that writes an input is detected and
+    cannot spoil the data of the next one. ``data`` is set 0 of the inputs one after the other,
+    row-major; empty: random ones from the seed.
+    """
+
+    def __init__(
+        self, memory: ArgumentMemory, seed: int, data: bytes = b"", plan: DataPlan | None = None
+    ) -> None:
+        self.memory, self.args = memory, memory.args
+        self._seed, self._plan = seed, plan or DataPlan()
+        self._given = split(data, [a for a in self.args if not a.output]) if data else None
+        self._pristine = input_set(self._plan, self.args, seed, self._given, 0)
+        self._others: dict[int, list[Array]] = {}
+        self.restore()
+
+    def inputs(self, number: int) -> list[Array]:
+        """The inputs of a set, read-only."""
+        if number == 0:
+            return self._pristine
+        if number in self._others:
+            return self._others[number]
+        arrays = input_set(self._plan, self.args, self._seed, self._given, number)
+        if sum(a.nbytes for a in arrays) <= _KEPT_BYTES:
+            self._others[number] = arrays
+        return arrays
+
+    def restore(self, number: int = 0) -> None:
+        """Reset the inputs and poison the outputs."""
+        self.memory.fill(self.inputs(number))
+
+    def split(self, data: bytes) -> list[Array]:
+        """The outputs, which lie in ``data`` one after the other, as read-only arrays."""
+        return split(data, [arg for arg in self.args if arg.output])

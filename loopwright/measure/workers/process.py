@@ -1,32 +1,36 @@
-"""The parent's handle of one worker process: start, ask with a deadline, kill, restart.
+"""The parent's handle of one worker process: start, ask with a deadline, kill, restart, wait.
 
-A worker answers one request at a time, and nothing here blocks: ``waiting.py`` watches workers and
-passes them events, which become an outcome: a `Reply`, or a `WorkerFailure` when the worker died,
-or was killed at its deadline. The next request starts it again.
+A worker answers one request at a time. Only `wait_any` blocks: it watches workers and passes them
+events, which become an outcome: a `Reply`, or a `WorkerFailure` when the worker died, or was killed
+at its deadline. The next request starts it again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import select
 import time
+from collections.abc import Iterable, Sequence
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 
 from loopwright.errors import InternalError, RunError
-from loopwright.measure.workers.printed import Printed
-from loopwright.measure.workers.process_exit import (
+from loopwright.measure.workers.os_process import (
     FailureCause,
+    Printed,
     WorkerFailure,
+    WorkerProgram,
     cause_of_exit,
     describe_exit,
     ended,
+    folder_of_its_own,
     kill_group,
+    start_process,
     stopped,
 )
-from loopwright.measure.workers.process_start import folder_of_its_own, start_process
 from loopwright.measure.workers.protocol import (
     KEY_SIZE,
     Decoder,
@@ -36,7 +40,6 @@ from loopwright.measure.workers.protocol import (
     Seal,
     encode,
 )
-from loopwright.measure.workers.worker_program import WorkerProgram
 
 _START_S = 120.0
 _STARTS = 3
@@ -206,13 +209,11 @@ class Worker:
         """
         if self._proc is None or ended(self._proc):
             return False
-        return self._busy or not self._ready or (self._decoder.empty and not self._readable)
-
-    @property
-    def _readable(self) -> bool:
+        if self._busy or not self._ready:
+            return True
         poller = select.poll()
         poller.register(self._pipes()[1], select.POLLIN)
-        return bool(poller.poll(0))
+        return self._decoder.empty and not poller.poll(0)
 
     def _unfit(self) -> WorkerFailure:
         """The reason why the process cannot be asked."""
@@ -375,3 +376,34 @@ def take(worker: Worker) -> Outcome:
     if outcome is None:
         raise InternalError(f"{worker.role} worker {worker.pid} has no answer")
     return outcome
+
+
+_SLICE_S = 0.1  # a worker whose descendant keeps the pipe open is seen dead within this
+
+
+def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Worker]:
+    """Wait, for at most ``seconds``, until a busy worker has an outcome; returns all that have one.
+
+    Idle workers are ignored unless they carry an outcome that was not taken.
+    """
+    watched = list(workers)
+    end = math.inf if seconds is None else time.monotonic() + seconds
+    while True:
+        done = [w for w in watched if w.outcome is not None]
+        busy = [w for w in watched if w.busy]
+        if done or not busy or time.monotonic() >= end:
+            return done
+        _wait_once(busy, end)
+
+
+def _wait_once(busy: Sequence[Worker], end: float) -> None:
+    """Wait a moment for events of busy workers, and handle them."""
+    poller = select.poll()
+    owners = {fd: w for w in busy for fd in w.register(poller)}
+    until = min([end, *(w.deadline for w in busy)])
+    pause = max(0.0, min(until - time.monotonic(), _SLICE_S))
+    for fd, _ in poller.poll(pause * 1000 + 1):
+        if owners[fd].busy:
+            owners[fd].event(fd)
+    for w in busy:
+        w.check()

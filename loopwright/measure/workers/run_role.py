@@ -7,43 +7,42 @@ work that needs the process with the code and the data.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TypeVar
 
 from loopwright import runtime
 from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
-from loopwright.measure.arguments import arguments
-from loopwright.measure.checking.check import Closeness
-from loopwright.measure.data.plan import DataPlan
-from loopwright.measure.workers.array_bytes import known_from
-from loopwright.measure.workers.arrays import KernelArrays
-from loopwright.measure.workers.checkup import Answers, Checkup, KnownAnswers
-from loopwright.measure.workers.cpu_host import CpuHost
+from loopwright.measure.comparison import Closeness, known_from
+from loopwright.measure.inputs import DataPlan, arguments
+from loopwright.measure.workers.checkup import CheckAnswers, Checkup, KnownAnswers
+from loopwright.measure.workers.cpu_kernels import CpuHost
 from loopwright.measure.workers.kernel_host import (
     CheckMemory,
+    KernelArrays,
     KernelHost,
     LoadedKernel,
     SampledLimit,
 )
-from loopwright.measure.workers.messages import (
+from loopwright.measure.workers.protocol import (
     CheckReply,
     CheckRequest,
     CountsRequest,
     DataRequest,
     Done,
     Failed,
+    Message,
     OutputsReply,
     OutputsRequest,
     RaceReply,
     RaceRequest,
+    Reply,
     SamplesReply,
     WindowsRequest,
     YardstickReply,
     YardstickRequest,
 )
-from loopwright.measure.workers.protocol import Message, Reply
 from loopwright.records import ErrorKind
-from loopwright.runtime import timing
-from loopwright.runtime.artifacts.kinds import artifact_kind
+from loopwright.runtime import artifact_kind, grown
 
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0
@@ -64,7 +63,13 @@ class RunRole:
     """
 
     def __init__(self, device: str = "") -> None:
-        self._host = _host_of(device)
+        self._host: KernelHost
+        if device:
+            from loopwright.measure.workers.device_kernels import DeviceHost
+
+            self._host = DeviceHost(runtime.device(device))
+        else:
+            self._host = CpuHost()
         self._data_held: KernelArrays | None = None
         self._kernels: dict[int, LoadedKernel] = {}
         self._references: dict[str, KnownAnswers] = {}
@@ -98,9 +103,9 @@ class RunRole:
             case RaceRequest():
                 return self._race(request)
             case WindowsRequest():
-                return self._sample_windows(request)
+                return self._sampled(request.slot, lambda kernel: _windows(kernel, request))
             case CountsRequest():
-                return self._sample_counts(request)
+                return self._sampled(request.slot, lambda kernel: _counts(kernel, request))
             case CheckRequest():
                 return self._check(request)
             case OutputsRequest():
@@ -148,16 +153,12 @@ class RunRole:
             RaceReply(warm=warm, first=first, dropped=first > limit, prepare=kernel.prepare_seconds)
         )
 
-    def _sample_windows(self, request: WindowsRequest) -> SamplesReply | Failed:
-        kernel = self._kernel(request.slot)
+    def _sampled(
+        self, slot: int, sample: Callable[[LoadedKernel], tuple[float, ...]]
+    ) -> SamplesReply | Failed:
+        kernel = self._kernel(slot)
         with kernel.pinned():
-            times = _windows(kernel, request)
-        return self._unless_written_outside(SamplesReply(times=times))
-
-    def _sample_counts(self, request: CountsRequest) -> SamplesReply | Failed:
-        kernel = self._kernel(request.slot)
-        with kernel.pinned():
-            times = _counts(kernel, request)
+            times = sample(kernel)
         return self._unless_written_outside(SamplesReply(times=times))
 
     def _check(self, request: CheckRequest) -> CheckReply:
@@ -170,7 +171,7 @@ class RunRole:
             self._references[request.key] = KnownAnswers(sets, edges)
         if request.key not in self._references:
             raise InternalError("a runner was asked to check against what it was never sent")
-        answers = Answers(
+        answers = CheckAnswers(
             self._references[request.key],
             Closeness(request.length, request.computed, rounding=request.rounding),
             request.exact,
@@ -192,7 +193,9 @@ class RunRole:
 
     def _outputs(self, request: OutputsRequest) -> OutputsReply | Failed:
         artifact = runtime.Artifact(request.manifest, request.payload)
-        data, host = self._data, self._host_for(artifact)
+        data, host = self._data, self._host
+        if artifact_kind(artifact.kind).device != host.device_type:
+            host = CpuHost()  # which computes right answers for a device
         memory = data.memory if host is self._host else host.memory(data.args)
         memory.fill(data.inputs(request.number))
         host.load(artifact, memory).run()
@@ -211,24 +214,10 @@ class RunRole:
             raise InternalError("a runner was asked for a limit whose kernel it was never sent")
         return YardstickReply(rate=self._limits[request.name].rate())
 
-    def _host_for(self, artifact: runtime.Artifact) -> KernelHost:
-        """The processor of an artifact; the CPU may compute right answers for a device."""
-        device_type = artifact_kind(artifact.kind).device
-        return self._host if device_type == self._host.device_type else CpuHost()
-
     def _unless_written_outside(self, reply: _Answer) -> _Answer | Failed:
         """The reply, or a failure where a kernel wrote outside of its arrays."""
         problem = self._data.memory.written_outside()
         return reply if problem is None else _wrote_outside(problem)
-
-
-def _host_of(device: str) -> KernelHost:
-    """The processor of a device's name; empty: the CPU."""
-    if not device:
-        return CpuHost()
-    from loopwright.measure.workers.device_kernels import DeviceHost
-
-    return DeviceHost(runtime.device(device))
 
 
 def _wrote_outside(problem: str) -> Failed:
@@ -272,7 +261,7 @@ def _counts(kernel: LoadedKernel, request: CountsRequest) -> tuple[float, ...]:
         seconds = kernel.run(number, flush=flush)
         left -= seconds
         if seconds * 1e3 < min_repeat_ms:
-            number = timing.grown(number, max(seconds, 1e-9), min_repeat_ms)
+            number = grown(number, max(seconds, 1e-9), min_repeat_ms)
             continue
         times.append(seconds / number)
         estimate = max(estimate, seconds / number)

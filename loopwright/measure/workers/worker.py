@@ -27,10 +27,11 @@ from dataclasses import replace
 from typing import NoReturn, Protocol
 
 from loopwright.errors import LoopwrightError, OutOfMemoryError, ScheduleError
-from loopwright.measure.workers.messages import Failed, Ready
 from loopwright.measure.workers.protocol import (
     KEY_SIZE,
+    Failed,
     Message,
+    Ready,
     Reply,
     Seal,
     read_exactly,

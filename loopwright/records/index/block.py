@@ -1,4 +1,7 @@
-"""A block of a log: some whole lines, and the values that the index keeps of them."""
+"""A block of a log: some whole lines, the values that the index keeps of them, and its records.
+
+The long fields of a record are parsed from its line on first access.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,31 @@ import functools
 import hashlib
 import io
 import json
+import os
+import weakref
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from loopwright.errors import RecordError
-from loopwright.records.failures.kind import ErrorKind
+from loopwright.records.error_help import ErrorKind
 from loopwright.records.index.columns import (
     CHOOSING,
     COLUMNS,
+    LONG,
     NESTED,
+    PROPERTIES,
+    SharedValues,
     agrees,
     can_be_kept,
     columns_of,
+    decode,
+    first_rows,
 )
-from loopwright.records.index.encoding import Values, decode, first_rows
-from loopwright.records.json_value import Json
-from loopwright.records.line import BOM
+from loopwright.records.line import BOM, Json
 from loopwright.records.log import Log, take_line
 from loopwright.records.record import Record
 
@@ -36,7 +45,7 @@ _LENGTHS = "lengths"
 
 
 @dataclass(frozen=True)
-class Block:
+class LogBlock:
     """The bytes ``start`` to ``end`` of a log, whole lines, with their values in the index."""
 
     start: int
@@ -47,10 +56,10 @@ class Block:
     others: Sequence[int]
     #: Encoded values, one for each record, by the name of the field or property.
     columns: Mapping[str, bytes | memoryview]
-    known: Values = field(repr=False)  # values that the blocks of the log share
+    known: SharedValues = field(repr=False)  # values that the blocks of the log share
 
     @classmethod
-    def of(cls, path: Path, start: int, data: bytes, known: Values) -> Block:
+    def of(cls, path: Path, start: int, data: bytes, known: SharedValues) -> LogBlock:
         """Parse lines; ``data`` ends with a newline."""
         log = Log(path)
         lengths, others = [], []
@@ -78,7 +87,9 @@ class Block:
 
         A malformed column, made by another program, raises a RecordError when it is first read.
         """
-        return _Decoded(self)
+        # Not of `self`: the block would hold itself, and with it the file of the index.
+        columns, count, known = self.columns, self.count, self.known
+        return LazyColumns(lambda name: decode(name, memoryview(columns[name]), count, known))
 
     @functools.cached_property
     def begins(self) -> list[int]:
@@ -106,7 +117,7 @@ class Block:
         return json.dumps(data, separators=(",", ":")).encode("ascii"), b"".join(parts.values())
 
     @classmethod
-    def from_parts(cls, head: bytes, body: memoryview, known: Values) -> Block:
+    def from_parts(cls, head: bytes, body: memoryview, known: SharedValues) -> LogBlock:
         """Read the result of `to_parts`; raises a RecordError where it is malformed."""
         try:
             data = json.loads(head)
@@ -114,12 +125,12 @@ class Block:
             parts = _cut(data["parts"], body)
             lengths = array("Q")
             lengths.frombytes(parts.pop(_LENGTHS))
-            whole = {type(start), type(end), *map(type, others)} == {int} and start >= 0
-            whole = whole and min(lengths) > 0 and sum(lengths) == end - start
+            consistent = {type(start), type(end), *map(type, others)} == {int} and start >= 0
+            consistent = consistent and min(lengths) > 0 and sum(lengths) == end - start
             inside = set(others) <= set(range(len(lengths))) and others == sorted(set(others))
         except (ValueError, TypeError, KeyError, RecursionError) as exc:
             raise RecordError("a block of the index is malformed") from exc
-        if not whole or not inside or set(parts) != set(COLUMNS):
+        if not consistent or not inside or set(parts) != set(COLUMNS):
             raise RecordError("a block of the index is malformed")
         return cls(start, end, digest, lengths, others, parts, known)
 
@@ -144,8 +155,10 @@ class Block:
         try:
             fresh = self._unconfirmed(confirmed)
             rows = {*fresh.values(), *self._refuting(data)}
-            if not all(self._is_true(data, row) for row in rows):
-                return False
+            for row in rows:
+                record = parse(self._line(data, self.positions[row]))
+                if record is None or not agrees(self.values, CHOOSING, row, record):
+                    return False
         except RecordError:
             return False
         confirmed.update(fresh)
@@ -154,10 +167,6 @@ class Block:
     def _line(self, data: bytes, position: int) -> bytes:
         at = self.begins[position] - self.start
         return data[at : at + self.lengths[position]]
-
-    def _is_true(self, data: bytes, row: int) -> bool:
-        record = parse(self._line(data, self.positions[row]))
-        return record is not None and agrees(self.values, CHOOSING, row, record)
 
     def _unconfirmed(self, confirmed: set[tuple[str, bytes]]) -> dict[tuple[str, bytes], int]:
         """One row for each value with parts that has not been compared with a line yet."""
@@ -177,16 +186,14 @@ class Block:
         return rows
 
 
-class _Decoded(dict[str, list[Json]]):
-    """Values of columns, each decoded on first access."""
+class LazyColumns(dict[str, list[Json]]):
+    """Values of columns, each put in on first access."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self._columns, self._count, self._known = block.columns, block.count, block.known
+    def __init__(self, column: Callable[[str], list[Json]]) -> None:
+        self._column = column
 
     def __missing__(self, name: str) -> list[Json]:
-        data = memoryview(self._columns[name])
-        values = self[name] = decode(name, data, self._count, self._known)
+        values = self[name] = self._column(name)
         return values
 
 
@@ -210,3 +217,147 @@ def parse(line: bytes) -> Record | None:
     log = Log(Path())
     take_line(log, 1, line)
     return log.records[0] if log.records else None
+
+
+class LogFile:
+    """A log that stays open for reading as long as a record of it is in use."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._fd)
+
+    @property
+    def size(self) -> int:
+        """Present length in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, start: int, length: int) -> bytes:
+        """Bytes from ``start``; fewer only at the end of the file."""
+        parts, left = [], length
+        while left and (part := os.pread(self._fd, left, start + length - left)):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
+class StoredBlock:
+    """A block with its log.
+
+    ``values`` holds one value for each record, by field or property.
+    """
+
+    def __init__(self, file: LogFile, block: LogBlock) -> None:
+        self.file, self.block = file, block
+        self.values = LazyColumns(self.column)
+
+    def records(self) -> Iterable[StoredRecord]:
+        return (StoredRecord.at(self, row) for row in range(self.block.count))
+
+    def column(self, name: str) -> list[Json]:
+        """The values of one field or property; raises a RecordError for a malformed index."""
+        try:
+            return self.block.values[name]
+        except RecordError as exc:
+            raise RecordError(f"{exc}; {self._remedy()}") from exc
+
+    def parsed(self, row: int) -> Record:
+        """The record in a row, parsed from its line.
+
+        Raises a RecordError where the log cannot be read any more, or the line differs from what
+        the index held when the log was opened.
+        """
+        path, block = self.file.path, self.block
+        position = block.positions[row]
+        begin = block.begins[position]
+        try:
+            line = self.file.read(begin, block.lengths[position])
+            record = parse(line.removeprefix(BOM) if begin == 0 else line)
+        except OSError as exc:
+            raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
+        if record is None or not agrees(self.values, COLUMNS, row, record):
+            raise RecordError(
+                f"{path}: the line at byte {begin} is not what its index says: the log was changed "
+                f"just now, or another program made the index; {self._remedy()}"
+            )
+        return record
+
+    def lines(self, rows: Sequence[int]) -> list[bytes]:
+        """The lines of some rows as they are in the log, with their newlines."""
+        block = self.block
+        try:
+            data = self.file.read(block.start, block.end - block.start)
+        except OSError as exc:
+            path = str(self.file.path)
+            raise RecordError(f"cannot read the log {path!r}: {exc.strerror or exc}") from exc
+        begins = [block.begins[block.positions[row]] - block.start for row in rows]
+        ends = [at + block.lengths[block.positions[r]] for at, r in zip(begins, rows, strict=True)]
+        return [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+
+    def _remedy(self) -> str:
+        return f"remove {str(index_path(self.file.path))!r} and run the same command again"
+
+
+class StoredRecord(Record):
+    """A record of a log with an index.
+
+    Its trace, and fields of other versions, are parsed from the line on first access, and all other
+    fields are then compared with those of the index.
+    """
+
+    _place: tuple[StoredBlock, int]
+
+    @classmethod
+    def at(cls, block: StoredBlock, row: int) -> StoredRecord:
+        record = object.__new__(cls)
+        object.__setattr__(record, "_place", (block, row))
+        return record
+
+    def __reduce__(self) -> tuple[Callable[[str], Record], tuple[str]]:
+        return Record.from_line, (self.to_line(),)
+
+
+class _Known:
+    """A field or property of a stored record that the index holds."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._computed = vars(Record).get(name) if name in PROPERTIES else None
+
+    def __get__(self, record: StoredRecord | None, owner: type | None = None) -> Any:
+        if record is None:
+            return self
+        try:
+            block, row = record._place
+        except AttributeError:
+            # A copy with other fields (``dataclasses.replace``) is no row of an index.
+            assert self._computed is not None
+            return self._computed.__get__(record, owner)
+        return block.values[self._name][row]
+
+
+class _Long:
+    """A field that only the line holds."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, record: StoredRecord | None, owner: type | None = None) -> Any:
+        if record is None:
+            return self
+        block, row = record._place
+        parsed = block.parsed(row)
+        for name in LONG:
+            object.__setattr__(record, name, getattr(parsed, name))
+        return getattr(parsed, self._name)
+
+
+for _name in COLUMNS:
+    setattr(StoredRecord, _name, _Known(_name))
+for _name in LONG:
+    setattr(StoredRecord, _name, _Long(_name))
+
+
+def index_path(log: Path) -> Path:
+    """The file of a log's index: ``.NAME.index`` beside it."""
+    return log.with_name(f".{log.name}.index")

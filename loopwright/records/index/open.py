@@ -1,19 +1,117 @@
-"""Opening a log through its index: compare the two, read what is new, keep it for later."""
+"""Opening a log through its index: compare the two, read what is new, keep it for later.
+
+The file of an index has a line that names the code that made it, and for each block a line with its
+checksum and sizes, its head as JSON, and its columns. It is replaced as a whole, in one step.
+Whatever is wrong with it, the log is read without it. `Follower` reads what came to a log since the
+last look, while another process writes it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import io
 import os
+import re
 import stat
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from loopwright.records.index.block import Block
-from loopwright.records.index.encoding import Values
-from loopwright.records.index.file import read_index, write_index
-from loopwright.records.index.stored import LogFile, StoredBlock
-from loopwright.records.line import BOM
+from loopwright.errors import RecordError, UsageError
+from loopwright.files import PARTIAL, FileKind, destination, marked, replaced
+from loopwright.records.index.block import LogBlock, LogFile, StoredBlock, index_path
+from loopwright.records.index.columns import SharedValues
+from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import Log, load, take_line, without_collector
 from loopwright.records.record import Record
+
+#: The form of the file.
+_FORM = 2
+#: The line of a block: SHA-256 of its head and body, and how long these are.
+_FRAME = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,12}) ([0-9]{1,12})\n")
+#: Seconds after which files of a killed writer are removed.
+_ABANDONED_S = 600.0
+_NAME = "loopwright index"
+_INDEX = FileKind("an index", marked(_NAME.encode()))
+
+
+@functools.cache
+def _made_by() -> bytes:
+    """The first line: form, byte order, and a hash of the code that gives lines their meaning."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parent.parent
+    for file in sorted(root.rglob("*.py")):
+        digest.update(file.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(file.read_bytes() + b"\0")
+    return f"{_NAME} {_FORM} {sys.byteorder} {digest.hexdigest()}".encode()
+
+
+def read_index(log: Path, most: int, known: SharedValues) -> list[LogBlock]:
+    """The undamaged blocks of a log's index; none where there is no usable index.
+
+    A file of more than ``most`` bytes is not read, since no index is larger than its log; the
+    blocks share their values through ``known``.
+    """
+    try:
+        fd = os.open(index_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+                return []
+            data = file.read(most)
+    except OSError:
+        return []
+    first = _made_by() + b"\n"
+    if not data.startswith(first):
+        return []
+    blocks, at, view = list[LogBlock](), len(first), memoryview(data)
+    while frame := _FRAME.match(data, at):
+        digest, *sizes = frame.groups()
+        middle = frame.end() + int(sizes[0])
+        at = middle + int(sizes[1]) + 1
+        head, body = data[frame.end() : middle], view[middle : at - 1]
+        with contextlib.suppress(RecordError):  # a block that is malformed is left out
+            if _digest(head, body) == digest:
+                blocks.append(LogBlock.from_parts(head, body, known))
+    return blocks
+
+
+def _digest(head: bytes, body: bytes | memoryview) -> bytes:
+    digest = hashlib.sha256(head)
+    digest.update(body)
+    return digest.hexdigest().encode()
+
+
+def write_index(log: Path, blocks: Iterable[LogBlock], mode: int) -> None:
+    """Replace the index of a log, with the log's ``mode`` so that the same users may read it.
+
+    Where the folder or disk takes no file, the log stays without one: that costs time, and is no
+    error.
+    """
+    path = index_path(log)
+    with contextlib.suppress(OSError, UsageError):
+        _remove_abandoned(path)
+        destination(path, _INDEX, force=None)
+        with replaced(path, mode & 0o666, durable=False) as file:
+            file.write(_made_by() + b"\n")
+            for block in blocks:
+                head, body = block.to_parts()
+                sizes = b"%d %d" % (len(head), len(body))
+                file.write(b"%s %s\n%s" % (_digest(head, body), sizes, head))
+                file.write(body + b"\n")
+
+
+def _remove_abandoned(path: Path) -> None:
+    for file in path.parent.glob(f".{path.name}.*{PARTIAL}"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - file.stat().st_mtime > _ABANDONED_S:
+                file.unlink()
+
 
 #: Logs of fewer bytes are read whole: that takes a fifth of a second.
 SMALL = 4 << 20
@@ -97,17 +195,15 @@ class _Reading:
     def __init__(self, path: Path) -> None:
         self._file = LogFile(path)
         self._size = self._file.size
-        self._values = Values()
+        self._values = SharedValues()
         self._confirmed: set[tuple[str, bytes]] = set()
         self._known = {block.start: block for block in read_index(path, self._size, self._values)}
-        self._blocks: list[Block] = []
+        self._blocks: list[LogBlock] = []
         self._fresh = 0
 
     def log(self, mode: int) -> Log:
         """Read the log and update its index."""
-        rest = self._read_blocks()
-        if self._fresh >= _NEWS:
-            write_index(self._file.path, self._blocks, mode)
+        rest = self._read_blocks(mode)
         log, lines = self._known_lines()
         if rest:
             take_line(log, lines + 1, rest if lines else rest.removeprefix(BOM))
@@ -128,37 +224,42 @@ class _Reading:
 
     def record_lines(self, mode: int) -> set[int]:
         """Numbers of the lines that are records; updates the index."""
-        self._read_blocks()
-        if self._fresh >= _NEWS:
-            write_index(self._file.path, self._blocks, mode)
-        found: set[int] = set()
+        self._read_blocks(mode)
+        numbers: set[int] = set()
         line = 1
         for block in self._blocks:
-            found.update(line + position for position in block.positions)
+            numbers.update(line + position for position in block.positions)
             line += len(block.lengths)
-        return found
+        return numbers
 
-    def _read_blocks(self) -> bytes:
-        """Find or parse all blocks; returns the last line where it has no newline."""
-        at = 0
+    def _read_blocks(self, mode: int | None = None) -> bytes:
+        """Find or parse all blocks; returns the last line where it has no newline. With the mode of
+        the log, the index is written again where much is new.
+        """
+        at, rest = 0, b""
         while at < self._size:
-            known = self._known.get(at)
-            data = self._lines(at, known)
+            block = self._known.get(at)
+            data = self._lines(at, block)
             if not data.endswith(b"\n"):
-                return data
-            if known is None or not known.fits(data, self._confirmed):
-                known = Block.of(self._file.path, at, data, self._values)
+                rest = data
+                break
+            if block is None or not block.fits(data, self._confirmed):
+                block = LogBlock.of(self._file.path, at, data, self._values)
                 self._fresh += len(data)
-            self._blocks.append(known)
-            at = known.end
-        return b""
+            self._blocks.append(block)
+            at = block.end
+        if mode is not None and self._fresh >= _NEWS:
+            write_index(self._file.path, self._blocks, mode)
+        return rest
 
-    def _lines(self, at: int, known: Block | None) -> bytes:
+    def _lines(self, at: int, known: LogBlock | None) -> bytes:
         """Whole lines from an offset: those of the known block, or about ``_BLOCK`` bytes of them;
         at the end of the log the rest of a line.
         """
-        whole = known is not None and known.end <= self._size
-        if known is not None and whole and not self._outgrown(known):
+        # A short block was the end of the log before: it is read again with the lines behind it.
+        if known is not None and (
+            known.end == self._size or (known.end < self._size and known.end - at >= _BLOCK // 2)
+        ):
             data = self._file.read(at, known.end - at)
             if data.endswith(b"\n"):
                 return data
@@ -170,20 +271,106 @@ class _Reading:
             data += more
         return data[:end] if end else data
 
-    def _outgrown(self, known: Block) -> bool:
-        """Whether a short block was the end of the log before, to be read again with new lines."""
-        return known.end - known.start < _BLOCK // 2 and known.end < self._size
-
-    def _add(self, log: Log, block: Block, line: int) -> None:
+    def _add(self, log: Log, block: LogBlock, line: int) -> None:
         """Add the lines of a block to a log, after ``line`` other lines."""
         records: list[Record] = list(StoredBlock(self._file, block).records())
-        known, none = len(log.records), 0
+        count, none = len(log.records), 0
         for position in block.others:
             begin = block.begins[position]
             raw = self._file.read(begin, block.lengths[position])
             take_line(log, line + position + 1, raw if begin else raw.removeprefix(BOM))
-            if len(log.records) == known:
+            if len(log.records) == count:
                 none += 1
             else:
                 records.insert(position - none, log.records.pop())
         log.records += records
+
+
+#: Bytes that are read at once; more than the longest line.
+_CHUNK = MAX_LINE + (1 << 16)
+#: So many bytes before the place that was reached tell whether the file is still the same one.
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class News:
+    """Changes of a log since the last look."""
+
+    exists: bool  # False while there is no file at the path
+    #: True where ``log`` begins at the first line: at the first look, and when the file was cut,
+    #: replaced or removed; what was read before is void.
+    restarted: bool
+    log: Log  # the lines since the last look
+
+
+class Follower:
+    """Reads a log that is written at the same time, or does not exist yet.
+
+    It takes no lock and writes nothing, not even an index, so that the writer never waits. Only
+    whole lines are read: one that is being written comes with the next look.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._inode: tuple[int, int] | None = None
+        self._end = 0
+        self._before = b""
+        self._lines = 0
+
+    def look(self) -> News:
+        """Read the new lines; raises a RecordError where the path is no readable regular file."""
+        try:
+            status = os.stat(self.path)
+            if not stat.S_ISREG(status.st_mode):
+                raise RecordError(f"{str(self.path)!r} is no regular file; name a log")
+            if self._inode == (status.st_dev, status.st_ino):
+                news = self._appended(status.st_size)
+                if news is not None:
+                    return news
+            return self._from_the_beginning()
+        except FileNotFoundError:
+            restarted = self._inode is not None
+            self._inode, self._end, self._before, self._lines = None, 0, b"", 0
+            return News(False, restarted, Log(self.path))
+        except OSError as exc:
+            reason = exc.strerror or exc
+            raise RecordError(f"cannot read the log {str(self.path)!r}: {reason}") from exc
+
+    def _from_the_beginning(self) -> News:
+        log, self._lines, end = open_whole_lines(self.path)
+        with open(self.path, "rb") as file:
+            status = os.fstat(file.fileno())
+            self._inode = (status.st_dev, status.st_ino)
+            self._reached(file.fileno(), end)
+        return News(True, True, log)
+
+    def _appended(self, size: int) -> News | None:
+        """The appended lines; None where the file is not the one that was read before."""
+        log = Log(self.path)
+        if size < self._end:
+            return None
+        with open(self.path, "rb") as file:
+            fd = file.fileno()
+            if os.pread(fd, len(self._before), self._end - len(self._before)) != self._before:
+                return None
+            while self._end < size and self._take(fd, log):
+                pass
+        return News(True, False, log)
+
+    def _take(self, fd: int, log: Log) -> bool:
+        """Read the whole lines of a chunk; False where there is none."""
+        data = os.pread(fd, _CHUNK, self._end)
+        lines = data[: data.rfind(b"\n") + 1]
+        if not lines and len(data) == _CHUNK:
+            lines = data  # the part of a line that is too long, which `take_line` says
+        for raw in io.BytesIO(lines):
+            self._lines += 1
+            take_line(log, self._lines, raw)
+        if lines:
+            self._reached(fd, self._end + len(lines))
+        return bool(lines)
+
+    def _reached(self, fd: int, end: int) -> None:
+        self._end = end
+        length = min(_REMEMBERED, end)
+        self._before = os.pread(fd, length, end - length)

@@ -10,8 +10,8 @@ from itertools import compress
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.query import measured
 from loopwright.records.ranking import ranked, refuted
 from loopwright.records.record import Record
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Step:
+class Improvement:
     """A trial that was better than all before."""
 
     number: int  # number of the trial, from 1
@@ -45,7 +45,7 @@ class Curve:
     #: found to be wrong later.
     counts: npt.NDArray[np.bool_]
     runs: npt.NDArray[np.int64]  # number of its run, from 0 in order of appearance
-    steps: tuple[Step, ...]  # trials that were better than all before
+    steps: tuple[Improvement, ...]  # trials that were better than all before
     #: The best record by the one rule (:func:`loopwright.records.ranked`), after candidates were
     #: measured again; None where no record may be best. Its median may exceed the end of ``best``,
     #: since the fastest of many single measurements was lucky, too.
@@ -86,7 +86,7 @@ def best_so_far(records: Iterable[Record], headers: Sequence[Mapping[str, Json]]
     before = np.concatenate(([np.inf], best[:-1]))
     clock, runs = _clock(trials, headers)
     steps = tuple(
-        Step(
+        Improvement(
             row + 1, float(clock[row]), float(seconds[row]), min(times[row]), max(times[row]),
             trials[row],
         )
@@ -120,9 +120,9 @@ def _clock(
 
 def _beginnings(headers: Sequence[Mapping[str, Json]]) -> dict[str, float]:
     """The start of each run that has it in its header; the first header of a run counts."""
-    found: dict[str, float] = {}
+    starts: dict[str, float] = {}
     for header in headers:
         run, ts = header.get("run"), header.get("ts")
         if isinstance(run, str) and isinstance(ts, int | float) and 0 < ts < math.inf:
-            found.setdefault(run, float(ts))
-    return found
+            starts.setdefault(run, float(ts))
+    return starts

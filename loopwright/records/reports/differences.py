@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loopwright.records.json_value import Json
-from loopwright.records.line import canonical_json
+from loopwright.records.line import Json, canonical_json
 from loopwright.records.provenance import device_of
 from loopwright.records.query import measured, verdict_on
 from loopwright.records.ranking import ranked
@@ -26,12 +25,7 @@ _CONFIDENCE = 0.95
 #: Parts of ``env`` that decide a time.
 _MACHINE = {"cpu": "CPU", "isa": "instruction set", "cores": "cores", "governor": "governor"}
 #: Parts of the device in ``env`` that decide a time.
-_DEVICE = {
-    "name": "device",
-    "arch": "architecture",
-    "processors": "processors",
-    "driver": "driver",
-}
+_DEVICE = {"name": "device", "arch": "architecture", "processors": "processors", "driver": "driver"}
 
 
 @dataclass(frozen=True)
@@ -121,15 +115,17 @@ def record_differences(one: Record, other: Record) -> list[Difference]:
     then, now = device_of(one.env), device_of(other.env)
     pairs += [(words, then.get(n), now.get(n)) for n, words in _DEVICE.items()]
     pairs.append(("compiler", one.build or None, other.build or None))
-    found = [_difference(what, a, b) for what, a, b in pairs if _differ(a, b)]
-    found = [d for d in found if d.what != "target num_threads"]  # said by the threads
-    return found + _decisions(one, other)
+    # What a record does not say is not a difference that is known.
+    stated = [pair for pair in pairs if pair[1] is not None and pair[2] is not None]
+    differences = [_difference(what, a, b) for what, a, b in stated if a != b]
+    differences = [d for d in differences if d.what != "target num_threads"]  # said by the threads
+    return differences + _decisions(one, other)
 
 
 def _decisions(one: Record, other: Record) -> list[Difference]:
     """The knobs in which two records differ; else the first step of their schedules that does."""
     names = dict.fromkeys([*one.config, *other.config])
-    found = [
+    differences = [
         Difference(
             f"knob {name}",
             value_text(one.config[name]) if name in one.config else ABSENT,
@@ -140,36 +136,25 @@ def _decisions(one: Record, other: Record) -> list[Difference]:
         or name not in other.config
         or value_text(one.config[name]) != value_text(other.config[name])
     ]
-    if found or not one.trace or not other.trace:
-        return found
+    if differences or not one.trace or not other.trace:
+        return differences
     steps = [[canonical_json(step) for step in record.trace] for record in (one, other)]
     if steps[0] == steps[1]:
         return []
     longest = max(map(len, steps))
-    padded = [[*own, *["no step"] * (longest - len(own))] for own in steps]
+    padded = [[*trace, *["no step"] * (longest - len(trace))] for trace in steps]
     at = next(i for i in range(longest) if padded[0][i] != padded[1][i])
     return [Difference(f"schedule from step {at} on", padded[0][at], padded[1][at])]
-
-
-def _differ(one: Json, other: Json) -> bool:
-    # What a record does not say is not a difference that is known.
-    return one is not None and other is not None and one != other
 
 
 def _difference(what: str, one: Json, other: Json) -> Difference:
     if isinstance(one, list) and isinstance(other, list):
         # Of the features of a CPU only those that differ.
-        mine, others = [x for x in one if x not in other], [x for x in other if x not in one]
-        return Difference(what, _listed(mine), _listed(others))
-    return Difference(what, _said(one), _said(other))
-
-
-def _listed(values: Sequence[Json]) -> str:
-    return " ".join(map(str, values)) or "none of these"
-
-
-def _said(value: Json) -> str:
-    return value if isinstance(value, str) and value else value_text(value)
+        apart = [x for x in one if x not in other], [x for x in other if x not in one]
+        texts = [" ".join(map(str, values)) or "none of these" for values in apart]
+    else:
+        texts = [v if isinstance(v, str) and v else value_text(v) for v in (one, other)]
+    return Difference(what, *texts)
 
 
 def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
@@ -249,10 +234,10 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
         lambda setup: setup.task,
     )
     for key in keys:
-        found = _paired(mine, theirs, key)
-        pairs += found
-        mine = [side for side in mine if all(side is not pair[0] for pair in found)]
-        theirs = [side for side in theirs if all(side is not pair[1] for pair in found)]
+        matched = _paired(mine, theirs, key)
+        pairs += matched
+        mine = [side for side in mine if all(side is not pair[0] for pair in matched)]
+        theirs = [side for side in theirs if all(side is not pair[1] for pair in matched)]
     pairs += [(side, None) for side in mine]
     pairs += [(None, side) for side in theirs]
     return [_compared(*pair) for pair in pairs]
@@ -286,12 +271,12 @@ def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
     """
     groups = by_setup(records)
     names = hardware_names(setup.hardware for setup in groups)
-    found: dict[str, list[Record]] = {}
+    by_name: dict[str, list[Record]] = {}
     for setup, group in groups.items():
         count = f"{setup.threads or '?'} thread{'s' * (setup.threads != 1)}"
         name = names[setup.hardware] if len(names) > 1 else count
-        found.setdefault(name, []).extend(group)
-    return found
+        by_name.setdefault(name, []).extend(group)
+    return by_name
 
 
 def _side(setup: Setup, records: Sequence[Record]) -> Side:
@@ -302,8 +287,10 @@ def _side(setup: Setup, records: Sequence[Record]) -> Side:
 
 
 def _compared(one: Side | None, other: Side | None) -> TaskComparison:
-    known = next(side for side in (one, other) if side is not None)
+    either = next(side for side in (one, other) if side is not None)
     if one is None or other is None or one.record is None or other.record is None:
-        return TaskComparison(known.name, one, other, None, ())
+        return TaskComparison(either.name, one, other, None, ())
     differences = tuple(record_differences(one.record, other.record))
-    return TaskComparison(known.name, one, other, time_ratio(one.record, other.record), differences)
+    return TaskComparison(
+        either.name, one, other, time_ratio(one.record, other.record), differences
+    )

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
 from loopwright.records.query import measured
 from loopwright.records.record import Record
-from loopwright.records.reports.knobs import Knob, knobs_of
+from loopwright.records.reports.knobs import KnobColumn, knobs_of
 
 #: A value is named when chance gives a link as strong with less than this probability.
 SIGNIFICANT = 0.01
@@ -93,7 +93,7 @@ def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> Fai
     trials = sum(is_trial)
     failed = sum(kind is not None and own for kind, own in zip(kinds, is_trial, strict=True))
     counts = Counter(kind for kind in kinds if kind is not None)
-    found = []
+    reports = []
     # Without a failure nothing is asked of the knobs.
     knobs = knobs_of(records) if counts else []
     for kind, count in counts.most_common():
@@ -101,16 +101,16 @@ def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> Fai
         has = np.array([kind == other for other in kinds], dtype=np.bool_)
         text = " ".join(str((errors[first] or {}).get("text", "")).split())
         values = _failing_values(knobs, has, significant)
-        found.append(Failures(kind, count, count / len(records), records[first], text, values))
+        reports.append(Failures(kind, count, count / len(records), records[first], text, values))
     again = sum(counts.values()) - failed
-    return FailureReport(trials, failed, sum(dropped), again, tuple(found))
+    return FailureReport(trials, failed, sum(dropped), again, tuple(reports))
 
 
 def _failing_values(
-    knobs: Sequence[Knob], has: npt.NDArray[np.bool_], significant: float
+    knobs: Sequence[KnobColumn], has: npt.NDArray[np.bool_], significant: float
 ) -> tuple[FailingValue, ...]:
     """Values that go with failure, among records of which some failed in one way."""
-    found: list[FailingValue] = []
+    values: list[FailingValue] = []
     total, bad, looked_at = len(has), int(has.sum()), 0
     for name, texts, codes in _parts(knobs):
         trials = np.bincount(codes, minlength=len(texts))
@@ -120,13 +120,13 @@ def _failing_values(
         for row in np.flatnonzero(possible & (failed >= FEWEST)).tolist():
             n, k = int(trials[row]), int(failed[row])
             p = _probability(k, n, bad, total)
-            found.append(FailingValue(name, texts[row], k, n, bad / total, p))
-    corrected = [replace(value, p=min(1.0, value.p * looked_at)) for value in found]
+            values.append(FailingValue(name, texts[row], k, n, bad / total, p))
+    corrected = [replace(value, p=min(1.0, value.p * looked_at)) for value in values]
     strong = [value for value in corrected if value.p < significant]
     return tuple(sorted(strong, key=lambda value: (value.p, -value.share)))
 
 
-def _parts(knobs: Sequence[Knob]) -> Iterator[tuple[str, list[str], npt.NDArray[np.int64]]]:
+def _parts(knobs: Sequence[KnobColumn]) -> Iterator[tuple[str, list[str], npt.NDArray[np.int64]]]:
     """Each part of each knob: its name, the texts of its values, and each record's index."""
     for knob in knobs:
         for name, values in knob.parts().items():
@@ -135,16 +135,12 @@ def _parts(knobs: Sequence[Knob]) -> Iterator[tuple[str, list[str], npt.NDArray[
 
 
 def _probability(k: int, n: int, bad: int, total: int) -> float:
-    """Probability of ``k`` or more failures among ``n`` of ``total`` trials, ``bad`` of which
-    failed: the upper tail of the hypergeometric distribution.
-    """
+    """P(X >= k) for X ~ Hypergeometric(total, bad, n)."""
     from scipy.special import gammaln
 
     def log_choose(of: int, some: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        found: npt.NDArray[np.float64] = (
-            gammaln(of + 1) - gammaln(some + 1) - gammaln(of - some + 1)
-        )
-        return found
+        logs: npt.NDArray[np.float64] = gammaln(of + 1) - gammaln(some + 1) - gammaln(of - some + 1)
+        return logs
 
     counts = np.arange(k, min(n, bad) + 1)
     logs = log_choose(bad, counts) + log_choose(total - bad, n - counts)

@@ -15,17 +15,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RecordError
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.query import measured
 from loopwright.records.record import Record
-from loopwright.records.reports.knobs import ABSENT, Knob, knobs_of, value_text
+from loopwright.records.reports.knobs import ABSENT, KnobColumn, knobs_of, value_text
 
 Floats = npt.NDArray[np.float64]
 
@@ -120,7 +120,7 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
     trials = list(compress(searched, *fields_of(searched, "valid")))
     if len(trials) < FEWEST:
         raise RecordError(
-            f"which knobs matter cannot be told from {len(trials)} record"
+            f"the importance of knobs cannot be judged from {len(trials)} record"
             f"{'s' * (len(trials) != 1)} with a time; tune until there are {FEWEST}, better 100"
         )
     knobs = [knob for knob in knobs_of(trials) if len(knob.texts) > 1]
@@ -152,7 +152,7 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
 def _effect(
     table: ConfigTable,
     place: int,
-    model: _Model,
+    model: Trees,
     background: Sequence[npt.NDArray[np.int64]],
     variance: float,
     logs: Floats,
@@ -162,11 +162,11 @@ def _effect(
     counts = np.bincount(knob.codes, minlength=len(knob.texts))
     # The most frequent values where there are too many to average.
     codes = np.argsort(-counts, kind="stable")[:_MOST_VALUES]
-    rows = [np.tile(own, len(codes)) for own in background]
+    rows = [np.tile(share, len(codes)) for share in background]
     rows[place] = np.repeat(codes, _AVERAGED)
     predicted = model.predict(table.rows(rows)).reshape(len(codes), _AVERAGED)
     marginal = predicted.mean(axis=1)
-    own = float(np.var(marginal)) / variance if variance > 0.0 else 0.0
+    share = float(np.var(marginal)) / variance if variance > 0.0 else 0.0
     fastest = np.full(len(knob.texts), np.inf)
     np.minimum.at(fastest, knob.codes, logs)
     order = np.argsort(marginal, kind="stable")
@@ -185,7 +185,7 @@ def _effect(
         )
 
     values = tuple(map(value, order.tolist()))
-    return KnobEffect(knob.name, min(1.0, own), value(best), value(worst), values)
+    return KnobEffect(knob.name, min(1.0, share), value(best), value(worst), values)
 
 
 class ConfigTable:
@@ -196,13 +196,13 @@ class ConfigTable:
     of its places.
     """
 
-    def __init__(self, knobs: Sequence[Knob]) -> None:
+    def __init__(self, knobs: Sequence[KnobColumn]) -> None:
         self.knobs = knobs
         self._columns = [_columns(knob) for knob in knobs]
 
     def rows(self, codes: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
         """Rows of configurations, from the indices of values for each knob."""
-        parts = [own[code] for own, code in zip(self._columns, codes, strict=True)]
+        parts = [columns[code] for columns, code in zip(self._columns, codes, strict=True)]
         return np.concatenate(parts, axis=1)
 
     def draw(self, rng: np.random.Generator, count: int) -> list[npt.NDArray[np.int64]]:
@@ -210,10 +210,10 @@ class ConfigTable:
         return [rng.integers(len(knob.texts), size=count) for knob in self.knobs]
 
 
-def _columns(knob: Knob) -> npt.NDArray[np.float32]:
+def _columns(knob: KnobColumn) -> npt.NDArray[np.float32]:
     """A row of numbers for each value of a knob."""
-    found = [c for values in knob.parts().values() for c in _part_columns(values)]
-    return np.array(found, dtype=np.float32).T
+    columns = [c for values in knob.parts().values() for c in _part_columns(values)]
+    return np.array(columns, dtype=np.float32).T
 
 
 def _part_columns(values: Sequence[tuple[str, Json]]) -> list[list[float]]:
@@ -230,12 +230,6 @@ def _part_columns(values: Sequence[tuple[str, Json]]) -> list[list[float]]:
 
 def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-class _Model(Protocol):
-    """A model that predicts log(seconds) of rows."""
-
-    def predict(self, rows: npt.NDArray[np.float32]) -> Floats: ...
 
 
 class Trees:

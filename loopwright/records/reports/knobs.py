@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
+from loopwright.records.line import Json
 from loopwright.records.record import Record
 
 #: The text of a knob that a record does not have.
@@ -90,7 +90,7 @@ def config_texts(records: Iterable[Record], names: Sequence[str] | None = None) 
 
 
 @dataclass(frozen=True, eq=False)
-class Knob:
+class KnobColumn:
     """One knob among some records."""
 
     name: str
@@ -118,33 +118,31 @@ class Knob:
         }
 
 
-def knobs_of(records: Iterable[Record]) -> list[Knob]:
+def knobs_of(records: Iterable[Record]) -> list[KnobColumn]:
     """All knobs of some records, including those that do not vary, in order of appearance."""
     (configs,) = fields_of(records, "config")
     names = dict.fromkeys(name for config in configs for name in config)
     return [_knob(name, configs) for name in names]
 
 
-def _knob(name: str, configs: Sequence[Mapping[str, Json]]) -> Knob:
-    own = [config.get(name, _MISSING) for config in configs]
+def _knob(name: str, configs: Sequence[Mapping[str, Json]]) -> KnobColumn:
+    cells = [config.get(name, _MISSING) for config in configs]
     # Of equal values most are one object, so that few are written as text.
-    objects = {id(value): value for value in own}
-    texts = {key: _text_or_absent(value) for key, value in objects.items()}
+    objects = {id(value): value for value in cells}
+    texts = {
+        key: ABSENT if value is _MISSING else value_text(value) for key, value in objects.items()
+    }
     values: dict[str, Json] = {}
     for key, text in texts.items():
         values.setdefault(text, None if text == ABSENT else objects[key])
     numbers = {text: number for number, text in enumerate(values)}
     codes = {key: numbers[text] for key, text in texts.items()}
-    column = np.fromiter(map(codes.__getitem__, map(id, own)), np.int64, len(own))
-    return Knob(name, tuple(values.values()), tuple(values), column)
+    column = np.fromiter(map(codes.__getitem__, map(id, cells)), np.int64, len(cells))
+    return KnobColumn(name, tuple(values.values()), tuple(values), column)
 
 
 #: Stands for a knob that a configuration does not have.
 _MISSING: Final = object()
-
-
-def _text_or_absent(value: Json) -> str:
-    return ABSENT if value is _MISSING else value_text(value)
 
 
 class _Texts:
@@ -155,7 +153,7 @@ class _Texts:
         self._known: dict[int, tuple[Json, str]] = {}
 
     def of(self, value: Json) -> str:
-        known = self._known.get(id(value))
-        if known is None:
-            known = self._known[id(value)] = (value, value_text(value))
-        return known[1]
+        entry = self._known.get(id(value))
+        if entry is None:
+            entry = self._known[id(value)] = (value, value_text(value))
+        return entry[1]

@@ -8,7 +8,7 @@ from itertools import compress
 
 import numpy as np
 
-from loopwright.records.many import fields_of
+from loopwright.records.bulk import fields_of
 from loopwright.records.ranking import refuted
 from loopwright.records.record import Record
 from loopwright.records.reports.differences import Ratio, time_ratio
@@ -55,15 +55,15 @@ def neighbours(record: Record, records: Iterable[Record]) -> list[Neighbours]:
         number = knob.texts.index(own) if own in knob.texts else -1
         differs[knob.name] = knob.codes != number
     total = sum(differs.values(), start=np.zeros(len(others), dtype=np.int64))
-    found = []
+    results = []
     for knob in knobs:
         rows = np.flatnonzero(differs[knob.name] & (total == 1)).tolist()
         count = len({int(knob.codes[row]) for row in rows})
         if not rows:
-            found.append(Neighbours(knob.name, 0, None, "", None))
+            results.append(Neighbours(knob.name, 0, None, "", None))
             continue
         row = min(rows, key=lambda row: seconds[row])
         value = knob.texts[int(knob.codes[row])]
         ratio = time_ratio(record, others[row])
-        found.append(Neighbours(knob.name, count, others[row], value, ratio))
-    return found
+        results.append(Neighbours(knob.name, count, others[row], value, ratio))
+    return results

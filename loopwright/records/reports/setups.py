@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from loopwright.records.json_value import Json
-from loopwright.records.many import fields_of
-from loopwright.records.query import keys_of
+from loopwright.records.line import Json
+from loopwright.records.query import by_conditions
 from loopwright.records.record import Record
 
 
@@ -31,18 +30,13 @@ def by_setup(records: Iterable[Record]) -> dict[Setup, list[Record]]:
         >>> print(setup.task)
         {"expression":"ddfa1230279f5a90","kind":"llvm"}
     """
-    records = list(records)
-    groups: dict[Setup, list[Record]] = {}
-    columns = (keys_of(records), *fields_of(records, "hardware", "threads"))
-    for record, setup in zip(records, map(Setup, *columns), strict=True):
-        groups.setdefault(setup, []).append(record)
-    return groups
+    return {Setup(*conditions): group for conditions, group in by_conditions(records).items()}
 
 
 def of_one_setup(records: Iterable[Record], record: Record) -> list[Record]:
     """The records that have the setup of one of them."""
     groups = by_setup(records).values()
-    return next(group for group in groups if any(own is record for own in group))
+    return next(group for group in groups if any(member is record for member in group))
 
 
 def task_text(op: str, args: Sequence[Json]) -> str:
@@ -63,7 +57,9 @@ def hardware_names(hardware: Iterable[str]) -> dict[str, str]:
     """
     named: dict[str, list[str]] = {}
     for text in dict.fromkeys(hardware):
-        named.setdefault(_cpu(text), []).append(text)
+        cpu, _, generated_for, _ = _parts(text)
+        name = cpu.strip() or generated_for.strip() or "unknown hardware"
+        named.setdefault(name, []).append(text)
     return {text: name for cpu, group in named.items() for text, name in _names(cpu, group)}
 
 
@@ -73,27 +69,18 @@ def _parts(hardware: str) -> tuple[str, str, str, str]:
     return parts[0], parts[1], parts[2], parts[3]
 
 
-def _cpu(hardware: str) -> str:
-    cpu, _, made_for, _ = _parts(hardware)
-    return cpu.strip() or made_for.strip() or "unknown hardware"
-
-
 def _names(cpu: str, group: Sequence[str]) -> list[tuple[str, str]]:
     if len(group) == 1:
         return [(group[0], cpu)]
     _, sets, cpus, features = zip(*map(_parts, group), strict=True)
     for values in (cpus, sets, features):
-        if len(set(values)) == len(group):
-            return [
-                (text, f"{cpu} ({_own(v, values)})") for text, v in zip(group, values, strict=True)
-            ]
+        if len(set(values)) < len(group):
+            continue
+        common = set.intersection(*(set(value.split()) for value in values))
+        apart = [" ".join(w for w in value.split() if w not in common) for value in values]
+        words = [text or "none of these" for text in apart]
+        return [(text, f"{cpu} ({word})") for text, word in zip(group, words, strict=True)]
     return [(text, text) for text in group]
-
-
-def _own(value: str, values: Sequence[str]) -> str:
-    """The words of a value that not all values share."""
-    common = set.intersection(*(set(other.split()) for other in values))
-    return " ".join(word for word in value.split() if word not in common) or "none of these"
 
 
 def setup_titles(records: Iterable[Record]) -> list[str]:

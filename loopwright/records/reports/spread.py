@@ -38,7 +38,7 @@ def spread_text(times: Sequence[float]) -> str:
 def spreads(times: Iterable[Sequence[float]]) -> list[float | None]:
     """`spread` of many measurements."""
     rows = list(times)
-    found: list[float | None] = [None] * len(rows)
+    shares: list[float | None] = [None] * len(rows)
     by_count: dict[int, list[int]] = {}
     for row, windows in enumerate(rows):
         by_count.setdefault(len(windows), []).append(row)
@@ -48,5 +48,5 @@ def spreads(times: Iterable[Sequence[float]]) -> list[float | None]:
         table = np.array([rows[place] for place in places], dtype=np.float64)
         low, middle, high = np.quantile(table, (0.25, 0.5, 0.75), axis=1)
         for place, share in zip(places, ((high - low) / middle).tolist(), strict=True):
-            found[place] = share
-    return found
+            shares[place] = share
+    return shares

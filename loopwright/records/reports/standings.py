@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from loopwright.records.many import fields_of
-from loopwright.records.playoffs import playoffs, ratios
+from loopwright.records.bulk import fields_of
+from loopwright.records.playoff_records import playoffs, ratios
 from loopwright.records.query import verdict_on
 from loopwright.records.ranking import ranked, vouched
 from loopwright.records.record import Checked, Record
@@ -130,7 +130,7 @@ def default_record(records: Sequence[Record], verdict: Verdict | None = None) ->
     """
     usable, candidates = fields_of(records, "usable", "candidate")
     if verdict is not None and verdict.default:
-        chosen = [own == verdict.default for own in candidates]
+        chosen = [candidate == verdict.default for candidate in candidates]
     else:
         # AutoTVM numbers no trials and names no run: there every record would be trial 0.
         trials, runs, phases = fields_of(records, "trial", "run", "phase")
@@ -138,7 +138,9 @@ def default_record(records: Sequence[Record], verdict: Verdict | None = None) ->
             not trial and bool(run) and not phase
             for trial, run, phase in zip(trials, runs, phases, strict=True)
         ]
-        first = {own for own, is_first in zip(candidates, chosen, strict=True) if is_first}
-        chosen = [own in first for own in candidates] if len(first) == 1 else chosen
-    known = list(compress(records, (a and b for a, b in zip(chosen, usable, strict=True))))
-    return max(known, key=lambda record: record.ts, default=None)
+        first = {
+            candidate for candidate, is_first in zip(candidates, chosen, strict=True) if is_first
+        }
+        chosen = [candidate in first for candidate in candidates] if len(first) == 1 else chosen
+    measured = list(compress(records, (a and b for a, b in zip(chosen, usable, strict=True))))
+    return max(measured, key=lambda record: record.ts, default=None)

@@ -7,8 +7,10 @@ NumPy, PyTorch and others through DLPack without a copy.
 from __future__ import annotations
 
 import math
+import mmap
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +18,66 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import ArgumentError
-from loopwright.runtime.arrays.huge_pages import AVAILABLE, HUGE_PAGE, huge_pages
 from loopwright.runtime.devices import dlpack
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.interface import HOST, Memory
+
+#: Bytes of a huge page of x86 and of most of Arm.
+HUGE_PAGE = 2 << 20
+_PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+#: Whether a system can be asked.
+AVAILABLE = hasattr(mmap, "MADV_HUGEPAGE")
+#: Bytes that an arena takes from the system at once. Untouched pages take no memory.
+_CHUNK = 64 << 20
+_ALIGNMENT = 64
+
+
+def huge_pages(nbytes: int) -> npt.NDArray[np.uint8]:
+    """Zero bytes, at least 1, that begin with a huge page; freed with their last reference.
+
+    A page of 2 MB takes one entry of the TLB in place of 512, and the processor prefetches within a
+    page, not beyond it: weights of some megabytes, which come from memory in every run of a model,
+    come faster (https://docs.kernel.org/admin-guide/mm/transhuge.html). Where Linux has none, and
+    elsewhere, ordinary pages are used.
+    """
+    rounded = -(-nbytes // HUGE_PAGE) * HUGE_PAGE
+    try:
+        # Linux aligns such a mapping by itself since 6.7 only.
+        mapping = mmap.mmap(-1, rounded + HUGE_PAGE, flags=_PRIVATE)
+    except (OSError, OverflowError, ValueError) as error:
+        raise MemoryError(f"no memory for {nbytes} bytes: {error}") from None
+    with suppress(OSError):  # a kernel without huge pages
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    block = np.frombuffer(mapping, np.uint8)
+    start = -block.ctypes.data % HUGE_PAGE
+    return block[start : start + nbytes]
+
+
+class Arena:
+    """Copies of arrays side by side in huge pages.
+
+    Memory is freed with the last array in it, so this is for arrays that live and die together.
+    """
+
+    def __init__(self) -> None:
+        self._free = np.empty(0, np.uint8)
+
+    def copy_of(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A copy, row-major, whose first element lies at a multiple of 64."""
+        copy = self._take(array.nbytes).view(array.dtype).reshape(array.shape)
+        np.copyto(copy, array)
+        return copy
+
+    def _take(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        if not AVAILABLE:
+            block = np.empty(nbytes + _ALIGNMENT, np.uint8)
+            return block[-block.ctypes.data % _ALIGNMENT :][:nbytes]
+        taken = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
+        if taken > len(self._free):
+            self._free = huge_pages(max(taken, _CHUNK))
+        found, self._free = self._free[:nbytes], self._free[taken:]
+        return found
+
 
 ALIGNMENT = 64
 
@@ -68,17 +126,17 @@ class NDArray:
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self._data.ndim
+        return len(self.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._data.size
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self._data.nbytes
+        return self.size * dtypes.nbytes(self.dtype)
 
     @property
     def data(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopwright.errors import RunError, UsageError
-from loopwright.files import Kind, Output, write
+from loopwright.files import FileKind, Output, write
 from loopwright.runtime.artifacts import kinds as artifact_kinds
 from loopwright.runtime.artifacts.manifest import JsonObject, Manifest, read_format
 
@@ -127,8 +127,8 @@ def is_sealed(data: bytes) -> bool:
 
 
 #: The two files.
-OBJECT = Kind("an object file", is_sealed)
-MANIFEST = Kind("a manifest", lambda data: data[:1] == b"{" and b'"object_sha256": ' in data)
+OBJECT = FileKind("an object file", is_sealed)
+MANIFEST = FileKind("a manifest", lambda data: data[:1] == b"{" and b'"object_sha256": ' in data)
 
 
 def manifest_checksum(manifest: JsonObject) -> str:

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NoReturn
 
 from loopwright.errors import UsageError, shown
-from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.artifacts.size_formulas import OPERATIONS, SizeFormula
+from loopwright.runtime.artifacts.manifest import OPERATIONS, Manifest, SizeFormula
 
 #: An argument of a kernel: a parameter, temporary buffer or size of the function, by number.
 ArgumentSource = tuple[Literal["parameter", "buffer", "size"], int]
@@ -26,7 +25,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchSpec:
     """One launch of a kernel."""
 
     kernel: str
@@ -57,7 +56,7 @@ class KernelResources:
 class CallPlan:
     """Launches of one call of a function on a device, in order."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchSpec, ...]
     #: Bytes of each temporary buffer in the device's global memory.
     buffers: tuple[SizeFormula, ...] = ()
 
@@ -78,8 +77,8 @@ class CallPlan:
             for n in (*launch.grid, *launch.block, launch.shared_bytes):
                 _formula(launch.kernel, n, sizes)
             for kind, number in launch.arguments:
-                known = kind in _SOURCES and type(number) is int
-                if not known or not 0 <= number < counts[kind]:
+                valid = kind in _SOURCES and type(number) is int
+                if not valid or not 0 <= number < counts[kind]:
                     _refuse(f"an argument of {launch.kernel}", [kind, number], f"one of {counts}")
 
 
@@ -89,7 +88,7 @@ class DeviceCode:
 
     #: Source text or machine code for `loopwright.runtime.devices.interface.DeviceAPI.load`.
     image: bytes
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchSpec, ...]
     #: Bytes of each temporary buffer in the device's global memory.
     buffers: tuple[SizeFormula, ...] = ()
     resources: Mapping[str, KernelResources] = field(default_factory=dict)
@@ -143,18 +142,18 @@ class DeviceCode:
             if fields["format"] != _FORMAT:
                 _refuse("format", fields["format"], f"{_FORMAT}")
             image = base64.b64decode(fields["image"], validate=True)
-            whole = CallPlan.from_json(fields)
+            plan = CallPlan.from_json(fields)
             code = cls(
                 image,
-                whole.launches,
-                whole.buffers,
+                plan.launches,
+                plan.buffers,
                 {str(k): KernelResources(**r) for k, r in fields["resources"].items()},
                 str(fields["arch"]),
                 {str(k): CallPlan.from_json(p) for k, p in fields.get("parts", {}).items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"the code for a device is damaged: {error}; build it again") from None
-        whole.check(parameters, sizes)
+        plan.check(parameters, sizes)
         wanted = parts or {}
         if set(code.parts) != set(wanted):
             _refuse("parts", sorted(code.parts), f"{sorted(wanted)}")
@@ -163,11 +162,11 @@ class DeviceCode:
         return code
 
 
-def _launch(x: Mapping[str, Any]) -> Launch:
+def _launch(x: Mapping[str, Any]) -> LaunchSpec:
     g0, g1, g2 = x["grid"]
     b0, b1, b2 = x["block"]
     arguments = tuple((kind, number) for kind, number in x["arguments"])
-    return Launch(str(x["kernel"]), (g0, g1, g2), (b0, b1, b2), arguments, x["shared_bytes"])
+    return LaunchSpec(str(x["kernel"]), (g0, g1, g2), (b0, b1, b2), arguments, x["shared_bytes"])
 
 
 def _formula(where: str, n: object, sizes: tuple[str, ...]) -> None:

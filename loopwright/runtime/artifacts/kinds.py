@@ -1,7 +1,7 @@
 """The registry of artifact kinds: linking, device and timer of each.
 
 The runtime works without the compiler, so that a backend has two entries that meet by the name of
-an artifact kind: the one here, and `loopwright.driver.backends.Backend`, which says how a target
+an artifact kind: the one here, and `loopwright.codegen.backends.Backend`, which says how a target
 compiles. A third party registers both without any change to ours.
 """
 
@@ -103,3 +103,7 @@ def link(manifest: Manifest, objects: bytes) -> Linked:
             f"a program of kind {kind.name!r} runs in the compiler; import {kind.needs} first"
         )
     return kind.link(manifest, objects)
+
+
+OPENCL_SOURCE = ArtifactKind("opencl-source", "opencl", "clprog", "program", device="opencl")
+CUDA_CUBIN = ArtifactKind("cuda-cubin", "cuda", "cuprog", "program", device="cuda")

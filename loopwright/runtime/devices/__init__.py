@@ -5,27 +5,20 @@ Our kinds are registered here; the driver of one is imported at its first use.
 
 from __future__ import annotations
 
-from loopwright.runtime.devices.interface import DeviceAPI
-from loopwright.runtime.devices.registry import register_device_api
+from functools import partial
+from importlib import import_module
+
+from loopwright.runtime.devices.interface import DeviceAPI, register_device_api
 
 
-def _cpu() -> DeviceAPI:
-    from loopwright.runtime.devices.cpu import CpuAPI
-
-    return CpuAPI()
-
-
-def _cuda() -> DeviceAPI:
-    from loopwright.runtime.devices.cuda import CudaAPI
-
-    return CudaAPI()
+def _backend(module: str, name: str) -> DeviceAPI:
+    api: DeviceAPI = getattr(import_module(f"{__name__}.{module}"), name)()
+    return api
 
 
-def _opencl() -> DeviceAPI:
-    from loopwright.runtime.devices.opencl import OpenCLAPI
-
-    return OpenCLAPI()
-
-
-for _code, _make in ((1, _cpu), (2, _cuda), (4, _opencl)):
-    register_device_api(_code, _make)
+for _code, _module, _name in (
+    (1, "cpu", "CpuAPI"),
+    (2, "cuda", "CudaAPI"),
+    (4, "opencl", "OpenCLAPI"),
+):
+    register_device_api(_code, partial(_backend, _module, _name))

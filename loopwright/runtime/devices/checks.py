@@ -27,7 +27,7 @@ _lock = threading.Lock()
 _retired: weakref.WeakSet[Stream] = weakref.WeakSet()
 
 
-class Block:
+class DriverAllocation:
     """A driver's allocation: the owner of the memory that a backend hands out.
 
     ``raw`` is the driver's address or object. After ``freed`` the bytes may belong to someone else.
@@ -52,7 +52,7 @@ def release(memory: Memory, api: DeviceAPI) -> Any:
     """Mark memory as freed and return the driver's handle of it; parts cannot be freed."""
     check_memory("free", memory, api)
     block = memory.owner
-    if not isinstance(block, Block) or block.lender is not None:
+    if not isinstance(block, DriverAllocation) or block.lender is not None:
         raise ArgumentError(
             "free: this is a part of other memory, or of another library; free that"
         )
@@ -82,7 +82,7 @@ def check_memory(what: str, memory: Memory, api: DeviceAPI) -> None:
             f"{what}: {memory} is not of a device of {api.name}; copy it there first"
         )
     block = owner_of(memory)
-    if isinstance(block, Block) and block.freed:
+    if isinstance(block, DriverAllocation) and block.freed:
         raise ArgumentError(_freed(what, memory, api))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from loopwright import env
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
 from loopwright.runtime.devices.checks import (
-    Block,
+    DriverAllocation,
     check_byte,
     check_device,
     check_event,
@@ -85,7 +85,7 @@ class CpuAPI(DeviceAPI):
             raise OutOfMemoryError(f"cpu(0): no memory for {nbytes} bytes") from None
         address = int(block.ctypes.data)
         start = address + -address % alignment
-        return Memory(HOST, 0, start, nbytes, scope=scope, owner=Block(block))
+        return Memory(HOST, 0, start, nbytes, scope=scope, owner=DriverAllocation(block))
 
     def free(self, memory: Memory) -> None:
         """Nothing to do: the bytes go when the last reference to the memory does."""
@@ -181,8 +181,8 @@ def _available() -> int | None:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.M)
-    return int(found[1]) * 1024 if found else None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.M)
+    return int(match[1]) * 1024 if match else None
 
 
 #: Attributes that a CPU has; all others are None: it has no blocks and no warps.

@@ -11,12 +11,18 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
-from loopwright.errors import ArgumentError, RunError
-from loopwright.runtime.devices import cuda_driver
+from loopwright.errors import (
+    ArgumentError,
+    DeviceLostError,
+    OutOfMemoryError,
+    RunError,
+    TargetError,
+)
 from loopwright.runtime.devices.checks import (
-    Block,
+    DriverAllocation,
     check_byte,
     check_device,
     check_event,
@@ -28,8 +34,6 @@ from loopwright.runtime.devices.checks import (
     release,
     retire,
 )
-from loopwright.runtime.devices.cuda_driver import Driver
-from loopwright.runtime.devices.current_streams import CurrentStreams
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
@@ -41,10 +45,22 @@ from loopwright.runtime.devices.interface import (
     Memory,
     Program,
     Stream,
+    ThreadStreams,
     check_copy,
     check_request,
+    note_copy,
 )
-from loopwright.runtime.devices.transfers import note_copy
+
+#: Objects of the bindings, which have no useful types.
+Driver = Any
+INSTALL_PACKAGE = 'pip install "loopwright[cuda]"'
+#: Errors after which every further call in this process fails too.
+_STICKY = (
+    "ILLEGAL_ADDRESS", "LAUNCH_TIMEOUT", "ASSERT", "HARDWARE_STACK_ERROR", "ILLEGAL_INSTRUCTION",
+    "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC", "LAUNCH_FAILED",
+    "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED", "DEVICE_UNAVAILABLE",
+)  # fmt: skip
+
 
 CUDA = 2
 #: Static shared memory that every kernel may have; more has to be asked for.
@@ -65,6 +81,55 @@ _ATTRIBUTES = {
 }
 
 
+def call(driver: Driver, where: str, doing: str, name: str, *args: object) -> Any:
+    """Call a function of the driver and return its result (a tuple where there are several).
+
+    OutOfMemoryError, TargetError (code for another architecture, or for a newer driver),
+    DeviceLostError (unusable for this process from now on), and RunError for all other failures.
+    """
+    status, *results = getattr(driver, name)(*args)
+    if int(status) != 0:
+        raise _error(status, where, doing)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _error(status: Any, where: str, doing: str) -> Exception:
+    name = str(getattr(status, "name", status)).removeprefix("CUDA_ERROR_")
+    text = f"{where}: {doing} failed: {name} ({int(status)})"
+    if name == "OUT_OF_MEMORY":
+        return OutOfMemoryError(text)
+    if name in ("NO_BINARY_FOR_GPU", "UNSUPPORTED_PTX_VERSION", "INVALID_IMAGE"):
+        return TargetError(f"{text}; build it for this device (-arch, see its compute_version)")
+    if any(word in name for word in _STICKY):
+        return DeviceLostError(f"{text}; this process has lost the device: start it again")
+    return RunError(text)
+
+
+@lru_cache(maxsize=1)
+def find_driver() -> tuple[Driver, int, str]:
+    """The driver's module or None, the number of devices, and the reason where that is 0.
+
+    The bindings raise, or hang at the second call, where there is no driver. So the driver's
+    library is opened by itself first; only if that works is the package imported.
+    """
+    library = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        opened = ctypes.CDLL(library)
+    except OSError:
+        return None, 0, f"there is no NVIDIA driver ({library}); install the driver of the GPU"
+    code = opened.cuInit(0)
+    number = ctypes.c_int(0)
+    code = code or opened.cuDeviceGetCount(ctypes.byref(number))
+    if code or not number.value:
+        problem = f"it says error {code}" if code else "it finds no device"
+        return None, 0, f"{library} is there, but {problem}; see nvidia-smi"
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        return None, 0, f"cuda-bindings is missing ({error}); install it: {INSTALL_PACKAGE}"
+    return driver, number.value, ""
+
+
 class CudaAPI(DeviceAPI):
     """GPUs of NVIDIA.
 
@@ -79,7 +144,7 @@ class CudaAPI(DeviceAPI):
         self._given = driver, devices
         self._lock = threading.RLock()
         self._contexts: dict[int, Any] = {}
-        self._current = CurrentStreams()
+        self._current = ThreadStreams()
         self._defaults: dict[int, Stream] = {}
         self._peers: set[tuple[int, int]] = set()
 
@@ -88,23 +153,23 @@ class CudaAPI(DeviceAPI):
     @property
     def driver(self) -> Driver:
         given, _ = self._given
-        return given if given is not None else cuda_driver.find_driver()[0]
+        return given if given is not None else find_driver()[0]
 
     def count(self) -> int:
         given, devices = self._given
-        return devices if given is not None else cuda_driver.find_driver()[1]
+        return devices if given is not None else find_driver()[1]
 
     def why_absent(self) -> str:
-        return "" if self.count() else cuda_driver.find_driver()[2]
+        return "" if self.count() else find_driver()[2]
 
     def call(self, device_id: int, doing: str, name: str, *args: object) -> Any:
-        """Call the driver with a device's context in force; errors as `cuda_driver.call`.
+        """Call the driver with a device's context in force; errors as `call`.
 
         The context is entered every time: other libraries of the process may have left it.
         """
         where, context = f"cuda({device_id})", self._context(device_id)
-        cuda_driver.call(self.driver, where, "entering its context", "cuCtxSetCurrent", context)
-        return cuda_driver.call(self.driver, where, doing, name, *args)
+        call(self.driver, where, "entering its context", "cuCtxSetCurrent", context)
+        return call(self.driver, where, doing, name, *args)
 
     def release(self, device_id: int, name: str, handle: object) -> None:
         """Release a handle; not while the process ends, which releases all by itself."""
@@ -122,7 +187,7 @@ class CudaAPI(DeviceAPI):
 
     def _ask(self, device_id: int, name: str, *args: object) -> Any:
         """Call the driver where no context is needed."""
-        return cuda_driver.call(self.driver, f"cuda({device_id})", "asking for it", name, *args)
+        return call(self.driver, f"cuda({device_id})", "asking for it", name, *args)
 
     def _device(self, device_id: int) -> Any:
         check_device(self, device_id)
@@ -186,7 +251,7 @@ class CudaAPI(DeviceAPI):
         wanted = max(nbytes, 1) + spare
         base = int(self.call(device_id, f"allocating {wanted} bytes", "cuMemAlloc", wanted))
         offset = -base % alignment if spare else 0
-        return Memory(CUDA, device_id, base, nbytes, offset, owner=Block(base))
+        return Memory(CUDA, device_id, base, nbytes, offset, owner=DriverAllocation(base))
 
     def allocate_host(self, device_id: int, nbytes: int) -> Memory:
         check_request("the host", nbytes, 1)
@@ -275,8 +340,8 @@ class CudaAPI(DeviceAPI):
     def create_stream(self, device_id: int) -> Stream:
         check_device(self, device_id)
         flags = self.driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-        made = self.call(device_id, "creating a stream", "cuStreamCreate", int(flags))
-        return Stream(CUDA, device_id, int(made), made)
+        handle = self.call(device_id, "creating a stream", "cuStreamCreate", int(flags))
+        return Stream(CUDA, device_id, int(handle), handle)
 
     def free_stream(self, stream: Stream) -> None:
         check_may_go(stream, self)

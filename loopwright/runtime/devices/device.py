@@ -12,20 +12,117 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 
-from loopwright.errors import UsageError
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.artifacts.kinds import device_of_target
 from loopwright.runtime.devices.cpu import cache_sizes
-from loopwright.runtime.devices.device_types import (
-    DEVICE_TYPES,
-    NAMES,
-    code_of_name,
-    other_names,
-    type_code,
-    type_name,
+from loopwright.runtime.devices.interface import (
+    HOST,
+    AttributeValue,
+    DeviceAPI,
+    Stream,
+    device_api,
+    device_api_types,
+    find_device_api,
+    free_stream,
 )
-from loopwright.runtime.devices.interface import HOST, AttributeValue, DeviceAPI, Stream
-from loopwright.runtime.devices.registry import device_api, device_api_types, find_device_api
-from loopwright.runtime.memory.allocators import free_stream
+
+#: Names and DLPack codes of device types.
+DEVICE_TYPES = {
+    "cpu": 1,
+    "cuda": 2,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "vpi": 9,
+    "rocm": 10,
+    "ext_dev": 12,
+    "micro_dev": 13,
+}
+_ALIASES = {"gpu": "cuda", "cl": "opencl"}
+NAMES = {code: name for name, code in DEVICE_TYPES.items()}
+
+
+#: Attributes that must agree between two devices so that one time holds for both.
+LIMITS = (
+    "device_name",
+    "arch",
+    "multi_processor_count",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "warp_size",
+)
+
+
+class DeviceType(IntEnum):
+    """Names and codes of device types, DLPack's and TVM's; see `Device.exist` for what is here.
+
+    Example:
+        >>> print(lw.runtime.DeviceType.kDLCPU.value)
+        1
+    """
+
+    kDLCPU = 1
+    kDLCUDA = 2
+    kDLCUDAHost = 3
+    kDLOpenCL = 4
+    kDLVulkan = 7
+    kDLMetal = 8
+    kDLVPI = 9
+    kDLROCM = 10
+    kDLROCMHost = 11
+    kDLExtDev = 12
+    # As TVM named them before it took DLPack's; its code of an extension is DLPack's.
+    kCPU = 1
+    kGPU = 2
+    kCuda = 2
+    kOpenCL = 4
+    kVulkan = 7
+    kMetal = 8
+    kVPI = 9
+    kROCM = 10
+    kExtDev = 12
+    kMicroDev = 13
+
+
+def other_names() -> dict[int, str]:
+    """Names by code of registered kinds of devices that DLPack does not name."""
+    apis = (find_device_api(code) for code in device_api_types() if code not in NAMES)
+    return {api.device_type: api.name for api in apis if api is not None}
+
+
+def type_code(device_type: int | str) -> int:
+    if isinstance(device_type, str):
+        return code_of_name(device_type.strip())
+    is_code = isinstance(device_type, int) and not isinstance(device_type, bool)
+    if is_code and (device_type in NAMES or device_type in device_api_types()):
+        return int(device_type)
+    raise UsageError(
+        f"device type {device_type!r} is unknown; the codes are "
+        + ", ".join(f"{code} ({name})" for code, name in {**NAMES, **other_names()}.items())
+    )
+
+
+def code_of_name(text: str, whole: str = "") -> int:
+    """The code of a type by its name or a target's; `whole` is the text for the UsageError."""
+    name = type_name(text)
+    if name in DEVICE_TYPES:
+        return DEVICE_TYPES[name]
+    others = {other: code for code, other in other_names().items()}
+    if name not in others:
+        raise UsageError(
+            f"unknown device {whole or text!r}{did_you_mean(name, [*DEVICE_TYPES, *_ALIASES])}; "
+            f"known: {', '.join([*DEVICE_TYPES, *other_names().values()])}"
+        )
+    return others[name]
+
+
+def type_name(text: str) -> str:
+    """The name of a type of devices, which may be given by a target whose code runs there."""
+    name = text.lower()
+    return _ALIASES.get(name) or artifact_kinds.device_of_target(name) or name
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -364,3 +461,59 @@ def enabled(target: str) -> bool:
         raise UsageError(f"enabled: expected the text of a target or device, got {target!r}")
     name = type_name(target.split(" ")[0])
     return (name in DEVICE_TYPES or name in other_names().values()) and Device(name).exist
+
+
+def device_facts(device: Device) -> dict[str, str | int]:
+    """Describe a device for a record's ``env``; unknown values are left out.
+
+    ``{"kind": "opencl", "name": model, "uuid": identity, "driver": version, "arch": architecture of
+    machine code, "processors": number}``.
+    """
+    facts = {
+        "kind": device.name,
+        "name": device.device_name,
+        "uuid": device.api.uuid(device.device_id),
+        "driver": device.attribute("driver_version"),
+        "arch": device.attribute("arch"),
+        "processors": device.multi_processor_count,
+    }
+    return {name: v for name, v in facts.items() if isinstance(v, str | int) and v != ""}
+
+
+def runs_on_cpu(target: str) -> bool:
+    return device_of_target(target) in (None, "cpu")
+
+
+def names_of(wanted: str) -> list[str]:
+    """The names in a list of devices, such as ``"opencl:0,opencl:1"``."""
+    return [name.strip() for name in wanted.split(",") if name.strip()]
+
+
+def facts_here(target: str, wanted: str = "") -> dict[str, str | int] | None:
+    """`device_facts` of the device that runs kernels for a kind of target; None for the CPU.
+
+    `wanted` are names of the devices in use; empty: the first of the kind. None where it is not
+    here.
+    """
+    if runs_on_cpu(target):
+        return None
+    first = device((names_of(wanted) or [target])[0])
+    return device_facts(first) if first.exist else None
+
+
+def models_here(target: str) -> set[str]:
+    """Names of all models here that run kernels for a kind of target; none for the CPU."""
+    if runs_on_cpu(target):
+        return set()
+    first = device(target)
+    count = first.api.count() if first.exist else 0
+    return {Device(first.device_type, number).device_name for number in range(count)}
+
+
+def unlike(one: Device, other: Device) -> str:
+    """Differences of two devices, as ``multi_processor_count: 2 and 4``; empty for none."""
+    for name in LIMITS:
+        a, b = one.attribute(name), other.attribute(name)
+        if a != b:
+            return f"{name}: {a} and {b}"
+    return ""

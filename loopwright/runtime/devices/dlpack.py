@@ -18,8 +18,8 @@ from loopwright.errors import ArgumentError
 _FRESH, _USED = b"dltensor", b"used_dltensor"
 _VERSIONED = b"dltensor_versioned"
 #: DLPack's codes of kinds of elements.
-_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-_KINDS = {code: kind for kind, code in _CODES.items()}
+TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+_KINDS = {code: kind for kind, code in TYPE_CODES.items()}
 _STAND_INS = {"bfloat16": "uint16"}
 # Functions of `ctypes.pythonapi` itself are shared: other packages declare other types for them.
 _api = ctypes.PyDLL(None, handle=ctypes.pythonapi._handle)
@@ -29,7 +29,7 @@ _api.PyCapsule_GetPointer.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
 _api.PyCapsule_SetName.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
 
 
-class _Tensor(ctypes.Structure):
+class DLTensor(ctypes.Structure):
     """``DLTensor`` of dlpack.h."""
 
     _fields_ = (
@@ -52,7 +52,7 @@ _Deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 class _Managed(ctypes.Structure):
     """``DLManagedTensor`` of dlpack.h."""
 
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+    _fields_ = (("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class Exchanged(NamedTuple):
@@ -151,5 +151,5 @@ def export(
     tensor = _Managed.from_address(_api.PyCapsule_GetPointer(id(capsule), _FRESH)).tensor
     tensor.data, tensor.byte_offset = address, offset
     tensor.device_type, tensor.device_id = device
-    tensor.code = _CODES[dtype.rstrip("0123456789")]
+    tensor.code = TYPE_CODES[dtype.rstrip("0123456789")]
     return capsule

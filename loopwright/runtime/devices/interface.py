@@ -1,19 +1,24 @@
 """`DeviceAPI`: the operations that the runtime needs of a kind of device, and their values.
 
-Everything above it (arrays, pools, copiers, functions) is written once against this interface.
-A third party registers another kind by `loopwright.runtime.devices.registry.register_device_api`.
-As TVM's ``DeviceAPI``, with events and programs added.
+Everything above it (arrays, pools, copiers, functions) is written once against this interface,
+which is TVM's ``DeviceAPI`` with events and programs added. `register_device_api` enters another
+kind. A backend is made at its first use, so that nothing is imported or probed before.
 """
 
 from __future__ import annotations
 
 import ctypes
+import threading
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Integral
+from typing import Protocol
 
-from loopwright.errors import ArgumentError, OutOfMemoryError
+from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
 
 #: DLPack's code of host memory.
 HOST = 1
@@ -26,6 +31,13 @@ _FILL_BYTES = 1 << 20
 AttributeValue = int | str | tuple[int, ...] | bool | None
 #: Extents of a grid or of a block, x first.
 Extents = tuple[int, int, int]
+
+
+_lock = threading.RLock()
+_makers: dict[int, Callable[[], DeviceAPI]] = {}
+_made: dict[int, DeviceAPI] = {}
+_counting: ContextVar[CopiedBytes | None] = ContextVar("copied bytes", default=None)
+_stream_users: weakref.WeakSet[StreamUser] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -374,3 +386,175 @@ class DeviceAPI(ABC):
     def can_access_peer(self, device_id: int, other: int) -> bool:
         """Whether a device can read the memory of another one of its kind without the host."""
         return device_id == other
+
+
+def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None:
+    """Enter a kind of devices.
+
+    Args:
+        device_type: its DLPack code (`loopwright.runtime.DEVICE_TYPES` has the names), or a code of
+            its own from 1, under which the backend's ``name`` names its devices.
+        make: returns the backend; called once, at the first use of such a device.
+
+    Raises:
+        UsageError: the code has a backend already, or is not an integer from 1.
+    """
+    if isinstance(device_type, bool) or not isinstance(device_type, int) or device_type < 1:
+        raise UsageError(f"the device type {device_type!r} is no whole number from 1")
+    with _lock:
+        if device_type in _makers:
+            raise UsageError(f"the device type {device_type} has a backend already")
+        _makers[device_type] = make
+
+
+def unregister_device_api(device_type: int) -> None:
+    """Remove a kind of devices; nothing happens where there is none."""
+    with _lock:
+        _makers.pop(device_type, None)
+        _made.pop(device_type, None)
+
+
+def find_device_api(device_type: int) -> DeviceAPI | None:
+    """The backend of a kind of devices; None where there is none."""
+    with _lock:
+        if device_type not in _made and device_type in _makers:
+            _made[device_type] = _makers[device_type]()
+        return _made.get(device_type)
+
+
+def device_api_types() -> list[int]:
+    """DLPack codes of all kinds of devices that have a backend, in order."""
+    with _lock:
+        return sorted(_makers)
+
+
+def device_api(device_type: int) -> DeviceAPI:
+    api = find_device_api(device_type)
+    if api is None:
+        raise UsageError(f"no backend drives devices of type {device_type} in this version")
+    return api
+
+
+class ThreadStreams(threading.local):
+    """The streams that were made current, a table for each thread.
+
+    ``by_device`` has them by number of the device; None, or no entry: the default one.
+    """
+
+    def __init__(self) -> None:
+        self.by_device: dict[int, Stream | None] = {}
+
+
+@dataclass(slots=True)
+class CopiedBytes:
+    """Bytes of one thread's copies.
+
+    Attributes:
+        to_device: from the host to devices.
+        to_host: from devices to the host.
+        on_devices: between pieces of memory of devices.
+        copies: number of copies, all together.
+
+    Example:
+        >>> from loopwright.runtime.profiling import counted_copies
+        >>> with counted_copies() as copied:
+        ...     a = lw.nd.array(np.zeros(4, "float32"))
+        ...
+        >>> print(copied)
+        CopiedBytes(to_device=0, to_host=0, on_devices=0, copies=0)
+    """
+
+    to_device: int = 0
+    to_host: int = 0
+    on_devices: int = 0
+    copies: int = 0
+
+
+@contextmanager
+def counted_copies() -> Iterator[CopiedBytes]:
+    """Count the bytes that this thread has copied from, to and on devices inside the block.
+
+    Example:
+        >>> from loopwright.runtime.profiling import counted_copies
+        >>> if lw.opencl().exist:
+        ...     with counted_copies() as copied:
+        ...         a = lw.nd.array(np.zeros(4, "float32"), device="opencl")
+        ...     assert (copied.to_device, copied.to_host) == (16, 0)
+        ...
+    """
+    counts = CopiedBytes()
+    token = _counting.set(counts)
+    try:
+        yield counts
+    finally:
+        _counting.reset(token)
+
+
+def note_copy(source: Memory, target: Memory, nbytes: int) -> None:
+    """Count a copy, where this thread counts them; backends call it for each that they queue."""
+    counts = _counting.get()
+    if counts is None:
+        return
+    counts.copies += 1
+    if source.device_type == HOST:
+        counts.to_device += nbytes
+    elif target.device_type == HOST:
+        counts.to_host += nbytes
+    else:
+        counts.on_devices += nbytes
+
+
+class StreamUser(Protocol):
+    """An allocator, which remembers in which streams its memory was used."""
+
+    device_type: int
+    device_id: int
+
+    def forget_stream(self, stream: Stream) -> None:
+        """Remember a stream no more: all its work is done, and it will be given back."""
+
+
+def watch_streams(user: StreamUser) -> None:
+    """Let `forget_stream` tell an allocator as long as it exists."""
+    with _lock:
+        _stream_users.add(user)
+
+
+def forget_stream(stream: Stream) -> None:
+    """Tell all allocators that a stream will be given back; all work in it must be done.
+
+    Example:
+        >>> from loopwright.runtime.memory import forget_stream
+        >>> from loopwright.testing.simulated_device import SimulatedDevice
+        >>> with SimulatedDevice() as api:
+        ...     stream = api.create_stream(0)
+        ...     api.synchronize(0, stream)
+        ...     forget_stream(stream)
+        ...     api.free_stream(stream)
+    """
+    with _lock:
+        users = list(_stream_users)
+    for user in users:
+        if (user.device_type, user.device_id) == (stream.device_type, stream.device_id):
+            user.forget_stream(stream)
+
+
+def free_stream(stream: Stream) -> None:
+    """Wait for a stream, tell all allocators, and give it back.
+
+    Use this, and not `DeviceAPI.free_stream` alone, for streams that were used with memory of an
+    allocator: it would wait for a stream that is gone.
+
+    Raises:
+        RunError: something in it failed.
+
+    Example:
+        >>> from loopwright.runtime.memory import free_stream
+        >>> from loopwright.testing.simulated_device import SimulatedDevice
+        >>> with SimulatedDevice() as api:
+        ...     free_stream(api.create_stream(0))
+    """
+    api = device_api(stream.device_type)
+    api.synchronize(stream.device_id, stream)
+    forget_stream(stream)
+    api.free_stream(stream)

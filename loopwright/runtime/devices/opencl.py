@@ -8,8 +8,12 @@ so that timing needs one launch before.
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,41 +21,250 @@ import numpy as np
 from loopwright.errors import (
     ArgumentError,
     OutOfMemoryError,
+    RunError,
     TargetError,
 )
+from loopwright.runtime.caches import content_key, program_cache
 from loopwright.runtime.devices.checks import (
-    Block,
+    DriverAllocation,
     check_byte,
     check_device,
     check_event,
+    check_launch,
     check_may_go,
     check_memory,
     check_sides,
     check_stream,
+    owner_of,
     release,
     retire,
 )
-from loopwright.runtime.devices.current_streams import CurrentStreams
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
     AttributeValue,
     DeviceAPI,
     Event,
+    Extents,
+    KernelArgument,
     Memory,
     Program,
     Stream,
+    ThreadStreams,
     check_copy,
     check_request,
+    note_copy,
 )
-from loopwright.runtime.devices.opencl_driver import ATTRIBUTES, Cl, found_devices, named
-from loopwright.runtime.devices.opencl_program import (
-    OPENCL,
-    OpenCLContext,
-    OpenCLProgram,
-    buffer_of,
-)
-from loopwright.runtime.devices.transfers import note_copy
+
+#: Objects of pyopencl, which has no types.
+Cl = Any
+INSTALL_PACKAGE = 'pip install "loopwright[opencl]"'
+INSTALL_POCL = "apt-get install pocl-opencl-icd ocl-icd-libopencl1"
+
+
+OPENCL = 4
+
+
+@lru_cache(maxsize=1)
+def package() -> Cl:
+    """The package pyopencl; ImportError where it is not installed."""
+    import pyopencl
+
+    return pyopencl
+
+
+@lru_cache(maxsize=1)
+def found_devices() -> tuple[list[Cl], str]:
+    """The devices of all platforms, and the reason why there are none."""
+    try:
+        cl = package()
+    except ImportError as error:
+        return [], f"pyopencl is missing ({error}); install it: {INSTALL_PACKAGE}"
+    try:
+        platforms = cl.get_platforms()
+        devices = [d for p in platforms for d in _devices(cl, p)]
+    except cl.Error as error:
+        return [], (
+            f"there is no OpenCL platform ({error}); install a driver of the GPU, or PoCL for the "
+            f"CPU: {INSTALL_POCL}"
+        )
+    if not devices:
+        names = ", ".join(p.name for p in platforms)
+        return [], f"the platform {names} has no device; install PoCL for the CPU: {INSTALL_POCL}"
+    kinds = cl.device_type
+    rank = {kinds.GPU: 0, kinds.ACCELERATOR: 1}
+    return sorted(devices, key=lambda d: rank.get(d.type & ~kinds.DEFAULT, 2)), ""
+
+
+def _devices(cl: Cl, platform: Cl) -> list[Cl]:
+    """The devices of a platform; OpenCL's error for a platform without any is an empty list."""
+    try:
+        return list(platform.get_devices())
+    except cl.RuntimeError:
+        return []
+
+
+@contextmanager
+def named(where: str, doing: str) -> Iterator[None]:
+    """Turn an error of OpenCL into one that names the device and the operation."""
+    cl = package()
+    try:
+        yield
+    except cl.MemoryError as error:
+        raise OutOfMemoryError(f"{where}: no memory for {doing}: {error}") from error
+    except cl.Error as error:
+        raise RunError(f"{where}: {doing} failed: {error}") from error
+
+
+def _warp(device: Cl) -> int:
+    """Threads that run in lockstep: known for NVIDIA and AMD only."""
+    for name in ("warp_size_nv", "wavefront_width_amd"):
+        try:
+            value = getattr(device, name)
+        except (AttributeError, package().Error):
+            continue
+        if value:
+            return int(value)
+    return 1
+
+
+#: Attributes of a device by OpenCL's properties of it.
+ATTRIBUTES: dict[str, Callable[[Cl], AttributeValue]] = {
+    "device_name": lambda d: f"{d.name.strip()} ({d.platform.name.strip()})",
+    "multi_processor_count": lambda d: int(d.max_compute_units),
+    "max_clock_rate": lambda d: int(d.max_clock_frequency) * 1000 or None,
+    "total_global_memory": lambda d: int(d.global_mem_size),
+    "max_threads_per_block": lambda d: int(d.max_work_group_size),
+    "max_thread_dimensions": lambda d: tuple(int(n) for n in d.max_work_item_sizes),
+    "max_shared_memory_per_block": lambda d: int(d.local_mem_size),
+    "l2_cache_size_bytes": lambda d: int(d.global_mem_cache_size) or None,
+    "warp_size": _warp,
+    "compute_version": lambda d: d.version.split()[1],
+    "api_version": lambda d: int(d.version.split()[1].replace(".", "")) * 10,
+    "driver_version": lambda d: str(d.driver_version),
+    "has_float64": lambda d: "cl_khr_fp64" in d.extensions,
+    "is_host_processor": lambda d: bool(d.type & package().device_type.CPU),
+}
+
+
+class OpenCLContext:
+    """One device with its context and queues.
+
+    ``default`` is its default stream, ``queues`` those of all its streams.
+    """
+
+    def __init__(self, device: Cl, device_id: int) -> None:
+        self.cl = package()
+        self.device = device
+        self.where = f"opencl({device_id})"
+        with named(self.where, "opening the device"):
+            self.context = self.cl.Context([device])
+            queue = self.new_queue()
+        self.default = Stream(OPENCL, device_id, 0, queue)
+        self.queues: list[Cl] = [queue]
+        # Nobody reads warnings about code that was generated.
+        self.options = ["-w"]
+        # Correctly rounded quotients and roots, as of all other targets, where the device has them.
+        if device.single_fp_config & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+            self.options.append("-cl-fp32-correctly-rounded-divide-sqrt")
+
+    def new_queue(self) -> Cl:
+        """An in-order queue with profiling."""
+        profiling = self.cl.command_queue_properties.PROFILING_ENABLE
+        return self.cl.CommandQueue(self.context, self.device, profiling)
+
+    def build(self, source: str) -> Cl:
+        """A program, from its cached binary, or compiled now.
+
+        RunError has the first line of the compiler's output that gives a reason.
+        """
+        device, cache = self.device, program_cache()
+        facts = (device.name, device.version, device.driver_version, " ".join(self.options))
+        key = content_key("opencl", source, *facts)
+        binary = cache.get(key)
+        if binary is not None:
+            try:
+                return self.cl.Program(self.context, [device], [binary]).build(self.options)
+            except self.cl.Error:  # the driver has changed and does not say so
+                cache.remove(key)
+        program = self._compile(source)
+        cache.put(key, bytes(program.binaries[0]))
+        return program
+
+    def _compile(self, source: str) -> Cl:
+        try:
+            with warnings.catch_warnings():  # that there is a log, even of no more than a count
+                warnings.simplefilter("ignore", self.cl.CompilerWarning)
+                # pyopencl keeps binaries as well, in a folder that is never trimmed.
+                return self.cl.Program(self.context, source).build(self.options, cache_dir=False)
+        except self.cl.Error as error:
+            lines = [x.strip() for x in str(error).splitlines() if "error" in x.lower()]
+            text = lines[0] if lines else str(error).strip().partition("\n")[0]
+            raise RunError(f"{self.where}: its compiler refused the code: {text}") from error
+
+
+class OpenCLProgram(Program):
+    """A compiled program; its kernels keep their arguments, so one thread launches at a time."""
+
+    def __init__(
+        self, api: DeviceAPI, context: OpenCLContext, program: Cl, kernels: Sequence[str]
+    ) -> None:
+        self._api, self._context = api, context
+        self._lock = threading.Lock()
+        self._device_id = context.default.device_id
+        with named(context.where, "finding the kernels"):
+            self._kernels = {name: context.cl.Kernel(program, name) for name in kernels}
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Extents,
+        block: Extents,
+        arguments: Sequence[KernelArgument],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        """See `Program.launch`; blocks that are too large are refused with both numbers."""
+        check_launch(self._api, self._kernels, kernel, grid, block, arguments)
+        most, threads = int(self._context.device.max_work_group_size), math.prod(block)
+        if threads > most:
+            raise RunError(
+                f"{self._context.where}: {kernel} has blocks of {threads} threads, and the device "
+                f"takes {most}; build it with -max-threads-per-block={most}"
+            )
+        used = stream or self._api.current_stream(self._device_id)
+        check_stream(kernel, used, self._api, self._device_id)
+        queue: Any = used.owner
+        values = [np.int64(a) if isinstance(a, int) else _argument(a) for a in arguments]
+        work = tuple(g * b for g, b in zip(grid, block, strict=True))
+        with self._lock, named(self._context.where, f"launching {kernel}"):
+            function = self._kernels[kernel]
+            if function.num_args != len(values):
+                raise ArgumentError(
+                    f"{kernel} takes {function.num_args} arguments, got {len(values)}"
+                )
+            function.set_args(*values)
+            self._context.cl.enqueue_nd_range_kernel(queue, function, work, block)
+
+
+def buffer_of(memory: Memory) -> Cl:
+    owner = owner_of(memory)
+    assert isinstance(owner, DriverAllocation), "memory of OpenCL belongs to a block"
+    return owner.raw
+
+
+def _argument(memory: Memory) -> Cl:
+    """Memory as a kernel takes it; ArgumentError where no buffer of this device can begin there."""
+    buffer = buffer_of(memory)
+    if not memory.offset:
+        return buffer
+    try:
+        return buffer.get_sub_region(memory.offset, max(memory.nbytes, 1))
+    except package().Error as error:
+        raise ArgumentError(
+            f"opencl({memory.device_id}): a kernel cannot take memory at offset {memory.offset} of "
+            f"a buffer ({error}); copy it to an array of its own"
+        ) from error
 
 
 class OpenCLAPI(DeviceAPI):
@@ -64,7 +277,7 @@ class OpenCLAPI(DeviceAPI):
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._contexts: dict[int, OpenCLContext] = {}
-        self._current = CurrentStreams()
+        self._current = ThreadStreams()
 
     # ------------------------------------------------------------ devices
 
@@ -123,7 +336,9 @@ class OpenCLAPI(DeviceAPI):
         with named(where, f"allocating {nbytes} bytes"):
             flags = context.cl.mem_flags.READ_WRITE
             buffer = context.cl.Buffer(context.context, flags, max(nbytes, 1))
-        return Memory(OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=Block(buffer))
+        return Memory(
+            OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=DriverAllocation(buffer)
+        )
 
     def free(self, memory: Memory) -> None:
         buffer = release(memory, self)
@@ -164,7 +379,14 @@ class OpenCLAPI(DeviceAPI):
                 cl.enqueue_copy(queue, host, buffer_of(source), src_offset=at, is_blocking=False)
                 return
             to = target.offset + target_offset
-            _copy_inside(cl, queue, buffer_of(source), at, buffer_of(target), to, nbytes)
+            cl.enqueue_copy(
+                queue,
+                buffer_of(target),
+                buffer_of(source),
+                byte_count=nbytes,
+                src_offset=at,
+                dst_offset=to,
+            )
 
     def _copy_between(
         self, source: Memory, source_offset: int, target: Memory, target_offset: int, nbytes: int
@@ -187,7 +409,9 @@ class OpenCLAPI(DeviceAPI):
                 f"opencl({device_id}): the memory is of another context of OpenCL; copy it by way "
                 "of the host"
             )
-        return Memory(OPENCL, device_id, handle, nbytes, offset, owner=Block(buffer, owner))
+        return Memory(
+            OPENCL, device_id, handle, nbytes, offset, owner=DriverAllocation(buffer, owner)
+        )
 
     def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
         check_memory("fill", memory, self)
@@ -278,10 +502,6 @@ class OpenCLAPI(DeviceAPI):
                 f"opencl({device_id}) takes source text, and the image is none; build it again"
             ) from None
         return OpenCLProgram(self, context, context.build(source), kernels)
-
-
-def _copy_inside(cl: Cl, queue: Cl, source: Cl, at: int, target: Cl, to: int, nbytes: int) -> None:
-    cl.enqueue_copy(queue, target, source, byte_count=nbytes, src_offset=at, dst_offset=to)
 
 
 def _host_bytes(address: int, nbytes: int) -> Any:

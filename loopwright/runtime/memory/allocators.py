@@ -1,4 +1,4 @@
-"""Allocators of devices, and notes to all of them about streams."""
+"""Allocators of devices: the shared pooled one, and `NaiveAllocator`, the baseline for pools."""
 
 from __future__ import annotations
 
@@ -6,12 +6,98 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from loopwright.errors import UsageError, did_you_mean
-from loopwright.runtime.devices.interface import Stream
-from loopwright.runtime.devices.registry import device_api
-from loopwright.runtime.memory.naive import NaiveAllocator
-from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, all_pools, device_pair
+from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError, did_you_mean
+from loopwright.runtime.devices.interface import Memory, Stream, device_api
+from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, PoolStatistics, device_pair
 from loopwright.runtime.memory.pooled import PooledAllocator
+
+
+class NaiveAllocator(MemoryPool):
+    """Asks the device each time, caches nothing, and counts.
+
+    Args:
+        device: a `Device`, or the pair of its type and number.
+
+    Raises:
+        UsageError: nothing drives such a device.
+
+    Example:
+        >>> from loopwright.runtime.memory import NaiveAllocator
+        >>> from loopwright.testing.simulated_device import SimulatedDevice
+        >>> with SimulatedDevice():
+        ...     pool = NaiveAllocator((12, 0))
+        ...     memory = pool.alloc(1000)
+        ...     print(pool.statistics().reserved_bytes)
+        ...     pool.free(memory)
+        1000
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        super().__init__(device)
+        self._held: set[Memory] = set()
+        self._live = self._peak = self._allocations = self._frees = 0
+        self._lock = threading.RLock()
+
+    def alloc(
+        self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
+    ) -> Memory:
+        """Uninitialised memory; see `MemoryPool.alloc`."""
+        aligned_to = self._checked(nbytes, alignment)
+        try:
+            memory = self._from_device(nbytes, aligned_to)
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(
+                f"{self.device_name}: {nbytes} bytes were asked; {self._live} are live, none are "
+                "cached; free arrays, or use a smaller problem"
+            ) from error
+        with self._lock:
+            self._held.add(memory)
+            self._allocations += 1
+            self._live += nbytes
+            self._peak = max(self._peak, self._live)
+        return memory
+
+    def free(self, memory: Memory, stream: Stream | None = None) -> None:
+        """Give memory back to the device, which waits for work that uses it."""
+        with self._lock:
+            if memory not in self._held:
+                raise ArgumentError(f"free: {memory} is not live memory of this allocator")
+            self._held.remove(memory)
+            self._frees += 1
+            self._live -= memory.nbytes
+        self.api.free(memory)
+
+    def statistics(self) -> PoolStatistics:
+        """Sizes and counts; nothing is ever cached."""
+        with self._lock:
+            return PoolStatistics(
+                requested_bytes=self._live,
+                live_bytes=self._live,
+                peak_bytes=self._peak,
+                reserved_bytes=self._live,
+                cached_bytes=0,
+                largest_free=0,
+                allocations=self._allocations,
+                frees=self._frees,
+                device_allocations=self._allocations,
+                device_frees=self._frees,
+            )
+
+    def release_cached(self) -> int:
+        """Nothing is cached: 0."""
+        return 0
+
+    def forget_stream(self, stream: Stream) -> None:
+        """Nothing to do: streams are not remembered."""
+
+    def _from_device(self, nbytes: int, alignment: int) -> Memory:
+        try:
+            return self.api.allocate(self.device_id, nbytes, alignment)
+        except OutOfMemoryError:
+            if not self._ask_holders():
+                raise
+        return self.api.allocate(self.device_id, nbytes, alignment)
+
 
 KINDS: dict[str, Callable[[DeviceLike], MemoryPool]] = {
     "naive": NaiveAllocator,
@@ -70,41 +156,3 @@ def device_allocator(device: DeviceLike) -> MemoryPool:
         if pool is None or pool.api is not device_api(pair[0]):
             pool = _of_devices[pair] = PooledAllocator(pair)
         return pool
-
-
-def forget_stream(stream: Stream) -> None:
-    """Tell all allocators that a stream will be given back; all work in it must be done.
-
-    Example:
-        >>> from loopwright.runtime.memory import forget_stream
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     stream = api.create_stream(0)
-        ...     api.synchronize(0, stream)
-        ...     forget_stream(stream)
-        ...     api.free_stream(stream)
-    """
-    for pool in all_pools():
-        if (pool.device_type, pool.device_id) == (stream.device_type, stream.device_id):
-            pool.forget_stream(stream)
-
-
-def free_stream(stream: Stream) -> None:
-    """Wait for a stream, tell all allocators, and give it back.
-
-    Use this, and not `DeviceAPI.free_stream` alone, for streams that were used with memory of an
-    allocator: it would wait for a stream that is gone.
-
-    Raises:
-        RunError: something in it failed.
-
-    Example:
-        >>> from loopwright.runtime.memory import free_stream
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     free_stream(api.create_stream(0))
-    """
-    api = device_api(stream.device_type)
-    api.synchronize(stream.device_id, stream)
-    forget_stream(stream)
-    api.free_stream(stream)

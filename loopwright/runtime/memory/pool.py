@@ -7,7 +7,6 @@ stream wait.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -20,8 +19,9 @@ from loopwright.runtime.devices.interface import (
     Memory,
     Stream,
     check_request,
+    device_api,
+    watch_streams,
 )
-from loopwright.runtime.devices.registry import device_api
 
 
 class DeviceValue(Protocol):
@@ -90,16 +90,6 @@ class CacheHolder(Protocol):
         """Free cached memory; returns the number of bytes."""
 
 
-_pools: weakref.WeakSet[MemoryPool] = weakref.WeakSet()
-_pools_lock = threading.Lock()
-
-
-def all_pools() -> list[MemoryPool]:
-    """Every pool that is still referenced."""
-    with _pools_lock:
-        return list(_pools)
-
-
 class MemoryPool(ABC):
     """Gives out the memory of one device; may be used from any thread.
 
@@ -118,8 +108,7 @@ class MemoryPool(ABC):
         self.api: DeviceAPI = device_api(self.device_type)
         self.alignment = self.api.alignment(self.device_id)
         self.holders: weakref.WeakSet[CacheHolder] = weakref.WeakSet()
-        with _pools_lock:
-            _pools.add(self)
+        watch_streams(self)
 
     @property
     def device_name(self) -> str:

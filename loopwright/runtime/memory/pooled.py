@@ -7,14 +7,15 @@ the stream of its last use without waiting, and in another one only behind a wai
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
 from loopwright.runtime.devices.checks import is_retired
 from loopwright.runtime.devices.interface import HOST, Memory, Stream
-from loopwright.runtime.memory.blocks import Block, Chunk
 from loopwright.runtime.memory.pool import (
     DeviceLike,
     Lease,
@@ -24,6 +25,86 @@ from loopwright.runtime.memory.pool import (
 )
 
 _MIB = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class PoolBlock:
+    """A piece of a chunk, with its neighbours in the chunk."""
+
+    chunk: Chunk
+    #: Bytes from the chunk's beginning.
+    offset: int
+    size: int
+    #: The holder's lease; None where the block is free.
+    lease: Lease | None = None
+    #: Of a free block: streams in which work that uses it may be queued.
+    streams: dict[int, Stream] = field(default_factory=dict)
+    before: PoolBlock | None = None
+    after: PoolBlock | None = None
+
+
+def _offset(block: PoolBlock) -> int:
+    return block.offset
+
+
+class Chunk:
+    """Memory that a pool has from its device in one piece.
+
+    Its blocks lie beside each other and know their neighbours, so that a block that becomes free
+    joins those on both sides (boundary tags, as in Knuth, The Art of Computer Programming, 2.5).
+    """
+
+    __slots__ = ("_first", "free", "memory")
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self._first = PoolBlock(self, 0, memory.nbytes)
+        self.free = [self._first]
+
+    @property
+    def unused(self) -> bool:
+        """Whether nobody holds a block of it."""
+        return len(self.free) == 1 and self.free[0].size == self.memory.nbytes
+
+    def blocks(self) -> Iterator[PoolBlock]:
+        """All blocks in the order of their addresses."""
+        block: PoolBlock | None = self._first
+        while block is not None:
+            yield block
+            block = block.after
+
+    def take(self, block: PoolBlock, size: int) -> None:
+        """Take the first bytes of a free block; the rest stays free."""
+        position = bisect_left(self.free, block.offset, key=_offset)
+        if block.size == size:
+            del self.free[position]
+            return
+        rest = PoolBlock(
+            self, block.offset + size, block.size - size, None, dict(block.streams), block,
+            block.after,
+        )  # fmt: skip
+        if block.after is not None:
+            block.after.before = rest
+        block.after, block.size = rest, size
+        self.free[position] = rest
+
+    def give(self, block: PoolBlock) -> None:
+        """Make a block free, and join it with its free neighbours."""
+        position = bisect_left(self.free, block.offset, key=_offset)
+        self.free.insert(position, block)
+        if block.after is not None and block.after.lease is None:
+            self._join(block, block.after, position + 1)
+        if block.before is not None and block.before.lease is None:
+            self._join(block.before, block, position)
+
+    def _join(self, block: PoolBlock, after: PoolBlock, position: int) -> None:
+        """Join two free neighbours; ``position`` is that of the second in the free list."""
+        block.size += after.size
+        block.streams.update(after.streams)
+        block.after = after.after
+        if after.after is not None:
+            after.after.before = block
+        del self.free[position]
 
 
 class PooledAllocator(MemoryPool):
@@ -70,14 +151,14 @@ class PooledAllocator(MemoryPool):
         self._next_chunk = first_chunk or (_MIB if on_host else 64 * _MIB)
         self._largest_chunk = largest_chunk or (64 * _MIB if on_host else 1024 * _MIB)
         self._chunks: list[Chunk] = []
-        self._direct: set[Block] = set()
+        self._direct: set[PoolBlock] = set()
         self._requested = self._live = self._peak = self._reserved = 0
         self._allocations = self._frees = self._device_allocations = self._device_frees = 0
         # An object that is collected while this thread is in here may free its memory: it enters
         # the lock again, finds the pool busy, and leaves the block for later.
         self._lock = threading.RLock()
         self._busy = False
-        self._late: deque[Block] = deque()
+        self._late: deque[PoolBlock] = deque()
 
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
@@ -108,7 +189,7 @@ class PooledAllocator(MemoryPool):
             raise ArgumentError(f"free: {memory} was not allocated by this pool, or is a part")
         with self._lock:
             block, lease.block = lease.block, None
-            if not isinstance(block, Block):
+            if not isinstance(block, PoolBlock):
                 raise ArgumentError(f"free: {memory} was freed before")
             lease.streams[user.handle] = user
             self._late.append(block)
@@ -132,19 +213,19 @@ class PooledAllocator(MemoryPool):
             for block in (*blocks, *self._direct):
                 (block.lease or block).streams.pop(stream.handle, None)
 
-    def _block(self, nbytes: int, size: int, alignment: int, user: Stream) -> Block:
+    def _block(self, nbytes: int, size: int, alignment: int, user: Stream) -> PoolBlock:
         """A free block that work in a stream may use."""
         if size > self._largest_chunk or alignment > self.alignment:
             return self._direct_block(nbytes, size, alignment)
-        found = self._first_fit(size, user) or self._grow(nbytes, size, user)
-        for handle, stream in found.streams.items():
+        block = self._first_fit(size, user) or self._grow(nbytes, size, user)
+        for handle, stream in block.streams.items():
             if handle != user.handle and not is_retired(stream):
                 self.api.sync_stream_from_to(self.device_id, stream, user)
-        found.chunk.take(found, size)
-        found.streams = {}
-        return found
+        block.chunk.take(block, size)
+        block.streams = {}
+        return block
 
-    def _direct_block(self, nbytes: int, size: int, alignment: int) -> Block:
+    def _direct_block(self, nbytes: int, size: int, alignment: int) -> PoolBlock:
         """A block of its own from the device, which goes back there."""
         memory = self._from_device(size, alignment)
         if memory is None:
@@ -157,7 +238,7 @@ class PooledAllocator(MemoryPool):
         self._direct.add(block)
         return block
 
-    def _first_fit(self, size: int, user: Stream) -> Block | None:
+    def _first_fit(self, size: int, user: Stream) -> PoolBlock | None:
         """The first free block that is large enough, preferring one that needs no wait."""
         needs_wait = None
         for chunk in self._chunks:
@@ -169,7 +250,7 @@ class PooledAllocator(MemoryPool):
                 needs_wait = needs_wait or block
         return needs_wait
 
-    def _grow(self, nbytes: int, size: int, user: Stream) -> Block:
+    def _grow(self, nbytes: int, size: int, user: Stream) -> PoolBlock:
         """A free block that is large enough, in a new chunk if the device has one."""
         wanted = self._next_chunk
         while wanted < size:
@@ -181,9 +262,9 @@ class PooledAllocator(MemoryPool):
         if memory is None:
             before = self._reserved
             self._collect()
-            found = self._first_fit(size, user)
-            if found is not None:
-                return found
+            block = self._first_fit(size, user)
+            if block is not None:
+                return block
             memory = self._after_release(size, self.alignment)
             if memory is None:
                 raise self._out_of_memory(nbytes, before)
@@ -270,7 +351,7 @@ class PooledAllocator(MemoryPool):
         finally:
             self._busy = before
 
-    def _reclaim(self, block: Block) -> None:
+    def _reclaim(self, block: PoolBlock) -> None:
         """Take a block back from its holder."""
         if block in self._direct:
             self._direct.remove(block)

@@ -108,11 +108,11 @@ class WorkspacePool:
         user = stream or self._allocator.api.current_stream(self._allocator.device_id)
         size = max(-(-nbytes // PAGE), 1) * PAGE
         shelf = self._shelf()
-        whole = self._best_fit(shelf, user.handle, size)
-        if whole is None:
-            whole = self._allocator.alloc(size, stream=user)
-        memory = whole.part(0, nbytes)
-        shelf.lent.append((memory, whole, user.handle))
+        block = self._best_fit(shelf, user.handle, size)
+        if block is None:
+            block = self._allocator.alloc(size, stream=user)
+        memory = block.part(0, nbytes)
+        shelf.lent.append((memory, block, user.handle))
         return memory
 
     def free(self, memory: Memory) -> None:

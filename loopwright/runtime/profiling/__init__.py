@@ -5,10 +5,9 @@
 through `recorded`; a `MetricCollector` adds further counts.
 """
 
+from loopwright.runtime.devices.interface import CopiedBytes, counted_copies
 from loopwright.runtime.devices.launches import recorded
-from loopwright.runtime.devices.transfers import CopiedBytes, counted_copies
-from loopwright.runtime.profiling.calls import observe_calls_of
-from loopwright.runtime.profiling.collectors import MetricCollector, ResourceCollector
+from loopwright.runtime.profiling.calls import MetricCollector, ResourceCollector, observe_calls_of
 from loopwright.runtime.profiling.monitor import Metrics, PerformanceMonitor
 from loopwright.runtime.profiling.profile import profile, profile_function
 from loopwright.runtime.profiling.report import DeviceTotal, ProfiledCall, Report

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any
 
 from loopwright.errors import UsageError
-from loopwright.runtime import usage
+from loopwright.runtime import caches as usage
 from loopwright.runtime.devices.interface import HOST
-from loopwright.runtime.devices.timers import Timer, start_timer
+from loopwright.runtime.devices.launches import Timer, start_timer
 from loopwright.runtime.profiling import calls
 
 #: Calls on devices that may be waiting for their time; beyond it the older half is waited for.

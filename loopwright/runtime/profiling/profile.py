@@ -13,15 +13,14 @@ from loopwright.errors import UsageError, did_you_mean, shown
 from loopwright.runtime import pool
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.interface import HOST
-from loopwright.runtime.devices.launches import LaunchRecorder, Span, recording
-from loopwright.runtime.devices.timers import start_timer
-from loopwright.runtime.function import Function
+from loopwright.runtime.devices.launches import LaunchRecorder, Span, recording, start_timer
+from loopwright.runtime.kernels.function import Function
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
+from loopwright.runtime.kernels.timing import time_call
 from loopwright.runtime.module import Module
 from loopwright.runtime.profiling import calls
-from loopwright.runtime.profiling.collectors import MetricCollector
+from loopwright.runtime.profiling.calls import MetricCollector
 from loopwright.runtime.profiling.report import ProfiledCall, Report
-from loopwright.runtime.symbolic import SymbolicFunction
-from loopwright.runtime.timing import time_call
 
 #: Operations of one call: of the function that is profiled, or of several by their names.
 Flop = float | Mapping[str, float]
@@ -81,7 +80,16 @@ def profile(
         begin = time.perf_counter()
         for _ in range(number):
             work(*args)
-        rows = [_row(span) for span in recorder.spans]  # waits for the devices
+        rows = [
+            ProfiledCall(
+                span.name,
+                span.device,
+                span.timer.seconds(),  # waits for the device
+                nbytes=span.nbytes,
+                metrics=span.metrics,
+            )
+            for span in recorder.spans
+        ]
         wall = time.perf_counter() - begin
     return Report(_with_flop(rows, flop), wall, number, configuration)
 
@@ -97,7 +105,7 @@ def _looped(
     started = _start(collectors, function.device)
     seconds = time_call(call, number)
     metrics = _stop(started)
-    nbytes = number * sum(arg.nbytes for arg in call.function.args)
+    nbytes = number * sum(arg.nbytes for arg in call.args)
     where = str(function.device)
     return ProfiledCall(function.name, where, seconds, number, nbytes, None, metrics)
 
@@ -112,7 +120,7 @@ class _CallWatch:
     def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
         """Note the start of a call; returns a function to be called at its end."""
         if threading.get_ident() != self._thread:
-            return _nothing
+            return lambda: None
         home = calls.home_of(function, args)
         before = len(self._spans)
         started = _start(self._collectors, home)
@@ -127,15 +135,6 @@ class _CallWatch:
             self._spans.append(Span(function.name, str(home), timer, nbytes, metrics))
 
         return end
-
-
-def _nothing() -> None:
-    """End of a call that is not noted."""
-
-
-def _row(span: Span) -> ProfiledCall:
-    seconds = span.timer.seconds()
-    return ProfiledCall(span.name, span.device, seconds, nbytes=span.nbytes, metrics=span.metrics)
 
 
 def _with_flop(rows: Sequence[ProfiledCall], flop: Flop | None) -> tuple[ProfiledCall, ...]:

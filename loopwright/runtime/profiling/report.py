@@ -9,19 +9,87 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import NoReturn
 
-from loopwright.errors import UsageError, shown
+from loopwright.errors import UsageError, did_you_mean, shown
 from loopwright.presenting import harmless, html_block, html_table
-from loopwright.runtime.profiling.columns import Column, chosen_columns, percent
+
+Value = str | int | float | None
+
 
 _FORMAT = 1
 #: Valid names of calls, devices and counters: a line of a table.
 _LONGEST = 1000
 #: The largest figure: sums and shares of such figures are still numbers.
 _LARGEST = 1e100
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    title: str
+    #: From a row and the seconds of all rows; None where it is not known.
+    value: Callable[[ProfiledCall, float], Value]
+    #: None: figures as they are.
+    decimals: int | None = None
+    #: Figures are aligned to the right.
+    number: bool = True
+
+    def text(self, value: Value) -> str:
+        if value is None:
+            return ""
+        return str(value) if self.decimals is None else f"{value:.{self.decimals}f}"
+
+
+def percent(seconds: float, whole: float) -> float:
+    """Percentage of the total time; 0 where no time was measured."""
+    return 100.0 * (seconds / whole) if whole else 0.0
+
+
+def _per_second(amount: float | None, seconds: float) -> float | None:
+    return amount / seconds if amount is not None and seconds else None
+
+
+#: All columns but those of collectors.
+COLUMNS = (
+    ReportColumn("Name", lambda row, _: row.name, number=False),
+    ReportColumn("Duration (us)", lambda row, _: row.seconds * 1e6, 2),
+    ReportColumn("Percent", lambda row, all_s: percent(row.seconds, all_s), 2),
+    ReportColumn("Device", lambda row, _: row.device, number=False),
+    ReportColumn("Count", lambda row, _: row.count),
+    ReportColumn("Mean (us)", lambda row, _: row.seconds * 1e6 / row.count, 2),
+    ReportColumn("Bytes", lambda row, _: row.nbytes),
+    ReportColumn("GB/s", lambda row, _: _per_second(row.nbytes, 1e9 * row.seconds), 2),
+    ReportColumn("GFLOP", lambda row, _: row.gflop, 3),
+    ReportColumn("GFLOP/s", lambda row, _: _per_second(row.gflop, row.seconds), 2),
+)
+
+
+def _metric(name: str) -> ReportColumn:
+    return ReportColumn(name, lambda row, _: row.metrics.get(name))
+
+
+def chosen_columns(
+    rows: Sequence[ProfiledCall], titles: Sequence[str] | None
+) -> list[ReportColumn]:
+    """The columns of these titles, in their order; None: all that have a value in some row."""
+    counted = dict.fromkeys(name for row in rows for name in row.metrics)
+    columns = {c.title: c for c in (*map(_metric, counted), *COLUMNS)}
+    if titles is None:
+        order = [*(c.title for c in COLUMNS), *(n for n in counted if n in columns)]
+        ordered = (columns[title] for title in dict.fromkeys(order))
+        return [
+            c for c in ordered if not rows or any(c.value(row, 0.0) is not None for row in rows)
+        ]
+    if not titles:
+        raise UsageError(f"a table needs a column; there are {', '.join(columns)}")
+    for title in titles:
+        if title not in columns:
+            raise UsageError(
+                f"no column {title!r}{did_you_mean(title, columns)}; there are {', '.join(columns)}"
+            )
+    return [columns[title] for title in titles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +226,13 @@ class Report:
 
     def devices(self) -> tuple[DeviceTotal, ...]:
         """Totals of the devices, in the order in which they were first used."""
-        whole = self.seconds
+        total = self.seconds
         totals = []
         for device in dict.fromkeys(call.device for call in self.calls):
             rows = [call for call in self.calls if call.device == device]
             seconds = math.fsum(call.seconds for call in rows)
             count = sum(call.count for call in rows)
-            totals.append(DeviceTotal(device, seconds, count, percent(seconds, whole)))
+            totals.append(DeviceTotal(device, seconds, count, percent(seconds, total)))
         return tuple(totals)
 
     def rows(self, sort: bool = True, aggregate: bool = True) -> tuple[ProfiledCall, ...]:
@@ -203,12 +271,18 @@ class Report:
         Raises:
             UsageError: there is no such column.
         """
-        shown_columns = self._columns(columns)
+        shown_columns = chosen_columns(self.calls, columns)
         body = self._cells(self.rows(sort, aggregate), shown_columns)
         foot = self._sums(shown_columns) if sums else []
         table = [[column.title for column in shown_columns], *body, *foot]
         widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]
-        lines = [_line(cells, widths, shown_columns) for cells in table]
+        lines = []
+        for cells in table:
+            padded = (
+                cell.rjust(width) if column.number else cell.ljust(width)
+                for cell, width, column in zip(cells, widths, shown_columns, strict=True)
+            )
+            lines.append("  ".join(padded).rstrip())
         if foot:
             lines.insert(1 + len(body), "-" * len(lines[0]))
         return "\n".join(lines)
@@ -224,13 +298,13 @@ class Report:
         Raises:
             UsageError: there is no such column.
         """
-        shown_columns = self._columns(columns)
+        shown_columns = chosen_columns(self.calls, columns)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([column.title for column in shown_columns])
-        whole = self.seconds
+        total = self.seconds
         for call in self.rows(sort, aggregate):
-            values = (column.value(call, whole) for column in shown_columns)
+            values = (column.value(call, total) for column in shown_columns)
             writer.writerow(["" if value is None else value for value in values])
         return text.getvalue()
 
@@ -254,19 +328,18 @@ class Report:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"this is no report of a profile: {error}") from None
 
-    def _columns(self, titles: Sequence[str] | None) -> list[Column]:
-        return chosen_columns(self.calls, titles)
+    def _cells(
+        self, rows: Sequence[ProfiledCall], columns: Sequence[ReportColumn]
+    ) -> list[list[str]]:
+        total = self.seconds
+        return [[harmless(c.text(c.value(row, total))) for c in columns] for row in rows]
 
-    def _cells(self, rows: Sequence[ProfiledCall], columns: Sequence[Column]) -> list[list[str]]:
-        whole = self.seconds
-        return [[harmless(c.text(c.value(row, whole))) for c in columns] for row in rows]
-
-    def _sums(self, columns: Sequence[Column]) -> list[list[str]]:
+    def _sums(self, columns: Sequence[ReportColumn]) -> list[list[str]]:
         """The rows below the line."""
         count = sum(call.count for call in self.calls)
-        whole = DeviceTotal("Sum", self.seconds, count, percent(self.seconds, self.seconds))
+        everything = DeviceTotal("Sum", self.seconds, count, percent(self.seconds, self.seconds))
         rows = []
-        for total in (whole, *self.devices()):
+        for total in (everything, *self.devices()):
             cells = {
                 "Name": total.device,
                 "Duration (us)": f"{total.seconds * 1e6:.2f}",
@@ -281,17 +354,9 @@ class Report:
         return self.table()
 
     def _repr_html_(self) -> str:
-        columns = self._columns(None)
+        columns = chosen_columns(self.calls, None)
         body = [*self._cells(self.rows(), columns), *self._sums(columns)]
         return html_block("Profile", html_table(body, [column.title for column in columns]))
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
-    parts = (
-        cell.rjust(width) if column.number else cell.ljust(width)
-        for cell, width, column in zip(cells, widths, columns, strict=True)
-    )
-    return "  ".join(parts).rstrip()
 
 
 def _figure(name: str, value: object) -> None:

@@ -16,19 +16,22 @@ root stage guards its statement. An attached stage is *padded*: its buffer cover
 its loops run full tiles, stores need no guard, and only loads that could leave their buffer are
 guarded (they yield zero there; such lanes are never used by a valid element). Guards of reduction
 axes always stay: they decide what is accumulated. So do guards of splits inside a tile, where an
-over-run would visit an element twice. `overruns` finds the guards that follow from others.
+over-run would visit an element twice. `guard_splits` finds the guards that follow from others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Extent, to_affine
-from loopwright.ir.expr import Dim, Expr, Var
+from loopwright.ir.expr import Dim, Expr, Read, Var, cast
+from loopwright.ir.node import Node
+from loopwright.ir.reduction import outputs_of
 from loopwright.ir.sizes import Sizes
-from loopwright.schedule.bounds.exact import ExactArithmetic
-from loopwright.schedule.bounds.inline import inline_ops
+from loopwright.ir.visitor import substitute, walk
 from loopwright.schedule.bounds.launches import (
     bound_var,
     find_kernels,
@@ -36,12 +39,169 @@ from loopwright.schedule.bounds.launches import (
     memory_scope,
     thread_limits,
 )
-from loopwright.schedule.bounds.overruns import beyond, guard_splits, stays_inside
-from loopwright.schedule.bounds.relations import loop_extents, loop_values
+from loopwright.schedule.bounds.relations import ExactArithmetic, loop_extents, loop_values
 from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBounds
-from loopwright.schedule.nesting import store_position
-from loopwright.schedule.state import StageState, State
-from loopwright.te.op_node import reads_of
+from loopwright.schedule.state import (
+    FuseRel,
+    SplitRel,
+    StageId,
+    StageState,
+    State,
+    loops_around,
+    refuse,
+    store_position,
+)
+from loopwright.te import OpNode, reads_of
+
+#: Most nodes that inlining may put into the expression of one stage.
+MAX_INLINED = 1 << 15
+
+
+def inline_ops(state: State) -> dict[StageId, OpNode]:
+    """Operations with inlined stages substituted into their readers, and those stages removed."""
+    ops: dict[StageId, OpNode] = {}
+    bodies: dict[StageId, OpNode] = {}
+    for sid in state.order:
+        stage = state.stages[sid]
+        op = _Inlining(state, sid, bodies).into(stage.op)
+        if stage.attach.kind == "inline":
+            bodies[sid] = op
+        else:
+            ops[sid] = op
+    return ops
+
+
+@dataclass
+class _Inlining:
+    state: State
+    sid: StageId
+    bodies: Mapping[StageId, OpNode]
+    nodes: int = 0
+    #: For each output that is read: nodes of its expression, and its uses of each variable.
+    _sizes: dict[tuple[StageId, int], tuple[int, dict[Var, int]]] = field(default_factory=dict)
+
+    def into(self, op: OpNode) -> OpNode:
+        if op.body is None or not any(r.source in self.bodies for r in op.reads()):
+            return op
+        body = self._go(op.body)
+        return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, body, op.tag)
+
+    # Any: an expression gives an expression.
+    def _go(self, e: Any) -> Any:
+        inlined = e.map_children(self._go)
+        if not (isinstance(inlined, Read) and inlined.source in self.bodies):
+            return inlined
+        source = self.bodies[inlined.source]
+        assert source.body is not None
+        # An index of another dtype takes the axis's: it lies within the dimension.
+        env = {
+            a.var: cast(i, a.var.dtype) for a, i in zip(source.axes, inlined.indices, strict=True)
+        }
+        value = outputs_of(source.body)[inlined.value_index]
+        self._count(inlined.source, inlined.value_index, value, env)
+        return substitute(value, env)
+
+    def _count(self, source: StageId, output: int, value: Expr, env: Mapping[Var, Expr]) -> None:
+        """Refuse an expression that becomes too large, before it does."""
+        if (source, output) not in self._sizes:
+            self._sizes[source, output] = _measured(value)
+        nodes, uses = self._sizes[source, output]
+        self.nodes += nodes + sum(uses.get(v, 0) * _measured(i)[0] for v, i in env.items())
+        if self.nodes > MAX_INLINED:
+            name, host = self.state.label(source), self.state.label(self.sid)
+            refuse(
+                "compute_inline",
+                self.state.stages[source].attach.step,
+                f"with {name!r} in it the expression of {host!r} would have more than "
+                f"{MAX_INLINED} nodes; compute {name!r} at a loop, or at root",
+            )
+
+
+def _measured(e: Expr) -> tuple[int, dict[Var, int]]:
+    """Number of nodes of an expression, and of its uses of each variable."""
+    nodes, uses = 0, dict[Var, int]()
+
+    def visit(n: Node) -> None:
+        nonlocal nodes
+        nodes += 1
+        if isinstance(n, Var):
+            uses[n] = uses.get(n, 0) + 1
+
+    walk(e, visit)
+    return nodes, uses
+
+
+def beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:
+    """Whether a value may be negative, and whether it may reach an extent."""
+    return value.bounds(sizes.ranges)[0] < 0, (value - extent).bounds(sizes.ranges)[1] >= 0
+
+
+def guard_splits(
+    sb: StageBounds, extents: Mapping[str, Extent], values: Mapping[str, Affine]
+) -> dict[str, int]:
+    """Enter the guards that the splits of a stage need, given all of its loops by id.
+
+    A split that does not divide over-runs, and so may a split of one of its parts. Where the inner
+    part divides, the guard of the outer part is enough: below ``i < 250`` no ``i * 4 + j`` with
+    ``j < 4`` reaches 1000. So loops are walked from the innermost relation outwards, with the
+    largest value that each has in iterations that pass the guards found so far; a guard is needed
+    only where that value is too large. Intervals over the loops that remain would not tell, since
+    they know nothing of guards.
+
+    Returns the largest value, if it is a number, of each loop in iterations that pass the guards.
+    """
+    last = {x.loop.id: x.extent - 1 for x in sb.loops if isinstance(x.extent, int)}
+    guards: list[Guard] = []
+    for rel in reversed(sb.stage.relations):
+        match rel:
+            case SplitRel():
+                guards += _guard_split(rel, sb, extents, values, last)
+            case FuseRel():
+                length, largest = extents[rel.inner], last.get(rel.fused)
+                if isinstance(length, int) and largest is not None:
+                    last[rel.outer], last[rel.inner] = largest // length, min(largest, length - 1)
+            case _:
+                assert_never(rel)
+    sb.guards += reversed(guards)
+    return last
+
+
+def _guard_split(
+    rel: SplitRel,
+    sb: StageBounds,
+    extents: Mapping[str, Extent],
+    values: Mapping[str, Affine],
+    last: dict[str, int],
+) -> list[Guard]:
+    """The guard of one split, if it needs one; notes the last value of the loop that was split."""
+    extent, value = extents[rel.parent], values[rel.parent]
+    # Its last value, from its parts and its interval.
+    length, outer, inner = extents[rel.inner], last.get(rel.outer), last.get(rel.inner)
+    end, most = sb.sizes.span(value)[1], None
+    if isinstance(length, int) and outer is not None and inner is not None and isinstance(end, int):
+        most = min(outer * length + inner, end)
+    past = beyond(value, extent, sb.sizes)[1]
+    if isinstance(extent, int) and most is not None:
+        past = most >= extent
+    kind = sb.stage.loops[rel.parent].kind
+    covered = sb.padded and rel.parent.startswith("a") and kind == "spatial"
+    if past and not covered and isinstance(extent, int):
+        most = extent - 1
+    if most is not None:
+        last[rel.parent] = most
+    return [Guard(value, kind, extent)] if past and not covered else []
+
+
+def stays_inside(sb: StageBounds, index: Expr, extent: Dim) -> bool:
+    """Whether an index over a reader's axes lies in a dimension in all iterations that pass
+    guards.
+    """
+    ranges = {**sb.sizes.ranges, **sb.guarded}
+    form = to_affine(index, {}, ranges)
+    if not isinstance(extent, int) or form is None or any(v not in ranges for v in form.terms):
+        return False
+    lo, hi = form.bounds(ranges)
+    return lo >= 0 and hi < extent
 
 
 def infer_bounds(state: State) -> Bounds:
@@ -61,29 +221,20 @@ def infer_bounds(state: State) -> Bounds:
         [('i.0', 4), ('i.1', 8)]
     """
     ops = inline_ops(state)
-    out = Bounds({}, ops, _sizes(state), find_kernels(state, ops))
-    for sid in reversed([i for i in state.order if i in ops]):
-        stage = state.stages[sid]
-        if not stage.op.is_placeholder:
-            out.stages[sid] = _bound_stage(state, stage, out)
-    for sb in out.stages.values():
-        limits = thread_limits(sb, _loops_around(state, sb, out))
-        sb.guards += [Guard(Affine.of(v), kind, n) for v, kind, n in limits]
-    return out
-
-
-def _loops_around(state: State, sb: StageBounds, out: Bounds) -> Iterator[LoopBound]:
-    while sb.stage.attach.kind == "at":
-        sb, pos = attach_position(state, sb.stage, out)
-        yield from reversed(sb.loops[: pos + 1])
-
-
-def _sizes(state: State) -> Sizes:
     every = [state.stages[i].op for i in state.order]
     sizes = Sizes(n for op in every for n in op.extents)
     for v in (v for op in every for v in op.sizes):
         sizes.declare(v)
-    return sizes
+    out = Bounds(state, {}, ops, sizes, find_kernels(state, ops))
+    for sid in reversed([i for i in state.order if i in ops]):
+        stage = state.stages[sid]
+        if not stage.op.is_placeholder:
+            out.stages[sid] = _bound_stage(state, stage, out)
+    for sb in (x for x in out.stages.values() if x.kernel is not None):
+        around = [out.stages[sid].loops[p] for sid, p in loops_around(state, sb.stage)]
+        limits = thread_limits(sb, around)
+        sb.guards += [Guard(Affine.of(v), kind, n) for v, kind, n in limits]
+    return out
 
 
 def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
@@ -99,18 +250,14 @@ def _bound_stage(state: State, stage: StageState, out: Bounds) -> StageBounds:
         sb.shape = [out.sizes.of(n) for n in sb.op.shape]
     _loops(state, sb, out)
     if stage.store is not None:
-        _storage(state, sb, out)
+        # Widen the region to that of all iterations of the loops inside the storage.
+        host, pos = store_position(state, stage)
+        visible = out.stages[host].visible(pos)
+        for d, base in enumerate(sb.base):
+            fixed, rest = base.split(visible)
+            lo, hi = sb.sizes.span(rest)
+            sb.base[d], sb.shape[d] = fixed + lo, hi - lo + sb.shape[d]
     return sb
-
-
-def _storage(state: State, sb: StageBounds, out: Bounds) -> None:
-    """Widen the region of a stage to that of all iterations of the loops inside its storage."""
-    host, pos = store_position(state, sb.stage)
-    known = out.stages[host].visible(pos)
-    for d, base in enumerate(sb.base):
-        fixed, rest = base.split(known)
-        lo, hi = sb.sizes.span(rest)
-        sb.base[d], sb.shape[d] = fixed + lo, hi - lo + sb.shape[d]
 
 
 def attach_position(state: State, stage: StageState, out: Bounds) -> tuple[StageBounds, int]:
@@ -185,7 +332,13 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
         if read.source == sb.stage.id
     ]
     for d, dim in enumerate(sb.op.shape):
-        padded = any(r.padded and not _is_guarded(r, read.indices[d], dim) for r, read in reads)
+        # Where guards of a padded reader keep it inside a dimension no more is needed. Tiles in the
+        # memory of CPUs are covered whole all the same, so that loops which fill them need no
+        # guards; shared memory is scarce.
+        padded = any(
+            r.padded and not (r.kernel is not None and stays_inside(r, read.indices[d], dim))
+            for r, read in reads
+        )
         indices = [to_affine(read.indices[d], r.values, out.ranges) for r, read in reads]
         hull, extent = _hull(indices, renamed, still, sb.sizes), out.sizes.of(dim)
         if hull is None:
@@ -197,15 +350,6 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
             fixed, lo, hi = Affine(0), 0, extent - 1
         sb.base.append(fixed + lo)
         sb.shape.append(hi - lo + 1)
-
-
-def _is_guarded(reader: StageBounds, index: Expr, extent: Dim) -> bool:
-    """Whether guards of a padded stage keep its read inside a dimension: no more is needed.
-
-    Tiles in the memory of CPUs are covered whole all the same, so that loops which fill them need
-    no guards; shared memory is scarce.
-    """
-    return reader.kernel is not None and stays_inside(reader, index, extent)
 
 
 def _hull(
@@ -247,9 +391,18 @@ def _loops(state: State, sb: StageBounds, out: Bounds) -> None:
     for d, axis in enumerate(op.axes):
         local, most = values[f"a{d}"], last.get(f"a{d}")
         _enter_value(sb, axis.var, sb.base[d], local, most)
-        if sb.padded:
-            _cover(sb, d, local, most)
-            _domain(sb, d, axis.var, most)
+        if not sb.padded:
+            continue
+        # Its loops cover their over-run; where sizes cannot be compared, no less than the shape.
+        end = sb.sizes.span(local)[1] + 1 if most is None else most + 1
+        larger = sb.sizes.most(sb.shape[d], end)
+        sb.shape[d] = end if larger is None else larger
+        value, extent = sb.values[axis.var], sb.sizes.of(op.shape[d])
+        low, past = beyond(value, extent, sb.sizes)
+        if past and most is not None:
+            past = beyond(sb.base[d] + most, extent, sb.sizes)[1]
+        if low or past:
+            sb.domain[d] = [Guard(value, "spatial", extent if past else None, nonnegative=low)]
     for d, axis in enumerate(op.reduce_axes):
         _enter_value(sb, axis.var, Affine(0), values[f"r{d}"], last.get(f"r{d}"))
 
@@ -261,20 +414,3 @@ def _enter_value(sb: StageBounds, var: Var, base: Affine, local: Affine, last: i
     if last is not None:
         hi = min(hi, base.bounds(sb.sizes.ranges)[1] + last)
     sb.guarded[var] = (lo, hi)
-
-
-def _cover(sb: StageBounds, d: int, local: Affine, last: int | None) -> None:
-    """Enlarge a dimension of a padded stage by the over-run of its loops."""
-    end = sb.sizes.span(local)[1] + 1 if last is None else last + 1
-    larger = sb.sizes.most(sb.shape[d], end)
-    # Where it is not known: what loops cover is never less than the shape.
-    sb.shape[d] = end if larger is None else larger
-
-
-def _domain(sb: StageBounds, d: int, var: Var, last: int | None) -> None:
-    value, extent = sb.values[var], sb.sizes.of(sb.op.shape[d])
-    low, past = beyond(value, extent, sb.sizes)
-    if past and last is not None:
-        past = beyond(sb.base[d] + last, extent, sb.sizes)[1]
-    if low or past:
-        sb.domain[d] = [Guard(value, "spatial", extent if past else None, nonnegative=low)]

@@ -18,16 +18,16 @@ from collections.abc import Iterable, Mapping
 from loopwright.ir.affine import Affine, Extent
 from loopwright.ir.expr import Var
 from loopwright.ir.kinds import Scope
-from loopwright.schedule.bounds.exact import loop_var
+from loopwright.schedule.bounds.relations import loop_var
 from loopwright.schedule.bounds.results import (
     KernelLaunch,
-    Launch,
+    LaunchAxis,
     LoopBound,
     StageBounds,
     launch_tag,
 )
-from loopwright.schedule.state import Mark, StageId, StageState, State, refuse
-from loopwright.te.op_node import OpNode
+from loopwright.schedule.state import StageId, StageState, State, loops_around, refuse
+from loopwright.te import OpNode
 
 #: Memory that no other thread, or no other warp, has.
 _OWN = ("local", "warp")
@@ -38,27 +38,24 @@ LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx"
 def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, KernelLaunch]:
     members: dict[StageId, list[StageId]] = {}
     for sid in ops:
-        members.setdefault(_root(state, sid), []).append(sid)
+        root = sid
+        while state.stages[root].attach.kind == "at":
+            root = state.stages[root].attach.stage
+        members.setdefault(root, []).append(sid)
     out: dict[StageId, KernelLaunch] = {}
     for root, group in members.items():
         tags = {launch_tag(m) for sid in group for m in state.stages[sid].marks.values()} - {""}
-        given = dict(state.stages[root].env_threads)
-        tags |= set(given)
+        declared = dict(state.stages[root].env_threads)
+        tags |= set(declared)
         if not tags:
             continue
-        launches = {t: Launch(t, Var(t)) for t in LAUNCH_TAGS if t in tags}
-        for tag, extent in given.items():
+        launches = {t: LaunchAxis(t, Var(t)) for t in LAUNCH_TAGS if t in tags}
+        for tag, extent in declared.items():
             launches[tag].extent, launches[tag].stage = extent or 0, root
         kernel = KernelLaunch(root, launches)
         kernel.varying.update({x.var: frozenset((x.tag,)) for x in kernel.threads()})
         out |= dict.fromkeys(group, kernel)
     return out
-
-
-def _root(state: State, sid: StageId) -> StageId:
-    while state.stages[sid].attach.kind == "at":
-        sid = state.stages[sid].attach.stage
-    return sid
 
 
 def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -> Scope:
@@ -71,18 +68,10 @@ def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -
         return "global"  # the root: all blocks write its buffer
     if kernel is None or stage.scope != "global":
         return stage.scope
-    return "local" if _inside_threads(state, stage) else "shared"
-
-
-def _inside_threads(state: State, stage: StageState) -> bool:
-    while stage.attach.kind == "at":
-        host = state.stages[stage.attach.stage]
-        outer = host.leaves[: host.leaves.index(stage.attach.loop) + 1]
-        marks = [host.marks[x] for x in outer if x in host.marks]
-        if any(m.kind == "thread" and not m.tag.startswith("blockIdx") for m in marks):
-            return True
-        stage = host
-    return False
+    hosts = [(state.stages[sid], p) for sid, p in loops_around(state, stage)]
+    marks = [mark for host, p in hosts if (mark := host.marks.get(host.leaves[p]))]
+    threads = any(m.kind == "thread" and not m.tag.startswith("blockIdx") for m in marks)
+    return "local" if threads else "shared"
 
 
 def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
@@ -93,12 +82,21 @@ def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
     mark, kernel = sb.stage.marks.get(lid), sb.kernel
     tag = launch_tag(mark) if kernel is not None else ""
     if mark is not None and mark.kind == "thread" and not isinstance(extent, int):
-        _check_constant(state, sb, lid, mark)
+        # The extent of a launch may depend on sizes, that of threads may not.
+        declared = dict(sb.stage.env_threads).get(mark.tag)
+        if not mark.tag.startswith("blockIdx") or sb.padded or declared:
+            label = state.loop_label(sb.stage, lid)
+            refuse(
+                "bind",
+                mark.step,
+                f"loop {label!r} has an extent that depends on sizes, {mark.tag} needs a number; "
+                "split it by a number and bind the inner part",
+            )
     if kernel is None or not tag:
-        own = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
+        var = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
         if kernel is not None and mark is not None and mark.kind == "thread":
-            kernel.varying[own] = frozenset((mark.tag,))
-        return own
+            kernel.varying[var] = frozenset((mark.tag,))
+        return var
     launch = kernel.launches[tag]
     if not launch.loop:
         launch.stage, launch.loop = sb.stage.id, lid
@@ -106,24 +104,12 @@ def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
         sb.sizes.ranges.enter(launch.var, launch.extent)
     if extent == launch.extent:
         return launch.var
-    own = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
+    var = loop_var(sb.stage.loops[lid].name, extent, sb.sizes)
     if launch.is_thread:
-        kernel.varying[own] = frozenset((tag,))
+        kernel.varying[var] = frozenset((tag,))
     assert isinstance(extent, int)
-    kernel.short[own] = (tag, extent)
-    return own
-
-
-def _check_constant(state: State, sb: StageBounds, lid: str, mark: Mark) -> None:
-    given = dict(sb.stage.env_threads).get(mark.tag)
-    if mark.tag.startswith("blockIdx") and not sb.padded and not given:
-        return
-    refuse(
-        "bind",
-        mark.step,
-        f"loop {state.loop_label(sb.stage, lid)!r} has an extent that depends on sizes, {mark.tag} "
-        "needs a number; split it by a number and bind the inner part",
-    )
+    kernel.short[var] = (tag, extent)
+    return var
 
 
 def fixed_variables(sb: StageBounds) -> tuple[set[Var], dict[Var, Affine]]:
@@ -161,14 +147,14 @@ def thread_limits(sb: StageBounds, around: Iterable[LoopBound]) -> list[tuple[Va
     kernel = sb.kernel
     if kernel is None:
         return []
-    own = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
-    limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in own.items()}
+    bound = {t: x for x in sb.loops if (t := launch_tag(x.mark))}
+    limits: dict[str, tuple[Extent, str]] = {t: (x.extent, x.loop.kind) for t, x in bound.items()}
     if sb.scope in _OWN:
         shorter = _shorter_loops(kernel, around)
         # Its own loops are reductions, to which all of their threads add, whatever runs around.
-        limits |= {t: (n, "spatial") for t, n in shorter.items() if t not in own}
+        limits |= {t: (n, "spatial") for t, n in shorter.items() if t not in bound}
     else:
-        rest = [x for t, x in kernel.launches.items() if t not in own]
+        rest = [x for t, x in kernel.launches.items() if t not in bound]
         limits |= {x.tag: (1, "spatial") for x in rest if x.is_thread or not sb.padded}
     return [
         (kernel.launches[t].var, "reduce" if kind == "reduce" else "thread", n)

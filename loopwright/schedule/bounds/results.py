@@ -13,9 +13,9 @@ from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.kinds import Scope
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.traversal import free_vars
-from loopwright.schedule.state import Loop, Mark, StageId, StageState
-from loopwright.te.op_node import OpNode
+from loopwright.ir.visitor import free_vars
+from loopwright.schedule.state import Loop, LoopMark, StageId, StageState, State
+from loopwright.te import OpNode
 
 
 @dataclass(eq=False)
@@ -23,7 +23,7 @@ class LoopBound:
     loop: Loop
     var: Var
     extent: Extent
-    mark: Mark | None
+    mark: LoopMark | None
     #: Iterations in the copy of the nest that is being written, where that is for tiles at an edge;
     #: None: all.
     shortened: int | None = None
@@ -55,7 +55,7 @@ class Guard:
 
 
 @dataclass(eq=False)
-class Launch:
+class LaunchAxis:
     """One launch axis: its variable, its extent (0: not known yet) and the loop that gave it."""
 
     tag: str
@@ -76,7 +76,7 @@ class KernelLaunch:
 
     root: StageId
     #: Axes by tag, in the order of `launches.LAUNCH_TAGS`.
-    launches: dict[str, Launch]
+    launches: dict[str, LaunchAxis]
     #: Variables that differ between the threads or virtual threads of a block, and the tags that
     #: they depend on.
     varying: dict[Var, frozenset[str]] = field(default_factory=dict)
@@ -88,14 +88,14 @@ class KernelLaunch:
         tags = frozenset[str]().union(*(self.varying.get(v, ()) for v in free_vars(value)))
         self.varying |= {var: tags} if tags else {}
 
-    def threads(self) -> list[Launch]:
+    def threads(self) -> list[LaunchAxis]:
         return [x for x in self.launches.values() if x.is_thread]
 
-    def blocks(self) -> list[Launch]:
+    def blocks(self) -> list[LaunchAxis]:
         return [x for x in self.launches.values() if not x.is_thread]
 
 
-def launch_tag(mark: Mark | None) -> str:
+def launch_tag(mark: LoopMark | None) -> str:
     """The launch axis that a mark binds a loop to, or ``""`` (also for virtual threads)."""
     return mark.tag if mark and mark.kind == "thread" and mark.tag != "vthread" else ""
 
@@ -154,6 +154,8 @@ class StageBounds:
 class Bounds:
     """Bounds of all stages that are computed (inlined ones are gone), and ranges of variables."""
 
+    #: The schedule's state that they are the bounds of.
+    state: State
     stages: dict[StageId, StageBounds]
     ops: Mapping[StageId, OpNode]
     sizes: Sizes

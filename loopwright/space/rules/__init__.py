@@ -1,1 +1,1 @@
-"""Rules that derive structures from the analysis of an expression, one a file."""
+"""Rules that derive structures from the analysis of an expression."""

@@ -8,9 +8,9 @@ copies are padded with zeros where the reduction is no multiple of a group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -19,24 +19,28 @@ from loopwright import te
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.expr import Binary, Cast, IterVar, Read, Var, position_of
 from loopwright.ir.instructions import DOT_OPERANDS, DotProduct
+from loopwright.ir.node import distinct
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.traversal import walk
-from loopwright.space import registers
-from loopwright.space.access import expressions, extents
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
+from loopwright.space.expression import expressions, extents, reads_of
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.contraction_cpu import by_one_thread, roles_of
-from loopwright.space.rules.outer_products_cpu import OuterProducts
-from loopwright.space.rules.pieces import (
+from loopwright.space.rules.common_cpu import (
     ALONE,
     compute_in_vectors,
     compute_inline,
     cut_short,
-    fused,
+    vector_lanes,
+    vector_registers,
 )
-from loopwright.space.rules.roles_cpu import Plan, Roles, dimension_of
-from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
+from loopwright.space.rules.contraction_cpu import (
+    OuterProducts,
+    Plan,
+    Roles,
+    by_one_thread,
+    dimension_of,
+    roles_of,
+)
+from loopwright.space.sketch import Sketch, Variant, fused
 from loopwright.target import Target
 
 _UNROLL = (1, 2, 4, 8)
@@ -46,15 +50,8 @@ _TURNED = 10
 _SHORT = 8
 
 
-def dot_instructions(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of a contraction by dot product instructions of the target, over which the one
-    result is elementwise; none for others.
-    """
-    return structures_of(dot_instruction_variants, outputs, args)
-
-
 def dot_instruction_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a contraction by dot products, best first; none for other kernels."""
+    """Variants of a contraction by dot products, best first; none for other kernels."""
     stage = kernel.single
     if stage is None or stage.kind is not StageClass.CONTRACTION:
         return []
@@ -69,9 +66,12 @@ def dot_instruction_variants(kernel: Kernel) -> list[Variant]:
     little = bool(alone) and kernel.work <= ALONE * group
 
     def liking(p: DotPlan) -> tuple[bool, float, bool, bool]:
-        return p.alone is not little, p.roles.best_cost, not p.is_sensible, p.other_packed
+        # A build without a trial takes no copies that are made again and again.
+        sensible = p.packing in ("none", "root") and p.order == "vectors"
+        return p.alone is not little, p.roles.best_cost, not sensible, p.other_packed
 
-    return [_variant(kernel, p) for p in sorted([*plans, *alone], key=liking)]
+    plans = sorted([*plans, *alone], key=liking)
+    return [Variant(p.name, p.why, partial(_schedule, kernel, p)) for p in plans]
 
 
 def _multiplies_two(stage: StageAnalysis) -> bool:
@@ -120,7 +120,7 @@ class DotRoles(Roles):
         by_pairs = Target.current().has_dots_by_pairs
         if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
             return found
-        lanes, room = self.dot.lanes, registers.registers()
+        lanes, room = self.dot.lanes, vector_registers()
         fits = [(r, w) for r, w in found if r * (w // lanes) + 2 * (w // lanes) + 2 <= room]
         return fits or found[:1]
 
@@ -146,62 +146,38 @@ class DotPlan(Plan):
             f"{roles.dot.data} by {roles.dot.kernel}, here along {roles.grouped.name}"
         )
 
-    @property
-    def is_sensible(self) -> bool:
-        """Whether it is one for a build without a trial."""
-        return self.packing in ("none", "root") and self.order == "vectors"
-
 
 def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
     """Places of packed copies, and the outer loop."""
-    loop = _best_loop(roles)
-    found = _dot_roles(roles, lanes, loop)
-    if found is None:
-        return
-    packings = ["none"] if _lies_in_groups(found) else []
-    if found.dimension is not None and dimension_of(found.loaded, loop) is not None:
-        packings += ["root"] if _is_constant(found.loaded) else ["root", "task", "panel"]
-    others = [False] if _is_contiguous(found) else []
-    others += [True] if dimension_of(found.other, loop) is not None else []
-    for packing in packings:
-        often = packing in ("task", "panel")
-        orders, placed = (["vectors"], others[:1]) if often else (["vectors", "rows"], others)
-        for order, other in product(orders, placed):
-            yield DotPlan(found, packing, order, "inline", other_packed=other)
-
-
-def _best_loop(roles: Roles) -> IterVar:
-    """Loop that is split into groups: long, and along the memory of the other operand."""
     (other,) = [o for o in roles.stage.operands if o is not roles.loaded]
 
     def liking(x: IterVar) -> tuple[bool, bool, int]:
         alone = all(dimension_of(o, x) is not None for o in roles.stage.operands)
         return alone or len(roles.stage.reduced) == 1, other.strides.get(x) == 1, x.count
 
-    return max(roles.stage.reduced, key=liking)
-
-
-def _dot_roles(roles: Roles, lanes: int, loop: IterVar) -> DotRoles | None:
-    """Roles with the instruction for their element types; None where there is none."""
-    (other,) = [o for o in roles.stage.operands if o is not roles.loaded]
+    # Groups of a long loop along the memory of the other operand.
+    loop = max(roles.stage.reduced, key=liking)
     types = (other.tensor.dtype, roles.loaded.tensor.dtype)
     if types not in DOT_OPERANDS or roles.group or roles.vector.count < lanes:
-        return None
+        return
     dot = DotProduct(*types, lanes)
     if dot.result != roles.stage.tensor.dtype or loop.count < dot.group:
-        return None
-    given = {f.name: getattr(roles, f.name) for f in fields(Roles)}
-    return DotRoles(**given, dot=dot, grouped=loop)
-
-
-def _is_constant(operand: OperandUse) -> bool:
-    return bool(getattr(operand.tensor.op, "constant", False))
-
-
-def _is_contiguous(roles: DotRoles) -> bool:
-    """Whether all groups of the other operand are whole and contiguous in memory."""
-    whole = roles.grouped.count % roles.dot.group == 0
-    return whole and roles.other.strides.get(roles.grouped) == 1
+        return
+    every = {f.name: getattr(roles, f.name) for f in fields(Roles)}
+    found = DotRoles(**every, dot=dot, grouped=loop)
+    packings = ["none"] if _lies_in_groups(found) else []
+    if found.dimension is not None and dimension_of(found.loaded, loop) is not None:
+        constant = getattr(found.loaded.tensor.op, "constant", False)
+        packings += ["root"] if constant else ["root", "task", "panel"]
+    # All groups of the other operand may be whole and contiguous in memory.
+    whole = loop.count % found.dot.group == 0
+    others = [False] if whole and found.other.strides.get(loop) == 1 else []
+    others += [True] if dimension_of(found.other, loop) is not None else []
+    for packing in packings:
+        often = packing in ("task", "panel")
+        orders, placed = (["vectors"], others[:1]) if often else (["vectors", "rows"], others)
+        for order, packed in product(orders, placed):
+            yield DotPlan(found, packing, order, "inline", other_packed=packed)
 
 
 def _lies_in_groups(roles: DotRoles) -> bool:
@@ -218,33 +194,20 @@ def _lies_in_groups(roles: DotRoles) -> bool:
     ranges = {x.var: (0, x.count - 1) for x in axes}
     ranges |= {lane: (0, lanes - 1), outer: (0, -(-roles.vector.count // lanes) - 1)}
     ranges |= {few: (0, group - 1), block: (0, -(-loop.count // group) - 1)}
-    (read,) = _reads(roles.stage.tensor, roles.loaded.tensor)
-    forms = [to_affine(i, env, ranges) for i in read.indices]
+    reads = reads_of(expressions(roles.stage.tensor.op))
+    (read,) = distinct(r for r in reads if r.source is roles.loaded.tensor)
     shape = roles.loaded.tensor.static_shape
-    if any(form is None for form in forms):
-        return False
     offset = Affine(0)
-    for d, form in enumerate(forms):
-        assert form is not None
+    for d, index in enumerate(read.indices):
+        form = to_affine(index, env, ranges)
+        if form is None:
+            return False
         offset = offset + form * prod(shape[d + 1 :])
     return (offset.terms.get(lane), offset.terms.get(few)) == (group, 1)
 
 
-def _reads(stage: te.Tensor, tensor: te.Tensor) -> list[Read]:
-    """Different reads of a tensor in a stage."""
-    found: list[Read] = []
-
-    def visit(n: Any) -> None:
-        if isinstance(n, Read) and n.source is tensor and n not in found:
-            found.append(n)
-
-    for part in expressions(stage.op):
-        walk(part, visit)
-    return found
-
-
-def _variant(kernel: Kernel, plan: DotPlan) -> Variant:
-    return Variant(plan.name, plan.why, lambda sketch: _DotTiles(sketch, kernel, plan).schedule())
+def _schedule(kernel: Kernel, plan: DotPlan, sketch: Sketch) -> None:
+    _DotTiles(sketch, kernel, plan).schedule()
 
 
 class _DotTiles(OuterProducts):
@@ -353,7 +316,7 @@ class _DotTiles(OuterProducts):
             s[packed].vectorize(few)
             outer = axes[:-1]
         else:
-            lanes = registers.lanes("int32")
+            lanes = vector_lanes("int32")
             last, inner = s[packed].split(last, factor=lanes)
             s[packed].reorder(*axes[:-1], last, few, inner)
             s[packed].unroll(few)
@@ -366,9 +329,13 @@ class _DotTiles(OuterProducts):
         """Rows of a register tile together where the row loop indexes a dimension alone; else
         padding behind each dimension for rows of a tile that overruns the edge.
         """
-        group, rows = self.roles.dot.group, self.rows
+        group, rows, row = self.roles.dot.group, self.rows, self.roles.row
         shape = other.tensor.static_shape
-        room = [self._room(other, q) for q in range(len(shape))]
+        room = [0] * len(shape)
+        if row is not None and dimension_of(other, row) is None:
+            overrun = max(high for high, _ in self.roles.tiles()) - 1
+            moves = [0 if x is None else abs(x.moves.get(row, 0)) for x in other.access.dims]
+            room = [n * overrun for n in moves]
 
         def digits(q: int, i: Any) -> tuple[Any, ...]:
             if q == g:
@@ -383,13 +350,6 @@ class _DotTiles(OuterProducts):
             return (*found, *((x[d] % rows,) if d is not None else ()), x[g] % group)
 
         return layout
-
-    def _room(self, other: OperandUse, q: int) -> int:
-        index, row = other.access.dims[q], self.roles.row
-        if index is None or row is None or dimension_of(other, row) is not None:
-            return 0
-        most = max(high for high, _ in self.roles.tiles())
-        return abs(index.moves.get(row, 0)) * (most - 1)
 
     def _grouped(self, operand: OperandUse) -> int:
         """Dimension along which groups lie."""

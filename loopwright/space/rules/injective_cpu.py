@@ -8,27 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
-from loopwright.space import registers
-from loopwright.space.access import extents
 from loopwright.space.analysis import StageClass
+from loopwright.space.expression import extents
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.pieces import (
+from loopwright.space.rules.common_cpu import (
     LINE,
     MIN_TASKS,
     compute_in_vectors,
     compute_inline,
-    fused,
+    element_bytes,
     most_with_tasks,
     past_the_caches,
     run,
+    vector_lanes,
 )
-from loopwright.space.sketch import Sketch
-from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
+from loopwright.space.sketch import Sketch, Variant, fused
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -41,17 +38,14 @@ _TOGETHER = (1, 2, 4)
 _SIDES, _SQUARE = (4, 8, 16, 32), 16
 
 
-def injective(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of an expression of one result without reductions; none for others."""
-    return structures_of(injective_variants, outputs, args)
-
-
 def injective_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a kernel without reductions, the most sensible first; none for others."""
+    """Variants of a kernel without reductions, the most sensible first; none for others."""
     if kernel.reductions or not kernel.out.shape:
         return []
     found = _turned_squares(kernel)
-    spread = _read_at_several_places(kernel)
+    # Stages that another one reads at more than one place.
+    reads = ([o.tensor for o in s.operands if kernel.computes(o.tensor)] for s in kernel.stages)
+    spread = tuple(dict.fromkeys(t for read in reads for t in read if read.count(t) > 1))
     names = ", ".join(t.name for t in spread)
     if spread:
         why = "what is read at several places is computed once"
@@ -82,15 +76,6 @@ def _but_one(kernel: Kernel, spread: Sequence[te.Tensor]) -> list[Variant]:
     return found
 
 
-def _read_at_several_places(kernel: Kernel) -> tuple[te.Tensor, ...]:
-    """Stages that another one reads at more than one place."""
-    found: dict[te.Tensor, None] = {}
-    for s in kernel.stages:
-        read = [o.tensor for o in s.operands if kernel.computes(o.tensor)]
-        found.update(dict.fromkeys(t for t in read if read.count(t) > 1))
-    return tuple(found)
-
-
 def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch: Sketch) -> None:
     s, out = sketch.s, kernel.out
     compute_inline(s, kernel, kept)
@@ -105,7 +90,7 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
     Rows that read the same places go through memory side by side, so that these are loaded once.
     """
     out = kernel.out
-    s, lanes = sketch.s, registers.lanes(out.dtype)
+    s, lanes = sketch.s, vector_lanes(out.dtype)
     *outer, last = s[out].op.axis
     widths = [lanes * v for v in _VECTORS if lanes * v <= max(last.count, lanes)]
     even = [w for w in widths if w <= 4 * lanes and last.count % w == 0]
@@ -166,21 +151,18 @@ def _turned_squares(kernel: Kernel) -> list[Variant]:
         return []
     (stage,) = kernel.stages
     last = stage.spatial[-1]
-    turned = [o for o in stage.operands if _is_turned(o.access.contiguous, o.access, last)]
-    along = turned[0].access.contiguous
+    reads = [o.access for o in stage.operands if o.access.contiguous is not None]
+    turned = next(a for a in reads if a.contiguous is not last and a.moves_with(last))
+    along = turned.contiguous
     assert along is not None
-    why = f"{turned[0].tensor.name} lies in memory along {along.name}, the result along {last.name}"
+    why = f"{turned.tensor.name} lies in memory along {along.name}, the result along {last.name}"
     name = f"squares of {along.name} x {last.name}"
     at = position_of(along, stage.spatial)
     return [Variant(name, why, partial(_schedule_squares, kernel, at))]
 
 
-def _is_turned(along: IterVar | None, access: Any, last: IterVar) -> bool:
-    return along is not None and along is not last and bool(access.moves_with(last))
-
-
 def _schedule_squares(kernel: Kernel, at: int, sketch: Sketch) -> None:
-    s, out, lanes = sketch.s, kernel.out, registers.lanes(kernel.out.dtype)
+    s, out, lanes = sketch.s, kernel.out, vector_lanes(kernel.out.dtype)
     axes = list(s[out].op.axis)
     across, last = axes[at], axes[-1]
     sides = [n for n in _SIDES if n <= across.count] or [across.count]
@@ -194,7 +176,7 @@ def _schedule_squares(kernel: Kernel, at: int, sketch: Sketch) -> None:
     others = [x for x in axes if x is not across and x is not last]
     s[out].reorder(*others, a0, l0, l1, a1, lane)
     run(s, out, (a1, lane))
-    if square * registers.nbytes(out) >= LINE:
+    if square * element_bytes(out) >= LINE:
         past_the_caches(sketch, out, lane)
     enough = extents(others) * -(-across.count // _SIDES[-1]) >= MIN_TASKS
     s[out].parallel(fused(s, out, [*others, a0] if enough else [*others, a0, l0]))

@@ -7,33 +7,180 @@ elementwise stages over them, stages too large to be recomputed for each reader,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from math import prod
 
 from loopwright import te
-from loopwright.space.access import accesses, extents
-from loopwright.space.rules.contraction_gpu import contraction_of, schedule_contraction
-from loopwright.space.rules.device_gpu import Device
-from loopwright.space.rules.injective_gpu import (
-    schedule_injective,
-    schedule_transpose,
-    turned_axis,
-)
-from loopwright.space.rules.kernel_gpu import (
-    Kernel,
+from loopwright.ir.expr import position_of
+from loopwright.schedule import Schedule
+from loopwright.space.expression import AccessMap, accesses, extents
+from loopwright.space.rules.common_gpu import (
+    KernelStages,
+    KnobNames,
+    Knobs,
+    LaunchLimits,
+    Values,
+    common_width,
+    every_structure,
     is_elementwise_over,
+    is_one,
     kernel_of,
     last_elementwise,
+    powers,
     whole_program,
+    width_of,
 )
-from loopwright.space.rules.knobs_gpu import Knobs, Names, every_structure
+from loopwright.space.rules.contraction_gpu import contraction_of, schedule_contraction
 from loopwright.space.rules.rows_gpu import (
-    Rows,
+    RowReductions,
     is_long,
     rows_of,
     schedule_alone,
     schedule_rows,
     schedule_several,
 )
+from loopwright.space.sketch import fused
 from loopwright.space.structure import Structure
+
+#: Elements that a thread computes one after the other; unrolled loops of a window.
+_ELEMENTS, _UNROLLED_WINDOW = 8, 64
+#: Threads of a block that the default takes.
+_THREADS = 256
+#: Sides of a transposed tile, and its rows that a thread copies.
+_SIDES, _ROWS = (8, 16, 32, 64), (1, 2, 4, 8)
+_SIDE, _COPIED = 32, 4
+
+
+# Rules for kernels with no reduction worth sharing: elementwise chains, windows, transposes.
+# Threads lie side by side along the last dimension, so that neighbours touch neighbouring elements
+# of memory. A window (pooling, depthwise convolution) is summed by one thread in registers.
+
+
+def schedule_injective(
+    knobs: Knobs, kernel: KernelStages, window: te.Tensor | None = None, prefix: str = ""
+) -> None:
+    """One thread for some neighbouring elements.
+
+    Defines the knobs ``vector`` (whether a thread computes neighbours), ``elements`` (that it
+    computes in turn) and ``threads`` (of a block). Stages are inlined but for the result and the
+    window, a reduction of the shape of the result that a thread does by itself.
+    """
+    s, out = knobs.s, kernel.out
+    kernel.inline(s, but=[out] if window is None else [out, window])
+    if not out.shape:
+        s[out].env_threads([te.thread_axis((0, 1), "threadIdx.x")])
+        return
+    device = LaunchLimits.current()
+    *_, last = out.static_shape or (1,)
+    total = prod(out.static_shape)
+    width = common_width(device.lanes(*kernel.dtypes), last)
+    vector = [window is None, window is not None] if width > 1 else [False]
+    flag = knobs.flag(f"{prefix}vector", vector)
+    elements = knobs.number(f"{prefix}elements", powers(_ELEMENTS), 1)
+    threads = powers(device.threads, min(32, device.threads))
+    few = [t for t in threads if t <= max(_THREADS // 2, total // device.processors)]
+    default = max((t for t in few if t <= _THREADS), default=threads[0])
+    count = knobs.number(f"{prefix}threads", threads, default)
+    acc = s.cache_write(out, "local") if window is out else window
+    if acc is not None and acc is window:
+        s[acc].set_scope("local")
+    loops = list(s[out].op.axis)
+    lanes = None
+    width = width_of(flag, width)
+    if not is_one(width):
+        loops[-1], lanes = s[out].split(loops[-1], factor=width)
+        s[out].vectorize(lanes)
+    rest, thread = s[out].split(fused(s, out, loops), factor=count)
+    block, again = s[out].split(rest, factor=elements)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    s[out].reorder(block, thread, again, *([] if lanes is None else [lanes]))
+    s[out].unroll(again)
+    if acc is not None:
+        s[acc].compute_at(s[out], again)
+        _sum_window(s, acc)
+
+
+def _sum_window(s: Schedule, acc: te.Tensor) -> None:
+    spatial, reduce = list(s[acc].op.axis), list(s[acc].op.reduce_axis)
+    s[acc].reorder(*reduce, *spatial)
+    for loop in spatial:
+        s[acc].unroll(loop)
+    points = 1
+    for loop in reversed(reduce):
+        points *= loop.count
+        if points <= _UNROLLED_WINDOW:
+            s[acc].unroll(loop)
+
+
+def turned_axis(kernel: KernelStages) -> tuple[AccessMap, int] | None:
+    """Read of an elementwise result that goes across memory, and the axis of the result along which
+    that input lies; None where every input is read along memory.
+    """
+    out = kernel.out
+    reads = accesses(out) if out.shape else []
+    for a in reads:
+        along, last = a.contiguous, out.op.axis[-1]
+        alone = [b.tensor for b in reads].count(a.tensor) == 1
+        if kernel.computes(a.tensor) or along is None or not alone:
+            continue
+        if along is not last and min(along.count, last.count) >= _SIDES[0] and a.moves_with(last):
+            return a, position_of(along, out.op.axis)
+    return None
+
+
+def schedule_transpose(
+    knobs: Knobs, kernel: KernelStages, read: AccessMap, across: int, prefix: str = ""
+) -> None:
+    """Transpose squares of the input through shared memory, read and written along memory.
+
+    Defines the knobs ``side`` (of a square), ``rows`` (that a thread copies) and ``pad`` (a gap
+    between rows, so that columns lie in different banks). Stages are inlined but for the result.
+    ``read`` is an input's read across memory, ``across`` the axis of the result along which that
+    input lies.
+    """
+    s, out, p = knobs.s, kernel.out, prefix
+    device = LaunchLimits.current()
+    kernel.inline(s, but=[out])
+    most = min(device.threads, out.op.axis[across].count, out.op.axis[-1].count)
+    sides = [n for n in _SIDES if n <= most]
+
+    def fits(value: Values) -> bool:
+        side: int = value(f"{p}side")
+        rows: int = value(f"{p}rows")
+        return device.warp <= side * side // rows <= device.threads
+
+    chosen = {
+        f"{p}side": (sides, max(n for n in sides if n <= _SIDE)),
+        f"{p}rows": (_ROWS, _COPIED),
+    }
+    knobs.numbers(f"{p}square", chosen, fits)
+    pad = knobs.flag(f"{p}pad", [True, False])
+    side, rows = knobs.value(f"{p}side"), knobs.value(f"{p}rows")
+    axes = list(s[out].op.axis)
+    row, column = axes[across], axes[-1]
+    others = [x for n, x in enumerate(axes[:-1]) if n != across]
+    ro, ri = s[out].split(row, factor=side)
+    co, tx = s[out].split(column, factor=side)
+    again, ty = s[out].split(ri, factor=side // rows)
+    s[out].reorder(*others, ro, co, ty, tx, again)
+    block = fused(s, out, [*others, ro, co])
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(ty, te.thread_axis("threadIdx.y"))
+    s[out].bind(tx, te.thread_axis("threadIdx.x"))
+    s[out].unroll(again)
+    tile = s.cache_read(read.tensor, "shared", [out])
+    s[tile].compute_at(s[out], block)
+    last = out.op.axis[-1]
+    columns = [n for n, d in enumerate(read.dims) if d is not None and last in d.moves]
+    if pad is not False and columns:
+        s[tile].storage_align(columns[0], 1 + pad * (side - 1), pad * 1)
+    rest, tx = s[tile].split(fused(s, tile, s[tile].op.axis), factor=side)
+    rounds, ty = s[tile].split(rest, factor=side // rows)
+    s[tile].bind(tx, te.thread_axis("threadIdx.x"))
+    s[tile].bind(ty, te.thread_axis("threadIdx.y"))
+    s[tile].unroll(rounds)
+
 
 #: Elements of a window from which on several threads sum it, and threads that keep a processor
 #: busy, each with a window of its own.
@@ -54,19 +201,16 @@ _NAMES = {
 def programs(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
     """Structures of any expression: all of its stages in kernels."""
     if len(outputs) > 1:
-        return every_structure(
-            outputs, args, *_NAMES["apart"], lambda k: _schedule_apart(k, outputs)
-        )
+        return every_structure(outputs, args, *_NAMES["apart"], partial(_schedule_apart, outputs))
     (out,) = outputs
     kind = kind_of(out)
-    found = every_structure(outputs, args, *_NAMES[kind], lambda k: schedule_program(k, out, kind))
+    schedule = partial(schedule_program, out=out, kind=kind)
+    found = every_structure(outputs, args, *_NAMES[kind], schedule)
     chain = rows_of(out)
     if kind == "rows" and chain is not None and len(chain.reductions) > 1:
-        name = _NAMES["apart"][0]
         why = "each reduction may take as many threads as it likes"
-        found += every_structure(
-            outputs, args, name, why, lambda k: schedule_program(k, out, "apart")
-        )
+        apart = partial(_schedule_apart, [out])
+        found += every_structure(outputs, args, _NAMES["apart"][0], why, apart)
     return found
 
 
@@ -90,31 +234,29 @@ def kind_of(out: te.Tensor) -> str:
 def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
     """Schedule an expression by a rule that applies; see `kind_of`."""
     if kind == "apart":
-        _schedule_apart(knobs, [out])
+        _schedule_apart([out], knobs)
     elif kind == "rows":
         rows = rows_of(out)
-        assert isinstance(rows, Rows)
+        assert isinstance(rows, RowReductions)
         schedule_rows(knobs, rows)
     else:
         _schedule_kernel(knobs, whole_program(out), "")
 
 
-def _schedule_apart(knobs: Knobs, outs: Sequence[te.Tensor]) -> None:
+def _schedule_apart(outs: Sequence[te.Tensor], knobs: Knobs) -> None:
     """Make a kernel for each reduction, and one for each result that comes after them."""
     for kernel, prefix in knobs.once("kernels", lambda: _kernels(outs)):
         _schedule_kernel(knobs, kernel, prefix)
 
 
-def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[Kernel, str]]:
+def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[KernelStages, str]]:
     """Kernels of a program, inputs first, and the prefixes of the names of their knobs."""
     program = whole_program(*outs).stages
     results = _results(outs, program)
-    names = Names()
+    names = KnobNames()
     prefixes = ["" if t is outs[-1] else names.of(t.name) + "_" for t in results]
-    return [
-        (kernel_of(t, program, results), prefix)
-        for t, prefix in zip(results, prefixes, strict=True)
-    ]
+    kernels = [kernel_of(t, program, results) for t in results]
+    return list(zip(kernels, prefixes, strict=True))
 
 
 def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te.Tensor]:
@@ -136,7 +278,7 @@ def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te
     return [t for t in program if t in found | ends]
 
 
-def _schedule_kernel(knobs: Knobs, kernel: Kernel, prefix: str) -> None:
+def _schedule_kernel(knobs: Knobs, kernel: KernelStages, prefix: str) -> None:
     """Schedule a kernel of one reduction at most."""
     if kernel.out.op.num_outputs > 1:
         schedule_several(knobs, kernel, prefix)
@@ -158,22 +300,19 @@ def _schedule_kernel(knobs: Knobs, kernel: Kernel, prefix: str) -> None:
         schedule_alone(knobs, kernel, prefix)
 
 
-def _tiled_or_window(kernel: Kernel) -> str | None:
+def _tiled_or_window(kernel: KernelStages) -> str | None:
     """Rule for the one reduction of a kernel that also computes its epilogue, or None."""
     (reduction,) = kernel.reductions
     if not reduction.shape or reduction.op.num_outputs > 1:
         return None
     if contraction_of(kernel, reduction) is not None:
         return "contraction"
-    return "window" if _is_window(reduction) else None
-
-
-def _is_window(reduction: te.Tensor) -> bool:
-    """Whether one thread sums all of an element: little work, or enough threads."""
+    # One thread sums all of an element where that is little work, or there are enough threads.
     points, elements = extents(reduction.op.reduce_axis), extents(reduction.op.axis)
     along = [a.contiguous for a in accesses(reduction)]
     slides = set(reduction.op.reduce_axis).isdisjoint(along)
-    return points < _WINDOW or (slides and elements >= _BUSY * Device.current().processors)
+    enough = slides and elements >= _BUSY * LaunchLimits.current().processors
+    return "window" if points < _WINDOW or enough else None
 
 
 def _heavy(program: Sequence[te.Tensor], outs: Sequence[te.Tensor]) -> list[te.Tensor]:

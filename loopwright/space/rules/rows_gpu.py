@@ -16,11 +16,19 @@ from typing import Any
 from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
-from loopwright.space.access import accesses, extents, is_computed
-from loopwright.space.chains import row_chain
-from loopwright.space.rules.device_gpu import Device, common_width, fused, powers
-from loopwright.space.rules.kernel_gpu import Kernel
-from loopwright.space.rules.knobs_gpu import Knobs, Values, is_one, width_of
+from loopwright.space.expression import accesses, extents, is_computed
+from loopwright.space.kernels import row_chain
+from loopwright.space.rules.common_gpu import (
+    KernelStages,
+    Knobs,
+    LaunchLimits,
+    Values,
+    common_width,
+    is_one,
+    powers,
+    width_of,
+)
+from loopwright.space.sketch import fused
 
 #: Threads of a row that the default takes, along and across memory, and elements worth a thread.
 _THREADS, _ACROSS, _WORTH = 256, 8, 4
@@ -35,7 +43,7 @@ _MOST_PARTS = 256
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowReductions:
     """Chain of reductions over rows."""
 
     out: te.Tensor  # a number a row, or a row
@@ -65,12 +73,12 @@ class Rows:
         return prod(self.reductions[0].static_shape)
 
 
-def rows_of(out: te.Tensor) -> Rows | None:
+def rows_of(out: te.Tensor) -> RowReductions | None:
     """Chain in an expression, or None where it is none; see `row_chain`."""
     chain = row_chain(out)
     if chain is None:
         return None
-    return Rows(
+    return RowReductions(
         out,
         chain.reductions,
         chain.whole,
@@ -80,9 +88,9 @@ def rows_of(out: te.Tensor) -> Rows | None:
     )
 
 
-def is_long(rows: Rows) -> bool:
+def is_long(rows: RowReductions) -> bool:
     """Whether there are too few rows for the processors, and each is long."""
-    return rows.length >= _LONG and rows.count < Device.current().processors
+    return rows.length >= _LONG and rows.count < LaunchLimits.current().processors
 
 
 def _lies_along(reduction: te.Tensor) -> bool:
@@ -98,14 +106,14 @@ def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
     return tuple(a.tensor for a in once if a.contiguous is last and not is_computed(a.tensor))
 
 
-def schedule_rows(knobs: Knobs, rows: Rows, prefix: str = "") -> None:
+def schedule_rows(knobs: Knobs, rows: RowReductions, prefix: str = "") -> None:
     """Define the knobs of a chain of reductions and schedule it, in one kernel, by them.
 
     The knobs are ``threads`` (of a row), ``rows`` (of a block), ``vector`` (whether a thread reads
     neighbours at once), ``unroll``, and for each intermediate row ``keep_<name>``: in shared
     memory, or recomputed where it is needed.
     """
-    s, sizes = knobs.s, _Sizes(knobs, rows, Device.current(), prefix)
+    s, sizes = knobs.s, _Sizes(knobs, rows, prefix)
     out, rank = rows.out, rows.rank
     reductions = [s.cache_write(r, "local") if r is out else r for r in rows.reductions]
     loops = list(s[out].op.axis)
@@ -131,8 +139,8 @@ def schedule_rows(knobs: Knobs, rows: Rows, prefix: str = "") -> None:
 class _Sizes:
     """Knobs of `schedule_rows`, and their effects on a stage."""
 
-    def __init__(self, knobs: Knobs, rows: Rows, device: Device, prefix: str) -> None:
-        self.knobs, self.prefix, self.device = knobs, prefix, device
+    def __init__(self, knobs: Knobs, rows: RowReductions, prefix: str) -> None:
+        self.knobs, self.prefix, self.device = knobs, prefix, LaunchLimits.current()
         # Neighbouring threads take neighbouring elements of memory.
         tags = ("threadIdx.x", "threadIdx.y")
         #: thread axis over the rows of a block
@@ -144,7 +152,7 @@ class _Sizes:
     def _value(self, name: str) -> Any:
         return self.knobs.value(self.prefix + name)
 
-    def _define_threads(self, rows: Rows) -> None:
+    def _define_threads(self, rows: RowReductions) -> None:
         most, p = self.device.threads, self.prefix
         width = self._widest(rows)
         threads = [t for t in powers(most) if t <= max(1, rows.length // width)]
@@ -166,7 +174,7 @@ class _Sizes:
         flag = self.knobs.flag(f"{p}vector", [True, False] if width > 1 else [False])
         self.width = width_of(flag, width)  # elements that a thread reads at once
 
-    def _widest(self, rows: Rows) -> int:
+    def _widest(self, rows: RowReductions) -> int:
         """Widest vector that divides every row."""
         if not rows.along:
             return 1
@@ -178,7 +186,7 @@ class _Sizes:
         width = self.device.lanes(rows.out.dtype, *read)
         return common_width(width, *lengths) if lengths else 1
 
-    def _define_kept(self, rows: Rows) -> list[te.Tensor]:
+    def _define_kept(self, rows: RowReductions) -> list[te.Tensor]:
         p, shared = self.prefix, self.device.shared
         sizes = {t: prod(t.static_shape[rows.rank :]) * dtypes.nbytes(t.dtype) for t in rows.whole}
         for t, size in sizes.items():
@@ -222,14 +230,14 @@ class _Sizes:
             s[own].vectorize(s[own].op.axis[-1])
 
 
-def schedule_alone(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
+def schedule_alone(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> None:
     """Kernel for one reduction, its result; several blocks share a long one with few results.
 
     Defines the knobs of `schedule_rows`, and ``parts`` (blocks that share a row) for long ones.
     """
     s, r = knobs.s, kernel.out
     kernel.inline(s, but=[r])
-    rows = Rows(r, (r,), along=_lies_along(r))
+    rows = RowReductions(r, (r,), along=_lies_along(r))
     parts = _parts(knobs, rows, prefix)
     if parts > 1:
         loop, _ = s[r].split(fused(s, r, s[r].op.reduce_axis), nparts=parts)
@@ -237,9 +245,9 @@ def schedule_alone(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
         assert isinstance(partial, te.Tensor)
         unit = extents(r.op.reduce_axis) // _MOST_PARTS
         loads = (_side_by_side(r),) if extents(r.op.reduce_axis) % _MOST_PARTS == 0 else ((),)
-        part = Rows(partial, (partial,), along=rows.along, loads=loads, unit=unit)
+        part = RowReductions(partial, (partial,), along=rows.along, loads=loads, unit=unit)
         schedule_rows(knobs, part, f"{prefix}part_")
-        rows = Rows(r, (r,), along=False)
+        rows = RowReductions(r, (r,), along=False)
     if r.shape:
         schedule_rows(knobs, rows, prefix)
     else:
@@ -251,13 +259,13 @@ def _reduce_to_one(knobs: Knobs, r: te.Tensor, prefix: str) -> None:
     s = knobs.s
     loop = fused(s, r, s[r].op.reduce_axis)
     most = max(1, extents(r.op.reduce_axis) // _WORTH)
-    threads = powers(min(Device.current().threads, most))
+    threads = powers(min(LaunchLimits.current().threads, most))
     count = knobs.number(f"{prefix}threads", threads, max(n for n in threads if n <= _THREADS))
     _, thread = s[r].split(loop, factor=count)
     s[r].bind(thread, te.thread_axis("threadIdx.x"))
 
 
-def schedule_several(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
+def schedule_several(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> None:
     """A thread for each element of an operation with several results.
 
     Defines the knob ``threads`` (of a block). Stages are inlined but for the results.
@@ -267,21 +275,21 @@ def schedule_several(knobs: Knobs, kernel: Kernel, prefix: str = "") -> None:
     if not out.shape:
         s[out].env_threads([te.thread_axis((0, 1), "threadIdx.x")])
         return
-    threads = powers(Device.current().threads, min(_FEWEST, Device.current().threads))
+    threads = powers(LaunchLimits.current().threads, min(_FEWEST, LaunchLimits.current().threads))
     count = knobs.number(f"{prefix}threads", threads, max(n for n in threads if n <= _THREADS))
     block, thread = s[out].split(fused(s, out, s[out].op.axis), factor=count)
     s[out].bind(block, te.thread_axis("blockIdx.x"))
     s[out].bind(thread, te.thread_axis("threadIdx.x"))
 
 
-def _parts(knobs: Knobs, rows: Rows, prefix: str) -> int:
+def _parts(knobs: Knobs, rows: RowReductions, prefix: str) -> int:
     """Blocks that reduce parts of a row; defines the knob where rows are few and long.
 
     One part would need other knobs than several, so there are two at least.
     """
     if not is_long(rows):
         return 1
-    device = Device.current()
+    device = LaunchLimits.current()
     choices = [n for n in powers(_MOST_PARTS) if 2 <= n <= rows.length // 1024]
     wanted = max(2, 2 * device.processors // rows.count)
     chosen = max((n for n in choices if n <= wanted), default=choices[0])

@@ -8,22 +8,24 @@ three; where there are too few rows, each of the three is divided by blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
-from loopwright.ir.scans import Scan
+from loopwright.ir.reduction import Scan
 from loopwright.schedule import Schedule
-from loopwright.space import registers
-from loopwright.space.access import extents
 from loopwright.space.analysis import StageAnalysis
+from loopwright.space.expression import extents
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.pieces import ALONE, MAY_BE_ALONE, MIN_TASKS, compute_inline, fused, run
-from loopwright.space.sketch import Sketch
-from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
+from loopwright.space.rules.common_cpu import (
+    ALONE,
+    MAY_BE_ALONE,
+    MIN_TASKS,
+    compute_inline,
+    run,
+    vector_lanes,
+)
+from loopwright.space.sketch import Sketch, Variant, fused
 
 #: Places of a block where vectors run across the scan; vectors of a block where they run along it.
 _ACROSS, _ALONG = (8, 4), (1,)
@@ -34,23 +36,18 @@ _LITTLE = ALONE // 4
 #: Blocks for which threads are woken.
 _WORTH_TASKS = 64
 _ROWS = (1, 2, 4, 8, 16, 32)
-_VECTORS = (1, 2, 4, 8)
-
-
-def scans(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of a scan over which the one result is elementwise; none for other expressions."""
-    return structures_of(scan_variants, outputs, args)
+_VECTORS = (1, 2)
 
 
 def scan_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a scan, the most sensible first; none for other kernels."""
+    """Variants of a scan, the most sensible first; none for other kernels."""
     stage = kernel.single
     scan = stage.scan if stage is not None else None
     if stage is None or scan is None:
         return []
     low, high = scan.range
     along = scan.place is stage.spatial[-1]
-    lanes = registers.lanes(stage.tensor.dtype)
+    lanes = vector_lanes(stage.tensor.dtype)
     blocks = [lanes * v for v in _ALONG] if along else list(_ACROSS)
     found = [_Scan(kernel, stage, scan, n) for n in blocks if 1 < n < high - low]
     alone = [replace(x, alone=True) for x in found if kernel.work * x.block <= MAY_BE_ALONE]
@@ -94,11 +91,11 @@ class _Scan:
         s, out, t = sketch.s, self.kernel.out, self.stage.tensor
         compute_inline(s, self.kernel, [])
         k = s[t].op.reduce_axis[position_of(self.scan.over, self.stage.reduced)]
-        made: list[tuple[te.Tensor, bool]] = []
+        stages: list[tuple[te.Tensor, bool]] = []
         blocks, block = t, self.block
         while True:
             blocks, totals = s.blocked_scan(blocks, k, block)
-            made += [(totals, True), (blocks, False)]
+            stages += [(totals, True), (blocks, False)]
             (k,) = s[blocks].op.reduce_axis
             if k.count <= _FEW:
                 break
@@ -106,7 +103,7 @@ class _Scan:
         acc = s.cache_write(out, "local") if out is t else t
         task, at = self._tiled(sketch, out)
         self._within(s, out, acc, at)
-        for t, is_total in made:
+        for t, is_total in stages:
             self._between(sketch, t, is_total, out, task)
 
     def _tiled(self, sketch: Sketch, out: te.Tensor) -> tuple[IterVar | None, IterVar]:
@@ -120,41 +117,35 @@ class _Scan:
         column: IterVar | None = None
         lane = inner
         if self._vector is not None:
-            column, lane = s[out].split(axis[self._vector], factor=self._width(sketch))
+            lanes, count = vector_lanes(self.stage.tensor.dtype), self._vector.count
+            widths = [lanes * v for v in _VECTORS if lanes * v <= max(count, lanes)]
+            width = sketch.number("width", widths, widths[-1])
+            column, lane = s[out].split(axis[self._vector], factor=width)
             s[out].reorder(*rows, column, place, inner, lane)
             s[out].unroll(inner)
         else:
             s[out].reorder(*rows, place, lane)
         s[out].vectorize(lane)
         outer = [*rows, *([column] if column is not None else [])]
-        if not outer or (self._tasks() < MIN_TASKS and not self.alone):
+        if not outer or (self._tasks < MIN_TASKS and not self.alone):
             task = fused(s, out, [*outer, place])
-            self._share_out(s, out, task)
+            if not self.alone:
+                s[out].parallel(task)
             return None, task
         task = fused(s, out, outer)
         if self.alone:
             return task, place
-        counts = [n for n in _ROWS if n * MIN_TASKS <= self._tasks()]
+        counts = [n for n in _ROWS if n * MIN_TASKS <= self._tasks]
         task, row = s[out].split(task, factor=sketch.number("rows", counts, counts[-1]))
         s[out].parallel(task)
         return row, place
 
-    def _share_out(self, s: Schedule, t: te.Tensor, loop: IterVar) -> None:
-        """Run a loop in parallel, unless one thread does all."""
-        if not self.alone:
-            s[t].parallel(loop)
-
-    def _width(self, sketch: Sketch) -> Any:
-        assert self._vector is not None
-        lanes, count = registers.lanes(self.stage.tensor.dtype), self._vector.count
-        widths = [lanes * v for v in _VECTORS[:2] if lanes * v <= max(count, lanes)]
-        return sketch.number("width", widths, widths[-1])
-
+    @property
     def _tasks(self) -> int:
         """Number of independent scans, vectors of them counted as one."""
         if self._vector is None:
             return extents(self._rows)
-        lanes = registers.lanes(self.stage.tensor.dtype)
+        lanes = vector_lanes(self.stage.tensor.dtype)
         return extents(self._rows) * -(-self._vector.count // (2 * lanes))
 
     def _within(self, s: Schedule, out: te.Tensor, acc: te.Tensor, at: IterVar) -> None:
@@ -176,8 +167,10 @@ class _Scan:
         if task is not None:
             s[t].compute_at(s[out], task)
         elif extents(axes[: self._place + 1]) >= _WORTH_TASKS:
-            self._share_out(s, t, fused(s, t, axes[: self._place + 1]))
-        lanes = registers.lanes(t.dtype)
+            shared = fused(s, t, axes[: self._place + 1])
+            if not self.alone:
+                s[t].parallel(shared)
+        lanes = vector_lanes(t.dtype)
         if self._vector is None and is_total:
             _, lane = s[t].split(reduce[-1], factor=lanes)
         elif self._vector is not None or task is not None:

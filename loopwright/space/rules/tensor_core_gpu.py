@@ -20,7 +20,7 @@ from loopwright.ir.expr import IterVar
 from loopwright.ir.reduction import Reduce
 from loopwright.ir.structural import structural_equal
 from loopwright.schedule import Schedule
-from loopwright.space.access import is_computed
+from loopwright.space.expression import is_computed
 from loopwright.space.sketch import Sketch
 from loopwright.space.structure import Structure
 from loopwright.target import Target

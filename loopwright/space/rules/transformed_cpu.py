@@ -15,13 +15,21 @@ from functools import partial
 
 from loopwright import te
 from loopwright.ir.expr import IterVar
-from loopwright.space import registers
-from loopwright.space.access import accesses, is_computed, is_own, producers
 from loopwright.space.analysis import StageClass, analyze
-from loopwright.space.rules.pieces import MIN_TASKS, compute_in_vectors, fused, run
-from loopwright.space.sketch import Sketch
+from loopwright.space.expression import accesses, is_computed, is_own, producers
+from loopwright.space.rules.common_cpu import (
+    MIN_TASKS,
+    column_tiles,
+    compute_in_vectors,
+    element_bytes,
+    fits_registers,
+    row_tiles,
+    run,
+    vector_lanes,
+    vector_registers,
+)
+from loopwright.space.sketch import Sketch, Variant, fused, scheduled
 from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant
 
 #: Channels, and tiles across and down, of a register tile.
 _Tile = tuple[int, int, int]
@@ -41,21 +49,19 @@ def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list
     """Structures of a product between two transforms with one result, whose last loop is that of
     the channels; none for other expressions.
     """
-    parts = _parts(outputs[0]) if len(outputs) == 1 else None
-    if parts is None:
+    stages = _transforms_of(outputs[0]) if len(outputs) == 1 else None
+    if stages is None:
         return []
-    begun = Sketch(outputs, args)
-    made = []
-    for variant in _variants(parts):
-        sketch = begun.copy()
-        variant.schedule(sketch)
-        sketch.why.append(variant.why)
-        made.append(sketch.finished(variant.name))
-    return made
+    why = "a task makes all three steps for some rows of tiles: what lies between stays in cache"
+    alone = Variant("transforms at tasks", why, partial(_schedule, stages, False))
+    why = "tiles are few: they are transformed once, and tasks share out the channels"
+    shared = Variant("image transformed before", why, partial(_schedule, stages, True))
+    few = stages.out.static_shape[0] * stages.tiles[0] < MIN_TASKS
+    return scheduled([shared, alone] if few else [alone, shared], outputs, args)
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class _Transforms:
     """Stages of a product between two transforms."""
 
     out: te.Tensor  # (images, rows, columns, channels)
@@ -94,11 +100,11 @@ class _Parts:
         """Bytes between the transforms of some rows of tiles, for some channels of the result."""
         inner = self.image.static_shape[-1]
         tiles = rows * self.tiles[1]
-        return self.places * tiles * (inner + channels) * registers.nbytes(self.product)
+        return self.places * tiles * (inner + channels) * element_bytes(self.product)
 
 
-def _parts(out: te.Tensor) -> _Parts | None:
-    """Stages of an expression as parts; None for other expressions."""
+def _transforms_of(out: te.Tensor) -> _Transforms | None:
+    """Stages of a product between two transforms; None for other expressions."""
     products = [s for s in analyze(out) if s.kind is StageClass.CONTRACTION]
     if len(products) != 1 or len(out.shape) != 4 or len(products[0].tensor.shape) != 6:
         return None
@@ -121,71 +127,56 @@ def _parts(out: te.Tensor) -> _Parts | None:
     within = tuple(t for t in producers(weights) if t is not weights)
     known = {out, columns, product, image, rows, pad, weights, *within}
     inlined = tuple(t for t in every if t not in known)
-    found = _Parts(out, columns, product, weights, within, image, rows, pad, inlined)
+    found = _Transforms(out, columns, product, weights, within, image, rows, pad, inlined)
     return found if _fit(found, every) else None
 
 
-def _fit(parts: _Parts, every: Sequence[te.Tensor]) -> bool:
+def _fit(stages: _Transforms, every: Sequence[te.Tensor]) -> bool:
     """Whether loops and shapes are those of tiles of an image with its channels last."""
-    out, product = parts.out.static_shape, parts.product.static_shape
-    step, (down, across) = parts.step, parts.tiles
-    others = [t for t in every if t is not parts.product]
-    if any(t.op.reduce_axis for t in others) or parts.places > _MOST_PLACES:
+    out, product = stages.out.static_shape, stages.product.static_shape
+    step, (down, across) = stages.step, stages.tiles
+    others = [t for t in every if t is not stages.product]
+    if any(t.op.reduce_axis for t in others) or stages.places > _MOST_PLACES:
         return False
-    if parts.columns.static_shape[1:] != product[1:] or out[0] != product[2]:
+    if stages.columns.static_shape[1:] != product[1:] or out[0] != product[2]:
         return False
     if out[3] != product[5] or (-(-out[1] // step), -(-out[2] // step)) != (down, across):
         return False
-    if parts.image.static_shape[:5] != product[:5] or len(parts.rows.shape) != 5:
+    if stages.image.static_shape[:5] != product[:5] or len(stages.rows.shape) != 5:
         return False
-    if len(parts.weights.shape) != 4 or (parts.pad is not None and len(parts.pad.shape) != 4):
+    if len(stages.weights.shape) != 4 or (stages.pad is not None and len(stages.pad.shape) != 4):
         return False
-    of_weights = (parts.weights, *parts.within)
-    return all(_along_channels(t) for t in others if t not in of_weights)
+    # The last loop of a stage moves all reads along memory, or not at all.
+    of_weights = (stages.weights, *stages.within)
+    pairs = [(a, t.op.axis[-1]) for t in others if t not in of_weights for a in accesses(t)]
+    reads = [(a.dims, last) for a, last in pairs if a.moves_with(last)]
+    return all(dims and dims[-1] is not None and is_own(dims[-1], last) for dims, last in reads)
 
 
-def _along_channels(t: te.Tensor) -> bool:
-    """Whether the last loop of a stage moves all reads along memory, or not at all."""
-    last = t.op.axis[-1]
-    reads = [a for a in accesses(t) if a.moves_with(last)]
-    return all(a.dims and a.dims[-1] is not None and is_own(a.dims[-1], last) for a in reads)
-
-
-def _variants(parts: _Parts) -> list[Variant]:
-    """Variants with both places for the first transform, the better one first."""
-    why = "a task makes all three steps for some rows of tiles: what lies between stays in cache"
-    alone = Variant("transforms at tasks", why, partial(_schedule, parts, False))
-    why = "tiles are few: they are transformed once, and tasks share out the channels"
-    shared = Variant("image transformed before", why, partial(_schedule, parts, True))
-    images, rows = parts.out.static_shape[0], parts.tiles[0]
-    small = images * rows < MIN_TASKS
-    return [shared, alone] if small else [alone, shared]
-
-
-def _schedule(parts: _Parts, before: bool, sketch: Sketch) -> None:
+def _schedule(stages: _Transforms, before: bool, sketch: Sketch) -> None:
     s = sketch.s
-    for t in parts.inlined:
+    for t in stages.inlined:
         s[t].compute_inline()
-    width, across, down = sketch.numbers("tile", *_tiles(parts))
-    task, panel = _tasks(sketch, parts, before, width)
-    _product(sketch, parts, panel, (down, across, width))
-    _weights(sketch, parts, width)
-    _image(sketch, parts, None if before else task)
+    width, across, down = sketch.numbers("tile", *_tiles(stages))
+    task, panel = _tasks(sketch, stages, before, width)
+    _product(sketch, stages, panel, (down, across, width))
+    _weights(sketch, stages, width)
+    _image(sketch, stages, None if before else task)
 
 
-def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
+def _tiles(stages: _Transforms) -> tuple[list[_Tile], _Tile]:
     """Register tiles, (channels, tiles across, tiles down), and the one to begin with."""
-    down, across = parts.tiles
-    dtype, room = parts.product.dtype, registers.registers()
-    lanes = registers.lanes(dtype)
-    widths = registers.column_tiles(parts.channels, dtype, _VECTORS)
-    even = [w for w in widths if parts.channels % w == 0] or widths[:1]
-    fits = registers.fitting(dtype)
+    down, across = stages.tiles
+    dtype, room = stages.product.dtype, vector_registers()
+    lanes = vector_lanes(dtype)
+    widths = column_tiles(stages.channels, dtype, _VECTORS)
+    even = [w for w in widths if stages.channels % w == 0] or widths[:1]
+    fits = fits_registers(dtype)
     found = [
         (w, a, d)
         for w in even
-        for a in registers.row_tiles(across, _ACROSS)
-        for d in registers.row_tiles(down, _DOWN)
+        for a in row_tiles(across, _ACROSS)
+        for d in row_tiles(down, _DOWN)
         if fits(a * d, w)
     ]
 
@@ -200,19 +191,21 @@ def _tiles(parts: _Parts) -> tuple[list[_Tile], _Tile]:
     return found, min(found, key=cost)
 
 
-def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[IterVar, IterVar]:
+def _tasks(
+    sketch: Sketch, stages: _Transforms, before: bool, width: int
+) -> tuple[IterVar, IterVar]:
     """Tile the result; returns the loops of a task, and of rows of tiles of a panel."""
-    s, out, lanes = sketch.s, parts.out, registers.lanes(parts.out.dtype)
-    images, down = out.static_shape[0], parts.tiles[0]
+    s, out, lanes = sketch.s, stages.out, vector_lanes(stages.out.dtype)
+    images, down = out.static_shape[0], stages.tiles[0]
     rows = [r for r in _ROWS if r <= down]
-    panels = [p for p in _PANELS if p * lanes <= parts.channels]
+    panels = [p for p in _PANELS if p * lanes <= stages.channels]
     enough = [r for r in rows if images * -(-down // r) >= MIN_TASKS] or rows[:1]
-    small = [r for r in enough if parts.room(r, _PANEL * lanes) <= _BETWEEN] or rows[:1]
+    small = [r for r in enough if stages.room(r, _PANEL * lanes) <= _BETWEEN] or rows[:1]
     row_block = sketch.number("rows", rows, rows[-1] if before else small[-1])
     panel_block = sketch.number("panel", panels, panels[:2][-1])
     n, y, x, o = s[out].op.axis
-    y, y_inside = s[out].split(y, factor=parts.step)
-    x, x_inside = s[out].split(x, factor=parts.step)
+    y, y_inside = s[out].split(y, factor=stages.step)
+    x, x_inside = s[out].split(x, factor=stages.step)
     y_task, y = s[out].split(y, factor=row_block)
     o, lane = s[out].split(o, factor=lanes)
     o, vectors = s[out].split(o, factor=width // lanes)
@@ -223,7 +216,7 @@ def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[Ite
     run(s, out, [y_inside, x_inside, lane])
     task = fused(s, out, outer if before else outer[:2])
     s[out].parallel(task)
-    columns = parts.columns
+    columns = stages.columns
     s[columns].compute_at(s[out], vectors)
     first, second, *rest, lane = s[columns].op.axis
     s[columns].reorder(*rest, first, second, lane)
@@ -231,11 +224,13 @@ def _tasks(sketch: Sketch, parts: _Parts, before: bool, width: int) -> tuple[Ite
     return task, (task if before else panel)
 
 
-def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int, int]) -> None:
+def _product(
+    sketch: Sketch, stages: _Transforms, panel: IterVar, tile: tuple[int, int, int]
+) -> None:
     """Schedule the product for every place, in register tiles of image tiles and channels."""
-    s, product, (down, across, width) = sketch.s, parts.product, tile
+    s, product, (down, across, width) = sketch.s, stages.product, tile
     local = s.cache_write(product, "local")
-    s[product].compute_at(s[parts.out], panel)
+    s[product].compute_at(s[stages.out], panel)
     a, b, n, y, x, o = s[product].op.axis
     x, x_inside = s[product].split(x, factor=across)
     y, y_inside = s[product].split(y, factor=down)
@@ -251,31 +246,31 @@ def _product(sketch: Sketch, parts: _Parts, panel: IterVar, tile: tuple[int, int
     run(s, local, [again, y, x, o])
     # While the product of one place is made, the weights of the next one are fetched.
     place = s[product].op.axis[1]
-    s[local].prefetch_next(parts.weights, k, product, place, sketch.number("ahead", [1, 0]))
+    s[local].prefetch_next(stages.weights, k, product, place, sketch.number("ahead", [1, 0]))
 
 
-def _weights(sketch: Sketch, parts: _Parts, width: int) -> None:
+def _weights(sketch: Sketch, stages: _Transforms, width: int) -> None:
     """Schedule the weights as the product reads them, panels of the width of a register tile,
     transformed once where they are constant.
     """
-    s, weights = sketch.s, parts.weights
+    s, weights = sketch.s, stages.weights
     s[weights].transform_layout(lambda a, b, c, o: (a, b, o // width, c, o % width))
-    lanes = registers.lanes(weights.dtype)
+    lanes = vector_lanes(weights.dtype)
     a, b, c, o = s[weights].op.axis
     o, lane = s[weights].split(o, factor=lanes)
     s[weights].reorder(c, o, a, b, lane)
     run(s, weights, [a, b, lane])
     s[weights].parallel(c)
-    for t in parts.within:
+    for t in stages.within:
         s[t].compute_at(s[weights], o)
         *rest, lane = s[t].op.axis
         s[t].reorder(*rest, lane)
         run(s, t, [*rest[:2], lane])
 
 
-def _image(sketch: Sketch, parts: _Parts, task: IterVar | None) -> None:
+def _image(sketch: Sketch, stages: _Transforms, task: IterVar | None) -> None:
     """Transform the image for each task, or before all of them."""
-    s, image, lanes = sketch.s, parts.image, registers.lanes(parts.image.dtype)
+    s, image, lanes = sketch.s, stages.image, vector_lanes(stages.image.dtype)
     a, b, n, y, x, c = s[image].op.axis
     c, lane = s[image].split(c, factor=lanes)
     s[image].reorder(n, y, x, c, a, b, lane)
@@ -285,11 +280,11 @@ def _image(sketch: Sketch, parts: _Parts, task: IterVar | None) -> None:
         s[image].parallel(task)
         reader = image
     else:
-        s[image].compute_at(s[parts.out], task)
-        reader = parts.out
-    s[parts.rows].compute_at(s[image], c)
-    a, n, y, x, c = s[parts.rows].op.axis
-    s[parts.rows].reorder(n, y, x, a, c)
-    run(s, parts.rows, [x, a, c])
-    if parts.pad is not None:
-        compute_in_vectors(s, parts.pad, reader, task)
+        s[image].compute_at(s[stages.out], task)
+        reader = stages.out
+    s[stages.rows].compute_at(s[image], c)
+    a, n, y, x, c = s[stages.rows].op.axis
+    s[stages.rows].reorder(n, y, x, a, c)
+    run(s, stages.rows, [x, a, c])
+    if stages.pad is not None:
+        compute_in_vectors(s, stages.pad, reader, task)

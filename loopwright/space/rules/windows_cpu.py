@@ -8,29 +8,28 @@ better, since memory is then read in long runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IfThenElse, IterVar
 from loopwright.ir.node import Node
-from loopwright.ir.traversal import free_vars, walk
-from loopwright.space import registers
-from loopwright.space.access import expressions, extents
+from loopwright.ir.visitor import free_vars, walk
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
+from loopwright.space.expression import expressions, extents
 from loopwright.space.kernels import Kernel
-from loopwright.space.rules.pieces import (
+from loopwright.space.rules.common_cpu import (
     MIN_TASKS,
+    column_tiles,
     compute_in_vectors,
     compute_inline,
-    fused,
+    fits_registers,
     most_with_tasks,
+    row_tiles,
     run,
+    vector_lanes,
 )
-from loopwright.space.sketch import Sketch
-from loopwright.space.structure import Structure
-from loopwright.space.variant import Variant, structures_of
+from loopwright.space.sketch import Sketch, Variant, fused
 
 _VECTORS = (1, 2, 3, 4, 7, 8)
 _ROWS = (1, 2, 3, 4, 6, 8)
@@ -44,15 +43,8 @@ _SHORT, _WINDOW, _WRITTEN = 8, 64, 1024
 _AT_ONCE, _TOGETHER, _IN_TASK = 16, 2, 8
 
 
-def windows(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of an expression with one such reduction, over which its one result is
-    elementwise; none for others.
-    """
-    return structures_of(window_variants, outputs, args)
-
-
 def window_variants(kernel: Kernel) -> list[Variant]:
-    """Ways to schedule a reduction along whose result memory runs, the most sensible first; none
+    """Variants of a reduction along whose result memory runs, the most sensible first; none
     for other kernels.
     """
     stage = kernel.single
@@ -70,7 +62,9 @@ def window_variants(kernel: Kernel) -> list[Variant]:
     made = [x.variant() for x in found or [_Tiles(kernel, stage, place) for place in places]]
     if stage.kind is not StageClass.ROW_REDUCTION or stage.reduced[-1].count <= _SHORT:
         return made
-    return [_lines(kernel, stage), *made]
+    why = "memory is read in long runs, and a line of results lies in the first-level cache"
+    lines = Variant(f"lines along {vector.name}", why, partial(_schedule_lines, kernel, stage))
+    return [lines, *made]
 
 
 class _Tiles:
@@ -86,12 +80,23 @@ class _Tiles:
     ) -> None:
         self._kernel, self._stage, self._place, self._written = kernel, stage, place, written
         *outer, vector = stage.spatial
-        self._row = _row_of(stage)
+
+        def shared(x: IterVar) -> int:
+            return sum(not o.access.moves_with(x) for o in stage.operands)
+
+        # Rows that leave many operands in place share loads; those of inner loops lie close.
+        self._row = max(reversed(outer), key=shared, default=None)
+        self._at = next((n for n, x in enumerate(outer) if x is self._row), 0)
         tested = any(_is_tested(kernel, o, vector) for o in stage.operands)
         self._has_tasks = extents(outer) >= MIN_TASKS
         self._whole_rows = written and place == "inline" and tested and self._has_tasks
+        dtype, row = stage.tensor.dtype, self._row
+        fits = fits_registers(dtype)
+        heights = [1] if row is None else row_tiles(row.count, _ROWS)
+        widths = column_tiles(vector.count, dtype, _VECTORS)
+        tiles = [(r, w) for r in heights for w in widths if fits(r, w)]
         #: rows and columns of the tiles; none where the code would be too long
-        self.tiles = [t for t in self._fitting() if not written or self._length(t) <= _WRITTEN]
+        self.tiles = [t for t in tiles if not written or self._length(t) <= _WRITTEN]
 
     def variant(self) -> Variant:
         name = f"tiles along {self._stage.spatial[-1].name}"
@@ -100,22 +105,13 @@ class _Tiles:
         why = "every operand moves along memory with the last loop, or stands still"
         return Variant(name, why, self._schedule)
 
-    def _fitting(self) -> list[tuple[int, int]]:
-        vector = self._stage.spatial[-1]
-        dtype = self._stage.tensor.dtype
-        fits = registers.fitting(dtype)
-        row = self._row
-        heights = [1] if row is None else registers.row_tiles(row.count, _ROWS)
-        widths = registers.column_tiles(vector.count, dtype, _VECTORS)
-        return [(r, w) for r in heights for w in widths if fits(r, w)]
-
     def _length(self, tile: tuple[int, int]) -> int:
         """Vector operations of the unrolled code."""
         rows, width = tile
         taps, count = extents(self._stage.reduced), self._stage.spatial[-1].count
         if taps > _WINDOW:
             return _WRITTEN + 1
-        vectors = -(-width // registers.lanes(self._stage.tensor.dtype))
+        vectors = -(-width // vector_lanes(self._stage.tensor.dtype))
         return taps * rows * vectors * (-(-count // width) if self._whole_rows else 1)
 
     def _schedule(self, sketch: Sketch) -> None:
@@ -127,17 +123,13 @@ class _Tiles:
         task, at = self._tiled(sketch)
         s[acc].compute_at(s[out], at)
         *before, column = s[acc].op.axis
-        row = [] if self._row is None else [before.pop(self._at())]
+        row = [] if self._row is None else [before.pop(self._at)]
         reduce, again = self._taps(sketch, acc)
         tile = [*again, *row, column]
         s[acc].reorder(*before, *reduce, *tile)
         run(s, acc, tile)
         for t in dict.fromkeys(kept):
             compute_in_vectors(s, t, out, task if self._place == "task" else None)
-
-    def _at(self) -> int:
-        """Position of the loop of the result that the rows of a tile run along."""
-        return next(n for n, x in enumerate(self._stage.spatial) if x is self._row)
 
     def _taps(self, sketch: Sketch, acc: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
         """Loops of the reduction that stay loops, and the unrolled ones."""
@@ -152,7 +144,7 @@ class _Tiles:
         return [*reduce, last], [inner]
 
     def _tile(self, sketch: Sketch) -> tuple[Any, ...]:
-        lanes, count = registers.lanes(self._stage.tensor.dtype), self._stage.spatial[-1].count
+        lanes, count = vector_lanes(self._stage.tensor.dtype), self._stage.spatial[-1].count
         liked = [(r, w) for r, w in self.tiles if r <= _TOGETHER and r * w <= _AT_ONCE * lanes]
 
         def cost(tile: tuple[int, int]) -> float:
@@ -172,7 +164,7 @@ class _Tiles:
         if not outer:
             s[out].parallel(column)
             return column, column
-        row = outer[self._at()]
+        row = outer[self._at]
         others = [x for x in outer if x is not row]
         block = [b for b in _BLOCKS if b <= row.count]
         r1, r2 = s[out].split(row, factor=height)
@@ -191,18 +183,6 @@ class _Tiles:
         task = s[out].fuse(task, column)
         s[out].parallel(task)
         return task, r1
-
-
-def _row_of(stage: StageAnalysis) -> IterVar | None:
-    """Loop for the rows of a tile: one that leaves many operands in place, so that rows share
-    loads; of equal ones the innermost, whose rows lie close.
-    """
-    *outer, _ = stage.spatial
-
-    def shared(x: IterVar) -> int:
-        return sum(not o.access.moves_with(x) for o in stage.operands)
-
-    return max(reversed(outer), key=shared, default=None)
 
 
 def _is_tested(kernel: Kernel, operand: OperandUse, axis: IterVar) -> bool:
@@ -228,22 +208,16 @@ def _is_tested(kernel: Kernel, operand: OperandUse, axis: IterVar) -> bool:
 # ---------------------------------------------------------------- lines of results
 
 
-def _lines(kernel: Kernel, stage: StageAnalysis) -> Variant:
-    return Variant(
-        f"lines along {stage.spatial[-1].name}",
-        "memory is read in long runs, and a line of results lies in the first-level cache",
-        partial(_schedule_lines, kernel, stage),
-    )
-
-
 def _schedule_lines(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> None:
     s, out, reduction = sketch.s, kernel.out, stage.tensor
     compute_inline(s, kernel, [])
     acc = s.cache_write(out, "local") if out is reduction else reduction
-    lanes, count = registers.lanes(reduction.dtype), stage.spatial[-1].count
+    lanes, count = vector_lanes(reduction.dtype), stage.spatial[-1].count
     runs = [lanes * v for v in _RUNS if lanes * v < count] or [lanes]
     others = extents(stage.spatial[:-1])
-    length = sketch.number("columns", runs, _longest_run(runs, count, others))
+    # The longest run that leaves two tasks; shorter runs read less at once.
+    longest = max((n for n in runs if others * -(-count // n) >= 2), default=runs[0])
+    length = sketch.number("columns", runs, longest)
     *outer, last = s[out].op.axis
     column, line = s[out].split(last, factor=length)
     _, lane = s[out].split(line, factor=lanes)
@@ -258,8 +232,3 @@ def _schedule_lines(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> Non
     along, lane = s[acc].split(along, factor=lanes)
     s[acc].reorder(*before, *reduce, k0, along, again, lane)
     run(s, acc, [again, lane])
-
-
-def _longest_run(runs: Sequence[int], count: int, others: int) -> int:
-    """Longest run that leaves two tasks for each thread; shorter runs read less at once."""
-    return max((r for r in runs if others * -(-count // r) >= 2), default=runs[0])

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.cost.analytical import AnalyticalModel
-from loopwright.cost.features import Extractor
-from loopwright.task.vectors import Digits, digits_of, random_digits
-from loopwright.tuner.model.cost_model import Batch, CostModel, Outcome, Samples, concatenated
+from loopwright.cost import AnalyticalModel, Extractor, FeatureRows
+from loopwright.errors import UsageError
+from loopwright.task import Digits, Scheduler, SpaceUnion, digits_of, random_digits
+from loopwright.tuner.model.cost_model import Batch, CostModel, SampleOutcome, Samples, concatenated
 from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity
-    from loopwright.task.interfaces import Scheduler
 
 
 #: Number of points for which the template is probed; it is slow when it ran for nine in ten.
@@ -32,7 +31,7 @@ _HALF_LIFE, _NEGLIGIBLE = 64, 0.05
 _MOST = 4096
 
 
-class Candidates:
+class CandidateBatches:
     """Makes batches of the points of a task."""
 
     def __init__(self, task: Scheduler, feature_type: str, analytical: bool) -> None:
@@ -45,9 +44,9 @@ class Candidates:
         self.transfer_model: CostModel | None = None
         self._slow: bool | None = None
 
-    def of(self, task: Scheduler) -> Candidates:
+    def of(self, task: Scheduler) -> CandidateBatches:
         """The same kind of batches for another task or structure, without a transfer model."""
-        return Candidates(task, self.feature_type, self.analytical)
+        return CandidateBatches(task, self.feature_type, self.analytical)
 
     @property
     def analytical(self) -> bool:
@@ -155,15 +154,15 @@ class Measurements:
 
     @property
     def ran(self) -> int:
-        return sum(outcome != Outcome.FAILED for outcome in self._outcomes)
+        return sum(outcome != SampleOutcome.FAILED for outcome in self._outcomes)
 
     def fastest(self) -> list[int]:
         """Indices of results that did not fail, fastest first."""
         order = np.argsort(-np.array(self._scores, np.float64), kind="stable").tolist()
-        return [self.indices[i] for i in order if self._outcomes[i] != Outcome.FAILED]
+        return [self.indices[i] for i in order if self._outcomes[i] != SampleOutcome.FAILED]
 
-    def samples(self, candidates: Candidates, measured: int) -> Samples:
-        """Samples to learn from; ``measured`` as for `Candidates.batch`."""
+    def samples(self, candidates: CandidateBatches, measured: int) -> Samples:
+        """Samples to learn from; ``measured`` as for `CandidateBatches.batch`."""
         chosen = self.chosen()
         new = [position for position in chosen.tolist() if position not in self._rows]
         if new:
@@ -184,7 +183,7 @@ class Measurements:
         if count <= _MOST:
             return np.arange(count)
         scores = np.array(self._scores, np.float64)
-        scores[np.array(self._outcomes) != Outcome.EXACT] = -np.inf
+        scores[np.array(self._outcomes) != SampleOutcome.EXACT] = -np.inf
         # The first of the numbers drawn do not depend on how many are drawn.
         luck = np.random.default_rng(0).random(count)
         luck[np.argsort(-scores, kind="stable")[: _MOST // 2]] = -1.0
@@ -192,9 +191,42 @@ class Measurements:
         return np.sort(np.argsort(luck, kind="stable")[:_MOST])
 
 
-def score_of(result: MeasureResult) -> tuple[Outcome, float]:
+def score_of(result: MeasureResult) -> tuple[SampleOutcome, float]:
     """The outcome of a measurement, and log2 of its calls per second (0.0 for a failure)."""
     speed = speed_of(result)
     if speed == 0:
-        return Outcome.FAILED, 0.0
-    return (Outcome.CENSORED if result.dropped else Outcome.EXACT), math.log2(speed)
+        return SampleOutcome.FAILED, 0.0
+    return (SampleOutcome.CENSORED if result.dropped else SampleOutcome.EXACT), math.log2(speed)
+
+
+def part_of(task: Scheduler, index: int) -> tuple[Scheduler, int]:
+    """The structure that a point is of, and its index there; a task of one space is its own."""
+    space = task.config_space
+    if not isinstance(space, SpaceUnion):
+        return task, index
+    number, local = space.place(index)
+    return space.parts[number], local
+
+
+def rows_of(task: Scheduler, indices: Sequence[int], feature_type: str) -> FeatureRows:
+    """Features of one or more points; those of knobs are refused for several structures."""
+    members: dict[int, tuple[Scheduler, list[int], list[int]]] = {}
+    for row, index in enumerate(indices):
+        part, local = part_of(task, index)
+        _, rows, locals_ = members.setdefault(id(part), (part, [], []))
+        rows.append(row)
+        locals_.append(local)
+    if feature_type == "knob" and len(members) > 1:
+        raise UsageError(
+            f"features of knobs: the records are of {len(members)} structures, each with knobs of "
+            "its own; ask for the features 'itervar' or 'curve'"
+        )
+    features = [
+        (rows, Extractor(part, feature_type).rows(digits_of(part.config_space, locals_)))
+        for part, rows, locals_ in members.values()
+    ]
+    order = np.argsort(np.concatenate([rows for rows, _ in features]))
+    return FeatureRows(
+        np.concatenate([own.values for _, own in features])[order],
+        np.concatenate([own.failed for _, own in features])[order],
+    )

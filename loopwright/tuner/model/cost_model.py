@@ -20,7 +20,7 @@ from loopwright.errors import TuneError
 Floats = npt.NDArray[np.float64]
 
 
-class Outcome(IntEnum):
+class SampleOutcome(IntEnum):
     """Kind of knowledge about the score of a candidate."""
 
     #: It was measured.
@@ -74,7 +74,7 @@ class Samples:
     batch: Batch
     #: float64 ``(n,)``, log2 of the speed in any unit that is the same within a task.
     score: Floats
-    #: int ``(n,)`` of `Outcome`.
+    #: int ``(n,)`` of `SampleOutcome`.
     outcome: npt.NDArray[np.int64]
     #: int ``(n,)``; scores are compared within equal numbers only.
     task: npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ class Samples:
                 f"{len(self.batch)} candidates with {len(self.score)} scores, "
                 f"{len(self.outcome)} outcomes and {len(self.task)} tasks"
             )
-        wrong = (self.outcome != Outcome.FAILED) & ~np.isfinite(self.score)
+        wrong = (self.outcome != SampleOutcome.FAILED) & ~np.isfinite(self.score)
         if wrong.any():
             row = int(np.argmax(wrong))
             raise TuneError(
@@ -146,8 +146,8 @@ class CostModel(ABC):
         """Learn from these samples alone, forgetting others."""
 
     def update(self, samples: Samples) -> None:
-        known = self.samples
-        self.fit(samples if known is None else joined([known, samples]))
+        former = self.samples
+        self.fit(samples if former is None else joined([former, samples]))
 
     @property
     def samples(self) -> Samples | None:

@@ -1,26 +1,24 @@
-"""Explanation of a candidate's predicted speed: its features by name, and the contribution of
-each."""
+"""Learn a cost model from a log, and explain a candidate's predicted speed by its features."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loopwright.cost.analytical import AnalyticalModel
-from loopwright.cost.features import Extractor
+from loopwright.cost import AnalyticalModel, Extractor
 from loopwright.errors import TuneError
-from loopwright.task import ConfigEntity, Task
-from loopwright.task.vectors import digits_of
-from loopwright.tuner.model.cost_model import Batch
-from loopwright.tuner.model.parts import part_of
+from loopwright.records import Record, measured
+from loopwright.task import ConfigEntity, Task, digits_of
+from loopwright.tuner.model.candidates import part_of, rows_of, score_of
+from loopwright.tuner.model.cost_model import Batch, Samples
+from loopwright.tuner.model.xgb_model import XGBCostModel
+from loopwright.tuner.run.recorded import result_of
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from loopwright.tuner.model.xgb_model import XGBCostModel
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,7 @@ def explain(
     if model is not None:
         batch = Batch.plain(rows.values)
         predicted = float(model.predict(batch)[0])
-        ahead = _ahead(model, predicted)
+        ahead = _quantile_of(model, predicted)
         parts = list(model.contributions(batch)[0])
     lines = [
         Line(c.name, float(np.exp2(v) - 1 if c.logged else v), part, c.meaning)
@@ -157,9 +155,66 @@ def explain(
     return Explanation(entity, estimate, predicted, ahead, tuple(lines))
 
 
-def _ahead(model: XGBCostModel, predicted: float) -> float | None:
-    """The share of a model's training samples that it puts below a score, offsets left out."""
+def _quantile_of(model: XGBCostModel, predicted: float) -> float | None:
+    """Fraction of training samples that the model predicts below ``predicted``, without offsets."""
     if model.samples is None or not len(model.samples):
         return None
     batch = model.samples.batch
     return float(np.mean(model.predict(batch.with_offset(np.zeros(len(batch)))) < predicted))
+
+
+def learn(
+    task: Task,
+    records: Iterable[Record],
+    feature_type: str = "itervar",
+    loss_type: str = "reg",
+) -> XGBCostModel:
+    """Train a cost model on the records of one task, such as ``explain`` takes.
+
+    Records of other tasks and of other spaces are passed over. Where a configuration was measured
+    twice under the same conditions, the later record counts. What was measured with other hardware,
+    threads or compilers is compared only among itself.
+
+    Args:
+        task: the task.
+        records: records, or a `loopwright.records.Log`.
+        feature_type: see `loopwright.cost.features.Extractor`.
+        loss_type: see `XGBCostModel`.
+
+    Returns:
+        The model. Where fewer than two configurations ran it is not ``ready``.
+
+    Raises:
+        UsageError: an option is not among those allowed, or records of several structures are to be
+            told apart by knobs, of which each structure has its own.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> model = lw.tuner.learn(task, records)
+        >>> print(lw.tuner.explain(task, 0, model).predicted is not None)
+        True
+    """
+    space = task.config_space
+    latest: dict[tuple[tuple[str, str, int], int], Record] = {}
+    for record in measured(records):
+        index = space.find(record.config) if record.task == task.alias else None
+        if index is not None:
+            latest[(record.build, record.hardware, record.threads), index] = record
+    points = [index for _, index in latest]
+    described = part_of(task, points[0])[0] if points else task
+    model = XGBCostModel(Extractor(described, feature_type).names, loss_type)
+    if not points:
+        return model
+    numbers = {where: n for n, where in enumerate(dict.fromkeys(where for where, _ in latest))}
+    rows = rows_of(task, points, feature_type)
+    outcomes, scores = zip(*(score_of(result_of(r)) for r in latest.values()), strict=True)
+    model.fit(
+        Samples(
+            Batch(rows.values, np.zeros(len(latest)), rows.failed),
+            np.array(scores, np.float64),
+            np.array(outcomes, np.int64),
+            np.array([numbers[where] for where, _ in latest], np.int64),
+        )
+    )
+    return model

@@ -2,31 +2,119 @@
 
 These measurements never count as trials and are never compared with those of the task. A model of
 its own, the transfer model, learns from them, each workload apart; its prediction weighs less and
-less as the task's own results come in.
+less as the task's own results come in. A record of a template, of another structure or of another
+workload has a trace: replayed on its expression it is a schedule, and features of schedules are the
+same numbers for all; only those of knobs are of one space alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import logging
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from loopwright.errors import LoopwrightError
-from loopwright.records import Record
-from loopwright.task import ConfigEntity, Task
-from loopwright.task.interfaces import Scheduler
-from loopwright.task.vectors import digits_of
-from loopwright.tuner.model.candidates import Candidates, score_of
-from loopwright.tuner.model.cost_model import Batch, Outcome, Samples, concatenated, joined
-from loopwright.tuner.model.parts import part_of
-from loopwright.tuner.model.replayed_traces import Expressions, traced_batch
+from loopwright.cost import StateFeatures, predicted
+from loopwright.errors import LoopwrightError, TimeLimitError
+from loopwright.history import dag_of
+from loopwright.records import Expression, Record
+from loopwright.task import ConfigEntity, Scheduler, Task, digits_of
+from loopwright.time_limit import TEMPLATE_S, limited
+from loopwright.tuner.model.candidates import CandidateBatches, part_of, score_of
+from loopwright.tuner.model.cost_model import Batch, SampleOutcome, Samples, concatenated, joined
+from loopwright.tuner.model.xgb_model import XGBCostModel
 from loopwright.tuner.run.recorded import result_of
 from loopwright.tuner.run.state import point
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
+    from loopwright.schedule import State
+    from loopwright.target import Target
+    from loopwright.te import Dag
+    from loopwright.tuner.run.interfaces import TunerLike
+
+
+_log = logging.getLogger("loopwright.cost")
+
+
+class ExpressionTable:
+    """Tensor expressions by hash: those of logs, and that of a task itself, which needs no log."""
+
+    def __init__(self, own: str = "", make: Callable[[], Dag] | None = None) -> None:
+        self._own, self._make = own, make
+        self._dags: dict[str, Dag | None] = {}
+        self._lines: dict[str, Expression] = {}
+
+    def add(self, lines: Mapping[str, Sequence[Expression]]) -> None:
+        """Take in the expressions of a log, `loopwright.records.Log.dags`."""
+        for digest, expressions in lines.items():
+            if expressions:
+                self._lines.setdefault(digest, expressions[0])
+
+    def __contains__(self, digest: str) -> bool:
+        return digest in self._lines or bool(digest and digest == self._own)
+
+    def dag(self, digest: str) -> Dag | None:
+        """The DAG of a hash; None where no log held it, or its line is damaged."""
+        if digest not in self._dags:
+            own = self._make() if digest == self._own and self._make is not None else None
+            self._dags[digest] = own if own is not None and own.hash == digest else None
+            if self._dags[digest] is None and digest in self._lines:
+                self._dags[digest] = self._read(digest)
+        return self._dags[digest]
+
+    def _read(self, digest: str) -> Dag | None:
+        try:
+            return dag_of(self._lines[digest])
+        except LoopwrightError as exc:
+            _log.warning("%s; its records are not learned from", exc)
+            return None
+
+
+def traced_batch(
+    records: Sequence[Record],
+    expressions: ExpressionTable,
+    target: Target,
+    feature_type: str,
+    analytical: bool,
+) -> Batch:
+    """Features and offsets of the schedules that the traces of records make, for the target of now.
+
+    Records are of one kind of target, and ``feature_type`` is not ``"knob"``; a row that cannot be
+    replayed is marked as failed.
+    """
+    features = StateFeatures(target, feature_type)
+    values = np.full((len(records), len(features.columns)), np.nan, np.float32)
+    offset = np.zeros(len(records))
+    failed = np.ones(len(records), np.bool_)
+    for row, record in enumerate(records):
+        state = _state(record, expressions)
+        if state is None:
+            continue
+        values[row] = features.row(state)
+        prediction = predicted(state, target) if analytical else 0.0
+        failed[row] = math.isnan(prediction) or not np.isfinite(values[row]).all()
+        offset[row] = 0.0 if failed[row] else prediction
+    values[failed] = np.nan
+    return Batch(values, offset, failed)
+
+
+def _state(record: Record, expressions: ExpressionTable) -> State | None:
+    """The schedule of a record; None where it cannot be made again."""
+    from loopwright.schedule import replay
+
+    dag = expressions.dag(record.dag)
+    if dag is None or not record.trace:
+        return None
+    try:
+        schedule = limited(TEMPLATE_S, "a trace", replay, dag, record.trace, often=True)
+    except (LoopwrightError, TimeLimitError):
+        return None
+    return schedule.state
+
 
 #: Largest number of measurements of one other task, the latest: more make no better model.
 _LATEST = 2048
@@ -58,7 +146,7 @@ class _Group:
 class History:
     """Measurements by the task that they are of."""
 
-    expressions: Expressions = field(default_factory=Expressions)
+    expressions: ExpressionTable = field(default_factory=ExpressionTable)
     #: Template or workload that is tuned; knobs of others say nothing of it.
     name: str = ""
     #: Number of measurements that a model learned from, and of their tasks.
@@ -121,7 +209,7 @@ class History:
         conditions = ("", 0) if record is None else (record.hardware, record.threads)
         return self._groups.setdefault((name, task, space, *conditions), _Group(name))
 
-    def samples(self, candidates: Candidates) -> Samples | None:
+    def samples(self, candidates: CandidateBatches) -> Samples | None:
         """All measurements as samples, each task with a number; None when there are too few."""
         parts: list[Samples] = []
         traced = sum(bool(group.records) for group in self._groups.values())
@@ -137,7 +225,7 @@ class History:
         return joined(parts) if parts else None
 
     def _samples(
-        self, group: _Group, candidates: Candidates, number: int, most: int
+        self, group: _Group, candidates: CandidateBatches, number: int, most: int
     ) -> Samples | None:
         """Samples of one group; None where they are too few, or of other knobs."""
         if candidates.feature_type == "knob" and (group.records or group.name != self.name):
@@ -150,45 +238,43 @@ class History:
         batches = [_batch([p for p, _ in items], candidates) for items in by_part.values()]
         records = list(group.records.values())[-most:]
         if records:
-            batches.append(self._traced([record for record, _ in records], candidates))
+            batches.append(
+                traced_batch(
+                    [record for record, _ in records],
+                    self.expressions,
+                    candidates.task.target,
+                    candidates.feature_type,
+                    candidates.analytical,
+                )
+            )
             results += [result for _, result in records]
-        made = [batch for batch in batches if batch is not None]
+        complete = [batch for batch in batches if batch is not None]
         scores = [score_of(result) for result in results]
-        ran = sum(outcome != Outcome.FAILED for outcome, _ in scores)
-        if len(made) < len(batches) or ran < _LEAST:
+        ran = sum(outcome != SampleOutcome.FAILED for outcome, _ in scores)
+        if len(complete) < len(batches) or ran < _LEAST:
             return None
         outcomes, speeds = zip(*scores, strict=True)
         return Samples(
-            concatenated(made),
+            concatenated(complete),
             np.array(speeds, np.float64),
             np.array(outcomes, np.int64),
             np.full(len(scores), number, np.int64),
         )
 
-    def _traced(self, records: Sequence[Record], candidates: Candidates) -> Batch:
-        return traced_batch(
-            records,
-            self.expressions,
-            candidates.task.target,
-            candidates.feature_type,
-            candidates.analytical,
-        )
-
     @property
     def notes(self) -> list[str]:
         """Lines on the measurements that were used and on those that were not."""
-        return list(self._said())
-
-    def _said(self) -> Iterator[str]:
+        lines = []
         if self.used:
             tasks = f"{self.tasks} other {'task' if self.tasks == 1 else 'tasks'}"
-            yield f"model:   pretrained on {self.used} results of {tasks}"
+            lines.append(f"model:   pretrained on {self.used} results of {tasks}")
         if self.foreign:
-            yield (
+            lines.append(
                 f"model:   {self.foreign} results given to learn from are not used: their log "
                 "holds no expression of them, knobs of other spaces tell nothing here, or they "
                 "are too few of their task"
             )
+        return lines
 
 
 def _other_shape(task: Task, record: Record) -> Task | None:
@@ -203,11 +289,47 @@ def _other_shape(task: Task, record: Record) -> Task | None:
     return None if task.automatic and other.dag_hash != record.dag else other
 
 
-def _batch(points: Sequence[_Point], candidates: Candidates) -> Batch | None:
+def _batch(points: Sequence[_Point], candidates: CandidateBatches) -> Batch | None:
     """Features of points of one space; None where the space has other features."""
     part = points[0][0]
-    own = candidates if part is candidates.task else candidates.of(part)
-    if own.names != candidates.names:
+    same_kind = candidates if part is candidates.task else candidates.of(part)
+    if same_kind.names != candidates.names:
         return None
     digits = digits_of(part.config_space, [index for _, index in points])
-    return own.without_transfer(digits)
+    return same_kind.without_transfer(digits)
+
+
+class Teacher:
+    """Trains a model on a tuner's ``elsewhere``, ``pretrained``, ``relatives`` when they grow."""
+
+    def __init__(self, tuner: TunerLike) -> None:
+        self._tuner = tuner
+        self._size = (0, 0, 0)
+        self.history = History()
+        self.model: XGBCostModel | None = None
+
+    def taught(
+        self, candidates: CandidateBatches, loss_type: str, threads: int
+    ) -> XGBCostModel | None:
+        """The model for the features of ``candidates``; None without anything to learn from."""
+        tuner = self._tuner
+        size = (len(tuner.pretrained), len(tuner.elsewhere), len(tuner.relatives))
+        if size == self._size:
+            return self.model
+        self._size = size
+        self.model = None
+        task = tuner.task
+        default = task.config_space.default_index
+        expressions = ExpressionTable(task.dag_hash, lambda: task.instantiate(default)[0].dag)
+        expressions.add(tuner.expressions)
+        history = self.history = History(expressions, task.name)
+        history.add(tuner.task, tuner.elsewhere)
+        history.add_given(tuner.task, tuner.pretrained)
+        history.add_records(tuner.task, tuner.relatives)
+        samples = history.samples(candidates)
+        if samples is None:
+            return None
+        model = XGBCostModel(candidates.names, loss_type, threads)
+        model.fit(samples)
+        self.model = model if model.ready else None
+        return self.model

@@ -7,28 +7,83 @@ same trees whatever the number of threads.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import TuneError, UsageError, did_you_mean
+from loopwright.files import FileKind, Output, marked, write
 from loopwright.tuner.model.cost_model import (
     Batch,
     CostModel,
     Floats,
-    Outcome,
+    SampleOutcome,
     Samples,
     failed_last,
 )
-from loopwright.tuner.model.file import read_model, write_model
 from loopwright.tuner.model.losses import LOSS_TYPES, Loss, centred, make_loss
 
 if TYPE_CHECKING:
     import xgboost
+
+
+_FORMAT = "loopwright cost model"
+_VERSION = 1
+_MODEL = FileKind("a cost model", marked(f'{{"format": "{_FORMAT}"'.encode()))
+
+
+def write_model(path: str, data: Mapping[str, Any]) -> None:
+    """Write a model, with its kind as ``"model"``; no other existing file is replaced."""
+    head = {"format": _FORMAT, "version": _VERSION, "sha256": _checksum(data)}
+    text = json.dumps({**head, **data}, allow_nan=False)
+    write(Output(Path(path), text.encode(), _MODEL), force=None, error=TuneError)
+
+
+def read_model(path: str, kind: str, fields: Mapping[str, type]) -> dict[str, Any]:
+    """Read a model of a kind that `write_model` wrote, with ``fields`` of the given types."""
+    data = _load(path)
+    if data.get("format") != _FORMAT:
+        raise TuneError(f"{path} is not a cost model of loopwright")
+    if data.get("version") != _VERSION:
+        raise TuneError(
+            f"{path} is a cost model of version {data.get('version')!r}; "
+            f"this loopwright reads version {_VERSION}: train it again"
+        )
+    body = {k: v for k, v in data.items() if k not in ("format", "version", "sha256")}
+    if data.get("sha256") != _checksum(body):
+        raise TuneError(f"{path} was changed or damaged since it was written: train it again")
+    if body.get("model") != kind:
+        raise TuneError(f"{path} is a cost model of kind {body.get('model')!r}, not {kind!r}")
+    for name, wanted in fields.items():
+        if not isinstance(body.get(name), wanted):
+            raise TuneError(f"{path} has no {name!r} of type {wanted.__name__}: train it again")
+    return body
+
+
+def _load(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except OSError as exc:
+        raise TuneError(f"the cost model {path} cannot be read: {exc.strerror}") from exc
+    except (ValueError, RecursionError) as exc:
+        text = " ".join(str(exc).split())[:120]
+        raise TuneError(f"{path} is not a cost model of loopwright: no JSON ({text})") from exc
+    if not isinstance(data, dict):
+        raise TuneError(f"{path} is not a cost model of loopwright")
+    return data
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
 
 #: Largest number of rounds of boosting.
 ROUNDS = 300
@@ -105,7 +160,7 @@ class XGBCostModel(CostModel):
         self._samples = samples
         self._booster, self._ensemble, self.rounds, self.offset_scale = None, [], 0, 1.0
         rows = samples.take(~samples.batch.failed)
-        if np.count_nonzero(rows.outcome != Outcome.FAILED) < 2:
+        if np.count_nonzero(rows.outcome != SampleOutcome.FAILED) < 2:
             return
         features = rows.batch.features
         self._columns = np.flatnonzero(_varies(features))

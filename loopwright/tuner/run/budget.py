@@ -2,6 +2,21 @@
 gain that is still expected.
 
 All can be given together; the first that is spent ends the run and says so in a sentence.
+
+The gain of the trials to come is estimated from the latest ``w`` trials, taken as a sample of what
+the tuner proposes now. Had only a quarter of them been measured, any quarter alike, the logarithm
+of the best speed would have been lower by
+
+    B = sum_i (x_i - x_{i+1}) * P(none of the i fastest is in the quarter)
+
+on average, where ``x_1 >= x_2 >= ...`` are the logarithms of their speeds. This is exact whatever
+their distribution. The gain of ``m`` further trials follows from it on a logarithmic scale:
+
+    E = B * log(1 + m / w) / log(4),
+
+which is exact where the upper tail of speeds is that of a Pareto law, and too much where speeds are
+bounded, as they are by the peak: a run goes on for too long rather than too short. Failures, and
+candidates that racing dropped, count among the ``w``, which reaches back to the best at least.
 """
 
 from __future__ import annotations
@@ -9,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TypeGuard
@@ -39,20 +54,20 @@ def seconds(duration: float | str | None) -> float | None:
 
 
 def _parse(text: str) -> float:
-    found = _DURATION.fullmatch(text)
-    if found is None or found[2].lower() not in _UNITS:
+    match = _DURATION.fullmatch(text)
+    if match is None or match[2].lower() not in _UNITS:
         return math.nan
-    return float(found[1]) * _UNITS[found[2].lower()]
+    return float(match[1]) * _UNITS[match[2].lower()]
 
 
 def clock(seconds: float) -> str:
     """A duration as ``42s``, ``3m05s`` or ``2h07m``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    total = round(seconds)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m{total % 60:02d}s"
+    return f"{total // 3600}h{total % 3600 // 60:02d}m"
 
 
 def count(name: str, value: int | None) -> int | None:
@@ -64,7 +79,7 @@ def count(name: str, value: int | None) -> int | None:
     return value
 
 
-def speed(target: float | None) -> float | None:
+def target_speed(target: float | None) -> float | None:
     """Check a target speed in GFLOP/s: None or a number above zero."""
     if target is None:
         return None
@@ -73,7 +88,7 @@ def speed(target: float | None) -> float | None:
     return float(target)
 
 
-def share(min_gain: float | str | None) -> float | None:
+def gain_per_minute(min_gain: float | str | None) -> float | None:
     """A gain per minute as a share: of a number such as ``0.01``, ``"1%"``, or None."""
     if min_gain is None:
         return None
@@ -128,7 +143,7 @@ class Budget:
     #: GFLOP/s of the best that are enough.
     target: float | None = None
     #: Share by which the best must be expected to become faster within a minute, see
-    #: `loopwright.tuner.run.gain`.
+    #: `expected_gain`.
     min_gain: float | None = None
     #: Returns seconds; a test may give its own.
     clock: Callable[[], float] = time.monotonic
@@ -136,8 +151,8 @@ class Budget:
     def __post_init__(self) -> None:
         self.n_trial = count("n_trial", self.n_trial)
         self.early_stopping = count("early_stopping", self.early_stopping)
-        self.target = speed(self.target)
-        self.min_gain = share(self.min_gain)
+        self.target = target_speed(self.target)
+        self.min_gain = gain_per_minute(self.min_gain)
         self.started = self.clock()
 
     @property
@@ -181,28 +196,40 @@ class Budget:
             return "n_trial", f"all {self.n_trial} trials are measured"
         if self.timeout is not None and self.elapsed + reserve >= self.timeout:
             return "timeout", f"the time of {self.timeout:g} s is used up"
-        return (
-            self._fast_enough(progress)
-            or self._no_progress(progress)
-            or self._little_gain(progress)
-        )
+        gflops, gain = progress.gflops, progress.gain
+        if self.target is not None and gflops is not None and gflops >= self.target:
+            return "target", f"the best reached {gflops:.1f} of {self.target:g} GFLOP/s"
+        if self.early_stopping is not None and progress.best_trial is not None:
+            since = progress.trials - 1 - progress.best_trial
+            if since >= self.early_stopping:
+                return "early_stopping", f"{since} trials brought nothing better"
+        if self.min_gain is not None and gain is not None and gain < self.min_gain:
+            text = f"another minute is expected to gain {gain:.2%}, less than {self.min_gain:.2%}"
+            return "min_gain", text
+        return None
 
-    def _fast_enough(self, progress: Progress) -> tuple[str, str] | None:
-        if self.target is None or progress.gflops is None or progress.gflops < self.target:
-            return None
-        return "target", f"the best reached {progress.gflops:.1f} of {self.target:g} GFLOP/s"
 
-    def _no_progress(self, progress: Progress) -> tuple[str, str] | None:
-        if self.early_stopping is None or progress.best_trial is None:
-            return None
-        since = progress.trials - 1 - progress.best_trial
-        if since < self.early_stopping:
-            return None
-        return "early_stopping", f"{since} trials brought nothing better"
+#: Least number of latest trials that are looked at, and of valid ones among them.
+WINDOW, VALID = 64, 16
+#: Trials whose gain is estimated: those of one round.
+AHEAD = 16
 
-    def _little_gain(self, progress: Progress) -> tuple[str, str] | None:
-        if self.min_gain is None or progress.gain is None or progress.gain >= self.min_gain:
-            return None
-        return "min_gain", (
-            f"another minute is expected to gain {progress.gain:.2%}, less than {self.min_gain:.2%}"
-        )
+
+def expected_gain(speeds: Sequence[float | None], trials: int = AHEAD) -> float | None:
+    """Share by which the best is expected to become faster by further trials, 0.02 for two percent.
+
+    ``speeds``, in any unit, are those of the latest trials, `WINDOW` or more, the best of all among
+    them; None for a failure. With fewer than `WINDOW` trials, or fewer than `VALID` valid ones,
+    nothing can be said.
+    """
+    logs = sorted((math.log(s) for s in speeds if s is not None), reverse=True)
+    if len(speeds) < WINDOW or len(logs) < VALID:
+        return None
+    quarter = len(speeds) // 4
+    brought, missed = 0.0, 1.0
+    for i in range(len(logs) - 1):
+        missed *= (len(speeds) - quarter - i) / (len(speeds) - i)
+        brought += missed * (logs[i] - logs[i + 1])
+        if missed < 1e-6:
+            break
+    return math.expm1(brought * math.log1p(trials / len(speeds)) / math.log(4.0))

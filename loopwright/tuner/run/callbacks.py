@@ -1,22 +1,29 @@
-"""Callbacks, which watch a run while it goes on.
+"""Callbacks, which watch a run while it goes on, and the messages of a run to Python's ``logging``.
 
 A callback is any ``f(tuner, inputs, results)``; it is called once a round, after the round was
 recorded and told. A `Monitor` also hears of the start, of every trial and of the end.
+
+The program chooses handlers and levels of the messages. Each trial is a line at DEBUG on the logger
+``autotvm``, in the form that AutoTVM gives it, so that
+``logging.getLogger("autotvm").setLevel(logging.DEBUG)`` shows here what it shows there. The course
+of a run, a line for its start, each round and its end, is at INFO on ``loopwright.tuner``.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from loopwright.errors import UsageError
-from loopwright.tuner.run.interfaces import Callback, TunerLike
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output.progress import ProgressBar
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
+from loopwright.tuner.run.progress import ProgressBar
+from loopwright.tuner.run.state import RunState, Trial
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureInput, MeasureResult
+
 
 __all__ = [
     "Database",
@@ -169,3 +176,54 @@ def stop_at(gflops: float) -> Callback:
             raise EarlyStop(f"the best reached {gflops:g} GFLOP/s")
 
     return check
+
+
+_trials = logging.getLogger("autotvm")
+_course = logging.getLogger("loopwright.tuner")
+
+
+def log_start(tuner: TunerLike, state: RunState) -> None:
+    _course.info(
+        "%s: tuner %s, seed %s, %d configurations; %d trials from the log",
+        *(tuner.task, tuner.name, tuner.seed, tuner.space.range_length, state.from_log),
+    )
+
+
+def log_trial(state: RunState, trial: Trial) -> None:
+    """Log a trial: number, speed and the best in GFLOP/s, result, configuration.
+
+    The speed is 0.00 for a failure, as in AutoTVM, and where operations cannot be counted.
+    """
+    if not _trials.isEnabledFor(logging.DEBUG):
+        return
+    current = state.gflops(trial.result.median) if trial.valid else None
+    best = state.gflops(state.best_seconds)
+    _trials.debug(
+        "No: %d\tGFLOPS: %.2f/%.2f\tresult: %s\t%s",
+        *(trial.number + 1, current or 0.0, best or 0.0, _shown(trial.result), trial.config),
+    )
+
+
+def log_round(tuner: TunerLike, state: RunState, number: int, fresh: Sequence[Trial]) -> None:
+    if not _course.isEnabledFor(logging.INFO):
+        return
+    failed = sum(not trial.valid for trial in fresh)
+    best = state.best_seconds
+    _course.info(
+        "%s: round %d: %d trials, %d failed; best %s",
+        *(tuner.task, number, len(fresh), failed),
+        "none yet" if best is None else f"{best * 1e3:.4g} ms",
+    )
+
+
+def log_end(tuner: TunerLike, state: RunState, reason: str) -> None:
+    _course.info("%s: stopped after %d trials: %s", tuner.task, state.valid, reason)
+
+
+def _shown(result: MeasureResult) -> str:
+    """A result in AutoTVM's form, in which the error of a failure takes the place of its times."""
+    costs = result.times if result.error is None else (str(result.error),)
+    return (
+        f"MeasureResult(costs={costs}, error_no=MeasureErrorNo.{result.error_no.name}, "
+        f"all_cost={result.all_cost:.6g}, timestamp={result.timestamp!r})"
+    )

@@ -5,15 +5,50 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from loopwright.measure import FinalistResult, PlayoffPlan, PlayoffResult
-from loopwright.records import Verdict
-from loopwright.records.playoffs import PLAYOFF, Played
+from loopwright.measure import (
+    FinalistResult,
+    MeasureResult,
+    MeasurerLike,
+    PlayoffPlan,
+    PlayoffResult,
+)
+from loopwright.records import PLAYOFF, Place, Played, Verdict
 from loopwright.task import ConfigEntity
 from loopwright.tuner.run.budget import PLAYOFF_SHARE
-from loopwright.tuner.run.remeasuring import Remeasuring
-from loopwright.tuner.run.state import Trial, point
+from loopwright.tuner.run.interfaces import Monitor
+from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.state import RunState, Trial, point
+
+
+@dataclass(frozen=True)
+class Remeasuring:
+    """The parts of a run that are needed to measure some of its trials again."""
+
+    measurer: MeasurerLike
+    state: RunState
+    journal: Journal
+    monitors: Sequence[Monitor]
+
+    def keep(
+        self,
+        trial: Trial,
+        result: MeasureResult,
+        phase: str,
+        verdict: Verdict | None = None,
+        place: Place | None = None,
+    ) -> None:
+        """Record a further measurement of a trial, see `Journal.add_again`, and let it stand."""
+        default = None if self.state.default is None else self.state.default.index
+        self.journal.add_again(trial, result, phase, verdict, default, place)
+        self.state.measured_again(trial.index, result, place)
+
+    def say(self, note: str) -> None:
+        """Tell the monitors a line for the user."""
+        for monitor in self.monitors:
+            monitor.note(note)
+
 
 #: Number of the best that are measured again at the end, interleaved; the default joins them.
 FINALISTS = 8

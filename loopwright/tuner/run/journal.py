@@ -2,22 +2,47 @@
 
 The loop writes here first and tells the tuner after. A journal hands the rounds back in order, so
 that telling them again brings a fresh tuner to where the last one stood. `Journal` keeps them in
-memory, ``log_journal.py`` on disk.
+memory, `LogJournal` in a log on disk, from which it also takes over what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, compress
 from typing import TYPE_CHECKING
 
-from loopwright.errors import RecordError
-from loopwright.measure import MeasureResult
-from loopwright.records import Expression, Json, Record, Verdict
-from loopwright.records.playoffs import Place
+from loopwright import records
+from loopwright.env import surroundings
+from loopwright.errors import InstantiationError, InternalError, RecordError
+from loopwright.measure import ErrorKind, MeasureResult
+from loopwright.records import (
+    Conditions,
+    Expression,
+    Json,
+    Outcome,
+    Place,
+    Record,
+    Reuse,
+    Verdict,
+    canonical_json,
+    places,
+    verdict_of,
+    without_collector,
+)
+from loopwright.runtime import facts_here
+from loopwright.transform import PassContext
+from loopwright.tuner.run.recorded import RecordedPoints, results_of
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity, Task
+
 
 #: Number of the best of another compiler or machine that are measured again.
 REMEASURED = 8
@@ -77,8 +102,8 @@ class Journal:
         """Configurations among the best elsewhere to be measured by round ``number``: few, but many
         where the code of those few is the same, so that nothing is run."""
         first = self.remeasure[:REMEASURED]
-        known = {t.index for t in self.trials if t.result.times_of and t.round < number}
-        return self.remeasure if all(point(c) in known for c in first) else first
+        rerun = {t.index for t in self.trials if t.result.times_of and t.round < number}
+        return self.remeasure if all(point(c) in rerun for c in first) else first
 
     def add_again(
         self,
@@ -117,3 +142,310 @@ class Journal:
             # An error on its way out says more than that the log cannot be synced after it.
             if kind is None:
                 raise
+
+
+#: Number of the best of elsewhere that are built again while the compiler makes the same code.
+_REBUILT = 64
+
+
+class LogJournal(Journal):
+    """Trials of one task, kept in a log on disk, which is created when it does not exist.
+
+    ``devices`` names the devices that are measured on, see `LocalRunner`; with None the hardware is
+    not known, and no device is noted.
+    """
+
+    def __init__(self, task: Task, path: str, run: str, devices: str | None = None) -> None:
+        super().__init__(task)
+        self.path = path
+        self.run = run
+        device = None if devices is None else facts_here(task.target.kind, devices)
+        self._env = records.environment(device) | surroundings()
+        self._target = task.target.canonical
+        self._passes = PassContext.current().to_json()
+        self._build = records.build_hash(self._target, self._passes)
+        self._now = Conditions(
+            task=task.alias,
+            expression=task.key,
+            space=task.config_space.space_hashes,
+            build=self._build,
+            hardware=records.hardware(self._env, self._target),
+            threads=records.threads(self._target, self._env),
+            target=self._target,
+        )
+        self._points = RecordedPoints(task.config_space)
+        self._candidates: dict[int, str] = {}
+        # Opened before it is read: a log that cannot be written is found before anything is lost.
+        existed = os.path.exists(path) and os.path.getsize(path) > 0
+        self._store = records.Store(path)
+        self._expressions: set[str] = set()
+        self._ids: dict[str, str] = {}  # of the records that were measured themselves, by program
+        if existed:
+            with without_collector():
+                self._read(records.open_log(path))
+
+    def add(self, trial: Trial) -> None:
+        record = self._record(trial, trial.result)
+        self._store.append(record)
+        if record.program and not record.same_as:
+            self._ids.setdefault(record.program, record.id)
+        super().add(trial)
+
+    def add_again(
+        self,
+        trial: Trial,
+        result: MeasureResult,
+        phase: str,
+        verdict: Verdict | None = None,
+        default: int | None = None,
+        place: Place | None = None,
+    ) -> None:
+        record = self._record(trial, replace(result, times_of=""), phase=phase)
+        self._candidates[trial.index] = record.candidate
+        if verdict is not None:
+            if default is not None and verdict.outcome is not Outcome.NOT_COMPARED:
+                verdict = replace(verdict, default=self._candidates[default])
+            record = replace(record, verdict=verdict.to_json())
+        self._store.append(record)
+        super().add_again(trial, result, phase, verdict, default, place)
+
+    def _same_as(self, result: MeasureResult) -> str:
+        """Id of the record whose samples a result shares; empty for one of its own."""
+        if result.same_as and result.same_as not in self._ids:
+            raise InternalError(
+                f"a result shares the samples of the program {result.same_as}, of which the log "
+                "has no record"
+            )
+        return self._ids[result.same_as] if result.same_as else ""
+
+    def header(self, data: Mapping[str, Json]) -> None:
+        """Append the line that opens the run."""
+        run = {"run": self.run, "ts": time.time(), "task": self.task.alias}
+        passes = {"passes": self._passes} if self._passes else {}
+        self._store.header({**run, **passes, **data})
+
+    def sync(self) -> None:
+        self._store.sync()
+
+    def close(self) -> None:
+        try:
+            self._store.sync()
+        finally:
+            self._store.close()
+
+    def _record(self, trial: Trial, result: MeasureResult, phase: str = "") -> Record:
+        task, error = self.task, result.error
+        dag, trace, expression = _schedule(task, trial.config, result)
+        if expression is not None:
+            self._write_expression(expression)
+        finite = result.max_error is not None and math.isfinite(result.max_error)
+        return Record(
+            task=task.alias,
+            op=task.name,
+            args=list(task.args),
+            dag=dag,
+            target=self._target,
+            config=trial.config.values,
+            trace=trace,
+            times=tuple(result.times),
+            dropped=result.dropped,
+            error=None if error is None else {"kind": error.kind, "text": error.text},
+            build_s=result.build_s,
+            run_s=result.run_s,
+            space=task.config_space.hash_of(trial.config),
+            build=self._build,
+            run=self.run,
+            round=trial.round,
+            trial=trial.number,
+            seed=trial.seed,
+            ts=result.ts or time.time(),
+            env=self._env,
+            max_error=result.max_error if finite else None,
+            checked=result.checked,
+            check_reason=result.check_reason,
+            phase=phase,
+            program=result.program,
+            code=result.code,
+            times_of=result.times_of,
+            resources=result.resources,
+            prepare_s=result.prepare_s,
+            same_as=self._same_as(result),
+        )
+
+    def _write_expression(self, expression: Expression) -> None:
+        """Append the line of an expression that the log does not hold yet."""
+        if expression.identity in self._expressions:
+            return
+        self._expressions.add(expression.identity)
+        try:
+            expression.to_line()
+        except RecordError as exc:
+            self.notes.append(f"the log does not keep the expression of {self.task}: {exc}")
+            return
+        self._store.expression(expression)
+
+    # -- reading what is there ----------------------------------------------------------------
+
+    def _read(self, log: records.Log) -> None:
+        self._expressions = {e.identity for there in log.dags.values() for e in there}
+        if complaint := log.complaint():
+            self.notes.append(complaint)
+        groups: dict[Reuse, list[Record]] = {reuse: [] for reuse in Reuse}
+        reuses = records.reuses_of(log.records, self._now)
+        self._rename(log.records, reuses)
+        for record, reuse in zip(log, reuses, strict=True):
+            groups[reuse].append(record)
+        before = reuses.index(Reuse.AS_TRIAL) if Reuse.AS_TRIAL in reuses else len(reuses)
+        self.expressions = log.dags
+        names = ("op", "args", "task", "dag", "phase", "threads", "target", "hardware")
+        past = log.records[:before]
+        related = list(compress(past, records.once_for_equal(self._is_relative, past, names)))
+        self.relatives = list(zip(related, results_of(related), strict=True))
+        unknown = self._take(groups[Reuse.AS_TRIAL])
+        self._load_foreign(groups[Reuse.FOR_TRAINING])
+        self._explain(groups, unknown)
+
+    def _rename(self, past: Sequence[Record], reuses: list[Reuse]) -> None:
+        """Let records of the same program under another name count as under this one.
+
+        Equal knobs do not make equal schedules, so the trace of each is compared with the schedule
+        that this task makes of its configuration.
+        """
+        names = ("task", "dag", "threads", "target", "space", "build", "hardware")
+        renamed = records.once_for_equal(self._under_another_name, past, names)
+        for row, reuse in enumerate(renamed):
+            if reuse in (Reuse.AS_TRIAL, Reuse.FOR_TRAINING) and self._makes(past[row]):
+                reuses[row] = reuse
+
+    def _under_another_name(self, record: Record) -> Reuse:
+        """Reuse that a record would have if the task had the record's name."""
+        if record.task == self.task.alias:
+            return Reuse.NOT_AT_ALL
+        return records.reuse_of(record, replace(self._now, task=record.task))
+
+    def _makes(self, record: Record) -> bool:
+        """Whether this task makes the schedule of a record from its configuration."""
+        (config,) = self._configs([record])
+        if config is None or record.dag != self.task.dag_hash or not record.trace:
+            return False
+        try:
+            schedule, _ = self.task.instantiate(config)
+        except InstantiationError:
+            return False
+        same = schedule.dag.hash == record.dag
+        return same and canonical_json(schedule.trace_json()) == canonical_json(record.trace)
+
+    def _is_relative(self, record: Record) -> bool:
+        """Whether a record may teach a model of this task: of another shape of the template or
+        workload, or of the same expression, under the conditions of now."""
+        if record.phase or record.task == self.task.alias:
+            return False
+        # Tensors that were given without a function share one name, and have no arguments.
+        named = record.op == self.task.name and (record.args or not self.task.automatic)
+        if not named and record.dag != self.task.dag_hash:
+            return False
+        conditions = replace(self._now, task=record.task, space=record.space, build=record.build)
+        return records.reuse_of(record, conditions) is Reuse.AS_TRIAL
+
+    def _take(self, past: Sequence[Record]) -> int:
+        """Take in records that are trials; returns the number of points that the space lacks."""
+        configs = self._configs(past)
+        names = ("trial", "round", "seed", "phase", "program", "same_as", "id")
+        columns = records.fields_of(past, *names)
+        rows = zip(past, configs, results_of(past), *columns, strict=True)
+        played = places(past)
+        numbers: set[int] = set()
+        highest = -1
+        for row, (record, config, result, *fields) in enumerate(rows):
+            number, round_, seed, phase, program, same_as, id_ = fields
+            if config is None:
+                continue
+            trial = Trial(number, round_, seed, config, result)
+            if phase:
+                verdict = verdict_of(record.verdict)
+                super().add_again(trial, result, phase, verdict, place=played.get(row))
+                continue
+            if number in numbers:  # of a run under another name, which has counted its own
+                trial = replace(trial, number=highest + 1)
+            numbers.add(trial.number)
+            highest = max(highest, trial.number)
+            super().add(trial)
+            if program and not same_as:
+                self._ids.setdefault(program, id_)
+        return configs.count(None)
+
+    def _load_foreign(self, past: list[Record]) -> None:
+        """Take in records of another compiler, pass context or machine, for training."""
+        pairs = zip(self._configs(past), results_of(past), strict=True)
+        self.elsewhere = [(config, result) for config, result in pairs if config is not None]
+        best = filter(None, self._configs(records.ranked(past)))
+        self.remeasure = list({point(c): c for c in best}.values())[:_REBUILT]
+        same = records.by_code(past, self._now)
+        # All at once: one by one, 100 000 records take three seconds.
+        results = zip(same.items(), results_of(list(same.values())), strict=True)
+        # Where samples were shared, the record that they are from is none of this run's trials.
+        self.by_code = {
+            code: replace(result, times_of=r.id, same_as="") for (code, r), result in results
+        }
+
+    def _configs(self, past: Sequence[Record]) -> list[ConfigEntity | None]:
+        (configs,) = records.fields_of(past, "config")
+        return self._points.find_all(configs)
+
+    def _explain(self, groups: Mapping[Reuse, list[Record]], unknown: int) -> None:
+        count = Counter({reuse: len(group) for reuse, group in groups.items()})
+        if unknown:
+            self.notes.append(f"{unknown} records name a configuration that this space lacks")
+        if count[Reuse.FOR_TRAINING]:
+            best = min(REMEASURED, len(self.remeasure))
+            unless = ", unless their code is the same" if self.by_code else ""
+            self.notes.append(
+                f"{count[Reuse.FOR_TRAINING]} records are of another compiler version, pass "
+                f"context or machine: the best {best} are measured again{unless}"
+            )
+        if count[Reuse.TRACE_ONLY]:
+            self.notes.append(
+                f"{count[Reuse.TRACE_ONLY]} records are of another search space of this task "
+                "and do not count"
+            )
+        (others,) = records.fields_of(groups[Reuse.NOT_AT_ALL], "task")
+        if other := others.count(self.task.alias):
+            self.notes.append(
+                f"{other} records of this task are for another target or number of threads "
+                "and do not count"
+            )
+        ops = (records.fields_of(group, "op")[0] for group in groups.values())
+        templates = Counter(chain.from_iterable(ops))
+        if templates and self.task.name not in templates:
+            names = ", ".join(repr(name)[1:-1][:40] for name, _ in templates.most_common(3))
+            self.notes.append(
+                f"the {templates.total()} records in the log are of other templates ({names}) and "
+                "are not used"
+            )
+
+
+def _schedule(
+    task: Task, config: ConfigEntity, result: MeasureResult
+) -> tuple[str, list[Json], Expression | None]:
+    """Hash of the expression and trace of a measured configuration, and the expression where known;
+    nothing where the template refused it.
+
+    A measurer that does not give them, such as one of a user, has the template run again.
+    """
+    if result.dag:
+        return result.dag, json.loads(result.trace), result.expression
+    if result.error is not None and result.error.kind == ErrorKind.INSTANTIATION:
+        return "", [], None
+    schedule, _ = task.instantiate(config)
+    return schedule.dag.hash, schedule.trace_json(), None
+
+
+def open_journal(
+    task: Task, path: str | None, run: str, kept: Journal | None, devices: str | None = None
+) -> Journal:
+    """The journal of a run: the log at ``path``, or without one that of a former call."""
+    if path is None:
+        return kept or Journal(task)
+    if not path:
+        raise RecordError("the log's path is empty; name a file")
+    return LogJournal(task, path, run, devices)

@@ -11,23 +11,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Generic, TypeVar
 
 from loopwright import records
 from loopwright.errors import RecordError, TuneError, UsageError
-from loopwright.measure import MeasureOption, Measurer, lock_log, measure_option
-from loopwright.measure.devices import measured_on
-from loopwright.measure.interfaces import MeasurerLike
-from loopwright.records.log import without_collector
-from loopwright.tuner.run.budget import Budget, seconds, share
+from loopwright.measure import (
+    MeasureOption,
+    Measurer,
+    MeasurerLike,
+    lock_log,
+    measure_option,
+    measured_on,
+)
+from loopwright.records import without_collector
+from loopwright.tuner.run.budget import Budget, gain_per_minute, seconds
 from loopwright.tuner.run.callbacks import LogToFile
-from loopwright.tuner.run.interfaces import Callback, TunerLike
-from loopwright.tuner.run.log_journal import open_journal
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output.phases import Phases
-from loopwright.tuner.run.output.summary import Summary
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
+from loopwright.tuner.run.journal import open_journal
+from loopwright.tuner.run.phases import Phases
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
+from loopwright.tuner.run.summary import Summary
 
 #: Number of trials of one round, which the tuner is asked for, and told of, at once.
 PLAN_SIZE = 16
@@ -84,7 +89,7 @@ def tune(
         >>> print(summary.measured, summary.best_config.index, summary.best_seconds)
         8 0 0.001
     """
-    budget = Budget(n_trial, seconds(timeout), early_stopping, target, share(min_gain))
+    budget = Budget(n_trial, seconds(timeout), early_stopping, target, gain_per_minute(min_gain))
     if target is not None and not flop_of(tuner.task):
         raise UsageError(
             f"{tuner.task} has no operations to count, so no speed in GFLOP/s to reach; "
@@ -143,7 +148,10 @@ def open_run(
     whose processes are shared.
     """
     check_arguments(option, callbacks)
-    devices = _devices(option)
+    # Names of the devices of this machine that are measured on; None for another machine.
+    devices: str | None = "" if option is None else None
+    if isinstance(option, MeasureOption):
+        devices = option.runner.devices
     if devices is not None:
         tuner.task.target.check_machine()
         measured_on(tuner.task.target, devices)
@@ -162,33 +170,16 @@ def open_run(
             opened = open_journal(tuner.task, path, run_id, tuner.journal, devices)
         journal = stack.enter_context(opened)
         tuner.journal = journal if path is None else None
-        measurer = stack.enter_context(_measurer(tuner, option, callbacks, beside))
+        chosen = default_option() if option is None else option
+        if isinstance(chosen, MeasureOption):
+            announce = partial(_announce, monitors) if monitors else None
+            chosen = Measurer(tuner.task, chosen, announce, beside)
+        measurer = stack.enter_context(chosen)
         run = Run(tuner, budget, journal, measurer, callbacks, plan_size, phases)
         stack.callback(run.close)
         yield run
 
 
-def _devices(option: MeasureOption | MeasurerLike | None) -> str | None:
-    """Names of the devices of this machine that are measured on; None for another machine."""
-    if option is None:
-        return ""
-    return option.runner.devices if isinstance(option, MeasureOption) else None
-
-
-def _measurer(
-    tuner: TunerLike,
-    option: MeasureOption | MeasurerLike | None,
-    callbacks: Sequence[Callback],
-    beside: Measurer | None,
-) -> MeasurerLike:
-    monitors = [c for c in callbacks if isinstance(c, Monitor)]
-
-    def announce(text: str) -> None:
-        for monitor in monitors:
-            monitor.note(text)
-
-    if option is None:
-        option = default_option()
-    if isinstance(option, MeasureOption):
-        return Measurer(tuner.task, option, announce if monitors else None, beside)
-    return option
+def _announce(monitors: Sequence[Monitor], text: str) -> None:
+    for monitor in monitors:
+        monitor.note(text)

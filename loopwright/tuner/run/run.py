@@ -10,35 +10,121 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from loopwright.errors import InternalError, SpaceError
-from loopwright.measure import MeasureInput, MeasureOption, MeasureResult
-from loopwright.measure.interfaces import (
+from loopwright.measure import (
     KnowsCode,
+    MeasureInput,
+    MeasureOption,
+    MeasureResult,
     MeasurerLike,
     SharesPrograms,
     TellsPhases,
+    ignore,
 )
-from loopwright.records import Verdict
-from loopwright.records.verdict import NOT_COMPARED
-from loopwright.task.refusals import refusals
+from loopwright.records import NOT_COMPARED, Verdict
+from loopwright.task import refusals
 from loopwright.tuner.run.budget import PLAYOFF_SHARE, Budget
-from loopwright.tuner.run.callbacks import EarlyStop
-from loopwright.tuner.run.capacity import capacity, shortage
-from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff
-from loopwright.tuner.run.interfaces import Callback, TunerLike
+from loopwright.tuner.run.callbacks import EarlyStop, log_end, log_round, log_start, log_trial
+from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff, Remeasuring
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
 from loopwright.tuner.run.journal import Journal
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output import trial_log
-from loopwright.tuner.run.output.phases import MEASURING, Phases
-from loopwright.tuner.run.output.summary import NothingRan, Summary, summarize
-from loopwright.tuner.run.remeasuring import Remeasuring
-from loopwright.tuner.run.round import Round
+from loopwright.tuner.run.phases import MEASURING, Phases, StallWatch
 from loopwright.tuner.run.sentinel import Sentinel
-from loopwright.tuner.run.stall import StallWatch
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
+from loopwright.tuner.run.summary import NothingRan, Summary, summarize
+
+if TYPE_CHECKING:
+    from loopwright.task import ConfigEntity, ConfigSpace
+
+
+#: Largest number of configurations that are counted, so that a total is shown.
+COUNTED = 20_000
+#: Seconds after which counting is given up: a filter may be slow, or never end.
+_PATIENCE_S = 2.0
+
+
+@runtime_checkable
+class SearchesRange(Protocol):
+    """A tuner that proposes only indices from ``begin_idx`` on, below ``end_idx``."""
+
+    begin_idx: int
+    end_idx: int
+
+
+def capacity(tuner: TunerLike, state: RunState) -> int | None:
+    """Largest number of configurations in the log of a run; None above 20 000 or for slow filters.
+
+    These are the valid ones that the tuner may propose, the default one, and those of the log.
+    """
+    space = tuner.space
+    lo, hi = 0, space.range_length
+    if isinstance(tuner, SearchesRange):
+        lo, hi = tuner.begin_idx, tuner.end_idx
+    if hi - lo > COUNTED:
+        return None
+    inside = _valid(space, lo, hi)
+    if inside is None:
+        return None
+    indices = {trial.index for trial in (*state.trials, *state.duplicates)}
+    indices |= set() if state.default_index is None else {state.default_index}
+    outside = sum(not (lo <= index < hi and space.is_valid(index)) for index in indices)
+    return inside + outside
+
+
+def shortage(state: RunState) -> str:
+    """Warning that a run asks for more trials than there can be; else empty."""
+    wanted, room = state.budget.n_trial, state.capacity
+    if wanted is None or room is None or wanted <= room:
+        return ""
+    return (
+        f"{wanted} trials were asked for, but there are only {room} valid configurations: "
+        "the run ends when these are measured"
+    )
+
+
+def _valid(space: ConfigSpace, lo: int, hi: int) -> int | None:
+    """Number of valid indices in a range; None where counting takes too long."""
+    if not space.is_filtered:
+        return hi - lo
+    until, count = time.monotonic() + _PATIENCE_S, 0
+    for index in range(lo, hi):
+        count += space.is_valid(index)
+        if time.monotonic() > until:
+            return None
+    return count
+
+
+@dataclass
+class Round:
+    """The configurations of one round in order, and their trials."""
+
+    number: int
+    #: Seed of the tuner that proposed it.
+    seed: int | None
+    #: Trial number of its first configuration.
+    first: int
+    configs: list[ConfigEntity]
+    #: Trials so far by index, those of the log included.
+    done: dict[int, Trial] = field(default_factory=dict)
+    #: Trials of this run.
+    fresh: list[Trial] = field(default_factory=list)
+
+    def todo(self) -> list[tuple[int, ConfigEntity]]:
+        """Trial numbers and configurations that are not measured yet."""
+        return [
+            (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
+        ]
+
+    def results(self) -> list[tuple[ConfigEntity, MeasureResult]]:
+        """Results of its trials so far, in the order of trial numbers."""
+        trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
+        return [(t.config, t.result) for t in trials]
+
 
 #: Number of failures in a row, all of one kind and none valid before, that end a run.
 FAILURES_OF_ONE_KIND = 32
@@ -79,10 +165,6 @@ def _say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def _unheard(text: str) -> None:
-    """Do nothing: after the run nobody watches its tuner."""
-
-
 class Run:
     """One call of ``tune``: its parts, and the steps of the pipeline."""
 
@@ -106,7 +188,11 @@ class Run:
         if isinstance(measurer, TellsPhases):
             measurer.on_phase(self.phases.measuring)
         self.stop: tuple[str, str] | None = None
-        self.default = self._default_index()
+        self.default: int | None = None
+        try:
+            self.default = self.space.default_index
+        except SpaceError as exc:
+            journal.notes.append(f"there is no default configuration: {exc}")
         self.state = RunState(flop_of(self.task), self.default, budget)
         self.own_time = {"search": 0.0, "log": 0.0, "playoff": 0.0}
         again = Remeasuring(measurer, self.state, journal, self.monitors)
@@ -137,7 +223,7 @@ class Run:
         if isinstance(self.measurer, KnowsCode):
             self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
-        trial_log.log_start(self.tuner, self.state)
+        log_start(self.tuner, self.state)
         with self.phases.entered("counting the configurations"):
             self.state.capacity = capacity(self.tuner, self.state)
         for monitor in self.monitors:
@@ -147,7 +233,9 @@ class Run:
         if text := shortage(self.state):
             self._announce(text)
         with self._timed("search"):
-            if rounds and len(rounds[-1][1]) >= self._longest_round():
+            # With as many configurations as it can have, a round is complete.
+            longest = max(self.plan_size, 1 + len(self.journal.remeasure))
+            if rounds and len(rounds[-1][1]) >= longest:
                 self._retell(rounds)
                 return
             self._retell(rounds[:-1])
@@ -159,7 +247,8 @@ class Run:
         self.stop = self.stop or self._spent()
         if self.stop is None and self._round is None:
             with self._timed("search"):
-                self._round = self._plan(self.tuner.round, self.tuner.seed, self._next_number())
+                number = max((t.number for t in self.journal.trials), default=-1) + 1
+                self._round = self._plan(self.tuner.round, self.tuner.seed, number)
         if self.stop is None and self._round is None:
             why = self.tuner.why_empty or "the tuner has nothing more to propose"
             self.stop = ("exhausted", why)
@@ -167,7 +256,7 @@ class Run:
 
     def measure(self, plan: Round) -> None:
         """Measure the missing trials of a round within the budgets, and record each at once."""
-        todo = plan.todo()[: self._room()]
+        todo = plan.todo()[: self.budget.room(self.state.valid)]
         inputs = [MeasureInput(self.task, config, number) for number, config in todo]
         if not inputs:
             return
@@ -178,7 +267,10 @@ class Run:
             self.phases.entered(MEASURING, quiet=False),
             closing(self._results(inputs)) as results,
         ):
-            self._record_all(plan, zip(inputs, results, strict=True))
+            for item, result in zip(inputs, results, strict=True):
+                self._record(plan, Trial(item.trial, plan.number, plan.seed, item.config, result))
+                if self._stops_here():
+                    return
 
     def tell(self, plan: Round) -> None:
         """Tell the tuner a round that is complete, or that will not be completed in this run."""
@@ -191,18 +283,13 @@ class Run:
             self.tuner.tell([*plan.results(), *self.journal.drift.get(plan.number, ())])
         self._round = None
         self.tuner.ttl = self.budget.trials_left(self.state.progress)
-        trial_log.log_round(self.tuner, self.state, plan)
+        log_round(self.tuner, self.state, plan.number, plan.fresh)
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
-            self._call(callback, inputs, [t.result for t in plan.fresh])
-
-    def _call(
-        self, callback: Callback, inputs: list[MeasureInput], results: list[MeasureResult]
-    ) -> None:
-        try:
-            callback(self.tuner, inputs, results)
-        except EarlyStop as exc:
-            self.stop = self.stop or ("callback", str(exc))
+            try:
+                callback(self.tuner, inputs, [t.result for t in plan.fresh])
+            except EarlyStop as exc:
+                self.stop = self.stop or ("callback", str(exc))
 
     def playoff(self, left: float | None = None) -> None:
         """Check and measure the best few and the default again, interleaved; the result stands."""
@@ -229,12 +316,15 @@ class Run:
         if self._round is not None:
             self.tuner.tell(self._round.results())
             self._round = None
-        self._set_best()
+        chosen = self.chosen
+        if chosen is not None:
+            flops = self.state.flop / self.state.seconds(chosen)
+            self.tuner.set_best(chosen.config, chosen.result, flops, chosen.number)
         assert self.stop is not None
-        trial_log.log_end(self.tuner, self.state, self.stop[1])
+        log_end(self.tuner, self.state, self.stop[1])
         summary = summarize(
             self.state,
-            self.chosen,
+            chosen,
             task=self.task.key,
             stop=self.stop,
             timing=self._timing(),
@@ -254,7 +344,7 @@ class Run:
 
     def close(self) -> None:
         self.stall.close()
-        self.tuner.on_phase = _unheard
+        self.tuner.on_phase = ignore
 
     # -- planning -----------------------------------------------------------------------------
 
@@ -283,55 +373,28 @@ class Run:
     def _plan(self, number: int, seed: int | None, first: int) -> Round | None:
         """Choose a round: the default if it never ran, the best of elsewhere, then proposals."""
         visited = self.tuner.visited
-        own = [] if self.default is None else [self.default]
-        own += filter(self.space.is_valid, map(point, self.journal.remeasured(number)))
-        chosen = [index for index in dict.fromkeys(own) if index not in visited]
+        indices = [] if self.default is None else [self.default]
+        indices += filter(self.space.is_valid, map(point, self.journal.remeasured(number)))
+        chosen = [index for index in dict.fromkeys(indices) if index not in visited]
         self.tuner.begin_round(number, seed)
         self.tuner.exclude(chosen)
         configs = [self.space.get(index) for index in chosen]
         configs += self.tuner.ask(self.plan_size - len(configs))
         return Round(number, seed, first, configs) if configs else None
 
-    def _longest_round(self) -> int:
-        """Largest number of configurations of a round; with so many it is complete."""
-        return max(self.plan_size, 1 + len(self.journal.remeasure))
-
-    def _default_index(self) -> int | None:
-        try:
-            return self.space.default_index
-        except SpaceError as exc:
-            self.journal.notes.append(f"there is no default configuration: {exc}")
-            return None
-
-    def _next_number(self) -> int:
-        return max((t.number for t in self.journal.trials), default=-1) + 1
-
     # -- measuring ----------------------------------------------------------------------------
 
-    def _room(self) -> int | None:
-        return self.budget.room(self.state.valid)
-
     def _results(self, inputs: list[MeasureInput]) -> Generator[MeasureResult, None, None]:
-        count = 0
-        for result in self._measured(inputs):
+        best, count = self.state.time_to_beat, 0
+        if isinstance(self.measurer, SharesPrograms):
+            results = self.measurer.measure_new(inputs, best, self.state.programs)
+        else:
+            results = self.measurer.measure(inputs, best)
+        for result in results:
             count += 1
             yield result
         if count < len(inputs):
             raise InternalError(f"the measurer returned {count} results for {len(inputs)} inputs")
-
-    def _measured(self, inputs: list[MeasureInput]) -> Iterator[MeasureResult]:
-        best = self.state.time_to_beat
-        if isinstance(self.measurer, SharesPrograms):
-            return self.measurer.measure_new(inputs, best, self.state.programs)
-        return self.measurer.measure(inputs, best)
-
-    def _record_all(
-        self, plan: Round, results: Iterable[tuple[MeasureInput, MeasureResult]]
-    ) -> None:
-        for item, result in results:
-            self._record(plan, Trial(item.trial, plan.number, plan.seed, item.config, result))
-            if self._stops_here():
-                return
 
     def _record(self, plan: Round, trial: Trial) -> None:
         with self._timed("log"):
@@ -339,7 +402,7 @@ class Run:
         plan.done[trial.index] = trial
         plan.fresh.append(trial)
         self.state.add(trial)
-        trial_log.log_trial(self.state, trial)
+        log_trial(self.state, trial)
         for monitor in self.monitors:
             monitor.trial(self.state, trial)
 
@@ -359,13 +422,10 @@ class Run:
         if self.budget.timeout is not None and each is not None:
             needed = max(1.5 * (FINALISTS + 1) * each, PLAYOFF_SHARE * self.budget.timeout)
             reserve = min(needed, self.budget.timeout / 4)
-        return self.budget.spent(self.state.progress, reserve) or self._nothing_new()
-
-    def _nothing_new(self) -> tuple[str, str] | None:
-        """Reason to stop a tuner that proposes only known programs; None while there is none."""
+        spent = self.budget.spent(self.state.progress, reserve)
         count = self.state.duplicates_in_a_row
-        if count < ROUNDS_OF_DUPLICATES * self.plan_size:
-            return None
+        if spent is not None or count < ROUNDS_OF_DUPLICATES * self.plan_size:
+            return spent
         return "exhausted", f"the last {count} proposals were all programs measured already"
 
     def _write_header(self) -> None:
@@ -390,13 +450,6 @@ class Run:
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _set_best(self) -> None:
-        """Set the tuner's ``best_*`` from the final measurement."""
-        best = self.chosen
-        if best is not None:
-            speed = self.state.flop / self.state.seconds(best)
-            self.tuner.set_best(best.config, best.result, speed, best.number)
-
     @contextmanager
     def _synced(self) -> Iterator[None]:
         """Sync the journal in the end, whatever happened."""
@@ -414,15 +467,12 @@ class Run:
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
         start = time.perf_counter()
+        phase = self.phases.entered(*_PHASE[what]) if what in _PHASE else nullcontext()
         try:
-            with self.stall.waiting_for(_WAITING[what]), self._phase(what):
+            with self.stall.waiting_for(_WAITING[what]), phase:
                 yield
         finally:
             self.own_time[what] += time.perf_counter() - start
-
-    def _phase(self, what: str) -> AbstractContextManager[None]:
-        """Tell the monitors of a step that may take long."""
-        return self.phases.entered(*_PHASE[what]) if what in _PHASE else nullcontext()
 
     def _measurer_phases(self) -> dict[str, float]:
         timing = self.measurer.timing

@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from loopwright.errors import TaskError
-from loopwright.measure import ErrorKind
-from loopwright.measure.programs import stands_for_program
-from loopwright.records import FAILED_AGAIN, Checked, Ranking
-from loopwright.records.playoffs import Basis, Place
-from loopwright.tuner.run.budget import PLAYOFF_S, PLAYOFF_SHARE, Budget, Progress
-from loopwright.tuner.run.gain import AHEAD, WINDOW, expected_gain
+from loopwright.measure import ErrorKind, is_reusable
+from loopwright.records import FAILED_AGAIN, Basis, Checked, Place, Ranking
+from loopwright.tuner.run.budget import (
+    AHEAD,
+    PLAYOFF_S,
+    PLAYOFF_SHARE,
+    WINDOW,
+    Budget,
+    Progress,
+    expected_gain,
+)
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
@@ -154,7 +159,7 @@ class RunState:
         self.trials.append(trial)
         index = trial.index
         self._by_index[index] = trial
-        if stands_for_program(trial.result):
+        if is_reusable(trial.result):
             self.programs.setdefault(trial.result.program, trial.result)
         if trial.result.error is not None:
             if trial.result.error.kind == ErrorKind.WRONG_ANSWER:
@@ -188,7 +193,10 @@ class RunState:
         if result.error is not None:
             if result.error.kind in FAILED_AGAIN:
                 self._ranking.refute(index)
-                self._fails_for_all(index, result)
+                # Configurations of the same program, which come later, share its failure.
+                program = self._by_index[index].result.program if index in self._by_index else ""
+                if program:
+                    self.programs[program] = replace(result, program=program)
             self._count(result.error.kind, result.error.text)
             return
         if result.median is not None:
@@ -197,12 +205,6 @@ class RunState:
             self._ranking.vouch(index)
         if index in self._by_index and self._by_index[index].usable:
             self._rank(self._by_index[index], place)
-
-    def _fails_for_all(self, index: int, result: MeasureResult) -> None:
-        """Let configurations of the same program, which come later, share its failure."""
-        program = self._by_index[index].result.program if index in self._by_index else ""
-        if program:
-            self.programs[program] = replace(result, program=program)
 
     def seconds(self, trial: Trial) -> float:
         """The median that counts for a trial: that of its latest measurement."""
@@ -282,8 +284,8 @@ class RunState:
         """The trial of the default configuration, or of the same program; None if none ran."""
         index = self.default_index
         same = {t.result.same_as for t in self.duplicates if t.index == index}
-        found = (t for t in self.trials if t.index == index or t.result.program in same)
-        return next((t for t in found if t.valid), None)
+        trials = (t for t in self.trials if t.index == index or t.result.program in same)
+        return next((t for t in trials if t.valid), None)
 
     @property
     def measured(self) -> int:

@@ -60,7 +60,7 @@ class TaskProgress:
         return self.flop / self.latency if self.latency else 0.0
 
 
-class Scheduler:
+class GradientScheduler:
     """Chooses the task of the next round.
 
     The objective gives the cost of latencies in seconds, one per task in order, 0 for a task of

@@ -13,8 +13,8 @@ from loopwright.tuner.run.budget import (
     Budget,
     Progress,
     count,
+    gain_per_minute,
     seconds,
-    share,
 )
 from loopwright.tuner.run.final_playoff import FINALISTS
 from loopwright.tuner.run.state import RunState, Trial
@@ -95,8 +95,8 @@ class TotalBudget:
     def most_trials(self) -> int | None:
         """Valid results that there can be of all tasks; None where that is not known."""
         rooms = [state.most_trials for state in self.states]
-        known = [room for room in rooms if room is not None]
-        return sum(known) if known and len(known) == len(rooms) else None
+        limits = [room for room in rooms if room is not None]
+        return sum(limits) if limits and len(limits) == len(rooms) else None
 
     @property
     def shortage(self) -> str:
@@ -133,20 +133,16 @@ class TotalBudget:
 
     def spent(self) -> tuple[str, str] | None:
         """Name and sentence of the first limit that is reached; it stays reached."""
-        self.stopped = self.stopped or self._spent()
-        return self.stopped
-
-    def _spent(self) -> tuple[str, str] | None:
+        if self.stopped is not None:
+            return self.stopped
         if self.n_trial is not None and self.valid >= self.n_trial:
-            return "n_trial", f"all {self.n_trial} trials are measured"
-        if self.timeout is not None and self.elapsed + self._reserve() >= self.timeout:
-            return "timeout", f"the time of {self.timeout:g} s is used up"
-        if self.early_stopping is not None and self._without_gain >= self.early_stopping:
-            return (
-                "early_stopping",
-                f"{self._without_gain} trials brought nothing better for any task",
-            )
-        return None
+            self.stopped = "n_trial", f"all {self.n_trial} trials are measured"
+        elif self.timeout is not None and self.elapsed + self._reserve() >= self.timeout:
+            self.stopped = "timeout", f"the time of {self.timeout:g} s is used up"
+        elif self.early_stopping is not None and self._without_gain >= self.early_stopping:
+            text = f"{self._without_gain} trials brought nothing better for any task"
+            self.stopped = "early_stopping", text
+        return self.stopped
 
     def _reserve(self) -> float:
         """Seconds for the playoffs of all tasks: a quarter of the time, more where that is too
@@ -154,9 +150,9 @@ class TotalBudget:
         assert self.timeout is not None
         states = self.playing()
         least = [verdict_seconds(state) for state in states]
-        whole = [1.5 * (FINALISTS + 1) * state.seconds_of_a_trial for state in states]
+        wanted = [1.5 * (FINALISTS + 1) * state.seconds_of_a_trial for state in states]
         enough = min(sum(least), self.timeout / 2)
-        return min(sum(map(max, whole, least)), max(enough, self.timeout / 4))
+        return min(sum(map(max, wanted, least)), max(enough, self.timeout / 4))
 
 
 def verdict_seconds(state: RunState) -> float:
@@ -171,7 +167,9 @@ class TaskBudget(Budget):
         self, total: TotalBudget, early_stopping: int | None, min_gain: float | str | None
     ) -> None:
         self.total, self.turn = total, Stopwatch()
-        super().__init__(early_stopping=early_stopping, min_gain=share(min_gain), clock=self.turn)
+        super().__init__(
+            early_stopping=early_stopping, min_gain=gain_per_minute(min_gain), clock=self.turn
+        )
 
     @property
     def limits(self) -> dict[str, float | None]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from loopwright.tuner.run.monitor import Monitor
-from loopwright.tuner.run.output.summary import NothingRan
+from loopwright.measure import MeasureOption, MeasurerLike
+from loopwright.tuner.run.interfaces import Monitor
 from loopwright.tuner.run.run import Run
-from loopwright.tuner.run.state import RunState, Trial
-from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress
+from loopwright.tuner.run.state import RunState, Trial, flop_of
+from loopwright.tuner.run.summary import NothingRan
+from loopwright.tuner.tasks.scheduler import GradientScheduler, TaskProgress
 from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget, verdict_seconds
-from loopwright.tuner.tasks.summary import TaskRow, TasksSummary
-from loopwright.tuner.tasks.table import TasksMonitor
+from loopwright.tuner.tasks.summary import TaskRow, TasksMonitor, TasksSummary
 
 if TYPE_CHECKING:
     from loopwright.task import Task
@@ -22,21 +22,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger("loopwright.tuner")
 
 
+#: Way of measuring one task: an option, a ready measurer, or None for the default.
+Measuring = MeasureOption | MeasurerLike | None
+
+
+class TaskSettings(NamedTuple):
+    """Settings of one task among others; see `tune_tasks`."""
+
+    weight: float
+    group: object
+    alternative: object
+    measuring: Measuring
+
+
 class TaskRun:
     """The run of one task among others, with its progress and its budget."""
 
     run: Run
 
-    def __init__(
-        self,
-        tuner: Tuner,
-        weight: float,
-        budget: TaskBudget,
-        progress: TaskProgress,
-        alternative: object = None,
-    ) -> None:
-        self.tuner, self.weight, self.budget, self.progress = tuner, weight, budget, progress
-        self.alternative = alternative
+    def __init__(self, tuner: Tuner, settings: TaskSettings, budget: TaskBudget) -> None:
+        self.tuner, self.settings, self.budget = tuner, settings, budget
+        self.progress = TaskProgress(flop_of(tuner.task), settings.group)
 
     @property
     def state(self) -> RunState:
@@ -45,7 +51,7 @@ class TaskRun:
     @property
     def cost(self) -> float:
         """Seconds of all its calls at its best; 0 while nothing ran."""
-        return self.weight * (self.state.best_seconds or 0.0)
+        return self.settings.weight * (self.state.best_seconds or 0.0)
 
     def resume(self) -> None:
         """Take in the trials of this task from the log."""
@@ -71,7 +77,7 @@ class TaskRun:
         state, default, best = self.state, self.state.default, self.run.chosen
         seconds = None if best is None else state.seconds(best)
         stop = self.run.stop or ("", "")
-        own = stop if stop != self.budget.total.stopped else ("", "")
+        stopped = stop if stop != self.budget.total.stopped else ("", "")
         return TaskRow(
             task=str(self.run.task),
             trials=state.valid,
@@ -79,27 +85,31 @@ class TaskRun:
             best_seconds=seconds,
             default_seconds=None if default is None else state.seconds(default),
             gflops=state.gflops(seconds),
-            weight=self.weight,
-            stopped=own[0],
-            reason=own[1],
+            weight=self.settings.weight,
+            stopped=stopped[0],
+            reason=stopped[1],
             verdict=self.run.verdict,
-            alternative=self.alternative,
+            alternative=self.settings.alternative,
         )
 
     def _note(self, trials: Sequence[Trial]) -> None:
         """Add a round to the history, by its first medians: a playoff comes after the search."""
         times = [t.result.median for t in trials if t.usable]
-        known = [seconds for seconds in (*times, self.progress.latency) if seconds is not None]
-        self.progress.history.append(min(known, default=None))
+        latencies = [seconds for seconds in (*times, self.progress.latency) if seconds is not None]
+        self.progress.history.append(min(latencies, default=None))
 
 
 class AllRuns:
     """The runs of all tasks, and the steps of tuning them."""
 
     def __init__(
-        self, runs: Sequence[TaskRun], total: TotalBudget, monitors: Sequence[TasksMonitor]
+        self,
+        runs: Sequence[TaskRun],
+        scheduler: GradientScheduler,
+        total: TotalBudget,
+        monitors: Sequence[TasksMonitor],
     ) -> None:
-        self.runs, self.total, self.monitors = runs, total, monitors
+        self.runs, self.scheduler, self.total, self.monitors = runs, scheduler, total, monitors
         total.states = [run.state for run in runs]
         total.playing = lambda: [run.state for run in self._counting()]
 
@@ -107,7 +117,7 @@ class AllRuns:
     def recorded(self) -> int:
         return sum(run.run.recorded for run in self.runs)
 
-    def resume(self, scheduler: Scheduler) -> None:
+    def resume(self) -> None:
         """Bring every task to where the log ends."""
         for run in self.runs:
             run.resume()
@@ -116,17 +126,23 @@ class AllRuns:
         for monitor in self.monitors if shortage else ():
             monitor.note(shortage)
         for monitor in self.monitors:
-            monitor.started(self.summary(scheduler))
+            monitor.started(self.summary())
 
-    def search(self, scheduler: Scheduler) -> None:
-        """Hand out rounds until a budget is spent or every task is done."""
+    def search(self) -> None:
+        """Hand out rounds until a budget is spent or every task is done.
+
+        A round that was cut off comes first.
+        """
         while self.total.spent() is None:
-            position = self._next(scheduler)
+            cut_off = (r.run.unfinished and not r.progress.done for r in self.runs)
+            position = next((i for i, unfinished in enumerate(cut_off) if unfinished), None)
+            if position is None:
+                position = self.scheduler.next([run.progress for run in self.runs])
             if position is None:
                 return
             self.runs[position].step()
             for monitor in self.monitors:
-                monitor.round(self.summary(scheduler), position)
+                monitor.round(self.summary(), position)
 
     def playoffs(self) -> None:
         """Measure the finalists of each task again, the costliest task first; of alternatives the
@@ -145,8 +161,8 @@ class AllRuns:
     def _part(self, left: float, waiting: Sequence[TaskRun]) -> float:
         """Seconds for the playoff of the first waiting run, of those left to all."""
         least = [verdict_seconds(run.state) for run in waiting]
-        whole = sum(run.cost for run in waiting)
-        share = waiting[0].cost / whole if whole else 1 / len(waiting)
+        total = sum(run.cost for run in waiting)
+        share = waiting[0].cost / total if total else 1 / len(waiting)
         spare = left - sum(least)
         return least[0] + spare * share if spare > 0 else left * least[0] / sum(least)
 
@@ -154,12 +170,14 @@ class AllRuns:
         """The runs, but those with a faster alternative."""
         fastest: dict[object, TaskRun] = {}
         for run in self.runs:
-            other = fastest.get(run.alternative, run)
+            group = run.settings.alternative
+            other = fastest.get(group, run)
             both = [one for one in (other, run) if one.cost] or [other]
-            fastest[run.alternative] = min(both, key=lambda one: one.cost)
-        return [r for r in self.runs if r.alternative is None or fastest[r.alternative] is r]
+            fastest[group] = min(both, key=lambda one: one.cost)
+        groups = [(run, run.settings.alternative) for run in self.runs]
+        return [run for run, group in groups if group is None or fastest[group] is run]
 
-    def finish(self, scheduler: Scheduler) -> TasksSummary:
+    def finish(self) -> TasksSummary:
         """End every run and sum up; an error where no task has a valid trial."""
         errors: list[NothingRan] = []
         timing: dict[str, float] = {}
@@ -177,20 +195,18 @@ class AllRuns:
         self.total.stopped = self.total.stopped or ("tasks", "every task came to its end")
         rest = max(0.0, self.total.elapsed - sum(timing.values()))
         timing["other"] = timing.get("other", 0.0) + rest
-        whole = self.summary(scheduler, timing)
+        table = self.summary(timing)
         for monitor in self.monitors:
-            monitor.finished(whole)
-        return whole
+            monitor.finished(table)
+        return table
 
-    def summary(
-        self, scheduler: Scheduler, timing: Mapping[str, float] | None = None
-    ) -> TasksSummary:
+    def summary(self, timing: Mapping[str, float] | None = None) -> TasksSummary:
         """The table of all tasks as it is now, with seconds by step where they are known."""
         stopped, reason = self.total.stopped or ("", "")
         states = [run.state for run in self.runs]
         return TasksSummary(
             rows=tuple(run.row() for run in self.runs),
-            cost=scheduler.value([state.best_seconds or 0.0 for state in states]),
+            cost=self.scheduler.value([state.best_seconds or 0.0 for state in states]),
             measured=sum(state.measured for state in states),
             from_log=sum(state.from_log for state in states),
             stopped=stopped,
@@ -202,13 +218,6 @@ class AllRuns:
             most_trials=self.total.most_trials,
             timing=dict(timing or {}),
         )
-
-    def _next(self, scheduler: Scheduler) -> int | None:
-        """A task whose round was cut off, else the one that the scheduler chooses."""
-        for i, run in enumerate(self.runs):
-            if run.run.unfinished and not run.progress.done:
-                return i
-        return scheduler.next([run.progress for run in self.runs])
 
 
 class Relay(Monitor):

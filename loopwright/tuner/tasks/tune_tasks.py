@@ -12,11 +12,10 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from loopwright.errors import RecordError, TuneError, UsageError
 from loopwright.measure import MeasureOption, Measurer
-from loopwright.measure.interfaces import MeasurerLike
 from loopwright.tuner.registry import find_tuner
 from loopwright.tuner.run.callbacks import LogToFile
 from loopwright.tuner.run.interfaces import Callback
@@ -26,22 +25,16 @@ from loopwright.tuner.tasks.scheduler import (
     ALPHA,
     BACKWARD_WINDOW,
     BETA,
-    Scheduler,
-    TaskProgress,
+    GradientScheduler,
     weighted_sum,
 )
 from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget
-from loopwright.tuner.tasks.summary import TasksSummary
-from loopwright.tuner.tasks.table import TasksMonitor
-from loopwright.tuner.tasks.task_runs import AllRuns, Relay, TaskRun
+from loopwright.tuner.tasks.summary import TasksMonitor, TasksSummary
+from loopwright.tuner.tasks.task_runs import AllRuns, Measuring, Relay, TaskRun, TaskSettings
 
 if TYPE_CHECKING:
     from loopwright.task import Task
     from loopwright.tuner.base import Tuner
-
-T = TypeVar("T")
-#: Way of measuring one task: an option, a ready measurer, or None for the default.
-Measuring = MeasureOption | MeasurerLike | None
 
 #: Tasks whose operations differ by less than about this factor may be alike.
 _ALIKE = 1.618
@@ -133,10 +126,11 @@ def tune_tasks(
         2 40
     """
     tasks = _checked(tasks, n_trial, callbacks)
-    factors = _weights(weights, objective, len(tasks))
-    others = _alternatives(alternatives, objective, len(tasks))
-    scheduler = Scheduler(
-        objective or weighted_sum(factors, others),
+    settings = _settings(tasks, weights, groups, alternatives, measure_option, objective)
+    if objective is None:
+        objective = weighted_sum([s.weight for s in settings], [s.alternative for s in settings])
+    scheduler = GradientScheduler(
+        objective,
         strategy=strategy,
         alpha=alpha,
         beta=beta,
@@ -144,38 +138,31 @@ def tune_tasks(
         seed=seed,
     )
     total = TotalBudget(n_trial, timeout, early_stopping)
-    options = _per_task(measure_option, len(tasks))
-    alike = [_group(t) for t in tasks] if groups is None else _all("groups", groups, len(tasks))
-    tuners = _tuners(tasks, tuner, {**(tuner_options or {}), "seed": seed})
+    make: Callable[..., Tuner] = find_tuner(tuner) if isinstance(tuner, str) else tuner
+    options = {**(tuner_options or {}), "seed": seed}
     runs = [
-        TaskRun(
-            one,
-            weight,
-            TaskBudget(total, per_task_early_stopping, min_gain),
-            TaskProgress(flop_of(one.task), group),
-            alternative,
-        )
-        for one, weight, group, alternative in zip(tuners, factors, alike, others, strict=True)
+        TaskRun(make(task, **options), own, TaskBudget(total, per_task_early_stopping, min_gain))
+        for task, own in zip(tasks, settings, strict=True)
     ]
-    with _open(runs, options, callbacks, total) as all_runs:
+    with _open(runs, scheduler, total, callbacks) as all_runs:
         try:
-            all_runs.resume(scheduler)
-            all_runs.search(scheduler)
+            all_runs.resume()
+            all_runs.search()
             all_runs.playoffs()
         except KeyboardInterrupt:
             total.stopped = ("interrupted", "interrupted")
-            raise TuningInterrupted(all_runs.finish(scheduler)) from None
+            raise TuningInterrupted(all_runs.finish()) from None
         except RecordError as exc:
             raise TuneError(f"{exc}; the {all_runs.recorded} trials before it are safe") from exc
-        return all_runs.finish(scheduler)
+        return all_runs.finish()
 
 
 @contextmanager
 def _open(
     runs: Sequence[TaskRun],
-    options: Sequence[Measuring],
-    callbacks: Sequence[Callback | TasksMonitor],
+    scheduler: GradientScheduler,
     total: TotalBudget,
+    callbacks: Sequence[Callback | TasksMonitor],
 ) -> Iterator[AllRuns]:
     """Open the run of each task; those that measure alike share the processes of the first."""
     monitors = [c for c in callbacks if isinstance(c, TasksMonitor)]
@@ -186,7 +173,8 @@ def _open(
     with ExitStack() as stack:
         for monitor in monitors:
             stack.callback(monitor.close)
-        for run, option in zip(runs, options, strict=True):
+        for run in runs:
+            option = run.settings.measuring
             shareable = option is None or isinstance(option, MeasureOption)
             beside = next((m for o, m in measurers if shareable and o == option), None)
             relay = Relay(run.tuner.task, total, monitors)
@@ -194,7 +182,7 @@ def _open(
             opened = open_run(run.tuner, run.budget, option, [*others, relay], plan_size, beside)
             run.run = stack.enter_context(opened)
             measurers += [(option, m) for m in [run.run.measurer] if isinstance(m, Measurer)]
-        yield AllRuns(runs, total, monitors)
+        yield AllRuns(runs, scheduler, total, monitors)
 
 
 def _checked(
@@ -221,51 +209,40 @@ def _checked(
     return tasks
 
 
-def _weights(weights: Sequence[float] | None, objective: object, count: int) -> list[float]:
-    if weights is None:
-        return [1.0] * count
-    if objective is not None:
+def _settings(
+    tasks: Sequence[Task],
+    weights: Sequence[float] | None,
+    groups: Sequence[object] | None,
+    alternatives: Sequence[object] | None,
+    measuring: Measuring | Sequence[Measuring],
+    objective: object,
+) -> list[TaskSettings]:
+    """The settings of each task, from the sequences and defaults of all."""
+    if objective is not None and weights is not None:
         raise UsageError("give weights or an objective, not both: an objective weighs by itself")
-    factors = _all("weights", weights, count)
-    for weight in factors:
-        number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not number or not 0 < weight < math.inf:
-            raise UsageError(f"a weight is a number above zero, got {weight!r}")
-    return factors
-
-
-def _alternatives(
-    alternatives: Sequence[object] | None, objective: object, count: int
-) -> list[object]:
-    if alternatives is None:
-        return [None] * count
-    if objective is not None:
+    if objective is not None and alternatives is not None:
         raise UsageError(
             "give alternatives or an objective, not both: an objective takes the fastest itself"
         )
-    return _all("alternatives", alternatives, count)
-
-
-def _all(name: str, values: Sequence[T], count: int) -> list[T]:
-    if len(values) != count:
-        raise UsageError(f"{len(values)} {name} for {count} tasks; give one for each")
-    return list(values)
-
-
-def _per_task(option: Measuring | Sequence[Measuring], count: int) -> list[Measuring]:
-    if isinstance(option, Sequence):
-        return _all("measure_option", option, count)
-    return [option] * count
+    options = measuring if isinstance(measuring, Sequence) else [measuring] * len(tasks)
+    weights = [1.0] * len(tasks) if weights is None else weights
+    columns = {
+        "weights": weights,
+        "groups": [_group(task) for task in tasks] if groups is None else groups,
+        "alternatives": [None] * len(tasks) if alternatives is None else alternatives,
+        "measure_option": options,
+    }
+    for name, values in columns.items():
+        if len(values) != len(tasks):
+            raise UsageError(f"{len(values)} {name} for {len(tasks)} tasks; give one for each")
+    for weight in weights:
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or not 0 < weight < math.inf:
+            raise UsageError(f"a weight is a number above zero, got {weight!r}")
+    return [TaskSettings(*row) for row in zip(*columns.values(), strict=True)]
 
 
 def _group(task: Task) -> object:
     """Group of a task: its template and the magnitude of its operations."""
     flop = flop_of(task)
     return (task.name, round(math.log(flop, _ALIKE))) if flop else None
-
-
-def _tuners(
-    tasks: Sequence[Task], tuner: str | Callable[..., Tuner], options: Mapping[str, object]
-) -> list[Tuner]:
-    make: Callable[..., Tuner] = find_tuner(tuner) if isinstance(tuner, str) else tuner
-    return [make(task, **options) for task in tasks]

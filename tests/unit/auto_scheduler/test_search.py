@@ -10,8 +10,10 @@ import pytest
 
 import loopwright as lw
 from loopwright import auto_scheduler, te
-from loopwright.auto_scheduler.task_scheduler import LogEstimatedLatency, TaskSchedulerCallback
+from loopwright.compat.task_scheduler import LogEstimatedLatency, TaskSchedulerCallback
 from loopwright.errors import RecordError, SpaceError, TaskError, UsageError
+from loopwright.space import SpaceRule
+from loopwright.space.registry import RULES
 from loopwright.testing.tuner_contract import FakeMeasurer
 
 #: Short runs: what comes out does not matter here.
@@ -75,7 +77,7 @@ def test_a_task_is_made_in_four_ways() -> None:
     assert {task.automatic_task.key for task in ways} == {one.automatic_task.key}
     assert by_dag.workload_key == f'["{one.compute_dag.hash_key()}"]'
     assert by_tensors.workload_key == "test/tensors"
-    with pytest.raises(UsageError, match="nothing says what is computed"):
+    with pytest.raises(UsageError, match="there is no expression"):
         auto_scheduler.SearchTask(target="llvm")
 
 
@@ -297,6 +299,21 @@ def test_sketches_of_ones_own_are_structures_with_knobs() -> None:
         z = np.empty((64, 48), "float32")
         lw.build(*policy.task.compute_dag.apply_steps_from_state(state), "llvm")(x, y, z)
         np.testing.assert_allclose(z, np.exp(x) * y[:, None], rtol=1e-5)
+
+
+def test_rules_that_are_entered_while_sketches_are_asked_for_stay() -> None:
+    before = dict(RULES)
+
+    def condition(policy: object, state: auto_scheduler.State, stage: int) -> int:
+        RULES.setdefault("test/meanwhile", SpaceRule("test/meanwhile", lambda outputs, args: None))
+        return auto_scheduler.PreloadCustomSketchRule.PASS
+
+    rule = auto_scheduler.PreloadCustomSketchRule(condition, lambda *_: [])
+    try:
+        assert auto_scheduler.SketchPolicy(rows(), init_search_callbacks=[rule]).structures
+        assert set(RULES) == {*before, "test/meanwhile"}
+    finally:
+        RULES.pop("test/meanwhile", None)
 
 
 def test_sketches_of_ones_own_stand_beside_those_of_rules() -> None:

@@ -38,7 +38,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def option(*_: object) -> FakeMeasurer:
         return FakeMeasurer(time=lambda _: 1e-3, on_trial=trials.append)
 
-    module = importlib.import_module("loopwright.autotvm.graph_tuner")
+    module = importlib.import_module("loopwright.compat.graph_tuner")
     monkeypatch.setattr(module, "measure_option", option)
     monkeypatch.setattr("loopwright.tuner.run.loop.default_option", option)
     return trials

@@ -115,3 +115,5 @@ def test_whatever_was_measured_is_an_instance_of_both_classes():
     assert not isinstance(0.5, autotvm.MeasureResult)
     with pytest.raises(UsageError, match="error_no is a MeasureErrorNo, 0 to 8, got 9"):
         autotvm.MeasureResult((0.5,), 9, 1.0, 2.0)
+    with pytest.raises(UsageError, match="error_no is a MeasureErrorNo, 0 to 8, got None"):
+        autotvm.MeasureResult((RuntimeError("no time"),), None, 1.0, 2.0)

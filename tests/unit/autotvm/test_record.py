@@ -226,7 +226,7 @@ def test_pickled_lines_are_refused():
         lambda: autotvm.record.decode("x", protocol="pickle"),
         lambda: autotvm.record.encode(inp, autotvm.MeasureResult(), protocol="pickle"),
     ):
-        with pytest.raises(UsageError, match="protocol='pickle' is not there; leave it out"):
+        with pytest.raises(UsageError, match="protocol='pickle' is not supported; leave it out"):
             call()
 
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from loopwright.autotvm.record.__main__ import main
 
 from loopwright import autotvm, records
-from loopwright.autotvm.record.__main__ import main
 
 TASK = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
 

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.large_logs import Cost, applying, matmul, resuming, run, verb, write_log
 from loopwright.records import load, open_log
 from loopwright.records.index import open as opening
-from loopwright.records.index.stored import index_path
+from loopwright.records.index.block import index_path
 
 
 @pytest.mark.slow

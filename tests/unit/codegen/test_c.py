@@ -15,10 +15,10 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
+from loopwright.codegen.backends import compile_func
 from loopwright.codegen.c import compiler as c
 from loopwright.codegen.c import system_compiler as cc
 from loopwright.driver import build, build_func
-from loopwright.driver.backends import compile_func
 from loopwright.errors import BuildError, CodegenError, TargetError, UsageError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, cast, const

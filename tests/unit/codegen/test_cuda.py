@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from loopwright import te
+from loopwright.codegen.backends import LoweredProgram, check_resources, compile_program
 from loopwright.codegen.gpu import nvrtc
 from loopwright.codegen.gpu.cuda import write_cuda
 from loopwright.codegen.gpu.split import split_host_device
-from loopwright.driver.backends import LoweredProgram, compile_program
-from loopwright.driver.device_backends import check_resources
 from loopwright.errors import BuildError, LowerError, TargetError
 from loopwright.lowering import lower
 from loopwright.runtime.artifacts.device_code import DeviceCode, KernelResources

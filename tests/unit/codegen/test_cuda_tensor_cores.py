@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from loopwright.codegen.backends import LoweredProgram, compile_program
 from loopwright.codegen.gpu import nvrtc
 from loopwright.codegen.gpu.cuda import CudaSource, write_cuda
 from loopwright.codegen.gpu.opencl import write_opencl
 from loopwright.codegen.gpu.split import split_host_device
-from loopwright.driver.backends import LoweredProgram, compile_program
 from loopwright.errors import CodegenError
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext

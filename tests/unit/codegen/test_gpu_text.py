@@ -17,13 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import dtypes, te
-from loopwright.codegen.gpu.barriers import with_unconditional_barriers
 from loopwright.codegen.gpu.cuda import write_cuda
 from loopwright.codegen.gpu.opencl import write_opencl
-from loopwright.codegen.gpu.split import split_host_device
+from loopwright.codegen.gpu.split import split_host_device, with_unconditional_barriers
 from loopwright.codegen.gpu.vectors import one_choice
+from loopwright.codegen.manifests import device_code
 from loopwright.driver import build
-from loopwright.driver.device_plan import device_code
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import to_affine
 from loopwright.ir.buffer import Buffer, Load

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import loopwright as lw
-from loopwright.codegen.gpu.cuda import write_cuda
-from loopwright.codegen.gpu.hip import write_hip
+from loopwright.codegen.gpu.cuda import write_cuda, write_hip
 from loopwright.codegen.gpu.split import split_host_device
 from loopwright.errors import CodegenError, TargetError
 from loopwright.inspection import emit

@@ -10,8 +10,8 @@ import pytest
 
 from loopwright import te
 from loopwright.codegen import Code
+from loopwright.codegen.backends import compile_func
 from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.driver.backends import compile_func
 from loopwright.errors import CodegenError, InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, const

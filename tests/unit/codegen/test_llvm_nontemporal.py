@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from loopwright import te
-from loopwright.driver.build import build
+from loopwright.codegen.build import build
 from loopwright.runtime.linker import architecture
 from loopwright.schedule import Schedule, create_schedule
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright.codegen.c_library import C_FUNCTIONS
+from loopwright.codegen.code import C_FUNCTIONS
 from loopwright.codegen.llvm.ops import Operations, Value, literal, llvm_type
 
 

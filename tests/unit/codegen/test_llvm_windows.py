@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopwright import te
-from loopwright.driver.build import build
+from loopwright.codegen.build import build
 from loopwright.runtime.linker import architecture
 from loopwright.schedule import create_schedule
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loopwright.codegen.backends import compile_func
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.writer import FunctionWriter
 from loopwright.driver import build_func
-from loopwright.driver.backends import compile_func
 from loopwright.errors import CodegenError, LowerError
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer, Load

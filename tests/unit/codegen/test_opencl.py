@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright.driver.backends import LoweredProgram, compile_program
+from loopwright.codegen.backends import LoweredProgram, compile_program
 from loopwright.lowering import lower
 from loopwright.target import Target
 from tests.opencl_runner import run_opencl, why_not

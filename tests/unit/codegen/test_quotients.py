@@ -7,7 +7,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.codegen.quotients import Quotients
+from loopwright.codegen.llvm.indices import Quotients
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.expr import Var
 from loopwright.schedule import create_schedule

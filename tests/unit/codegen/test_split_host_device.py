@@ -6,7 +6,7 @@ import pytest
 
 from loopwright import te
 from loopwright.codegen.gpu.split import Kernel, SplitProgram, split_host_device
-from loopwright.driver.device_plan import device_code
+from loopwright.codegen.manifests import device_code
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Expr, Var, as_expr

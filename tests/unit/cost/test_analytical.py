@@ -9,7 +9,7 @@ import pytest
 
 from loopwright import ops
 from loopwright.cost.analytical import AnalyticalModel
-from loopwright.space.workload import create_task as create_automatic
+from loopwright.space.tasks import create_task as create_automatic
 from loopwright.task import Task, create_task
 from tests.unit.cost import workloads
 

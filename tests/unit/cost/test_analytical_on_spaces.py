@@ -9,7 +9,7 @@ from benchmarks.spaces import path_of
 from benchmarks.spaces.templates import SPACES
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.measure.space_file import load_space
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 
 
 @pytest.mark.parametrize(

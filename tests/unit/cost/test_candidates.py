@@ -19,7 +19,7 @@ import loopwright as lw
 from loopwright import te
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.features import Extractor
-from loopwright.cost.symbolic import candidates
+from loopwright.cost.symbolic import population
 from loopwright.cost.symbolic.population import Population
 from loopwright.schedule.state import State
 from loopwright.task import Task, create_task
@@ -50,10 +50,10 @@ def branching(n: int, m: int) -> Any:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes are used for any number of candidates, also where there is one CPU."""
-    monkeypatch.setattr(candidates, "TIMED", 2)
-    monkeypatch.setattr(candidates, "PAYS_S", 0.0)
-    monkeypatch.setattr(candidates, "CPUS", 2)
-    monkeypatch.setattr(candidates, "usable_cpus", lambda: (0, 1))
+    monkeypatch.setattr(population, "TIMED", 2)
+    monkeypatch.setattr(population, "PAYS_S", 0.0)
+    monkeypatch.setattr(population, "CPUS", 2)
+    monkeypatch.setattr(population, "usable_cpus", lambda: (0, 1))
 
 
 def _whole_space() -> tuple[Task, np.ndarray]:
@@ -79,7 +79,7 @@ def test_processes_derive_what_one_does(at_once: None, monkeypatch: pytest.Monke
     task, digits = _whole_space()
     fast, features = AnalyticalModel(task).predict(digits), Extractor(task).rows(digits)
     places = Population(task, _process, (False, False)).evaluate(digits)
-    monkeypatch.setattr(candidates, "PAYS_S", float("inf"))
+    monkeypatch.setattr(population, "PAYS_S", float("inf"))
     assert np.array_equal(fast, AnalyticalModel(task).predict(digits))
     alone = Extractor(task).rows(digits)
     assert np.array_equal(features.values, alone.values, equal_nan=True)
@@ -103,8 +103,8 @@ def test_processes_derive_what_one_does(at_once: None, monkeypatch: pytest.Monke
 def test_few_candidates_and_those_of_few_cpus_stay_here(
     cpus: int, pays: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "usable_cpus", lambda: tuple(range(cpus)))
-    monkeypatch.setattr(candidates, "PAYS_S", pays)
+    monkeypatch.setattr(population, "usable_cpus", lambda: tuple(range(cpus)))
+    monkeypatch.setattr(population, "PAYS_S", pays)
     task, digits = _whole_space()
     places = Population(task, _process, (False, False)).evaluate(digits)
     assert set(places[~np.isnan(places[:, 0]), 0].astype(int).tolist()) == {os.getpid()}
@@ -120,7 +120,7 @@ def test_what_cannot_be_sent_stays_here_and_says_why(
             return [os.getpid()]
 
     task, digits = _whole_space()
-    made = candidates.Candidates(task, derive, (False,))
+    made = population.CandidateRows(task, derive, (False,))
     with caplog.at_level(logging.WARNING, "loopwright.cost"):
         rows = made.rows(digits)
         again = made.rows(digits)
@@ -135,9 +135,9 @@ def test_a_process_that_dies_costs_no_candidate(
     at_once: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     task, digits = _whole_space()
-    made = candidates.Candidates(task, _dies_elsewhere(os.getpid()), (False,))
+    made = population.CandidateRows(task, _dies_elsewhere(os.getpid()), (False,))
     rows = made.rows(digits)
-    alone = candidates.rows_of(task, _dies_elsewhere(os.getpid()), (False,), digits)[0]
+    alone = population.rows_of(task, _dies_elsewhere(os.getpid()), (False,), digits)[0]
     assert np.array_equal(rows, alone, equal_nan=True)
     assert "since others cannot: TerminatedWorkerError" in caplog.text
 
@@ -148,9 +148,9 @@ def _fails(state: State) -> list[float]:
 
 def test_warnings_come_back_in_order(at_once: None, caplog: pytest.LogCaptureFixture) -> None:
     task, digits = _whole_space()
-    made = candidates.Candidates(task, _fails, (False,))
+    made = population.CandidateRows(task, _fails, (False,))
     rows = made.rows(digits)
-    _, texts = candidates.rows_of(task, _fails, (False,), digits)
+    _, texts = population.rows_of(task, _fails, (False,), digits)
     assert np.isnan(rows).all()
     assert len(texts) > 2
     assert [r.getMessage() for r in caplog.records] == texts
@@ -159,17 +159,17 @@ def test_warnings_come_back_in_order(at_once: None, caplog: pytest.LogCaptureFix
 _ENDLESS = """
 import os, time
 import numpy as np
-from loopwright.cost.symbolic import candidates
+from loopwright.cost.symbolic import population
 from tests.unit.cost.test_candidates import _whole_space
 
 def slow(state):
     time.sleep(0.05)
     return [0.0]
 
-candidates.PAYS_S, candidates.TIMED, candidates.CPUS = 0.0, 1, 2
-candidates.usable_cpus = lambda: (0, 1)
+population.PAYS_S, population.TIMED, population.CPUS = 0.0, 1, 2
+population.usable_cpus = lambda: (0, 1)
 task, digits = _whole_space()
-made = candidates.Candidates(task, slow, (False,))
+made = population.CandidateRows(task, slow, (False,))
 made.rows(digits[:20])  # the processes are there
 print("begun", flush=True)
 made.rows(np.concatenate([digits] * 100))

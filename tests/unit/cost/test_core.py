@@ -6,16 +6,15 @@ import pytest
 
 from loopwright import te
 from loopwright.cost.cpu import cycles
-from loopwright.cost.cpu.buffer_usage import BufferUsage
+from loopwright.cost.cpu.arithmetic import by_arithmetic
 from loopwright.cost.cpu.core import LATENCY, Core
-from loopwright.cost.cpu.footprint import MISPLACED, Touches
+from loopwright.cost.cpu.cycles import MemoryModel
+from loopwright.cost.cpu.footprint import MISPLACED, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.memory import Memory
 from loopwright.cost.cpu.register_tile import pieces
-from loopwright.cost.cpu.stage_order import by_arithmetic
 from loopwright.cost.symbolic.symbols import Number
 from loopwright.schedule import Schedule
-from loopwright.target.caches import Caches
+from loopwright.target.hardware import Caches
 from tests.unit.lowering.int8_programs import packed_matmul, tile
 
 MACHINE = Machine(1, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
@@ -307,7 +306,7 @@ def test_rows_a_power_of_two_apart_miss_the_first_cache(row: int, misses: bool) 
     needed = t.ways(4096)[2]
     assert (needed > 16) == misses
     # B (64 KB) comes in each of four blocks either way; A comes once, or once in every step.
-    cycles = Memory([t], BufferUsage([nest])).cycles(t)
+    cycles = MemoryModel([t], BufferUsage([nest])).cycles(t)
     once = (4 * row * 64 + 64 * row * 4) / 40
     assert cycles == pytest.approx(once + misses * 64 * (row - row / 16) * 64 / 40, rel=0.1)
 
@@ -370,14 +369,14 @@ def test_two_tiles_are_told_apart_by_the_test_of_the_tail(
     extent: int, width: int, apart: bool, alive: float
 ) -> None:
     tails = _in_tiles(extent, width).tails
-    assert bool(tails.told_apart) is apart
+    assert bool(tails.partial_tile_is_known) is apart
     assert tails.alive == pytest.approx(alive)
     assert (tails.cut > 0) is (extent == 56 and width == 16)
 
 
 def test_tiles_of_a_fused_loop_are_not_told_apart() -> None:
     tails = _in_tiles(56, 48, fused=True).tails
-    assert not tails.told_apart
+    assert not tails.partial_tile_is_known
     assert tails.alive == 1
 
 

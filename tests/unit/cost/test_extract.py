@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loopwright import ops
-from loopwright.cost.features import Extractor, curve, itervar, per_store
+from loopwright.cost.features import Extractor, itervar, per_store
 from loopwright.errors import UsageError
 from loopwright.task import create_task
 from tests.unit.cost import workloads
@@ -18,8 +18,12 @@ def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None
     made = Extractor(task, kind)
     fast, slow = made.rows(digits), Extractor(task, kind, symbolic=False).rows(digits)
     assert fast.values.dtype == np.float32
-    types = {"itervar": itervar, "curve": curve, "per_store": per_store}
-    assert made.names == types[kind].FEATURES.names
+    types = {
+        "itervar": itervar.FEATURES,
+        "curve": itervar.CURVE_FEATURES,
+        "per_store": per_store.FEATURES,
+    }
+    assert made.names == types[kind].names
     assert fast.values.shape == (16, len(made.names))
     assert np.array_equal(fast.values, slow.values, equal_nan=True)
     assert not fast.failed.any()
@@ -118,5 +122,5 @@ def test_curves_grow_with_iterations() -> None:
     made = Extractor(task, "curve")
     rows = made.rows(workloads.digits_of(task, 50)).values
     for access in ("store", "load0", "load1"):
-        columns = [made.names.index(f"{access}.at{4**k}.bytes") for k in range(curve.SAMPLES)]
+        columns = [made.names.index(f"{access}.at{4**k}.bytes") for k in range(itervar.SAMPLES)]
         assert (np.diff(rows[:, columns], axis=1) >= 0).all()

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from loopwright.cost.features import curve, itervar, per_store
+from loopwright.cost.features import itervar, per_store
 from loopwright.cost.features.feature import FeatureType, Slot
 
 #: Names of the version that first had them, with ``+`` where a column is a logarithm, joined by
@@ -16,7 +16,11 @@ RECORDED = {
     "curve": (168, "58563a8f99a500f4"),
     "per_store": (656, "28e0de751e0cbefb"),
 }
-TYPES = {"itervar": itervar.FEATURES, "curve": curve.FEATURES, "per_store": per_store.FEATURES}
+TYPES = {
+    "itervar": itervar.FEATURES,
+    "curve": itervar.CURVE_FEATURES,
+    "per_store": per_store.FEATURES,
+}
 
 
 @pytest.mark.parametrize("kind", RECORDED)

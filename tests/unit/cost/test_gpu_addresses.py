@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 import loopwright as lw
-from loopwright.cost.gpu.accesses import ThreadAccess
 from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.gpu.kernel import GpuKernel, ThreadAccess, kernels_of
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var
-from loopwright.ir.stmt import For, If, Let, Stmt, Store
-from loopwright.lowering.nest.launch import is_launch
+from loopwright.ir.stmt import For, If, Let, Stmt, Store, is_launch
 from tests.unit.cost import gpu_workloads as workloads
 from tests.unit.cost.test_gpu_kernel import candidates
 
@@ -118,7 +116,7 @@ def _dense(shape: Any) -> list[int]:
     return out
 
 
-def described(k: Kernel, a: ThreadAccess) -> list[int]:
+def described(k: GpuKernel, a: ThreadAccess) -> list[int]:
     """Bytes at which the threads begin, by the digits of an access."""
     lanes = range(min(int(k.threads), 32))
     return [sum(s * (x // run % n) for s, run, n in a.digits) for x in lanes]

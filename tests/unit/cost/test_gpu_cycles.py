@@ -12,7 +12,7 @@ from loopwright import te
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.gpu import cycles
 from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.kernel import Kernel, kernels_of
+from loopwright.cost.gpu.kernel import GpuKernel, kernels_of
 from loopwright.schedule import Schedule
 from loopwright.task import Task, create_task
 from tests.unit.cost import gpu_workloads as workloads
@@ -70,7 +70,7 @@ def copy(down: bool, n: int = 1024) -> Schedule:
     return s
 
 
-def kernel(s: Schedule) -> Kernel:
+def kernel(s: Schedule) -> GpuKernel:
     (k,) = kernels_of(s.state, CUDA)
     return k
 

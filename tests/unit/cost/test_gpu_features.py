@@ -11,7 +11,7 @@ from loopwright import ops
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.features import Extractor, extract, itervar
-from loopwright.target.caches import Caches
+from loopwright.target.hardware import Caches
 from loopwright.task import create_task
 from tests.unit.cost import gpu_workloads as workloads
 

@@ -10,12 +10,11 @@ import pytest
 import loopwright as lw
 from loopwright import ops
 from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.kernel import TENSOR_CORE, Kernel, kernels_of
+from loopwright.cost.gpu.kernel import TENSOR_CORE, GpuKernel, kernels_of
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.node import Node
-from loopwright.ir.stmt import Allocate, For, Func, View
-from loopwright.lowering.nest.launch import is_launch
+from loopwright.ir.stmt import Allocate, For, Func, View, is_launch
 from loopwright.schedule import Schedule
 from loopwright.task import create_task
 from tests.unit.cost import gpu_workloads as workloads
@@ -44,7 +43,7 @@ def lowered_kernel(f: Func) -> tuple[dict[str, int], list[Buffer], int]:
     return launch, shared, local(f.body)
 
 
-def check_kernel(k: Kernel, f: Func) -> None:
+def check_kernel(k: GpuKernel, f: Func) -> None:
     launch, shared, local = lowered_kernel(f)
     assert k.launch == launch
     assert k.grid == prod(n for t, n in launch.items() if t.startswith("blockIdx"))
@@ -120,7 +119,7 @@ def test_a_thread_computes_no_row_but_its_own(name: str, keep: str) -> None:
     assert all(not moves for moves in one.access.moves)
 
 
-def softmax_kernel(**chosen: object) -> Kernel:
+def softmax_kernel(**chosen: object) -> GpuKernel:
     task = create_task(ops.softmax, args=(512, 1000), target="cuda -arch=sm_90")
     choice = {"unroll": 2, "vector": False, "keep_E": False, **chosen}
     s, _ = task.instantiate(task.config_space.get(task.config_space.index_of(choice)))

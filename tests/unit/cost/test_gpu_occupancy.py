@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import loopwright as lw
-from loopwright.cost.gpu.device import device_of
-from loopwright.cost.gpu.occupancy import (
+from loopwright.cost.gpu.device import (
     blocks_per_processor,
+    device_of,
     free_registers,
     register_cap,
 )

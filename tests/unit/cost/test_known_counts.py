@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright.cost.symbolic import known_counts
-from loopwright.cost.symbolic.known_counts import KnownCounts
-from loopwright.cost.symbolic.warps import BANKS, count_lanes, described
+from loopwright.cost.symbolic import warps
+from loopwright.cost.symbolic.warps import BANKS, KnownCounts, count_lanes, described
 
 Accesses = list[tuple[str, tuple[Any, ...]]]
 
@@ -42,7 +41,7 @@ def test_what_was_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) 
         counted.append(columns.shape[1])
         return count_lanes(columns)
 
-    monkeypatch.setattr(known_counts, "count_lanes", noting)
+    monkeypatch.setattr(warps, "count_lanes", noting)
     known, accesses = KnownCounts(), accesses_of(3)
     first = known.columns(accesses)
     different = len(np.unique(described(accesses), axis=1).T)
@@ -52,7 +51,7 @@ def test_what_was_counted_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_descriptions_of_one_place_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_counts, "_SPREAD", np.zeros(64, np.int64))
+    monkeypatch.setattr(warps, "_SPREAD", np.zeros(64, np.int64))
     known = KnownCounts()
     for seed in (0, 0, 1):
         accesses = accesses_of(seed, 20)

@@ -8,9 +8,9 @@ import pytest
 from loopwright import ops
 from loopwright.cost.features import Extractor
 from loopwright.cost.symbolic.evaluation import ColumnProgram
-from loopwright.cost.symbolic.known_rows import KnownRows
+from loopwright.cost.symbolic.population import KnownRows
 from loopwright.task import create_task
-from loopwright.task.vectors import random_digits
+from loopwright.task.sampling import random_digits
 from tests.unit.cost import workloads
 
 

@@ -16,7 +16,7 @@ from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from loopwright.ir.node import distinct
 from loopwright.schedule import Schedule
 from loopwright.schedule.bounds.results import Bounds, StageBounds
-from loopwright.target.caches import Caches
+from loopwright.target.hardware import Caches
 from tests.unit.cost import workloads
 
 MACHINE = Machine(2, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)

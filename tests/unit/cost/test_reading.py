@@ -10,13 +10,12 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.cost.cpu.buffer_usage import BufferUsage
 from loopwright.cost.cpu.core import Core
-from loopwright.cost.cpu.footprint import PAGE, Touches
+from loopwright.cost.cpu.cycles import JUMP_MEMORY, MEMORY, PAGES, STREAMS, MemoryModel
+from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.cpu.memory import JUMP_MEMORY, MEMORY, PAGES, STREAMS, Memory
 from loopwright.cost.symbolic.loop_nest import nests_of
-from loopwright.target.caches import Caches
+from loopwright.target.hardware import Caches
 
 MACHINE = Machine(1, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
 
@@ -66,7 +65,7 @@ def test_narrow_pieces_of_many_rows_take_longer(steps: int, columns: int) -> Non
     s[C].vectorize(jv)
     nests = nests_of(s.state)
     touches = Touches(nests[0], MACHINE)
-    cycles_here = Memory([touches], BufferUsage(nests)).cycles(touches)
+    cycles_here = MemoryModel([touches], BufferUsage(nests)).cycles(touches)
     # What is read once comes in whole lines, whatever the order.
     least = n * n * 4 / MEMORY
     pieces_of = n * n // (columns if steps <= STREAMS else 16)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from loopwright import te
+from loopwright.cost.cpu.cycles import unfused
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import machine_of
-from loopwright.cost.cpu.unfused import unfused
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.schedule import Schedule
 from loopwright.target import Target

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from loopwright import te
+from loopwright.codegen.backends import link_func
 from loopwright.driver import build, compile
-from loopwright.driver.interp import link_func
 from loopwright.errors import ArgumentError, CodegenError, RunError, UsageError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, const

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
@@ -15,15 +14,14 @@ import numpy as np
 import pytest
 
 from loopwright import env, te
-from loopwright.driver import build, kernel_cache
-from loopwright.driver.kernel_cache import KernelCache
+from loopwright.codegen import build as building
+from loopwright.codegen import kernel_cache
+from loopwright.codegen.kernel_cache import KernelCache
+from loopwright.driver import build
 from loopwright.lowering.context import PassContext
 from loopwright.runtime import Module
 from loopwright.schedule import create_schedule
 from loopwright.transform import PrintBeforeAll
-
-#: The module, not the function of its name.
-building = importlib.import_module("loopwright.driver.build")
 
 
 @pytest.fixture
@@ -229,7 +227,7 @@ def test_where_it_is(
 
 def test_another_process_finds_it(tmp_path: Path) -> None:
     script = (
-        "from loopwright.driver.kernel_cache import kernel_cache\n"
+        "from loopwright.codegen.kernel_cache import kernel_cache\n"
         "from tests.unit.driver.test_kernel_cache import double, ran\n"
         "assert ran(double())[3] == 6\n"
         "print(kernel_cache().hits)\n"

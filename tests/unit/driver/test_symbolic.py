@@ -18,7 +18,7 @@ from loopwright.errors import ArgumentError, BuildError, TaskError
 from loopwright.lowering import lower
 from loopwright.runtime import Module, load_module
 from loopwright.runtime.devices.device import cpu
-from loopwright.runtime.symbolic import SymbolicFunction
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
 from loopwright.task import Task, template

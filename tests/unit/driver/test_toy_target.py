@@ -19,8 +19,8 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.codegen import Code
+from loopwright.codegen.backends import compile_func
 from loopwright.driver import Backend, LoweredProgram, register_backend, unregister_backend
-from loopwright.driver.backends import compile_func
 from loopwright.errors import (
     BuildError,
     CodegenError,

@@ -14,10 +14,10 @@ import pytest
 
 from loopwright import graph
 from loopwright.errors import ArgumentError, UsageError
+from loopwright.executors import AotExecutor
 from loopwright.graph import op
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES
 from loopwright.runtime import load_module
-from loopwright.runtime.executors import AotExecutor
 
 ROOT = Path(__file__).parents[3]
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ has_cc = pytest.mark.skipif(
 LOAD = """
 import sys, numpy as np
 from loopwright.runtime import load_module
-from loopwright.runtime.executors import AotExecutor
+from loopwright.executors import AotExecutor
 executor = AotExecutor(load_module(sys.argv[1]))
 executor.run(x=np.full((2, 8), 0.5, "float32"))
 np.save(sys.argv[2], executor.get_output("logits").numpy())
@@ -173,7 +173,7 @@ def test_a_loaded_library_checks_what_it_is_given(exported: Path) -> None:
 def test_what_cannot_be_one_function_is_refused(tmp_path: Path) -> None:
     x = graph.var("x", (2,))
     alone = graph.compile(graph.IRModule.from_expr(x), "llvm")
-    with pytest.raises(UsageError, match="the model has no kernels"):
+    with pytest.raises(UsageError, match="the model computes nothing"):
         alone.aot_executor()
     interpreted = graph.compile(graph.IRModule.from_expr(op.tanh(x)), "interp")
     with pytest.raises(UsageError, match="'tanh_0' of the model is a interp; kernels that one"):

@@ -14,9 +14,7 @@ import pytest
 import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import RunError, UsageError
-from loopwright.graph import op
-from loopwright.runtime import Module
-from loopwright.runtime.executors import (
+from loopwright.executors import (
     AsyncGraphExecutor,
     GraphExecutor,
     Program,
@@ -24,8 +22,10 @@ from loopwright.runtime.executors import (
     Value,
     graph_executor,
 )
-from loopwright.runtime.executors.dependencies import dependencies, independent_runs
-from loopwright.runtime.executors.memory_plan import share_out
+from loopwright.executors.call_sequence import dependencies, independent_runs
+from loopwright.executors.program import share_out
+from loopwright.graph import op
+from loopwright.runtime import Module
 
 Array = np.ndarray[Any, Any]
 N = 8

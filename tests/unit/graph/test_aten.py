@@ -12,9 +12,8 @@ import pytest
 
 from loopwright import graph
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.torch.node import Node, converted
-from loopwright.graph.frontend.torch.promotion import result_dtype
-from loopwright.graph.frontend.types import Types
+from loopwright.graph.frontend.conversion import ExprTypes
+from loopwright.graph.frontend.torch.node import Node, converted, result_dtype
 from tests.unit.graph.values import Array, run
 
 RNG = np.random.default_rng(0)
@@ -39,7 +38,7 @@ def aten(operator: str, *args: Any, wanted: list[Array], **kwargs: Any) -> list[
         return [taken(v) for v in value] if isinstance(value, list) else value
 
     types = tuple(graph.TensorType(w.shape, w.dtype.name) for w in wanted)
-    node = Node(operator, "call", types, (True,) * len(types), Types())
+    node = Node(operator, "call", types, (True,) * len(types), ExprTypes())
     made = converted(node, [taken(a) for a in args], {k: taken(v) for k, v in kwargs.items()})
     body = graph.Tuple(tuple(e for e in made if e is not None))
     return run(graph.IRModule({"main": graph.Function(tuple(params), body)}), *given)

@@ -14,10 +14,9 @@ import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import ArgumentError, GraphError, UsageError
 from loopwright.graph import op
-from loopwright.graph.batches.binding import bound
-from loopwright.graph.batches.compiled import CompiledBatches
-from loopwright.graph.batches.generalising import generalised
+from loopwright.graph.batches import CompiledBatches
 from loopwright.graph.op.shapes import quotient
+from loopwright.graph.sized import bound, generalised
 from loopwright.testing.tuner_contract import FakeMeasurer
 
 TARGET = "llvm -num-threads=2"

@@ -10,8 +10,8 @@ import pytest
 
 from loopwright import graph
 from loopwright.errors import ArgumentError, RunError
+from loopwright.executors import Program
 from loopwright.runtime import load_params
-from loopwright.runtime.executors import Program
 from tests.unit.graph.small_onnx import layers_by_numpy, perceptron
 
 pytest.importorskip("onnx", reason='needs the package onnx: pip install "loopwright[onnx]"')

@@ -11,12 +11,12 @@ import pytest
 import loopwright as lw
 from loopwright import graph
 from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
+from loopwright.executors import HostStep, Model, Program, Step, Value
 from loopwright.runtime import Artifact, Module
-from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
+from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
-from loopwright.runtime.devices import registry
+from loopwright.runtime.devices import interface as registry
 from loopwright.runtime.devices.cuda import CUDA, CudaAPI
-from loopwright.runtime.executors import HostStep, Model, Program, Step, Value
 from loopwright.runtime.profiling import counted_copies
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 
@@ -37,7 +37,7 @@ def kernel(arch: str = "sm_90") -> Module:
     """``f(A, W, B)``: B = A + W, and W is constant."""
     args = tuple(ArgSpec(n, (N,), "float32", n == "B", constant=n == "W") for n in "AWB")
     sources = tuple(("parameter", n) for n in range(3))
-    code = DeviceCode(b"cubin", (Launch("add", ONE, (N, 1, 1), sources),), (), arch=arch)
+    code = DeviceCode(b"cubin", (LaunchSpec("add", ONE, (N, 1, 1), sources),), (), arch=arch)
     function = FunctionSpec("f", args, 0, 0, False, (), None)
     manifest = Manifest("cuda-cubin", "f", "", "", "", 1, (function,), 1)
     return Module(Artifact(manifest.to_json(), code.to_bytes()))
@@ -161,7 +161,7 @@ def test_too_little_memory_says_how_much_and_what_for(gpus: FakeDriver) -> None:
 def test_options_for_cpus_are_refused() -> None:
     x = graph.var("x", (2,))
     module = graph.IRModule.from_expr(graph.op.add(x, x))
-    with pytest.raises(UsageError, match="finalists: models for cuda are built without"):
+    with pytest.raises(UsageError, match="finalists= is supported only for CPU targets"):
         graph.compile(module, "cuda -arch=sm_90", finalists=2)
 
 
@@ -176,3 +176,10 @@ def test_a_model_for_opencl_is_that_of_the_cpu(tmp_path: Any) -> None:
     np.testing.assert_allclose(loaded(given)[0], np.maximum(given @ w.T, 0), rtol=1e-4, atol=1e-5)
     with pytest.raises(UsageError, match="records no graphs"):
         loaded.executor(graph=True)
+
+
+def test_a_step_may_give_a_number_of_numpy_on_a_device(gpus: FakeDriver) -> None:
+    x = lw.nd.array(np.arange(N, dtype="float32"), device="cuda:0")
+    total = lw.nd.empty((), "float32", device="cuda:0")
+    HostStep("sum", lambda a: [a.sum()], 1, "NumPy").bind(x, total)()
+    assert total.numpy() == N * (N - 1) / 2

@@ -9,9 +9,10 @@ import pytest
 
 from loopwright import graph
 from loopwright.errors import ArgumentError, RunError, UsageError
+from loopwright.executors import Program, Value
+from loopwright.executors import call_sequence as sequence
 from loopwright.graph import op
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES
-from loopwright.runtime.executors import Program, Value, sequence
 from tests.unit.graph.small_onnx import layers_by_numpy, perceptron
 
 TARGET = "llvm -num-threads=1"

@@ -15,8 +15,8 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 import loopwright as lw  # noqa: E402
 from loopwright import graph  # noqa: E402
 from loopwright.errors import GraphError, RunError  # noqa: E402
+from loopwright.executors import HostStep  # noqa: E402
 from loopwright.graph.frontend.onnx import from_onnx, stored  # noqa: E402
-from loopwright.runtime.executors import HostStep  # noqa: E402
 from tests.unit.graph.small_onnx import branching  # noqa: E402
 from tests.unit.graph.values import run  # noqa: E402
 

@@ -12,7 +12,7 @@ import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.graph import op
-from loopwright.graph.finalists import Finalist, InsideReport, Place
+from loopwright.graph.building import InsideReport, KernelFinalist, KernelPlayoff
 from loopwright.measure import paired_gain
 
 TARGET = "llvm -num-threads=1"
@@ -101,13 +101,15 @@ def test_the_fastest_of_those_that_are_measurably_faster_is_taken() -> None:
     built = graph.compile(module(), TARGET)
     (kernel,) = built.kernels.values()
 
-    def place(*speeds: float) -> Place:
+    def place(*speeds: float) -> KernelPlayoff:
         noise = np.random.default_rng(2).uniform(0.98, 1.02, (len(speeds), 20))
         times = [tuple(row / speed) for row, speed in zip(noise, speeds, strict=True)]
         gains = [paired_gain(times[0], t) for t in times[1:]]
         names = [f"record {n}" for n in range(len(speeds))]
-        ones = tuple(Finalist(name, "definition", kernel, None) for name in names)
-        return Place("dense_0", ones, tuple(times), tuple(g for g in gains if g is not None))
+        ones = tuple(KernelFinalist(name, "definition", kernel, None) for name in names)
+        return KernelPlayoff(
+            "dense_0", ones, tuple(times), tuple(g for g in gains if g is not None)
+        )
 
     assert place(1, 0.9, 1.001).taken == 0  # slower, and a tie
     assert place(1, 1.3, 0.5, 1.6, 1.2).taken == 3

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from loopwright import graph
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op
-from loopwright.graph.layout.kernels import kernels_of_transform
+from loopwright.graph.layout.choice import Places
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
-from loopwright.graph.layout.places import Places
-from loopwright.graph.pipeline import before_layouts, prepared
+from loopwright.graph.layout_tuning import kernels_of_transform
 from loopwright.graph.transform import AlterOpLayout
+from loopwright.graph.transform.pipeline import before_layouts, prepared
 from loopwright.records import load
 from loopwright.task import apply_history_best
 from loopwright.task.task import resolve_target
@@ -186,9 +186,9 @@ def test_a_small_gain_keeps_what_convert_layout_gives(
     monkeypatch: pytest.MonkeyPatch, kernel: float, name: str
 ) -> None:
     # Channels last cost two transforms more, which is much beside a cheap kernel only.
-    monkeypatch.setattr("loopwright.graph.layout.tuning.kernels_of_transform", lambda *given: ())
+    monkeypatch.setattr("loopwright.graph.layout_tuning.kernels_of_transform", lambda *given: ())
     monkeypatch.setattr(
-        "loopwright.graph.layout.tuning.modelled", lambda kernels: kernel if kernels else 1.0
+        "loopwright.graph.layout_tuning.modelled", lambda kernels: kernel if kernels else 1.0
     )
     x = graph.var("x", (1, 16, 8, 8))
     module = graph.IRModule.from_expr(op.nn.conv(x, _array(16, 16, 3, 3)))

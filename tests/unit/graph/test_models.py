@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from loopwright import graph
 from loopwright.errors import ArgumentError, GraphError, RunError
+from loopwright.executors import GraphExecutor, Program, Step, Value
+from loopwright.executors.program import share_out
 from loopwright.graph import op
 from loopwright.graph.plan import plan
 from loopwright.graph.transform import FuseOps
-from loopwright.runtime.executors import GraphExecutor, Program, Step, Value
-from loopwright.runtime.executors.memory_plan import share_out
 from tests.unit.graph.random_graphs import functions
 
 TARGET = "llvm -num-threads=1"

@@ -13,9 +13,7 @@ import pytest
 import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.graph import op
-from loopwright.runtime import Device, Module
-from loopwright.runtime.executors import (
+from loopwright.executors import (
     Edge,
     Partition,
     PartitionedExecutor,
@@ -24,6 +22,8 @@ from loopwright.runtime.executors import (
     Value,
     partition,
 )
+from loopwright.graph import op
+from loopwright.runtime import Device, Module
 from loopwright.runtime.memory import device_allocator
 from loopwright.testing.simulated_device import SimulatedDevice
 
@@ -128,6 +128,13 @@ def test_parts_of_the_host_give_what_numpy_gives(subtract: Module, seed: int) ->
     np.testing.assert_array_equal(out, _by_numpy(program, x, w))
 
 
+class _Simulated(SimpleNamespace):
+    """A module of one function, which is itself."""
+
+    def __getitem__(self, name: str) -> _Simulated:
+        return self
+
+
 def _on_a_device(kernel: Module) -> Any:
     """A kernel of simulated devices: it reads its arrays, and writes the last one."""
 
@@ -135,7 +142,7 @@ def _on_a_device(kernel: Module) -> Any:
         assert a.device == b.device == c.device
         return lambda: c.copyfrom(a.numpy() - b.numpy() * 2)
 
-    return SimpleNamespace(artifact=kernel.artifact, entry_name=kernel.entry_name, bind=bind)
+    return _Simulated(artifact=kernel.artifact, entry_name=kernel.entry_name, bind=bind)
 
 
 @pytest.mark.parametrize("types", [(12, 12), ("cpu", 12), (12, "cpu")])

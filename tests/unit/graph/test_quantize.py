@@ -11,7 +11,7 @@ import loopwright as lw
 from loopwright import graph
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op, transform
-from loopwright.graph.calibration import Range, calibrate
+from loopwright.graph.quantize import ValueRange, calibrate
 from tests.unit.graph.values import Array, run
 
 TO_INTEGER = transform.FakeQuantizationToInteger
@@ -276,7 +276,7 @@ VALUE = graph.var("x", (1000,))
 IDENTITY = graph.Function((VALUE,), op.negative(VALUE))
 
 
-def _ranged(method: str, *arrays: Array, percentile: float = 99.0) -> Range:
+def _ranged(method: str, *arrays: Array, percentile: float = 99.0) -> ValueRange:
     data = [{"x": a.astype("float32")} for a in arrays]
     (found,) = calibrate(IDENTITY, [VALUE], data, method, percentile, "llvm")  # type: ignore
     return found
@@ -284,8 +284,8 @@ def _ranged(method: str, *arrays: Array, percentile: float = 99.0) -> Range:
 
 def test_ranges_of_all_numbers_hold_0_and_all_runs() -> None:
     a = _rng().uniform(1, 3, 1000).astype("float32")
-    assert _ranged("min_max", a, a + 1) == Range(0.0, float(a.max() + 1))
-    assert _ranged("min_max", -a) == Range(float(-a.max()), 0.0)
+    assert _ranged("min_max", a, a + 1) == ValueRange(0.0, float(a.max() + 1))
+    assert _ranged("min_max", -a) == ValueRange(float(-a.max()), 0.0)
 
 
 def test_percentiles_are_those_of_numpy() -> None:
@@ -311,7 +311,7 @@ def test_entropy_cuts_off_what_stands_alone() -> None:
 
 @pytest.mark.parametrize("method", ["min_max", "percentile", "entropy"])
 def test_a_value_that_is_0_throughout(method: str) -> None:
-    assert _ranged(method, np.zeros(1000)) == Range(0.0, 0.0)
+    assert _ranged(method, np.zeros(1000)) == ValueRange(0.0, 0.0)
 
 
 # ---------------------------------------------------------------- whole models

@@ -16,9 +16,10 @@ import pytest
 
 from loopwright import graph
 from loopwright.errors import LoopwrightError, RunError, UsageError
+from loopwright.executors import load_model
 from loopwright.graph import op
-from loopwright.runtime import image, load_params
-from loopwright.runtime.executors import load_model
+from loopwright.runtime import load_params
+from loopwright.runtime.kernels import image
 
 TARGET = "llvm -num-threads=1"
 W = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
@@ -63,7 +64,7 @@ def test_loading_runs_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) -> N
 RUN_ALONE = """
 import sys
 import numpy as np
-from loopwright.runtime.executors import load_model
+from loopwright.executors import load_model
 model = load_model(sys.argv[1])
 print(float(model(np.load(sys.argv[2]))[0].sum()))
 rooms = {name.split(".")[1] for name in sys.modules if name.startswith("loopwright.")}

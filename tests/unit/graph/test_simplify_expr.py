@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright import graph
 from loopwright.graph import op, transform
-from loopwright.graph.pipeline import pipeline
+from loopwright.graph.transform.pipeline import pipeline
 from tests.unit.graph.values import run
 
 X = graph.var("x", (2, 3, 4))

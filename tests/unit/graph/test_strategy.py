@@ -13,6 +13,9 @@ import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op
+from loopwright.graph.building import ModelBuilder
+from loopwright.graph.kernels import kernel_tasks
+from loopwright.graph.plan import plan
 from loopwright.testing.tuner_contract import FakeMeasurer
 
 TARGET = "llvm -num-threads=1"
@@ -146,3 +149,41 @@ def test_of_alternatives_the_fastest_counts_and_goes_on(registered: Any, tmp_pat
     times = [row.best_seconds for row in summary.rows if row.best_seconds]
     assert len(times) == 2
     assert summary.latency == summary.cost == min(times)
+
+
+@pytest.mark.parametrize(
+    ("workload", "args", "shape", "weight", "groups"),
+    [
+        ("conv2d", (1, 16, 6, 7, 8, 3, 3, 1, 1), (1, 16, 6, 7), (8, 16, 3, 3), 1),
+        (
+            *("conv2d", (1, 16, 6, 7, 8, 3, 3, 1, 1, "float32", 1, 1, "NHWC")),
+            *((1, 6, 7, 16), (3, 3, 16, 8), 1),
+        ),
+        ("depthwise_conv2d", (1, 8, 6, 7, 3, 3, 1, 1), (1, 8, 6, 7), (8, 1, 3, 3), 8),
+        ("dense", (2, 8, 16, False, False), (2, 16), (8, 16), 1),
+        ("matmul", (2, 8, 16), (2, 16), (16, 8), 1),
+    ],
+)
+def test_records_of_workloads_serve_kernels_of_one_call(
+    workload: str, args: tuple[Any, ...], shape: Any, weight: Any, groups: int
+) -> None:
+    rng = np.random.default_rng(0)
+    w, data = (rng.standard_normal(s).astype("float32") for s in (weight, shape))
+    x = graph.var("x", shape)
+    if "conv2d" in workload:
+        op = graph.op.nn.conv_channels_last if "NHWC" in args else graph.op.nn.conv
+        y = op(x, w, padding=1, groups=groups)
+    else:
+        y = (graph.op.nn.dense if workload == "dense" else graph.op.matmul)(x, w)
+    planned = plan(graph.transform.FuseOps(graph.IRModule.from_expr(y)))
+    tasks = kernel_tasks(planned, lw.Target("llvm"))
+    ((name, (one, *_)),) = tasks.items()
+    found = lw.create_task(workload, args, "llvm").dag_hash
+    assert one.task.dag_hash != found, "weights are constants"
+    assert found in one.task.dag_hashes
+    kernel = lw.build(*one.task.expression(found), "llvm", name=name)
+    served = ModelBuilder(lw.Target("llvm"), kernels={one.task.key: kernel})
+    expected = ModelBuilder(lw.Target("llvm")).program(planned, tasks)
+    model = served.program(planned, tasks)
+    assert model.kernels[name] is kernel
+    np.testing.assert_allclose(model(data)[0], expected(data)[0], rtol=1e-4, atol=1e-5)

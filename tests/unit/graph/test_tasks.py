@@ -17,8 +17,8 @@ from loopwright import graph
 from loopwright.errors import GraphError, RecordError, UsageError
 from loopwright.graph import op
 from loopwright.graph.kernels import expression_of
-from loopwright.graph.pipeline import prepared
-from loopwright.graph.tasks import ModelTask
+from loopwright.graph.transform.pipeline import prepared
+from loopwright.graph.tuning import ModelTask
 from loopwright.records import Checked, Record, load
 from loopwright.task import Match
 from loopwright.testing.tuner_contract import FakeMeasurer
@@ -260,6 +260,22 @@ def test_a_context_around_counts_and_a_history_goes_before_it(
         model = graph.compile(module, TARGET, history=[])
     assert built == len(around.report()) == 3
     assert not any(choice.record for choice in model.choices.values())
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_convolutions_of_any_rank_are_built_with_a_history(rank: int, padding: int) -> None:
+    weight = np.full((8, 4, *(3,) * rank), 0.25, "float32")
+    image = graph.var("image", (1, 4, *(6,) * rank))
+    model = graph.IRModule.from_expr(op.nn.conv(image, weight, padding=padding))
+    assert len(graph.extract_tasks(model, TARGET)) == 1
+    x = np.random.default_rng(rank).integers(-4, 5, (1, 4, *(6,) * rank)).astype("float32")
+    padded = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * rank])
+    dims = tuple(range(2, 2 + rank))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3,) * rank, axis=dims)
+    sums = windows.sum(axis=(1, *(d + rank for d in dims))) / 4
+    y = graph.compile(model, TARGET, history=[])(x)[0]
+    np.testing.assert_array_equal(y, np.stack([sums] * 8, axis=1))
 
 
 def test_logs_that_cannot_be_read_are_refused(module: graph.IRModule, tmp_path: Path) -> None:

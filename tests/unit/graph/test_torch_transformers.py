@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from loopwright.graph.frontend.torch import from_torch  # noqa: E402
-from loopwright.graph.frontend.torch.decompositions import decompositions  # noqa: E402
+from loopwright.graph.frontend.torch.model import decompositions  # noqa: E402
 from loopwright.graph.torch_backend import compiled_models, loopwright  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")

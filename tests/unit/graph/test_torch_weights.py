@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright.graph.frontend.torch.fingerprints import Fingerprints
+from loopwright.graph.frontend.torch.weights import Fingerprints
 from loopwright.target import Target
 
 torch = pytest.importorskip("torch")

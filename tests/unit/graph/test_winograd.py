@@ -12,7 +12,7 @@ import loopwright as lw
 from loopwright import graph, te
 from loopwright.graph import op
 from loopwright.graph.op.winograd import F2, F2_ERROR, F4, F4_ERROR, Transforms
-from loopwright.graph.strategy import applicable, implementations
+from loopwright.graph.registry import applicable, implementations
 from loopwright.lowering import prepared_stages
 
 TARGET = "llvm -num-threads=1"

@@ -17,7 +17,7 @@ import pytest
 import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import ArgumentError, RunError
-from loopwright.runtime.executors import (
+from loopwright.executors import (
     AotExecutor,
     AsyncGraphExecutor,
     Executor,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-from loopwright.measure.description import describe
+from loopwright.measure.candidate import describe
 from loopwright.records import Checked, Log, Record, Store, environment, open_log
 from loopwright.task import Task
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loopwright.inspection.clock import throughput, time_spent, time_spent_by
+from loopwright.inspection.log_statistics import throughput, time_spent, time_spent_by
 from tests.unit.inspection.report_logs import playoff, trial
 
 ONE_BUILDER = {"measure": {"builder": {"n_parallel": 1}}}

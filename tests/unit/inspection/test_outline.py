@@ -8,7 +8,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.inspection.outline import outline
+from loopwright.inspection.emission import outline
 from loopwright.ir import Func
 
 LOOP = re.compile(r"for (\S+) in (\w+)\((\d+)\)")

@@ -14,7 +14,7 @@ import pytest
 from loopwright.errors import RecordError
 from loopwright.inspection.report import PAGE, Page, page_of, report_html
 from loopwright.inspection.report.elements import element, markup, raw, visible
-from loopwright.inspection.work import Work
+from loopwright.inspection.speed import Work
 from loopwright.records import Log, load, ranked
 from tests.unit.inspection.report_logs import SCRIPT, made_up, playoff, trial, write
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_said_has_its_reason(tmp_path: Path) -> None:
     few = load(write(tmp_path / "few.jsonl", [trial(n) for n in range(5)]))
     series = page_of([few]).tasks[0].series[0]
     assert series.roofline is None
-    assert "does not hold the tensor expression" in series.roofline_note
+    assert "holds no tensor expression" in series.roofline_note
     assert series.accuracy is None
     assert "36 are needed" in series.accuracy_note
     assert all(knob.share is None for knob in series.knobs)

@@ -10,12 +10,12 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.errors import RecordError, UsageError
+from loopwright.history.rebuilding import rebuild
 from loopwright.inspection import EMITTED, Rerun, emit, rerun, text_of
 from loopwright.inspection.rerun import _busy
 from loopwright.lowering import lower
 from loopwright.records import Checked, Log
 from loopwright.schedule import replay
-from loopwright.task.rebuild import rebuild
 from tests.unit.inspection.logs import write
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from loopwright.inspection import roofline
 from loopwright.inspection.roofline import Limits, limits_in, roofline_point
-from loopwright.inspection.work import Work
+from loopwright.inspection.speed import Work
 from loopwright.records import Log, Outcome, Record, Verdict
 from loopwright.target import host_unit, vector_unit
 from tests.unit.inspection.report_logs import trial

@@ -12,6 +12,8 @@ import pytest
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import (
+    COMPARE,
+    OPERATIONS,
     Binary,
     Call,
     Cast,
@@ -23,10 +25,9 @@ from loopwright.ir.expr import (
     Var,
     const,
 )
-from loopwright.ir.fold import fold
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.operations import COMPARE, OPERATIONS
 from loopwright.ir.stmt import Func, Store
+from loopwright.lowering.passes.constant_folding import fold
 
 FLOATS = [0.0, -0.0, 1.0, -2.5, math.inf, -math.inf, math.nan, 1e-45, 3e38]
 

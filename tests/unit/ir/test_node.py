@@ -12,7 +12,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Select, Var, const
 from loopwright.ir.node import StructuralKey, distinct, same
 from loopwright.ir.stmt import For, Seq, Store
-from loopwright.schedule.sampled import Sampled
+from loopwright.schedule.state import Sampled
 
 
 def tree(x: Expr, y: Expr) -> Binary:

@@ -30,7 +30,7 @@ from loopwright.ir.stmt import (
     seq,
 )
 from loopwright.lowering import lower_ids
-from loopwright.schedule.surface.schedule import replay
+from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from loopwright.ir.expr import Binary, Const, Var
 from loopwright.ir.node import Node
-from loopwright.ir.traversal import contains, free_vars, substitute, walk
+from loopwright.ir.visitor import contains, free_vars, substitute, walk
 
 
 def test_substitute_shares_what_it_leaves() -> None:

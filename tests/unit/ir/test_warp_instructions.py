@@ -15,12 +15,7 @@ from hypothesis import strategies as st
 from loopwright.errors import LowerError, RunError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
-from loopwright.ir.instruction_type import Fragment
-from loopwright.ir.instructions import INSTRUCTIONS
-from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.stmt import Allocate, Barrier, For, Func, If, IntrinsicCall, Stmt, Store, seq
-from loopwright.ir.verify import verify
-from loopwright.ir.warp_instructions import (
+from loopwright.ir.instructions import (
     FRAGMENT_A,
     FRAGMENT_A_TF32,
     FRAGMENT_B,
@@ -28,8 +23,13 @@ from loopwright.ir.warp_instructions import (
     FRAGMENT_B_TF32_TRANSPOSED,
     FRAGMENT_B_TRANSPOSED,
     FRAGMENT_C,
+    INSTRUCTIONS,
+    Fragment,
     round_tf32,
 )
+from loopwright.ir.interp.interpreter import interpret
+from loopwright.ir.stmt import Allocate, Barrier, For, Func, If, IntrinsicCall, Stmt, Store, seq
+from loopwright.ir.verify import verify
 from tests.unit.lowering.tensor_core_programs import nearest_tf32
 
 X, Y = Var("threadIdx.x"), Var("threadIdx.y")

@@ -24,10 +24,10 @@ from loopwright.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    map_statements,
     seq,
 )
 from loopwright.ir.verify import verify
-from loopwright.ir.visitor import map_statements
 from loopwright.lowering import lower
 from loopwright.lowering.passes.thread_sync import thread_sync
 from loopwright.schedule import Schedule, create_schedule

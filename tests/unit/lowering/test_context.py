@@ -262,6 +262,16 @@ def test_pass_names() -> None:
     assert (first.opt_level, second.opt_level) == (1, 3)
 
 
+def test_a_pass_of_a_function_without_a_module_is_no_part_of_the_key() -> None:
+    """As of functions that are made by ``exec``."""
+    before = PassContext().to_json()
+    scope: dict[str, Any] = {"__name__": None}
+    exec("def unnamed(f):\n    return f", scope)
+    assert scope["unnamed"].__module__ is None
+    func_pass(opt_level=1, name="Unnamed")(scope["unnamed"])
+    assert PassContext().to_json() == before
+
+
 def test_a_context_shows_what_it_is() -> None:
     context = PassContext(3, disabled_pass=["Blank"], config={"tir.partition_cap": 8})
     assert repr(context) == (

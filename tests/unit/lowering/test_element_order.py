@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopwright import te
-from loopwright.driver.backends import compile_func
+from loopwright.codegen.backends import compile_func
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule

@@ -9,8 +9,7 @@ from loopwright.ir.expr import Call, Expr, IfThenElse, Var, binary
 from loopwright.ir.printer import print_stmt
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store
 from loopwright.ir.verify import verify
-from loopwright.lowering.passes.common_subexpr import common_subexpr_elim
-from loopwright.lowering.passes.loop_invariant import loop_invariant_code_motion
+from loopwright.lowering.passes.redundancy import common_subexpr_elim, loop_invariant_code_motion
 
 A, B = Buffer("A", (8,), "float32"), Buffer("B", (8, 8), "float32")
 P, T = Buffer("P", (8,), "int32"), Buffer("T", (8,), "float32")

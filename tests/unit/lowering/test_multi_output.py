@@ -10,7 +10,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.printer import print_stmt
 from loopwright.ir.reduction import Combiner
 from loopwright.ir.stmt import For, Func, Store
-from loopwright.lowering.nest.multi_output import combine_into, write_all
+from loopwright.lowering.nest.reductions import combine_into, write_all
 
 ZERO = const(0, "int32")
 #: Fibonacci's step (x, y) -> (x + y + right x, x + right y): each output reads the other.

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.driver.program_key import program_key
+from loopwright.codegen.kernel_cache import program_key
 from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func, Store
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule, create_schedule, replay

@@ -14,7 +14,7 @@ from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Allocate, For, Func, Prefetch, Seq, Store
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
-from loopwright.lowering.passes.remove_no_op import remove_no_op
+from loopwright.lowering.passes.simplify import remove_no_op
 from loopwright.lowering.passes.storage_rewrite import storage_rewrite
 from loopwright.schedule import Schedule, create_schedule
 

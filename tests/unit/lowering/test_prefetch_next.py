@@ -17,7 +17,7 @@ from loopwright.ir.expr import Binary, Cast, Const, Expr, Var
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule, create_schedule

@@ -8,7 +8,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Var, binary, const
 from loopwright.ir.printer import print_stmt
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Seq, Stmt, Store
-from loopwright.lowering.passes.remove_no_op import remove_no_op
+from loopwright.lowering.passes.simplify import remove_no_op
 
 A, B = Buffer("A", (8,), "float32"), Buffer("B", (8,), "float32")
 T = Buffer("T", (8,), "float32", "local")

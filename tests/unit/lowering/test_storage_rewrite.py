@@ -11,7 +11,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.driver.backends import compile_func
+from loopwright.codegen.backends import compile_func
 from loopwright.errors import LowerError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.interp.interpreter import interpret

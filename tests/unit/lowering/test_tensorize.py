@@ -22,8 +22,8 @@ from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule
 from loopwright.target import host_cpu
-from loopwright.te.builtin_intrinsics import call_of
 from loopwright.te.intrin_proof import why_not_harmless
+from loopwright.te.intrinsics import call_of
 from loopwright.testing.target_contract import runs_here
 from tests.unit.lowering.int8_programs import inputs, packed_matmul, tile
 
@@ -314,7 +314,7 @@ def test_a_users_intrinsic_travels_with_the_trace() -> None:
     data = {"dag": s.dag.to_json(), "trace": [x.to_json() for x in s.trace]}
     script = (
         "import json, sys\n"
-        "from loopwright.schedule.surface.schedule import replay\n"
+        "from loopwright.schedule.schedule import replay\n"
         "from loopwright.te.dag import Dag\n"
         "from loopwright.lowering.pipeline import lower_ids\n"
         "d = json.load(sys.stdin)\n"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from loopwright import te
-from loopwright.driver.backends import compile_func
+from loopwright.codegen.backends import compile_func
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var, const
 from loopwright.ir.stmt import For, Func, Stmt, Store, seq
 from loopwright.lowering import lower
-from loopwright.lowering.passes.unroll import unroll_loop
+from loopwright.lowering.passes.vectorize import unroll_loop
 from loopwright.schedule import create_schedule, replay
 from loopwright.target import Target
 

@@ -11,8 +11,8 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
+from loopwright.codegen.backends import compile_func
 from loopwright.codegen.llvm.compiler import write_module
-from loopwright.driver.backends import compile_func
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Var, binary, const
 from loopwright.ir.interp.interpreter import interpret

@@ -13,7 +13,7 @@ from loopwright.ir.stmt import For, Func, Store
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule
-from loopwright.schedule.bounds.inline import MAX_INLINED
+from loopwright.schedule.bounds.infer import MAX_INLINED
 
 
 def plus_one(n: int) -> tuple[Schedule, list[te.Tensor]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from loopwright.measure import Measurer
-from loopwright.measure.building import Build, Candidate
+from loopwright.measure.building import Build
+from loopwright.measure.candidate import Candidate
 from tests.unit.measure import kernels
 
 
@@ -13,10 +14,10 @@ class Canned:
     def __init__(self, measurer: Measurer, texts: list[str]) -> None:
         self.measurer, self.texts = measurer, texts
         self.built = 0
-        equipment = measurer.equipment
-        equipment.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
-        equipment.builds.workers = []
-        equipment.builds.add = self.add  # type: ignore[method-assign]
+        session = measurer.session
+        session.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
+        session.builds.workers = []
+        session.builds.add = self.add  # type: ignore[method-assign]
 
     def add(self, candidate: Candidate, **options: object) -> Build:
         self.built += 1

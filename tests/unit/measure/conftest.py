@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from loopwright.measure import LocalRunner, Measurer
-from loopwright.measure.running import RunSession
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import Runner
+from loopwright.measure.workers.process import wait_any
 from tests.unit.measure.programs import OPTION, MatmulTask
 
 
@@ -28,8 +28,8 @@ def measurer(task: MatmulTask) -> Iterator[Measurer]:
 
 
 @pytest.fixture(scope="session")
-def session() -> Iterator[RunSession]:
+def session() -> Iterator[Runner]:
     """A runner process, without builders."""
-    made = RunSession(LocalRunner(timeout=0.5, memory_bytes=1 << 30), wait_any)
+    made = Runner(LocalRunner(timeout=0.5, memory_bytes=1 << 30), wait_any)
     yield made
-    made.close()
+    made.worker.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loopwright.runtime import Artifact
-from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
+from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
 from tests.opencl_runner import why_not
 from tests.unit.measure.kernels import N
 
@@ -47,7 +47,7 @@ def built(
 ) -> Artifact:
     """The artifact of a kernel, which may have a temporary buffer T of `N` float32."""
     takes = (("parameter", 0), ("parameter", 1), *((("buffer", 0),) if temporary else ()))
-    launch = Launch("add_one", (grid, 1, 1), (block, 1, 1), takes)
+    launch = LaunchSpec("add_one", (grid, 1, 1), (block, 1, 1), takes)
     text = _KERNEL % (", __global float *T" if temporary else "", statement)
     code = DeviceCode(text.encode(), (launch,), (4 * N,) if temporary else ())
     function: dict[str, Any] = {

@@ -6,7 +6,7 @@ All compute (or ought to compute) B = A + 1 over `N` float32.
 from __future__ import annotations
 
 from loopwright import te
-from loopwright.measure.building import Candidate
+from loopwright.measure.candidate import Candidate
 from loopwright.runtime import Artifact
 from loopwright.te import Dag
 from tests.unit.runtime.kernels import LAUNCH, arg, artifact

@@ -9,10 +9,10 @@ from typing import Any
 from loopwright import te
 from loopwright.driver import build
 from loopwright.measure import Measurer
-from loopwright.measure.building import Candidate
+from loopwright.measure.candidate import Candidate
 from loopwright.measure.result import MeasureError
-from loopwright.measure.running import wrong_answer
-from loopwright.measure.workers.messages import RaceReply
+from loopwright.measure.runner import wrong_answer
+from loopwright.measure.workers.protocol import RaceReply
 from loopwright.runtime import Artifact
 from loopwright.target import Target
 
@@ -42,11 +42,11 @@ def checked(
 ) -> MeasureError | None:
     """Why a kernel does not pass for the program; None where it does."""
     with Measurer(PlainTask(name, right, target), beside.option, beside=beside) as m:
-        candidate = m.equipment.instantiate(0)  # type: ignore[arg-type]
+        candidate = m.session.instantiate(0)  # type: ignore[arg-type]
         assert isinstance(candidate, Candidate), candidate
-        race = m.equipment.runs.load_and_race(artifact, None)
+        race = m.session.runner.load_and_race(artifact, None)
         assert isinstance(race, RaceReply), race
-        return wrong_answer(m.equipment.check(candidate, artifact))
+        return wrong_answer(m.session.check(candidate, artifact))
 
 
 def artifact_of(program: Program, target: str = TARGET) -> Artifact:

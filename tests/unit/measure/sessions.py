@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.measure.checking.check import Closeness
-from loopwright.measure.data.plan import SETS, DataPlan, input_set
+from loopwright.measure.comparison import Closeness
+from loopwright.measure.inputs import SETS, DataPlan, input_set
 from loopwright.measure.result import MeasureError
-from loopwright.measure.running import Answers, RunSession
-from loopwright.measure.workers.messages import CheckReply, RaceReply
+from loopwright.measure.runner import Answers, Runner
+from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels
 
@@ -19,19 +19,17 @@ INPUTS = [input_set(DataPlan(), [ARG], 0, None, number)[0] for number in SETS]
 RIGHT = Answers(tuple((a + np.float32(1)).tobytes() for a in INPUTS))  # type: ignore[arg-type]
 
 
-def race(
-    session: RunSession, text: str, incumbent: float | None = None
-) -> RaceReply | MeasureError:
+def race(session: Runner, text: str, incumbent: float | None = None) -> RaceReply | MeasureError:
     return session.load_and_race(kernels.built(text), incumbent)
 
 
-def sample(session: RunSession, found: RaceReply, **options: Any) -> tuple[float, ...]:
+def sample(session: Runner, found: RaceReply, **options: Any) -> tuple[float, ...]:
     times = session.sample(found.first, **options)
     assert isinstance(times, tuple), times
     return times
 
 
-def survives(session: RunSession) -> None:
+def survives(session: Runner) -> None:
     """The next candidate is measured as if nothing had happened."""
     found = race(session, kernels.GOOD)
     assert isinstance(found, RaceReply), found

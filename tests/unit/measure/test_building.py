@@ -15,12 +15,13 @@ import pytest
 from loopwright import te
 from loopwright.errors import InstantiationError, LowerError
 from loopwright.lowering.context import PassContext
-from loopwright.measure.building import Build, BuildPool, Candidate, instantiate, make_candidate
+from loopwright.measure.building import Build, BuildPool
+from loopwright.measure.candidate import Candidate, instantiate, make_candidate
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.workers.build_role import BuildRole
-from loopwright.measure.workers.messages import CompileRequest, LowerRequest
-from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure
+from loopwright.measure.workers.os_process import FailureCause, WorkerFailure
+from loopwright.measure.workers.protocol import CompileRequest, LowerRequest
 from loopwright.measure.workers.worker import describe
 from loopwright.records import next_step
 from loopwright.runtime import Artifact

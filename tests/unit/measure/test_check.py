@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.measure.checking.check import (
+from loopwright.measure.comparison import (
     Closeness,
     compare,
     computed_in,
-    make_input,
     poison,
     reduction_length,
     reference_problem,
     tolerance,
 )
-from loopwright.measure.workers.arrays import KernelArrays
+from loopwright.measure.inputs import make_input
 from loopwright.measure.workers.cpu_kernels import GuardedHostMemory
+from loopwright.measure.workers.kernel_host import KernelArrays
 from loopwright.runtime import Arg
 
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]

@@ -12,9 +12,9 @@ from loopwright import runtime, te
 from loopwright.driver import build
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, LocalRunner, Measurer
-from loopwright.measure.arguments import arguments
+from loopwright.measure.inputs import arguments
 from loopwright.measure.workers.cpu_kernels import CpuKernel, GuardedHostMemory
-from loopwright.measure.workers.messages import (
+from loopwright.measure.workers.protocol import (
     CheckReply,
     CheckRequest,
     DataRequest,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loopwright.measure import LocalBuilder
-from loopwright.measure.building import BuildPool, make_candidate
+from loopwright.measure.building import BuildPool
+from loopwright.measure.candidate import make_candidate
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.runtime import Artifact
 from loopwright.runtime.artifacts.device_code import DeviceCode

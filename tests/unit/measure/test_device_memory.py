@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from loopwright.errors import DeviceLostError, RunError
-from loopwright.measure.workers.arrays import KernelArrays
 from loopwright.measure.workers.device_kernels import DeviceHost, DeviceMemory, GuardedCheckMemory
+from loopwright.measure.workers.kernel_host import KernelArrays
 from loopwright.runtime import Arg, Device
 from loopwright.runtime.devices.interface import HOST, Memory
 from loopwright.testing.simulated_device import SimulatedDevice

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.checking.check import Closeness
+from loopwright.measure.comparison import Closeness
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import RunSession
-from loopwright.measure.workers.messages import CheckReply, RaceReply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import Runner
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Artifact
 from tests.unit.measure import device_kernels as kernels
 from tests.unit.measure import kernels as cpu_kernels
@@ -22,33 +22,31 @@ pytestmark = kernels.needs_opencl
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[RunSession]:
+def session() -> Iterator[Runner]:
     """A runner of the first device."""
-    made = RunSession(LocalRunner(timeout=2.0), wait_any, device="opencl:0")
+    made = Runner(LocalRunner(timeout=2.0), wait_any, device="opencl:0")
     yield made
-    made.close()
+    made.worker.close()
 
 
-def race(session: RunSession, artifact: Artifact) -> RaceReply | MeasureError:
+def race(session: Runner, artifact: Artifact) -> RaceReply | MeasureError:
     return session.load_and_race(artifact, None)
 
 
-def checked(
-    session: RunSession, statement: str, temporary: bool = False
-) -> CheckReply | MeasureError:
+def checked(session: Runner, statement: str, temporary: bool = False) -> CheckReply | MeasureError:
     raced = race(session, kernels.built(statement, temporary=temporary))
     assert isinstance(raced, RaceReply), raced
     return session.check("r", RIGHT, Closeness(1), 1.0, seconds=raced.first)
 
 
-def survives(session: RunSession) -> None:
+def survives(session: Runner) -> None:
     """The next candidate is measured as if nothing had happened."""
     reply = checked(session, kernels.GOOD)
     assert isinstance(reply, CheckReply)
     assert (reply.problem, reply.max_error, reply.tainted) == (None, 0.0, False)
 
 
-def test_a_right_kernel_is_timed_by_windows_and_by_counts(session: RunSession) -> None:
+def test_a_right_kernel_is_timed_by_windows_and_by_counts(session: Runner) -> None:
     survives(session)
     raced = race(session, kernels.built(kernels.GOOD))
     assert isinstance(raced, RaceReply)
@@ -57,7 +55,7 @@ def test_a_right_kernel_is_timed_by_windows_and_by_counts(session: RunSession) -
     assert isinstance(times, tuple)
     assert len(times) == 3
     assert min(times) > 0
-    counted = RunSession(
+    counted = Runner(
         LocalRunner(number=3, repeat=2, enable_cpu_cache_flush=True),
         wait_any,
         worker=session.worker,
@@ -75,7 +73,7 @@ def test_a_right_kernel_is_timed_by_windows_and_by_counts(session: RunSession) -
     ids=["wrong", "input", "output"],
 )
 def test_a_wrong_kernel_is_found_in_its_check(
-    session: RunSession, statement: str, problem: str
+    session: Runner, statement: str, problem: str
 ) -> None:
     reply = checked(session, statement)
     assert isinstance(reply, CheckReply)
@@ -85,7 +83,7 @@ def test_a_wrong_kernel_is_found_in_its_check(
 
 @pytest.mark.parametrize("statement", [kernels.WRITES_BEHIND, kernels.WRITES_BEFORE])
 def test_a_write_outside_is_found_when_it_is_timed_and_the_process_is_replaced(
-    session: RunSession, statement: str
+    session: Runner, statement: str
 ) -> None:
     before = session.worker.launched
     found = race(session, kernels.built(statement))
@@ -103,7 +101,7 @@ def test_a_write_outside_is_found_when_it_is_timed_and_the_process_is_replaced(
     ids=["reads", "writes"],
 )
 def test_temporary_buffers_are_poisoned_and_guarded_in_checks(
-    session: RunSession, statement: str, problem: str
+    session: Runner, statement: str, problem: str
 ) -> None:
     reply = checked(session, statement, temporary=True)
     assert isinstance(reply, CheckReply)
@@ -111,14 +109,14 @@ def test_temporary_buffers_are_poisoned_and_guarded_in_checks(
     survives(session)
 
 
-def test_a_kernel_that_kills_its_process_costs_itself_alone(session: RunSession) -> None:
+def test_a_kernel_that_kills_its_process_costs_itself_alone(session: Runner) -> None:
     found = race(session, kernels.built(kernels.CRASHES))
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
     survives(session)
 
 
-def test_a_kernel_that_crashes_in_its_check_alone_is_wrong(session: RunSession) -> None:
+def test_a_kernel_that_crashes_in_its_check_alone_is_wrong(session: Runner) -> None:
     """It ran when it was timed; that memory around arrays were guarded by pages is not said."""
     found = checked(session, kernels.CRASHES_WHERE % float(INPUTS[1][0]).hex())
     assert isinstance(found, MeasureError)
@@ -128,7 +126,7 @@ def test_a_kernel_that_crashes_in_its_check_alone_is_wrong(session: RunSession) 
 
 
 def test_a_hanging_kernel_ends_with_its_process(
-    session: RunSession, monkeypatch: pytest.MonkeyPatch
+    session: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_load_s", 1.0)
     found = race(session, kernels.built(kernels.HANGS))
@@ -142,7 +140,7 @@ def test_a_hanging_kernel_ends_with_its_process(
 
 
 def test_what_the_device_refuses_is_a_typed_error_and_the_process_stays(
-    session: RunSession,
+    session: Runner,
 ) -> None:
     survives(session)
     before = session.worker.launched
@@ -158,7 +156,7 @@ def test_what_the_device_refuses_is_a_typed_error_and_the_process_stays(
 
 
 @pytest.mark.usefixtures("processes_share_the_cpu")
-def test_right_answers_may_come_from_the_cpu(session: RunSession) -> None:
+def test_right_answers_may_come_from_the_cpu(session: Runner) -> None:
     """The naive schedule of a program has no bound loops: the CPU runs it on the same inputs."""
     for number in (0, 1):
         answer = session.outputs_of(cpu_kernels.built(cpu_kernels.GOOD), number)
@@ -167,9 +165,9 @@ def test_right_answers_may_come_from_the_cpu(session: RunSession) -> None:
 
 
 def test_a_device_that_is_not_there_ends_the_run_and_says_so() -> None:
-    session = RunSession(LocalRunner(), wait_any, device="opencl:97")
+    session = Runner(LocalRunner(), wait_any, device="opencl:97")
     try:
         with pytest.raises(RunError, match=r"cannot start a runner process: .*opencl\(97\) cannot"):
             session.load_and_race(kernels.built(kernels.GOOD), None)
     finally:
-        session.close()
+        session.worker.close()

@@ -12,20 +12,14 @@ import pytest
 
 from loopwright import inspection, records, te
 from loopwright.errors import BuildError
+from loopwright.history.call_overhead import time_as_called
 from loopwright.inspection.report import page_of
-from loopwright.measure import (
-    LocalBuilder,
-    LocalRunner,
-    MeasureInput,
-    Measurer,
-    measure_option,
-)
+from loopwright.measure import LocalBuilder, LocalRunner, MeasureInput, Measurer, measure_option
 from loopwright.records import Checked, ErrorKind
 from loopwright.runtime import cpu
-from loopwright.runtime.devices.facts import facts_here
+from loopwright.runtime.devices.device import facts_here
 from loopwright.schedule import create_schedule
 from loopwright.task import Task, apply_history_best, create_task, get_config, template
-from loopwright.task.applying.as_called import time_as_called
 from loopwright.task.template import TASKS
 from loopwright.tuner import RandomTuner, log_to_file
 from tests.unit.measure.device_kernels import needs_opencl
@@ -137,8 +131,8 @@ def test_what_the_naive_schedule_says_on_the_cpu_is_the_right_answer(task: Task)
     with Measurer(task, OPTION) as measurer:
         [result] = measurer.measure([MeasureInput(task, task.config_space.get(0))])
         assert (result.error, result.checked) == (None, Checked.YES)
-        assert measurer.equipment.devices[0] != cpu()
-        assert not measurer.equipment.on_cpu
+        assert measurer.session.devices[0] != cpu()
+        assert not measurer.session.on_cpu
 
 
 def test_a_template_with_a_reference_of_its_own_that_says_otherwise(task: Task) -> None:

@@ -9,7 +9,8 @@ from loopwright.errors import TargetError, UsageError
 from loopwright.measure import Measurer, measure_option
 from loopwright.measure.devices import lock_names, measured_on
 from loopwright.runtime import device
-from loopwright.runtime.devices import facts, registry
+from loopwright.runtime.devices import device as facts
+from loopwright.runtime.devices import interface as registry
 from loopwright.runtime.devices.cpu import CpuAPI
 from loopwright.target import Target
 from tests.unit.measure.programs import MatmulTask

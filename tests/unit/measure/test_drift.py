@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loopwright.measure.drift import BASELINE, Drift, DriftWatch
+from loopwright.tuner.run.sentinel import BASELINE, Drift, DriftWatch
 
 
 def series(rng: np.random.Generator, count: int, spread: float = 0.01) -> list[float]:

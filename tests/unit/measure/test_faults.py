@@ -18,7 +18,7 @@ from loopwright.measure import (
     Measurer,
     measure_option,
 )
-from loopwright.measure.building import Candidate
+from loopwright.measure.candidate import Candidate
 from tests.unit.measure import kernels
 from tests.unit.measure.canned import Canned
 from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, never, product
@@ -43,7 +43,7 @@ def test_builder_killed_in_the_middle_costs_no_trial(task: MatmulTask) -> None:
     option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
-        pid = m.equipment.builds.workers[0].pid
+        pid = m.session.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         timer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
@@ -58,7 +58,7 @@ def test_runner_killed_from_outside_costs_no_trial(measurer: Measurer) -> None:
     killed: list[int] = []
 
     def reference(a: Any, b: Any) -> Any:
-        pid = m.equipment.runs.worker.pid
+        pid = m.session.runner.worker.pid
         if not killed and pid is not None:
             killed.append(pid)
             os.kill(pid, signal.SIGKILL)
@@ -77,7 +77,7 @@ def test_stopped_builder_is_killed_at_its_limit_and_costs_no_trial(task: MatmulT
     option = measure_option(LocalBuilder(n_parallel=1, timeout=2), LocalRunner(timeout=2))
     with Measurer(task, option) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
-        pid = m.equipment.builds.workers[0].pid
+        pid = m.session.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         results = list(m.measure(task.inputs(8, 16)))
@@ -87,12 +87,12 @@ def test_stopped_builder_is_killed_at_its_limit_and_costs_no_trial(task: MatmulT
 
 
 def test_compiler_errors_are_typed(task: MatmulTask, measurer: Measurer) -> None:
-    found = measurer.equipment.instantiate(8)
+    found = measurer.session.instantiate(8)
     broken = Candidate(found.dag, [["split", 99]], found.arg_ids, "main", "broken trace")
     missing = Candidate(found.dag, found.trace, (0, 1), "main", "an argument is missing")
     named = Candidate(found.dag, found.trace, found.arg_ids, "not a name", "bad name")
-    jobs = [measurer.equipment.builds.add(c) for c in (broken, missing, named)]
-    measurer.equipment.wait_for(jobs)
+    jobs = [measurer.session.builds.add(c) for c in (broken, missing, named)]
+    measurer.session.wait_for(jobs)
     kinds = [getattr(j.outcome, "kind", None) for j in jobs]
     assert kinds == [ErrorKind.INSTANTIATION, ErrorKind.COMPILE, ErrorKind.COMPILE]
     assert "not a name" in jobs[2].outcome.text  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ import pytest
 from loopwright import te
 from loopwright.errors import UsageError
 from loopwright.measure import Measurer
-from loopwright.measure.checking.check import make_input
+from loopwright.measure.inputs import make_input
 from loopwright.te.index_ranges import index_spans, is_data_dependent
 from tests.unit.measure.programs import OPTION, MatmulTask
 
@@ -121,7 +121,7 @@ def test_such_a_task_is_measured_and_checked(measurer: Measurer) -> None:
         assert (result.error, result.checked, result.max_error) == (None, "yes", 0.0)
         assert all(p.min() >= 0 and p.max() < ROWS for p in seen)
         assert len(set(np.concatenate(seen))) > N
-        assert m.equipment.builds.built == 2  # once more, with checks of all bounds
+        assert m.session.builds.built == 2  # once more, with checks of all bounds
         with pytest.raises(UsageError, match="operand `p` is used as an index"):
             list(m.measure(task.inputs(3)))
 

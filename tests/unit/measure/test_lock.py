@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import TuneError
-from loopwright.measure import DeviceLock, lock, lock_log
+from loopwright.measure import DeviceLock, devices, lock_log
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,7 +48,7 @@ sys.stdin.read()
 
 
 def test_device_is_held_by_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "ANNOUNCE_S", 0.05)
+    monkeypatch.setattr(devices, "ANNOUNCE_S", 0.05)
     said: list[str] = []
     with holder("x = DeviceLock('cpu0'); x.acquire()") as other:
 
@@ -84,7 +84,7 @@ def test_a_lock_that_cannot_be_signed_is_given_back(monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("loopwright.measure.lock._sign", full)
+        patch.setattr("loopwright.measure.devices._sign", full)
         for take in (DeviceLock().try_acquire, DeviceLock().acquire):
             with pytest.raises(OSError, match="No space left"):
                 take()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loopwright import runtime, te
-from loopwright.measure.playoff import machine_limit
-from loopwright.measure.playoff.machine_limit import arithmetic_of, limit_of, moving
+from loopwright.measure import machine_limit
+from loopwright.measure.machine_limit import arithmetic_of, limit_of, moving
 from loopwright.target import Target, roof_of
 
 

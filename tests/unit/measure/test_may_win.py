@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loopwright.measure import ErrorKind, MeasureError
-from loopwright.measure.playoff.finalist import Finalist, may_win
+from loopwright.measure.playoff import Finalist, may_win
 
 
 def finalist(slot: int, *times: float, failed: bool = False) -> Finalist:

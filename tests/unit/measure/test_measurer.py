@@ -20,7 +20,7 @@ from loopwright.measure import (
     PlayoffPlan,
     measure_option,
 )
-from loopwright.measure.equipment import Clock
+from loopwright.measure.session import Clock
 from loopwright.schedule import create_schedule
 from loopwright.transform import PassContext, PassTimingInstrument
 from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, product
@@ -114,9 +114,9 @@ def test_closing_the_iterator_frees_the_device_and_the_builders(
 ) -> None:
     results = measurer.measure(task.inputs(4, 8))
     next(results)
-    assert all(lock.held for lock in measurer.equipment.locks)
+    assert all(lock.held for lock in measurer.session.locks)
     results.close()  # type: ignore[attr-defined]
-    assert not any(lock.held for lock in measurer.equipment.locks)
+    assert not any(lock.held for lock in measurer.session.locks)
     assert error_kinds(list(measurer.measure(task.inputs(16)))) == [None]
 
 
@@ -186,7 +186,7 @@ def test_cooldown_rests_between_candidates(unchecked: Measurer) -> None:
 def test_close_leaves_no_process(task: MatmulTask) -> None:
     with Measurer(task, measure_option(LocalBuilder(n_parallel=1))) as m:
         list(m.measure(task.inputs(4)))
-        pids = [w.pid for w in [*m.equipment.builds.workers, m.equipment.runs.worker]]
+        pids = [w.pid for w in [*m.session.builds.workers, m.session.runner.worker]]
     for pid in pids:
         assert pid is not None
         with pytest.raises(ProcessLookupError):
@@ -206,7 +206,7 @@ def test_overlap_when_there_are_cores_enough(task: MatmulTask, measurer: Measure
 
 def test_hundreds_of_trials_leave_no_growth(task: MatmulTask, measurer: Measurer) -> None:
     list(measurer.measure(task.inputs(4)))
-    runner = measurer.equipment.runs.worker
+    runner = measurer.session.runner.worker
     before, launched = runner.rss, runner.launched
     for _ in range(15):
         list(measurer.measure(task.inputs(*[4, 8, 16, 2] * 5), incumbent=1e-9))

@@ -8,7 +8,7 @@ import pytest
 
 from loopwright import te
 from loopwright.measure import Measurer
-from loopwright.measure.building import instantiate
+from loopwright.measure.candidate import instantiate
 from tests.unit.measure.programs import OPTION, MatmulTask
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from loopwright.measure.playoff.paired_ratios import _cut, paired_gain
+from loopwright.measure.paired_ratios import _cut, paired_gain
 from loopwright.records import Outcome
 
 #: Critical values of the signed-rank test at 5 %, two-sided (Wilcoxon and Wilcox, 1964).

@@ -17,8 +17,8 @@ from loopwright.measure import (
     PlayoffPlan,
 )
 from loopwright.measure.options import WINDOW_S
-from loopwright.measure.playoff.paired_ratios import FEWEST_ROUNDS
-from loopwright.measure.playoff.playoff import CHOOSING
+from loopwright.measure.paired_ratios import FEWEST_ROUNDS
+from loopwright.measure.playoff import CHOOSING
 from loopwright.records import Checked, Outcome
 from loopwright.target import host_unit
 from tests.unit.measure import kernels
@@ -71,7 +71,7 @@ def test_equal_programs_are_one_finalist_and_never_beat_each_other(measurer: Mea
 
 def test_runner_killed_in_the_playoff_costs_no_finalist(measurer: Measurer) -> None:
     with Measurer(MatmulTask(), OPTION, beside=measurer) as m:
-        runs = m.equipment.runs
+        runs = m.session.runner
         killed: list[int] = []
         sample = runs.sample
 
@@ -122,14 +122,14 @@ def test_a_winner_that_fails_while_it_is_judged_is_out(measurer: Measurer) -> No
     m = Measurer(task, OPTION, beside=measurer)
     Canned(m, [kernels.sleepy(3000), kernels.GOOD, kernels.sleepy(1000)])
     with m:
-        sample = m.equipment.runs.sample
+        sample = m.session.runner.sample
 
         def fails(first: float, **how: Any) -> Any:
             if how["slot"] == 2 and how["window_s"] == WINDOW_S:
                 return MeasureError(ErrorKind.RUN_CRASH, "late")
             return sample(first, **how)
 
-        m.equipment.runs.sample = fails  # type: ignore[method-assign]
+        m.session.runner.sample = fails  # type: ignore[method-assign]
         found = m.playoff([1, 2], PlayoffPlan(0))
     assert found.winner is not None
     assert found.winner.config == 2
@@ -152,3 +152,9 @@ def test_measuring_again_races_and_checks_nobody(measurer: Measurer) -> None:
     assert crash.error.kind == ErrorKind.RUN_CRASH
     assert canned.built == built == 3  # the first one is kept
     assert m.timing["checked"] == 0
+
+
+def test_a_playoff_whose_time_is_up_judges_nothing(measurer: Measurer) -> None:
+    found = measurer.playoff([8], PlayoffPlan(16, timeout=1e-9))
+    assert (found.best, found.default) == ((), ())
+    assert all(f.error is None for f in found.finalists)

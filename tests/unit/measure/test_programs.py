@@ -15,8 +15,8 @@ from loopwright.measure import (
     Measurer,
     MeasureResult,
 )
-from loopwright.measure.building import Build, Same
-from loopwright.measure.programs import Programs, stands_for_program
+from loopwright.measure.building import Build, Programs, Same
+from loopwright.measure.result import is_reusable
 from loopwright.runtime import Artifact
 from tests.unit.measure import kernels
 from tests.unit.measure.programs import OPTION, MatmulTask, matmul
@@ -93,11 +93,11 @@ def test_a_wrong_answer_is_shared(measurer: Measurer) -> None:
 
 
 def test_the_name_and_the_passes_are_in_the_key(measurer: Measurer) -> None:
-    found = measurer.equipment.instantiate(40)
+    found = measurer.session.instantiate(40)
     named = replace(found, name="other")
     passes = replace(found, passes={"opt_level": 3})
-    builds = [measurer.equipment.builds.add(c) for c in (found, named, passes)]
-    measurer.equipment.wait_for(builds)
+    builds = [measurer.session.builds.add(c) for c in (found, named, passes)]
+    measurer.session.wait_for(builds)
     assert len({b.program for b in builds}) == 3
     assert all(isinstance(b.outcome, Artifact) for b in builds)
 
@@ -138,9 +138,9 @@ def test_the_first_of_a_program_is_compiled() -> None:
 )
 def test_only_failures_of_the_program_are_shared(kind: ErrorKind, shared: bool) -> None:
     result = MeasureResult(error=MeasureError(kind, "why"), program="p")
-    assert stands_for_program(result) == shared
-    assert not stands_for_program(replace(result, program=""))
-    assert not stands_for_program(replace(result, same_as="p"))
+    assert is_reusable(result) == shared
+    assert not is_reusable(replace(result, program=""))
+    assert not is_reusable(replace(result, same_as="p"))
 
 
 class LateBuilds:
@@ -149,9 +149,9 @@ class LateBuilds:
     def __init__(self, measurer: Measurer) -> None:
         self.added = 0
         self.built = 0
-        measurer.equipment.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
-        measurer.equipment.builds.workers = []
-        measurer.equipment.builds.add = self.add  # type: ignore[method-assign]
+        measurer.session.instantiate = lambda config: kernels.candidate(str(config))  # type: ignore[method-assign]
+        measurer.session.builds.workers = []
+        measurer.session.builds.add = self.add  # type: ignore[method-assign]
 
     def add(self, candidate: Any, *, wanted: Any = None, **options: object) -> Build:
         build = lowered("p")

@@ -11,23 +11,21 @@ from typing import Any
 import pytest
 
 from loopwright.errors import InternalError
-from loopwright.measure.workers.messages import (
+from loopwright.measure.workers.protocol import (
+    KEY_SIZE,
     BuildReply,
     CheckReply,
     CheckRequest,
+    Decoder,
     Done,
     Failed,
+    FrameError,
     LowerRequest,
+    Message,
     RaceRequest,
     SamplesReply,
-    WindowsRequest,
-)
-from loopwright.measure.workers.protocol import (
-    KEY_SIZE,
-    Decoder,
-    FrameError,
-    Message,
     Seal,
+    WindowsRequest,
     encode,
     read_message,
     write_message,

@@ -11,9 +11,9 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.measure import ErrorKind, Measurer
-from loopwright.measure.building import Candidate
-from loopwright.measure.checking.reach import time_out_of_reach
-from loopwright.runtime.plausible import assumed_peak, out_of_reach
+from loopwright.measure.candidate import Candidate
+from loopwright.measure.machine_limit import time_out_of_reach
+from loopwright.runtime.peak import assumed_peak, out_of_reach
 from loopwright.schedule import create_schedule
 from tests.unit.measure.planted import PlainTask, Program, scheduled
 from tests.unit.measure.programs import OPTION, matmul
@@ -35,9 +35,9 @@ def test_more_threads_reach_more() -> None:
 
 def problem(program: Program, seconds: float, beside: Measurer) -> Any:
     with Measurer(PlainTask("timed", program), OPTION, beside=beside) as m:
-        candidate = m.equipment.instantiate(0)  # type: ignore[arg-type]
+        candidate = m.session.instantiate(0)  # type: ignore[arg-type]
         assert isinstance(candidate, Candidate)
-        return time_out_of_reach(m.equipment, candidate, [seconds])
+        return time_out_of_reach(m.task.target, candidate, [seconds])
 
 
 def test_a_product_in_a_nanosecond_is_refused(measurer: Measurer) -> None:
@@ -73,7 +73,7 @@ def test_a_kernel_that_is_timed_so_fast_gets_a_typed_failure(
     task = PlainTask("timed", matmul(64, 8))
     unchecked = replace(OPTION, runner=replace(OPTION.runner, check=False))
     with Measurer(task, unchecked) as m:  # type: ignore[arg-type]
-        monkeypatch.setattr(m.equipment.runs, "sample", lambda *a, **k: (1e-9, 1e-9))
+        monkeypatch.setattr(m.session.runner, "sample", lambda *a, **k: (1e-9, 1e-9))
         (result,) = m.measure([lw.MeasureInput(task, 0)])  # type: ignore[arg-type]
     assert result.error is not None
     assert result.error.kind == ErrorKind.RUN_ERROR
@@ -104,8 +104,8 @@ def test_a_record_of_a_nanosecond_is_applied_with_a_word(tmp_path: Any) -> None:
             warnings.simplefilter("always")
             words: list[str] = []
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("loopwright.task.history.say_once", words.append)
+                patch.setattr("loopwright.history.apply_best.say_once", words.append)
                 with lw.apply_history_best([one]), lw.Target("llvm -num-threads=1"):
                     product(64)
         text = " ".join([*words, *(str(w.message) for w in said)])
-        assert ("is not to be believed" in text) is expected
+        assert ("is implausible" in text) is expected

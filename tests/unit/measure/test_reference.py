@@ -16,10 +16,10 @@ from loopwright.measure import (
     MeasureInput,
     Measurer,
 )
-from loopwright.measure.arguments import arguments
-from loopwright.measure.building import Candidate
-from loopwright.measure.checking.check import Closeness, compare, tolerance
-from loopwright.measure.checking.reference import References
+from loopwright.measure.candidate import Candidate
+from loopwright.measure.comparison import Closeness, compare, tolerance
+from loopwright.measure.inputs import arguments
+from loopwright.measure.reference import References
 from loopwright.runtime import Artifact
 from loopwright.time_limit import limited
 from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, never, product
@@ -60,7 +60,7 @@ def test_rounding_of_a_sum_that_goes_into_a_function_is_no_wrong_answer(off: flo
     config = task.config(task.config_space.default_index)
     with Measurer(task, OPTION) as m:
         candidate, artifact = artifact_of(m, config)
-        answers = m.equipment.references.get(candidate, artifact)
+        answers = m.session.references.get(candidate, artifact)
         assert answers is not None
         (rounding,) = answers.rounding
         one = np.frombuffer(answers.sets[0], np.float32)
@@ -85,8 +85,8 @@ def test_tasks_that_share_a_runner_are_compared_with_their_own_references(
 
 
 def artifact_of(measurer: Measurer, config: Any) -> tuple[Candidate, Artifact]:
-    build = measurer.equipment.builds.add(measurer.equipment.instantiate(config))
-    measurer.equipment.wait_for([build])
+    build = measurer.session.builds.add(measurer.session.instantiate(config))
+    measurer.session.wait_for([build])
     assert isinstance(build.outcome, Artifact)
     return build.candidate, build.outcome
 
@@ -106,10 +106,10 @@ def test_a_broken_reference_is_said_and_replaced(
     candidate, built = artifact_of(measurer, 8)
     said: list[str] = []
     broken = MatmulTask(reference=reference)
-    references = References(broken, measurer.equipment.builds, measurer.equipment.runs, said.append)
+    references = References(broken, measurer.session.builds, measurer.session.runner, said.append)
     answer = references.get(candidate, built)
     assert answer is not None
-    a, b = measurer.equipment.runs.input_arrays(arguments(built))
+    a, b = measurer.session.runner.input_arrays(arguments(built))
     np.testing.assert_allclose(
         np.frombuffer(answer.sets[0], "float32").reshape(32, 32), product(a, b), atol=1e-4
     )
@@ -121,7 +121,7 @@ def test_a_reference_that_never_returns_is_replaced(
     measurer: Measurer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = lambda seconds, *call: limited(0.1, *call)  # noqa: E731
-    monkeypatch.setattr("loopwright.measure.checking.reference.limited", short)
+    monkeypatch.setattr("loopwright.measure.reference.limited", short)
     task = MatmulTask(reference=never)
     said: list[str] = []
     with Measurer(task, OPTION, said.append, beside=measurer) as m:
@@ -135,7 +135,7 @@ def test_a_reference_that_never_returns_is_replaced(
 def test_inputs_that_are_never_made_cost_their_trials(
     measurer: Measurer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopwright.measure.checking.reference.PREPARE_S", 0.1)
+    monkeypatch.setattr("loopwright.measure.input_data.PREPARE_S", 0.1)
     task = MatmulTask(make_inputs=never)
     with Measurer(task, OPTION, beside=measurer) as m:
         results = list(m.measure(task.inputs(8, 4)))
@@ -148,7 +148,7 @@ def test_without_any_reference_that_is_said_once(task: MatmulTask, measurer: Mea
     candidate, built = artifact_of(measurer, 8)
     lost = replace(candidate, arg_ids=(0, 1))  # the naive schedule cannot be built
     said: list[str] = []
-    references = References(task, measurer.equipment.builds, measurer.equipment.runs, said.append)
+    references = References(task, measurer.session.builds, measurer.session.runner, said.append)
     assert [references.get(lost, built), references.get(lost, built)] == [None, None]
     assert len(said) == 1
     assert "cannot be checked" in said[0]

@@ -9,9 +9,9 @@ import pytest
 import loopwright as lw
 from loopwright.driver import compile_lowered, lower_trace
 from loopwright.errors import RecordError
-from loopwright.measure.programs import resources_of
+from loopwright.measure.building import resources_of
 from loopwright.records import Record
-from loopwright.records.field_checks import checked_fields
+from loopwright.records.record import checked_fields
 from loopwright.runtime.artifacts.device_code import KernelResources
 from tests.unit.runtime.devices.test_function import TWO_KERNELS, module
 

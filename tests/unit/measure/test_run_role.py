@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright.errors import DeviceLostError, OutOfMemoryError, RunError
-from loopwright.measure.workers.messages import DataRequest, Done, Failed, RaceRequest
+from loopwright.measure.workers.protocol import DataRequest, Done, Failed, RaceRequest
 from loopwright.measure.workers.run_role import RunRole
 from loopwright.records import ErrorKind
 from tests.unit.measure import kernels

@@ -9,18 +9,18 @@ import time
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.checking.check import Closeness
+from loopwright.measure.comparison import Closeness
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import RunSession
-from loopwright.measure.workers.messages import CheckReply, RaceReply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import Runner
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.records import next_step
 from tests.unit.measure import kernels
 from tests.unit.measure.sessions import RIGHT, race, survives
 
 
-def kill(session: RunSession) -> None:
+def kill(session: Runner) -> None:
     """As the system does it when memory runs out; returns when it is dead."""
     pid = session.worker.pid
     assert pid is not None
@@ -28,19 +28,19 @@ def kill(session: RunSession) -> None:
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
-def check(session: RunSession, text: str) -> CheckReply:
+def check(session: Runner, text: str) -> CheckReply:
     assert isinstance(race(session, text), RaceReply)
     checked = session.check("r", RIGHT, Closeness(1), 1.0)
     assert isinstance(checked, CheckReply)
     return checked
 
 
-def test_a_parallel_kernel_runs_on_the_pool(session: RunSession) -> None:
+def test_a_parallel_kernel_runs_on_the_pool(session: Runner) -> None:
     assert check(session, kernels.PARALLEL).problem is None
 
 
 @pytest.mark.parametrize("text", [kernels.HANG, kernels.BUSY_HANG], ids=["sleeping", "spinning"])
-def test_endless_loop_is_killed_at_the_limit(session: RunSession, text: str) -> None:
+def test_endless_loop_is_killed_at_the_limit(session: Runner, text: str) -> None:
     start = time.monotonic()
     found = race(session, text)
     assert isinstance(found, MeasureError)
@@ -66,7 +66,7 @@ def test_endless_loop_is_killed_at_the_limit(session: RunSession, text: str) -> 
 def test_a_timeout_names_the_limit_that_acted_and_the_advice_is_about_that_one(
     incumbent: float | None, timeout: float, limit: str
 ) -> None:
-    session = RunSession(LocalRunner(timeout=timeout), lambda workers: None)
+    session = Runner(LocalRunner(timeout=timeout), lambda workers: None)
     text = session._too_late(incumbent)
     assert limit in text
     more_time_helps = "the runner's timeout of" in text
@@ -75,7 +75,7 @@ def test_a_timeout_names_the_limit_that_acted_and_the_advice_is_about_that_one(
     assert ("cannot win" in advice) != more_time_helps
 
 
-def test_segfault(session: RunSession) -> None:
+def test_segfault(session: Runner) -> None:
     found = race(session, kernels.SEGFAULT)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
@@ -84,7 +84,7 @@ def test_segfault(session: RunSession) -> None:
     survives(session)
 
 
-def test_exit(session: RunSession) -> None:
+def test_exit(session: Runner) -> None:
     found = race(session, kernels.EXIT)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
@@ -92,14 +92,14 @@ def test_exit(session: RunSession) -> None:
     survives(session)
 
 
-def test_allocating_100_gb_is_refused_by_the_system(session: RunSession) -> None:
+def test_allocating_100_gb_is_refused_by_the_system(session: Runner) -> None:
     found = race(session, kernels.HUNGRY)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.MEMORY
     survives(session)
 
 
-def test_workspace_of_100_gb(session: RunSession) -> None:
+def test_workspace_of_100_gb(session: Runner) -> None:
     found = session.load_and_race(kernels.built(kernels.GOOD, workspace=100 << 30), None)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.MEMORY
@@ -108,7 +108,7 @@ def test_workspace_of_100_gb(session: RunSession) -> None:
     survives(session)
 
 
-def test_workspace_over_the_memory_of_the_runner(session: RunSession) -> None:
+def test_workspace_over_the_memory_of_the_runner(session: Runner) -> None:
     """Below the runtime's limit of half the machine, above what this process may take."""
     found = session.load_and_race(kernels.built(kernels.GOOD, workspace=3 << 29), None)
     assert isinstance(found, MeasureError)
@@ -116,7 +116,7 @@ def test_workspace_over_the_memory_of_the_runner(session: RunSession) -> None:
     survives(session)
 
 
-def test_arguments_too_large_for_memory(session: RunSession) -> None:
+def test_arguments_too_large_for_memory(session: Runner) -> None:
     found = session.load_and_race(kernels.built(kernels.GOOD, n=1 << 33), None)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.MEMORY
@@ -125,7 +125,7 @@ def test_arguments_too_large_for_memory(session: RunSession) -> None:
     survives(session)
 
 
-def test_return_code(session: RunSession) -> None:
+def test_return_code(session: Runner) -> None:
     found = race(session, kernels.RETURNS_7)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_ERROR
@@ -133,7 +133,7 @@ def test_return_code(session: RunSession) -> None:
     survives(session)
 
 
-def test_code_that_does_not_link(session: RunSession) -> None:
+def test_code_that_does_not_link(session: Runner) -> None:
     text = kernels.text("  call void @no_such_function()")
     found = race(session, "declare void @no_such_function()\n" + text)
     assert isinstance(found, MeasureError)
@@ -142,11 +142,11 @@ def test_code_that_does_not_link(session: RunSession) -> None:
     survives(session)
 
 
-def test_printing_does_not_disturb_the_protocol(session: RunSession) -> None:
+def test_printing_does_not_disturb_the_protocol(session: Runner) -> None:
     assert check(session, kernels.PRINTS).problem is None
 
 
-def test_a_flood_of_text_is_bounded_and_last_words_follow_it(session: RunSession) -> None:
+def test_a_flood_of_text_is_bounded_and_last_words_follow_it(session: Runner) -> None:
     """20 MB per call, twice and more: writes fail at the limit, the kernel goes on.
 
     What the next candidate prints begins at the start of the file again.
@@ -173,7 +173,7 @@ def test_a_flood_of_text_is_bounded_and_last_words_follow_it(session: RunSession
     ids=["writes", "closes", "closes stderr"],
 )
 def test_touching_the_descriptors_costs_that_candidate(
-    session: RunSession, text: str, words: str
+    session: Runner, text: str, words: str
 ) -> None:
     found = race(session, text)
     assert isinstance(found, MeasureError)
@@ -182,7 +182,7 @@ def test_touching_the_descriptors_costs_that_candidate(
     survives(session)
 
 
-def test_no_text_of_a_candidate_is_taken_for_one_of_ours(session: RunSession) -> None:
+def test_no_text_of_a_candidate_is_taken_for_one_of_ours(session: Runner) -> None:
     found = race(session, kernels.PRETENDS_TO_LACK_MEMORY)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_CRASH
@@ -199,7 +199,7 @@ def test_no_text_of_a_candidate_is_taken_for_one_of_ours(session: RunSession) ->
     ],
     ids=["value", "unwritten", "input"],
 )
-def test_wrong_answers(session: RunSession, text: str, words: str) -> None:
+def test_wrong_answers(session: Runner, text: str, words: str) -> None:
     found = check(session, text)
     assert found.problem is not None
     assert words in found.problem
@@ -209,7 +209,7 @@ def test_wrong_answers(session: RunSession, text: str, words: str) -> None:
     survives(session)
 
 
-def test_writing_past_the_end_is_found_and_the_process_replaced(session: RunSession) -> None:
+def test_writing_past_the_end_is_found_and_the_process_replaced(session: Runner) -> None:
     survives(session)
     before = session.worker.pid
     found = race(session, kernels.OVERRUNS)
@@ -220,7 +220,7 @@ def test_writing_past_the_end_is_found_and_the_process_replaced(session: RunSess
     survives(session)
 
 
-def test_killed_from_outside_while_it_runs(session: RunSession) -> None:
+def test_killed_from_outside_while_it_runs(session: Runner) -> None:
     survives(session)
     pid = session.worker.pid
     assert pid is not None
@@ -247,7 +247,7 @@ def killed_soon(pid: int) -> int:
     return child
 
 
-def test_killed_from_outside_is_raced_again(session: RunSession) -> None:
+def test_killed_from_outside_is_raced_again(session: Runner) -> None:
     survives(session)
     assert session.worker.pid is not None
     child = killed_soon(session.worker.pid)
@@ -256,7 +256,7 @@ def test_killed_from_outside_is_raced_again(session: RunSession) -> None:
     assert isinstance(found, RaceReply), found
 
 
-def test_one_that_is_killed_again_is_at_fault(session: RunSession) -> None:
+def test_one_that_is_killed_again_is_at_fault(session: Runner) -> None:
     survives(session)
     before = session.worker.launched
     found = session.undisturbed(lambda: race(session, kernels.KILLS_ITSELF))
@@ -266,13 +266,13 @@ def test_one_that_is_killed_again_is_at_fault(session: RunSession) -> None:
     survives(session)
 
 
-def test_killed_from_outside_between_requests_blames_nobody(session: RunSession) -> None:
+def test_killed_from_outside_between_requests_blames_nobody(session: Runner) -> None:
     survives(session)
     kill(session)
     survives(session)
 
 
-def test_stopped_process_is_late(session: RunSession) -> None:
+def test_stopped_process_is_late(session: Runner) -> None:
     survives(session)
     assert session.worker.pid is not None
     os.kill(session.worker.pid, signal.SIGSTOP)
@@ -283,7 +283,7 @@ def test_stopped_process_is_late(session: RunSession) -> None:
     survives(session)
 
 
-def test_death_between_race_and_sample(session: RunSession) -> None:
+def test_death_between_race_and_sample(session: Runner) -> None:
     found = race(session, kernels.GOOD)
     assert isinstance(found, RaceReply)
     kill(session)
@@ -293,7 +293,7 @@ def test_death_between_race_and_sample(session: RunSession) -> None:
     survives(session)
 
 
-def test_process_is_replaced_after_its_requests(session: RunSession) -> None:
+def test_process_is_replaced_after_its_requests(session: Runner) -> None:
     survives(session)
     before = session.worker.pid
     session.worker.max_requests = 1
@@ -302,7 +302,7 @@ def test_process_is_replaced_after_its_requests(session: RunSession) -> None:
     assert session.worker.pid != before
 
 
-def test_process_is_replaced_when_it_has_grown(session: RunSession) -> None:
+def test_process_is_replaced_when_it_has_grown(session: Runner) -> None:
     survives(session)
     before = session.worker.pid
     session.worker.max_rss = 1 << 20
@@ -311,15 +311,15 @@ def test_process_is_replaced_when_it_has_grown(session: RunSession) -> None:
     assert session.worker.pid != before
 
 
-def test_naive_outputs_are_the_answer(session: RunSession) -> None:
+def test_naive_outputs_are_the_answer(session: Runner) -> None:
     assert session.outputs_of(kernels.built(kernels.GOOD)) == RIGHT.sets[0]
 
 
 def test_start_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPWRIGHT_NUM_THREADS", "many")
-    session = RunSession(LocalRunner(), wait_any)
+    session = Runner(LocalRunner(), wait_any)
     try:
         with pytest.raises(RunError, match=r"cannot start a runner.*LOOPWRIGHT_NUM_THREADS"):
             race(session, kernels.GOOD)
     finally:
-        session.close()
+        session.worker.close()

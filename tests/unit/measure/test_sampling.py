@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.running import RunSession
-from loopwright.measure.workers.messages import RaceReply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import Runner
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.protocol import RaceReply
 from tests.unit.measure import kernels
 from tests.unit.measure.sessions import race, sample, survives
 
 
-def test_samples_of_a_good_kernel(session: RunSession) -> None:
+def test_samples_of_a_good_kernel(session: Runner) -> None:
     found = race(session, kernels.GOOD)
     assert isinstance(found, RaceReply)
     assert not found.dropped
@@ -25,7 +25,7 @@ def test_samples_of_a_good_kernel(session: RunSession) -> None:
     survives(session)
 
 
-def test_windows_of_a_kernel_that_takes_longer_are_single_calls(session: RunSession) -> None:
+def test_windows_of_a_kernel_that_takes_longer_are_single_calls(session: Runner) -> None:
     found = race(session, kernels.sleepy(25_000))
     assert isinstance(found, RaceReply)
     times = sample(session, found, windows=2)
@@ -33,14 +33,14 @@ def test_windows_of_a_kernel_that_takes_longer_are_single_calls(session: RunSess
     assert all(t >= 0.025 for t in times)
 
 
-def test_two_windows_settle_what_is_clearly_behind(session: RunSession) -> None:
+def test_two_windows_settle_what_is_clearly_behind(session: Runner) -> None:
     found = race(session, kernels.sleepy(13_000))
     assert isinstance(found, RaceReply)
     counts = [len(sample(session, found, incumbent=best)) for best in (None, 1.0, 0.008)]
     assert counts == [5, 5, 2]
 
 
-def test_race_drops_what_is_far_behind(session: RunSession) -> None:
+def test_race_drops_what_is_far_behind(session: Runner) -> None:
     found = race(session, kernels.sleepy(5000), incumbent=0.001)
     assert isinstance(found, RaceReply)
     assert found.dropped
@@ -50,19 +50,19 @@ def test_race_drops_what_is_far_behind(session: RunSession) -> None:
     assert not close.dropped
 
 
-def test_a_hopeless_warm_up_is_the_only_run(session: RunSession) -> None:
+def test_a_hopeless_warm_up_is_the_only_run(session: Runner) -> None:
     found = race(session, kernels.sleepy(60_000), incumbent=0.001)
     assert isinstance(found, RaceReply)
     assert found.dropped
     assert found.first == found.warm
 
 
-def with_options(session: RunSession, **options: object) -> RunSession:
+def with_options(session: Runner, **options: object) -> Runner:
     """A session of other options that uses the same process."""
-    return RunSession(LocalRunner(**options), wait_any, worker=session.worker)  # type: ignore[arg-type]
+    return Runner(LocalRunner(**options), wait_any, worker=session.worker)  # type: ignore[arg-type]
 
 
-def test_explicit_counts_have_the_meaning_of_autotvm(session: RunSession) -> None:
+def test_explicit_counts_have_the_meaning_of_autotvm(session: Runner) -> None:
     counted = with_options(session, number=2, repeat=3)
     found = race(counted, kernels.sleepy(2000))
     assert isinstance(found, RaceReply)
@@ -72,7 +72,7 @@ def test_explicit_counts_have_the_meaning_of_autotvm(session: RunSession) -> Non
     assert session.worker.seconds >= 0.012
 
 
-def test_min_repeat_ms_raises_the_number_of_calls(session: RunSession) -> None:
+def test_min_repeat_ms_raises_the_number_of_calls(session: Runner) -> None:
     counted = with_options(session, number=1, repeat=2, min_repeat_ms=30)
     found = race(counted, kernels.sleepy(1000))
     assert isinstance(found, RaceReply)
@@ -81,7 +81,7 @@ def test_min_repeat_ms_raises_the_number_of_calls(session: RunSession) -> None:
     assert session.worker.seconds >= 0.06
 
 
-def test_cache_flush_makes_samples_of_one_call(session: RunSession) -> None:
+def test_cache_flush_makes_samples_of_one_call(session: Runner) -> None:
     flushing = with_options(session, number=4, repeat=3, enable_cpu_cache_flush=True)
     found = race(flushing, kernels.sleepy(3000))
     assert isinstance(found, RaceReply)
@@ -90,7 +90,7 @@ def test_cache_flush_makes_samples_of_one_call(session: RunSession) -> None:
     assert all(t >= 0.003 for t in times)
 
 
-def test_slow_kernel_gets_the_samples_that_fit(session: RunSession) -> None:
+def test_slow_kernel_gets_the_samples_that_fit(session: Runner) -> None:
     found = race(session, kernels.sleepy(90_000))
     assert isinstance(found, RaceReply)
     times = sample(session, found, spent=found.warm + found.first)

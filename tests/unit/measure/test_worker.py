@@ -24,13 +24,11 @@ from loopwright.errors import (
 )
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.running import runner
-from loopwright.measure.workers.messages import Failed
-from loopwright.measure.workers.process import Outcome, Worker, take
-from loopwright.measure.workers.process_exit import WorkerFailure
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import runner_process
+from loopwright.measure.workers.os_process import WorkerFailure, WorkerProgram
+from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.protocol import Failed
 from loopwright.measure.workers.worker import describe
-from loopwright.measure.workers.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoReply, EchoRequest
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +42,7 @@ option = measure_option(LocalBuilder(n_parallel=2), LocalRunner(timeout=2))
 with Measurer(task, option) as m:
     for r in m.measure(task.inputs(4, 8)):
         print("result", r.error, flush=True)
-    pids = [w.pid for w in [*m.equipment.builds.workers, m.equipment.runs.worker]]
+    pids = [w.pid for w in [*m.session.builds.workers, m.session.runner.worker]]
     print("pids", *pids, flush=True)
     {end}
 """
@@ -148,8 +146,8 @@ def started(program: str, cwd: Path) -> subprocess.Popen[str]:
 WAITING = """
 import os, signal, time
 from loopwright.measure.workers.process import Worker, take
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.workers.worker_program import WorkerProgram
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.os_process import WorkerProgram
 from tests.unit.measure.echo import EchoRequest
 worker = Worker("echo", 1 << 30, program=WorkerProgram("tests.unit.measure.echo"))
 worker.submit(EchoRequest(names=("child",)), seconds=30)
@@ -178,10 +176,10 @@ def test_a_stopped_worker_ends_with_its_parent(which: str, tmp_path: Path) -> No
 def test_parent_killed_while_a_kernel_hangs(tmp_path: Path) -> None:
     program = """
 from loopwright.measure.options import LocalRunner
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.running import RunSession
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.runner import Runner
 from tests.unit.measure import kernels
-session = RunSession(LocalRunner(timeout=60), wait_any)
+session = Runner(LocalRunner(timeout=60), wait_any)
 session.load_and_race(kernels.built(kernels.GOOD), None)
 print("pids", session.worker.pid, flush=True)
 session.load_and_race(kernels.built(kernels.BUSY_HANG), None)
@@ -357,5 +355,5 @@ def test_a_cache_that_is_off_stays_off(elsewhere: Worker) -> None:
 
 
 def test_runners_of_devices_have_such_a_folder() -> None:
-    assert runner(LocalRunner(), "opencl:0").program.own_folder
-    assert not runner(LocalRunner(), "").program.own_folder
+    assert runner_process(LocalRunner(), "opencl:0").program.own_folder
+    assert not runner_process(LocalRunner(), "").program.own_folder

@@ -15,15 +15,19 @@ import pytest
 from loopwright.errors import (
     RunError,
 )
-from loopwright.measure.workers import process_start
+from loopwright.measure.workers import os_process
+from loopwright.measure.workers.os_process import (
+    FailureCause,
+    WorkerFailure,
+    WorkerProgram,
+    cause_of_exit,
+)
 from loopwright.measure.workers.process import (
     Outcome,
     Worker,
     take,
+    wait_any,
 )
-from loopwright.measure.workers.process_exit import FailureCause, WorkerFailure, cause_of_exit
-from loopwright.measure.workers.waiting import wait_any
-from loopwright.measure.workers.worker_program import WorkerProgram
 from tests.unit.measure.echo import EchoReply, EchoRequest
 
 
@@ -142,7 +146,7 @@ def test_a_system_without_room(
             raise OSError(number, os.strerror(number))
         return real(*args, **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(process_start, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(os_process, "_PAUSES", (0.01, 0.01, 0.01))
     monkeypatch.setattr("subprocess.Popen", popen)
     if not words:
         worker.start()

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from loopwright.measure import LocalBuilder, Measurer, measure_option
-from loopwright.measure.checking.check import Closeness
-from loopwright.measure.data.plan import SETS, DataPlan, input_set
+from loopwright.measure.comparison import Closeness
+from loopwright.measure.inputs import SETS, DataPlan, input_set
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.running import Answers, RunSession
-from loopwright.measure.workers.messages import CheckReply, RaceReply
-from loopwright.measure.workers.waiting import wait_any
+from loopwright.measure.runner import Answers, Runner
+from loopwright.measure.workers.process import wait_any
+from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels, wrong_kernels
 from tests.unit.measure.canned import Canned
@@ -32,16 +32,16 @@ ANSWERS = Answers(((INPUTS[0] + 1).tobytes(), (INPUTS[1] + 1).tobytes()), exact=
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[RunSession]:
-    made = RunSession(LocalRunner(timeout=1.0, memory_bytes=1 << 30), wait_any)
+def session() -> Iterator[Runner]:
+    made = Runner(LocalRunner(timeout=1.0, memory_bytes=1 << 30), wait_any)
     args = [((kernels.N,), "float32", output) for output in (False, True)]
     made.learn(args, PLAN)
     yield made
-    made.close()
+    made.worker.close()
 
 
 def checked(
-    session: RunSession, text: str, *, workspace: int = 0, limit: float = 1.0
+    session: Runner, text: str, *, workspace: int = 0, limit: float = 1.0
 ) -> CheckReply | MeasureError:
     """Race, time and check a kernel as the measurer does."""
     found = session.load_and_race(kernels.built(text, workspace=workspace), None)
@@ -53,7 +53,7 @@ def checked(
 
 
 @pytest.mark.parametrize("workspace", [0, 256])
-def test_a_right_kernel_passes_and_keeps_its_times(session: RunSession, workspace: int) -> None:
+def test_a_right_kernel_passes_and_keeps_its_times(session: Runner, workspace: int) -> None:
     reply = checked(session, wrong_kernels.RIGHT, workspace=workspace)
     assert isinstance(reply, CheckReply)
     assert (reply.problem, reply.times) == (None, ())
@@ -73,7 +73,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_another_answer(session: RunSession, name: str) -> None:
+def test_another_answer(session: Runner, name: str) -> None:
     text, words = WRONG[name]
     reply = checked(session, text)
     assert isinstance(reply, CheckReply), reply
@@ -89,7 +89,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_in_the_check_is_a_wrong_answer(session: RunSession, name: str) -> None:
+def test_a_fault_in_the_check_is_a_wrong_answer(session: Runner, name: str) -> None:
     text, words = FAULTS[name]
     error = checked(session, text)
     assert isinstance(error, MeasureError)
@@ -98,26 +98,26 @@ def test_a_fault_in_the_check_is_a_wrong_answer(session: RunSession, name: str) 
     assert "in its check" in error.text
 
 
-def test_a_hang_in_the_check_is_a_wrong_answer(session: RunSession) -> None:
+def test_a_hang_in_the_check_is_a_wrong_answer(session: Runner) -> None:
     error = checked(session, wrong_kernels.hangs_for_others(FIRST), limit=0.05)
     assert isinstance(error, MeasureError)
     assert error.kind == ErrorKind.WRONG_ANSWER
     assert "its check did not end within" in error.text
 
 
-def test_the_workspace_is_guarded(session: RunSession) -> None:
+def test_the_workspace_is_guarded(session: Runner) -> None:
     error = checked(session, wrong_kernels.BEHIND_WORKSPACE, workspace=256)
     assert isinstance(error, MeasureError)
     assert error.kind == ErrorKind.WRONG_ANSWER
 
 
-def test_a_workspace_that_is_read_before_it_is_written(session: RunSession) -> None:
+def test_a_workspace_that_is_read_before_it_is_written(session: Runner) -> None:
     reply = checked(session, wrong_kernels.READS_WORKSPACE, workspace=256)
     assert isinstance(reply, CheckReply)
     assert "elements are wrong" in str(reply.problem)
 
 
-def test_what_looks_before_it_works_is_timed_at_work(session: RunSession) -> None:
+def test_what_looks_before_it_works_is_timed_at_work(session: Runner) -> None:
     """It is right; only its times, taken on outputs that held the answer, were not."""
     found = session.load_and_race(kernels.built(wrong_kernels.PROBES_ALL), None)
     assert isinstance(found, RaceReply)
@@ -129,7 +129,7 @@ def test_what_looks_before_it_works_is_timed_at_work(session: RunSession) -> Non
     assert min(reply.times) >= wrong_kernels.WORK_S > max(times)
 
 
-def test_a_process_that_somebody_kills_brands_no_kernel(session: RunSession) -> None:
+def test_a_process_that_somebody_kills_brands_no_kernel(session: Runner) -> None:
     found = session.load_and_race(kernels.built(wrong_kernels.hangs_for_others(FIRST)), None)
     assert isinstance(found, RaceReply)
     pid = session.worker.pid
@@ -168,13 +168,13 @@ def test_what_cannot_be_checked_is_nothing_to_beat() -> None:
     task = MatmulTask(reference=lambda a: a + np.float32(1))
     m = Measurer(task, measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2)))
     Canned(m, [wrong_kernels.RIGHT, kernels.sleepy(3000), kernels.sleepy(4000)])
-    get, asked = m.equipment.references.get, []
+    get, asked = m.session.references.get, []
 
     def once_none(*args: Any) -> Any:
         asked.append(args)
         return None if len(asked) == 1 else get(*args)
 
-    m.equipment.references.get = once_none  # type: ignore[method-assign]
+    m.session.references.get = once_none  # type: ignore[method-assign]
     with m:
         unchecked, right, slower = m.measure(task.inputs(0, 1, 2))
     assert (unchecked.checked, unchecked.check_reason) == ("no", "there is no reference")

@@ -15,18 +15,16 @@ import pytest
 
 from loopwright import build, lower, runtime, te
 from loopwright.codegen import Code
+from loopwright.codegen.backends import unregister_backend
 from loopwright.codegen.gpu.split import split_host_device
+from loopwright.codegen.manifests import device_code
 from loopwright.driver import Backend, register_backend
-from loopwright.driver.backends import unregister_backend
-from loopwright.driver.device_plan import device_code
 from loopwright.errors import BuildError, OutOfMemoryError, RunError, UsageError
 from loopwright.lowering.gpu_limits import limits_of
-from loopwright.measure import ErrorKind, MeasureError, PlayoffPlan
-from loopwright.measure.playoff import device_limit as limits
-from loopwright.measure.playoff.playoff import Playoff
-from loopwright.measure.yardsticks import programs
-from loopwright.measure.yardsticks.programs import YardstickProgram
-from loopwright.measure.yardsticks.sampling import Yardstick
+from loopwright.measure import ErrorKind, MeasureError, PlayoffPlan, device_limit
+from loopwright.measure.device_limit import YardstickProgram
+from loopwright.measure.playoff import Playoff
+from loopwright.measure.workers.yardstick import Yardstick
 from loopwright.runtime import (
     ArtifactKind,
     Device,
@@ -98,16 +96,16 @@ def rate_of(program: YardstickProgram) -> float:
 def test_multiply_adds_run_every_turn_and_copies_copy() -> None:
     """By the interpreter: x / 2 + y converges to 2 y, and only many turns get there."""
     for dtype, turns in (("float32", 40), ("float64", 70)):
-        s, tensors = programs._multiply_adds(2, 3, turns, dtype)
+        s, tensors = device_limit._multiply_adds(2, 3, turns, dtype)
         f = build(s, tensors, "interp")
         out = np.zeros((4, 2), dtype)
         f(np.array([1, 2, 5], dtype), out)
         assert (out == 16).all()
-    s, tensors = programs._multiply_adds(2, 3, 2, "float32")
+    s, tensors = device_limit._multiply_adds(2, 3, 2, "float32")
     out = np.zeros((1, 2), np.float32)
     build(s, tensors, "interp")(np.array([1, 2, 5], np.float32), out)
     assert (out == 12).all()  # 1.5 times the operands: the work is that of two turns
-    s, tensors = programs._copy(4)
+    s, tensors = device_limit._copy(4)
     a = np.arange(2 * 8 * 4).reshape(2, 8, 4)
     b = np.zeros_like(a)
     build(s, tensors, "interp")(a, b)
@@ -115,18 +113,18 @@ def test_multiply_adds_run_every_turn_and_copies_copy() -> None:
 
 
 def test_multiply_adds_are_as_many_as_are_counted() -> None:
-    s, tensors = programs._multiply_adds(THREADS, 16, 8, "float32")
+    s, tensors = device_limit._multiply_adds(THREADS, 16, 8, "float32")
     text = str(lower(s, tensors))
     assert "thread(16)" in text
-    program = programs.arithmetic(Target("yardsim"), turns=8)
+    program = device_limit.arithmetic(Target("yardsim"), turns=8)
     assert program.work == 2 * THREADS * 16 * 8
-    assert programs.arithmetic(Target("yardsim"), turns=8) is program  # kept in this process
-    assert programs.memory(Target("yardsim")).work == 2 * 8 * 8 * THREADS
+    assert device_limit.arithmetic(Target("yardsim"), turns=8) is program  # kept in this process
+    assert device_limit.memory(Target("yardsim")).work == 2 * 8 * 8 * THREADS
 
 
 def test_the_bandwidth_of_a_simulated_device() -> None:
     with simulated(8 << 20) as (device, done):
-        assert rate_of(programs.memory(Target("yardsim"))) == pytest.approx(BANDWIDTH, rel=0.01)
+        assert rate_of(device_limit.memory(Target("yardsim"))) == pytest.approx(BANDWIDTH, rel=0.01)
         # Two arrays in half of the memory, in as many blocks as there is room for.
         assert set(done.blocks) == {(4 << 20) // (2 * 8 * 8 * THREADS)}
         assert device.calls["allocate"] == device.calls["free"] > 0
@@ -135,13 +133,13 @@ def test_the_bandwidth_of_a_simulated_device() -> None:
 def test_free_memory_is_respected() -> None:
     with simulated(8 << 20) as (device, done):
         other = device.allocate(0, 6 << 20)
-        assert rate_of(programs.memory(Target("yardsim"))) == pytest.approx(BANDWIDTH, rel=0.01)
+        assert rate_of(device_limit.memory(Target("yardsim"))) == pytest.approx(BANDWIDTH, rel=0.01)
         assert max(done.blocks) * 2 * 8 * 8 * THREADS <= 1 << 20
         device.free(other)
 
 
 def test_arithmetic_gets_blocks_until_a_launch_is_long_enough() -> None:
-    program = programs.arithmetic(Target("yardsim"))
+    program = device_limit.arithmetic(Target("yardsim"))
     with simulated(64 << 20, multi_processor_count=3) as (_, done):
         yardstick = Yardstick(program.artifact, DEVICE, program.through_memory)
         rate = yardstick.rate()
@@ -160,16 +158,16 @@ def test_a_cache_that_cannot_be_passed_by_is_said() -> None:
         simulated(8 << 20, l2_cache_size_bytes=8 << 20),
         pytest.raises(OutOfMemoryError, match=said),
     ):
-        rate_of(programs.memory(Target("yardsim")))
+        rate_of(device_limit.memory(Target("yardsim")))
     with simulated(64 << 20, l2_cache_size_bytes=8 << 20) as (_, done):
-        rate_of(programs.memory(Target("yardsim")))
+        rate_of(device_limit.memory(Target("yardsim")))
         assert min(done.blocks) * 8 * 8 * THREADS > 8 << 20
 
 
 def test_a_device_that_is_lost_and_a_target_without_blocks_are_said() -> None:
     with pytest.raises(UsageError, match="the target llvm launches no blocks and threads"):
-        programs.memory(Target("llvm"))
-    program = programs.memory(Target("yardsim"))
+        device_limit.memory(Target("llvm"))
+    program = device_limit.memory(Target("yardsim"))
     device = SimulatedDevice(1, 1 << 20, kernels={"copy_kernel0": Launched().copy})
     runtime.register_device_api(device.device_type, lambda: device)
     try:
@@ -200,7 +198,7 @@ def found_limit(n: int, rates: dict[str, float], dtype: str = "float32", **more:
 
     with simulated(64 << 20, l2_cache_size_bytes=8192):
         target = Target("yardsim")
-        return limits.device_limit(artifact, dag, 2 * n**3, target, DEVICE, rate, **more)
+        return device_limit.device_limit(artifact, dag, 2 * n**3, target, DEVICE, rate, **more)
 
 
 def test_the_limit_is_the_one_at_which_a_call_takes_longer() -> None:
@@ -220,8 +218,8 @@ def test_multiply_adds_are_no_limit_for_tensor_cores() -> None:
     assert found_limit(64, only, on_tensor_cores=True).name == "memory bandwidth"
     assert found_limit(16, only, on_tensor_cores=True) is None
     mma = ["tensorize", "s4", "23.1", {"name": "mma_m16n8k16_float16"}]
-    assert limits.uses_tensor_cores([["split", "s1", "i", 4], mma])
-    assert not limits.uses_tensor_cores([["tensorize", "s2", "1", {"name": "ldmatrix_x4"}]])
+    assert device_limit.uses_tensor_cores([["split", "s1", "i", 4], mma])
+    assert not device_limit.uses_tensor_cores([["tensorize", "s2", "1", {"name": "ldmatrix_x4"}]])
 
 
 class StubSession:
@@ -241,10 +239,10 @@ def held(session: StubSession, trace: Any = ()) -> Playoff:
     """A playoff on a device whose kernels have been measured, and that looks for its limit."""
     artifact, dag = a_product(16, "float32")
     task = SimpleNamespace(target=Target("yardsim"))
-    equipment = SimpleNamespace(on_cpu=False, task=task, devices=(DEVICE,), runs=session)
-    playoff = Playoff(equipment, PlayoffPlan(flop=2 * 16**3))  # type: ignore[arg-type]
+    measuring = SimpleNamespace(on_cpu=False, task=task, devices=(DEVICE,), runner=session)
+    playoff = Playoff(measuring, PlayoffPlan(flop=2 * 16**3))  # type: ignore[arg-type]
     candidate = SimpleNamespace(dag=dag, trace=list(trace))
-    best = SimpleNamespace(artifact=artifact, build=SimpleNamespace(candidate=candidate))
+    best = SimpleNamespace(artifact=artifact, candidate=candidate)
     with simulated(1 << 20):
         playoff._begin_judging(best)  # type: ignore[arg-type]
         playoff._sample_beside(0)
@@ -273,7 +271,7 @@ def test_a_playoff_goes_on_without_a_limit_that_is_refused_and_says_why_once(
     def refuse(*_: Any) -> Any:
         raise BuildError("its compiler refused the code")
 
-    monkeypatch.setattr(programs, "arithmetic", refuse)
+    monkeypatch.setattr(device_limit, "arithmetic", refuse)
     assert held(StubSession(1e6)).notes == [f"{UNKNOWN}its compiler refused the code"]
 
 
@@ -284,7 +282,7 @@ def test_an_opencl_device_that_the_cpu_plays_is_no_other_machine() -> None:
     device, target = Device("opencl", 0), Target("opencl")
     if not device.attribute("is_host_processor"):
         pytest.skip("the OpenCL device here is no CPU")
-    rate = limits.in_this_process(device)
-    program, copy = programs.arithmetic(target), programs.memory(target)
+    rate = device_limit.in_this_process(device)
+    program, copy = device_limit.arithmetic(target), device_limit.memory(target)
     assert 0.02 < rate(program) * program.work / runtime.fma_peak() < 10
     assert 0.02 < rate(copy) * copy.work / runtime.bandwidth() < 10

@@ -98,13 +98,11 @@ def test_inside_templates_and_workloads_it_is_its_tensors() -> None:
 
 
 def test_a_default_is_ranked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from loopwright.space import automatic_task
+    from loopwright.space import tasks
 
     asked = []
-    ranked = automatic_task.ranked
-    monkeypatch.setattr(
-        automatic_task, "ranked", lambda found: asked.append(len(found)) or ranked(found)
-    )
+    ranked = tasks.ranked
+    monkeypatch.setattr(tasks, "ranked", lambda found: asked.append(len(found)) or ranked(found))
     with lw.Target(TARGET):
         for _ in range(3):
             ops.softmax(10, 39)
@@ -123,12 +121,12 @@ def old_log(name: str) -> Path:
 
 @pytest.mark.parametrize("name", OLD_LOGS)
 def test_a_log_of_the_template_applies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from loopwright.space import automatic_task
+    from loopwright.space import tasks
 
     def refuse(_: object) -> None:
         raise AssertionError("replaying a record ranks nothing")
 
-    monkeypatch.setattr(automatic_task, "ranked", refuse)
+    monkeypatch.setattr(tasks, "ranked", refuse)
     (first, *_) = records = load(old_log(name)).records
     task = lw.create_task(name, OLD_LOGS[name], "llvm -num-threads=2")
     assert {r.op for r in records} == {name}

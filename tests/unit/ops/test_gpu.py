@@ -16,11 +16,11 @@ from loopwright import ops, te
 from loopwright.errors import LowerError, TaskError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Allocate, Func
-from loopwright.ir.traversal import walk
+from loopwright.ir.visitor import walk
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
-from loopwright.space.rules.device_gpu import Device
-from loopwright.space.rules.tiles_gpu import tiles_of
+from loopwright.space.rules.common_gpu import LaunchLimits
+from loopwright.space.rules.contraction_gpu import tiles_of
 from tests import opencl_runner
 
 SMALL = [
@@ -171,8 +171,7 @@ def test_points_of_large_shapes_are_within_the_limits(
     ids=str,
 )
 def test_defaults_run_on_opencl(name: str, args: tuple[object, ...]) -> None:
-    from loopwright.driver.backends import LoweredProgram
-    from loopwright.driver.device_backends import compile_opencl
+    from loopwright.codegen.backends import LoweredProgram, compile_opencl
 
     task = lw.create_task(name, args, "opencl")
     f, tensors = lowered(task, task.config_space.default_index)
@@ -319,12 +318,12 @@ def test_tiles_of_a_loop(length: int) -> None:
 
 def test_limits_come_from_the_target() -> None:
     with lw.Target("opencl -max-threads-per-block=128 -max-shared-memory-per-block=16384"):
-        device = Device.current()
+        device = LaunchLimits.current()
     assert (device.threads, device.shared, device.vector_bytes) == (128, 16384, 16)
     assert device.lanes("float32") == 4
     assert device.lanes("float64") == 2
     with lw.Target("cuda -arch=sm_80"):
-        assert Device.current().shared == 166912
+        assert LaunchLimits.current().shared == 166912
 
 
 def test_long_rows_are_shared_by_blocks() -> None:

@@ -309,7 +309,11 @@ def test_spaces_hold_real_choices() -> None:
         ("conv2d", (1, 3, 4, 4, 5, 7, 7), "7x7 kernel does not fit"),
         ("conv2d", (1, 3, 8, 8, 5, 3, 3, 0), "must be positive"),
         ("conv2d", (1, 3, 8, 8, 5, 3, 3, (1, 2, 3)), "integer or a pair"),
-        ("conv2d", (1, 3, 8, 8, 5, 3, 3, 1, 0, "float32", 4), "3x3 kernel dilated by .* not fit"),
+        (
+            "conv2d",
+            (1, 3, 8, 8, 5, 3, 3, 1, 0, "float32", 4),
+            "3x3 kernel does not fit 8x8, .* dilation",
+        ),
         ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 4), "4 groups do not divide 4 input"),
         ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 0), "0 groups"),
         ("conv2d", (1, 4, 8, 8, 6, 3, 3, 1, 0, "float32", 1, 1, "CHW"), "layout is one of NCHW"),

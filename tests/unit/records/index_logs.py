@@ -6,9 +6,8 @@ import os
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, Store, load, open_log, ranked
-from loopwright.records.index.columns import COLUMNS
-from loopwright.records.index.encoding import Values
-from loopwright.records.index.file import read_index
+from loopwright.records.index.columns import COLUMNS, SharedValues
+from loopwright.records.index.open import read_index
 
 
 def record(trial, seconds=1e-3, **fields):
@@ -57,4 +56,6 @@ def value(record, name):
 
 def from_index(path):
     """Which part of the log the index on disk knows."""
-    return sum(b.end - b.start for b in read_index(path, 1 << 30, Values())) / os.path.getsize(path)
+    return sum(
+        b.end - b.start for b in read_index(path, 1 << 30, SharedValues())
+    ) / os.path.getsize(path)

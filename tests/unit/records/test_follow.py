@@ -11,7 +11,7 @@ import pytest
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, Store, open_log
-from loopwright.records.follow import Follower
+from loopwright.records.index.open import Follower
 from loopwright.records.line import MAX_LINE
 
 

@@ -12,9 +12,8 @@ import pytest
 from loopwright.errors import RecordError
 from loopwright.records import Checked, Store, best, load, open_log
 from loopwright.records.index import open as opening
-from loopwright.records.index.columns import COLUMNS
-from loopwright.records.index.encoding import Values, decode, encode
-from loopwright.records.index.stored import index_path
+from loopwright.records.index.block import index_path
+from loopwright.records.index.columns import COLUMNS, SharedValues, decode, encode
 from tests.unit.records.index_logs import from_index, record, same, write
 
 
@@ -55,7 +54,7 @@ def count_of(head, parts):
 
 
 def decoded(head, parts, name):
-    return decode(name, memoryview(parts[name]), count_of(head, parts), Values())
+    return decode(name, memoryview(parts[name]), count_of(head, parts), SharedValues())
 
 
 def refuted(path):
@@ -190,11 +189,11 @@ def test_a_prepared_index_of_any_form_raises_nothing_else(tmp_path, seed):
     ],
 )  # fmt: skip
 def test_a_column_is_read_as_it_was_written(name, values):
-    read = decode(name, memoryview(encode(name, values)), len(values), Values())
+    read = decode(name, memoryview(encode(name, values)), len(values), SharedValues())
     assert repr(read) == repr(values)
     assert [type(one) for one in read] == [type(one) for one in values]
     with pytest.raises(RecordError, match=f"column '{name}' of the index is malformed"):
-        decode(name, memoryview(encode(name, values)), len(values) + 1, Values())
+        decode(name, memoryview(encode(name, values)), len(values) + 1, SharedValues())
 
 
 def test_any_damaged_byte_of_an_index_is_noticed(tmp_path):

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from loopwright.errors import RecordError
 from loopwright.records import canonical_json, fields_of, load, open_log
 from loopwright.records.index import open as opening
-from loopwright.records.index.block import Block
+from loopwright.records.index.block import LogBlock, StoredRecord, index_path
 from loopwright.records.index.columns import COLUMNS
-from loopwright.records.index.stored import StoredRecord, index_path
 from tests.unit.records.index_logs import from_index, record, same, write
 
 
@@ -117,8 +116,8 @@ def test_a_log_that_grows_is_read_from_where_it_ended(tmp_path, monkeypatch):
     before = path.stat().st_size
     write(path, 5)
     fresh = []
-    of = Block.of
-    monkeypatch.setattr(Block, "of", lambda path, at, *a: fresh.append(at) or of(path, at, *a))
+    of = LogBlock.of
+    monkeypatch.setattr(LogBlock, "of", lambda path, at, *a: fresh.append(at) or of(path, at, *a))
     same(path)
     assert fresh
     assert min(fresh) > before - 16384
@@ -137,8 +136,8 @@ def test_a_changed_digit_is_seen_and_only_its_block_is_read_again(tmp_path, monk
     path.write_bytes(data[:at] + digit + data[at + 1 :])
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     fresh = []
-    of = Block.of
-    monkeypatch.setattr(Block, "of", lambda path, at, *a: fresh.append(at) or of(path, at, *a))
+    of = LogBlock.of
+    monkeypatch.setattr(LogBlock, "of", lambda path, at, *a: fresh.append(at) or of(path, at, *a))
     same(path)
     assert len(fresh) == 1
 
@@ -146,7 +145,7 @@ def test_a_changed_digit_is_seen_and_only_its_block_is_read_again(tmp_path, monk
 def test_other_code_makes_the_index_again(tmp_path, monkeypatch):
     path = write(tmp_path / "log.jsonl")
     same(path)
-    monkeypatch.setattr("loopwright.records.index.file._made_by", lambda: b"somebody else")
+    monkeypatch.setattr("loopwright.records.index.open._made_by", lambda: b"somebody else")
     assert from_index(path) == 0.0
     same(path)
     assert from_index(path) == 1.0

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from loopwright.records import open_log
+from loopwright.records.bulk import lines_of
 from loopwright.records.index import open as opening
-from loopwright.records.many import lines_of
 from loopwright.records.validation import LineKind, line_reports, validate
 from tests.unit.records import index_logs
 

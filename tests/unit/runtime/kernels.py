@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from loopwright.runtime import Artifact, Function, Module, function, linker
-from loopwright.runtime.calling import fastcall
+from loopwright.runtime import Artifact, Function, Module, linker
+from loopwright.runtime.kernels import fastcall, function
 
 LAUNCH = "declare i32 @lw_parallel_launch(ptr, ptr, i64, i64, ptr)\n"
 

@@ -18,7 +18,7 @@ from loopwright import env, te
 from loopwright.driver import build
 from loopwright.errors import ArgumentError, RunError, TargetError, UsageError
 from loopwright.runtime import Module, linker, load_module
-from loopwright.runtime.libraries import library
+from loopwright.runtime import libraries as library
 from loopwright.schedule import create_schedule
 from tests.unit.lowering.programs import packed_matmul
 from tests.unit.runtime import kernels

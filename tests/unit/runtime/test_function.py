@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from loopwright.errors import ArgumentError, RunError
-from loopwright.runtime import Module, array, empty, function
+from loopwright.runtime import Module, array, empty
+from loopwright.runtime.kernels import function
 from tests.unit.runtime import kernels
 
 F32 = np.float32

@@ -8,9 +8,8 @@ import weakref
 import numpy as np
 import pytest
 
-from loopwright.runtime.arrays import huge_pages
-from loopwright.runtime.arrays.host import aligned_bytes
-from loopwright.runtime.arrays.huge_pages import HUGE_PAGE, Arena
+from loopwright.runtime.arrays import host as huge_pages
+from loopwright.runtime.arrays.host import HUGE_PAGE, Arena, aligned_bytes
 
 NEEDS_THEM = pytest.mark.skipif(not huge_pages.AVAILABLE, reason="only Linux has huge pages")
 

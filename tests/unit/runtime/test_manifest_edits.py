@@ -15,7 +15,7 @@ from loopwright import te
 from loopwright.errors import LoopwrightError, UsageError
 from loopwright.runtime import Artifact, Module, linker
 from loopwright.runtime.artifacts.artifact import manifest_checksum
-from loopwright.runtime.artifacts.objects import link_object
+from loopwright.runtime.objects import link_object
 
 Json = Any
 #: What stands in place of a value of each type.

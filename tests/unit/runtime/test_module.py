@@ -67,7 +67,7 @@ print(b.sum(), sorted(unwanted))
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    expected = [f"loopwright.{m}" for m in ("dtypes", "env", "errors", "files", "version")]
+    expected = [f"loopwright.{m}" for m in ("dtypes", "env", "errors", "files", "lazy", "version")]
     assert done.stdout == f"12.0 {expected}\n"
 
 

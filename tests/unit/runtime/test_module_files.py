@@ -15,7 +15,7 @@ import loopwright as lw
 from loopwright import te, tir
 from loopwright.errors import RunError, UsageError
 from loopwright.runtime import Module, load_module, register_func, remove_global_func, system_lib
-from loopwright.runtime.libraries.static_library import members
+from loopwright.runtime.libraries import members
 from tests.unit.runtime import kernels
 
 has_tools = pytest.mark.skipif(

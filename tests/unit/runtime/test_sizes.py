@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.runtime.artifacts.manifest import ArgSpec, SizesSpec
-from loopwright.runtime.artifacts.size_formulas import evaluate, linear, text
-from loopwright.runtime.sizes import MAX_EXTENT, CallSizes
+from loopwright.runtime.artifacts.manifest import ArgSpec, SizesSpec, evaluate, linear, text
+from loopwright.runtime.kernels.symbolic import MAX_EXTENT, CallSizes
 
 
 def sizes(*shapes: list[Any], extents: Any = (), nonnegative: bool = False) -> CallSizes:

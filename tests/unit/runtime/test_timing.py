@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 
 from loopwright.errors import ArgumentError, RunError, UsageError
-from loopwright.runtime import (
-    BenchmarkResult,
-    Module,
-    array,
-    measure_windows,
-    time_call,
-    time_once,
-    timing,
-)
+from loopwright.runtime import BenchmarkResult, Module, array, measure_windows, time_call, time_once
+from loopwright.runtime.kernels import timing
 from loopwright.testing.simulated_device import SimulatedDevice
 from tests.unit.runtime import kernels
 

@@ -15,7 +15,7 @@ from loopwright import te
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime import Artifact, Function, Module, Parts, PreparedCall, load_module
 from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.constants import InPlace
+from loopwright.runtime.kernels.constants import InPlace
 
 M, N, K = 6, 16, 8
 TARGETS = ["llvm -num-threads=1", "llvm -num-threads=2", "c", "interp"]

@@ -9,7 +9,7 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.schedule import State, apply, rules
+from loopwright.schedule import State, apply, primitives
 from loopwright.schedule.steps import Step
 from tests.unit.schedule.programs import chain, matmul, running_sums
 
@@ -47,45 +47,45 @@ def snapshot(state: State) -> Any:
 
 
 STEPS: list[Step] = [
-    rules.CacheWrite(3, "local"),
-    rules.CacheRead(1, "local", (2, "s0")),
-    rules.Split(3, "a0", 4, None),
-    rules.Split(3, "a1", None, 3),
-    rules.Reorder(3, ("2.0", "3.0", "2.1", "3.1")),
-    rules.Fuse(3, "2.0", "3.0"),
-    rules.Annotate(3, "5.0", "parallel"),
-    rules.Annotate(3, "3.1", "vectorized"),
-    rules.Pragma(3, "2.1", "auto_unroll_max_step", 8),
-    rules.Prefetch(3, "2.1", 1, 2),
-    rules.PrefetchNext(3, "2.1", 1, 3, "5.0"),
-    rules.ComputeAt("s0", 3, "5.0"),
-    rules.ComputeInline(2),
-    rules.ComputeRoot(2),
-    rules.TransformLayout("s1", ((1, 1, None), (0, 1, None))),
-    rules.Bind("s0", "a0", "threadIdx.x"),
-    rules.SetScope("s1", "shared"),
-    rules.StorageAlign("s1", 0, 16, 1),
-    rules.ComputeAt("s1", "s0", "a0"),
-    rules.StoreAt("s1", 3, "5.0"),
-    rules.StoreRoot("s1"),
-    rules.DoubleBuffer("s1"),
-    rules.EnvThreads(3, (("threadIdx.x", 8), ("threadIdx.y", None))),
-    rules.FollowSplit("s0", "a1", 3, "a0", 1),
-    rules.FollowFusedSplit("s1", "a0", ((3, "a0"), ("s0", "a1")), 0),
-    rules.SampleCategorical("s0", (2, 4), 4, (0.5, 0.5)),
-    rules.SamplePerfectTile("s1", "a1", 2, 16, (3, 2)),
-    rules.SampleComputeLocation(2, ("root",)),
+    primitives.CacheWrite(3, "local"),
+    primitives.CacheRead(1, "local", (2, "s0")),
+    primitives.Split(3, "a0", 4, None),
+    primitives.Split(3, "a1", None, 3),
+    primitives.Reorder(3, ("2.0", "3.0", "2.1", "3.1")),
+    primitives.Fuse(3, "2.0", "3.0"),
+    primitives.Annotate(3, "5.0", "parallel"),
+    primitives.Annotate(3, "3.1", "vectorized"),
+    primitives.Pragma(3, "2.1", "auto_unroll_max_step", 8),
+    primitives.Prefetch(3, "2.1", 1, 2),
+    primitives.PrefetchNext(3, "2.1", 1, 3, "5.0"),
+    primitives.ComputeAt("s0", 3, "5.0"),
+    primitives.ComputeInline(2),
+    primitives.ComputeRoot(2),
+    primitives.TransformLayout("s1", ((1, 1, None), (0, 1, None))),
+    primitives.Bind("s0", "a0", "threadIdx.x"),
+    primitives.SetScope("s1", "shared"),
+    primitives.StorageAlign("s1", 0, 16, 1),
+    primitives.ComputeAt("s1", "s0", "a0"),
+    primitives.StoreAt("s1", 3, "5.0"),
+    primitives.StoreRoot("s1"),
+    primitives.DoubleBuffer("s1"),
+    primitives.EnvThreads(3, (("threadIdx.x", 8), ("threadIdx.y", None))),
+    primitives.FollowSplit("s0", "a1", 3, "a0", 1),
+    primitives.FollowFusedSplit("s1", "a0", ((3, "a0"), ("s0", "a1")), 0),
+    primitives.SampleCategorical("s0", (2, 4), 4, (0.5, 0.5)),
+    primitives.SamplePerfectTile("s1", "a1", 2, 16, (3, 2)),
+    primitives.SampleComputeLocation(2, ("root",)),
 ]
 
 
 #: Steps of reductions, the matmul's.
-REDUCTION_STEPS: list[Step] = [rules.Split(2, "r0", 4, None), rules.RFactor(2, "0.1", 0)]
-SCAN_STEPS: list[Step] = [rules.BlockedScan(1, "r0", 4), rules.BlockedScan("s0", "r0", 2)]
-GROUP_STEPS: list[Step] = [rules.CreateGroup(2, (), (0,)), rules.ComputeAt("s0", 3, "a0")]
-TENSOR_STEPS: list[Step] = [rules.Tensorize(2, "a1", te.intrinsics.dot_uint8_int8_int32(4))]
+REDUCTION_STEPS: list[Step] = [primitives.Split(2, "r0", 4, None), primitives.RFactor(2, "0.1", 0)]
+SCAN_STEPS: list[Step] = [primitives.BlockedScan(1, "r0", 4), primitives.BlockedScan("s0", "r0", 2)]
+GROUP_STEPS: list[Step] = [primitives.CreateGroup(2, (), (0,)), primitives.ComputeAt("s0", 3, "a0")]
+TENSOR_STEPS: list[Step] = [primitives.Tensorize(2, "a1", te.intrinsics.dot_uint8_int8_int32(4))]
 THREAD_STEPS: list[Step] = [
-    rules.Bind(2, "r0", "threadIdx.x", 10),
-    rules.SetStorePredicate(2, (("threadIdx.x", 3),)),
+    primitives.Bind(2, "r0", "threadIdx.x", 10),
+    primitives.SetStorePredicate(2, (("threadIdx.x", 3),)),
 ]
 
 
@@ -120,8 +120,8 @@ def test_every_primitive_is_covered() -> None:
 def test_states_with_a_common_prefix_share_it() -> None:
     base = apply(State.initial(chain().s.dag), STEPS[0])
     left, right = (
-        apply(base, rules.Split(3, "a0", 2, None)),
-        apply(base, rules.Split(3, "a0", 4, None)),
+        apply(base, primitives.Split(3, "a0", 2, None)),
+        apply(base, primitives.Split(3, "a0", 4, None)),
     )
     assert left.stages[1] is right.stages[1]
     assert left.stages[3].loops["1.1"].nominal == 2
@@ -155,22 +155,25 @@ def test_apply_needs_no_mutable_mappings() -> None:
 @pytest.mark.parametrize(
     ("step", "text"),
     [
-        (rules.Split(9, "a0", 2, None), r"split \(step 0\): there is no stage 9; stages: 0, 1, 2"),
         (
-            rules.Split(0, "a0", 2, None),
+            primitives.Split(9, "a0", 2, None),
+            r"split \(step 0\): there is no stage 9; stages: 0, 1, 2",
+        ),
+        (
+            primitives.Split(0, "a0", 2, None),
             r"split \(step 0\): 'A' is an input and has no loops; use cache_",
         ),
         (
-            rules.Split(2, "a3", 2, None),
+            primitives.Split(2, "a3", 2, None),
             r"split \(step 0\): stage 'C' has no loop 'a3' \(did you mean 'a\d'\?\); its loops: "
             r"C\.i, C\.j, C\.k",
         ),
         (
-            rules.Annotate(2, "a0", "wide"),
+            primitives.Annotate(2, "a0", "wide"),
             r"annotate \(step 0\): unknown kind 'wide'; use vectorized",
         ),
-        (rules.ComputeAt(0, 2, "a0"), r"compute_at \(step 0\): 'A' is an input"),
-        (rules.ComputeRoot("s7"), r"compute_root \(step 0\): there is no stage 's7'"),
+        (primitives.ComputeAt(0, 2, "a0"), r"compute_at \(step 0\): 'A' is an input"),
+        (primitives.ComputeRoot("s7"), r"compute_root \(step 0\): there is no stage 's7'"),
     ],
 )
 def test_steps_that_fit_no_stage_or_loop(step: Step, text: str) -> None:

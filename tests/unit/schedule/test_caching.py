@@ -16,7 +16,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import SplitFunc
 from loopwright.schedule import create_schedule
-from loopwright.schedule.rules.layout import layout_shape, layout_text
+from loopwright.schedule.primitives.layout import layout_shape, layout_text
 from tests.unit.schedule.programs import chain, matmul
 
 

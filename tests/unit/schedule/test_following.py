@@ -15,7 +15,7 @@ import loopwright as lw
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.schedule import Schedule, replay
-from loopwright.schedule.rules import FollowFusedSplit, FollowSplit
+from loopwright.schedule.primitives import FollowFusedSplit, FollowSplit
 from loopwright.space import Sketch
 from tests.unit.schedule.programs import Chain, chain
 

@@ -14,7 +14,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower, lower_ids
 from loopwright.schedule import Schedule, create_schedule, replay
-from loopwright.schedule.surface.group import Group
+from loopwright.schedule.stage import Group
 
 
 class Ladder(NamedTuple):

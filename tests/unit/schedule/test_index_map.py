@@ -13,9 +13,8 @@ from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule, replay
-from loopwright.schedule.rules import index_map as im
-from loopwright.schedule.rules.layout import TransformLayout, expression
-from loopwright.schedule.surface.layout_map import trace_map
+from loopwright.schedule.primitives import index_map as im
+from loopwright.schedule.primitives.layout import TransformLayout, expression, trace_map
 from tests.unit.schedule.programs import chain
 
 
@@ -96,7 +95,7 @@ def test_verdicts_bounds_and_texts_against_brute_force(case: Any) -> None:
         assert hit[0] != hit[1]
         assert im.places(exprs, a).tolist() == im.places(exprs, b).tolist() == to.tolist()
     for e, column in zip(exprs, new.T, strict=True):
-        lo, hi = im.bounds(e, shape)
+        lo, hi = im.index_bounds(e, shape)
         assert lo <= column.min()
         assert column.max() <= hi
         names = {f"i{d}": points[:, d] for d in range(len(shape))}

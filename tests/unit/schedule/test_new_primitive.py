@@ -1,8 +1,8 @@
 """A primitive that the package does not have, in this one file: what a step class must say.
 
 ``chunk`` asks for iterations of a loop in chunks, of which a scheduler of threads might make use.
-Beside the class it needs a line in `loopwright/schedule/rules/__init__.py` and a method of `Stage`;
-here a fixture enters both and takes them away again.
+Beside the class it needs a line in `loopwright/schedule/primitives/__init__.py` and a method of
+`Stage`; here a fixture enters both and takes them away again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule, Stage, State, apply, replay
 from loopwright.schedule.bounds.results import Bounds
-from loopwright.schedule.loop_use import LoopNote
-from loopwright.schedule.names import Names
-from loopwright.schedule.rules import Reorder, Split
-from loopwright.schedule.state import refuse
-from loopwright.schedule.steps import Step, register
+from loopwright.schedule.primitives import Reorder, Split
+from loopwright.schedule.state import IllegalStep, LoopNote, refuse
+from loopwright.schedule.steps import Step, TraceNames, register
 from tests.unit.schedule.programs import matmul
 
 
@@ -40,16 +38,16 @@ class Chunk(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Note the size of the chunks; a later one replaces the earlier."""
-        stage = state.compute_stage(self.stage, "chunk")
-        loop = state.leaf(stage, self.loop, "chunk")
+        stage = state.compute_stage(self.stage)
+        loop = state.leaf(stage, self.loop)
         if loop.kind == "reduce":
             name = state.loop_label(stage, loop.id)
-            refuse("chunk", t, f"loop {name!r} is a reduction; use a spatial loop")
+            raise IllegalStep(f"loop {name!r} is a reduction; use a spatial loop")
         note = ChunkNote(loop.id, t, f"runs in chunks of {self.size} (step {t})", self.size)
         others = (x for x in stage.notes if (type(x), x.loop) != (ChunkNote, loop.id))
         return state.with_stage(replace(stage, notes=(*others, note)))
 
-    def as_python(self, names: Names) -> str:
+    def as_python(self, names: TraceNames) -> str:
         """As in ``s[C].chunk(i, 4)``."""
         loop = names.loop(self.stage, self.loop)
         return f"{names.stage(self.stage)}.chunk({loop}, {self.size})"

@@ -11,7 +11,7 @@ from loopwright import te
 from loopwright.errors import LowerError, ScheduleError
 from loopwright.lowering import lower, lower_ids
 from loopwright.schedule import Schedule, create_schedule, replay
-from loopwright.schedule.rules import CacheRead
+from loopwright.schedule.primitives import CacheRead
 from loopwright.schedule.steps import Step
 
 

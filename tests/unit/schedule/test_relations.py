@@ -19,8 +19,12 @@ from loopwright.ir.affine import Affine, Extent
 from loopwright.ir.expr import Var
 from loopwright.ir.sizes import evaluate
 from loopwright.schedule import Schedule, create_schedule
-from loopwright.schedule.bounds.exact import ExactArithmetic
-from loopwright.schedule.bounds.relations import LoopArithmetic, loop_extents, loop_values
+from loopwright.schedule.bounds.relations import (
+    ExactArithmetic,
+    LoopArithmetic,
+    loop_extents,
+    loop_values,
+)
 from loopwright.schedule.bounds.results import StageBounds
 from loopwright.schedule.state import FuseRel, SplitRel, StageState
 

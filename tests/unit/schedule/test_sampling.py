@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 import loopwright as lw
 from loopwright.errors import ScheduleError, SpaceError
 from loopwright.schedule import Schedule, replay
-from loopwright.schedule.rules import (
+from loopwright.schedule.primitives import (
     SampleCategorical,
     SampleComputeLocation,
     SamplePerfectTile,
     Split,
 )
-from loopwright.schedule.rules.sampling import perfect_tiles
-from loopwright.schedule.sampled import Sampled
+from loopwright.schedule.primitives.sampling import perfect_tiles
+from loopwright.schedule.state import Sampled
 from loopwright.space import structure_of
 from tests.unit.schedule.programs import Chain, chain
 

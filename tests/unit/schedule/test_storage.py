@@ -9,7 +9,7 @@ import pytest
 from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
-from loopwright.schedule.rules.storage import aligned_strides
+from loopwright.schedule.primitives.storage import aligned_strides
 from tests.unit.schedule.programs import chain, matmul
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import ScheduleError
-from loopwright.schedule import Schedule, rules
+from loopwright.schedule import Schedule, primitives
 from loopwright.schedule.steps import Step
 
 HEAD = "tensorize (step {}): the nest inside loop {!r} is not intrinsic 'dot': "
@@ -51,7 +51,7 @@ def test_a_nest_that_matches_is_accepted() -> None:
     s, Y, i = program()
     s[Y].tensorize(i, dot())
     s.validate()
-    assert s.trace[-1] == rules.Tensorize(2, "a0", dot())
+    assert s.trace[-1] == primitives.Tensorize(2, "a0", dot())
 
 
 def test_a_product_the_other_way_round_matches() -> None:
@@ -331,7 +331,7 @@ def test_a_loop_whose_extent_is_not_known() -> None:
 
 
 def test_json_of_a_step() -> None:
-    step = rules.Tensorize(2, "a0", dot())
+    step = primitives.Tensorize(2, "a0", dot())
     again = Step.from_json(step.to_json())
     assert again == step
     bad = step.to_json()

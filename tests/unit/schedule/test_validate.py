@@ -8,7 +8,7 @@ from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.schedule.rules.annotate import MAX_UNROLL, MAX_VECTOR
+from loopwright.schedule.primitives.annotate import MAX_UNROLL, MAX_VECTOR
 from tests.unit.schedule.programs import chain
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import te
-from loopwright.space.access import accesses, producers, readers
+from loopwright.space.expression import accesses, producers, readers
 
 EXTENTS = (6, 5, 4)
 coefficients = st.integers(0, 3)

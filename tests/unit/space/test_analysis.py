@@ -173,7 +173,7 @@ def test_json_and_text_say_the_same() -> None:
 
 
 def test_inputs_and_unknown_sizes_are_refused() -> None:
-    with pytest.raises(TensorError, match="expected what is computed"):
+    with pytest.raises(TensorError, match="expected a computed tensor"):
         analyze(_placeholder(4))
     n = te.size_var("n")
     A = te.placeholder((n,), name="A")

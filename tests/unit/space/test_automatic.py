@@ -271,7 +271,7 @@ def test_functions_that_never_end_are_ended(monkeypatch) -> None:
             with contextlib.suppress(Exception):
                 time.sleep(0.01)
 
-    monkeypatch.setattr("loopwright.space.automatic_task.TEMPLATE_S", 0.2)
+    monkeypatch.setattr("loopwright.space.tasks.TEMPLATE_S", 0.2)
     monkeypatch.setattr("loopwright.task.task.TEMPLATE_S", 0.2)
     at = r"user/endless\(\) \(test_automatic.py:\d+\)"
     with pytest.raises(TaskError, match=rf"{at} took longer than 0\.2 s to return its tensors"):

@@ -9,10 +9,9 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
-from loopwright.space.composition import Composed, combined
 from loopwright.space.derivation import structures
 from loopwright.space.ranking import put_together, ranked
-from loopwright.space.rules.several_cpu import composition
+from loopwright.space.rules.several_cpu import Composed, combined, composition
 from loopwright.space.sketch import Sketch
 from tests.unit.space.composed import COMPOSED
 
@@ -96,7 +95,7 @@ def test_the_best_of_each_kernel_is_put_together() -> None:
     program = found[0].composition
     rng = np.random.default_rng(3)
     for _ in range(20):
-        cost = {id(v): float(rng.random()) for vs in program.choices.values() for v in vs}
+        cost = {id(v): float(rng.random()) for vs in program.variants.values() for v in vs}
         for t, variant in program.base.items():
             if t.name == "H":
                 cost[id(variant)] = 0.5
@@ -145,7 +144,7 @@ def test_a_task_is_known_without_a_look_at_its_points(monkeypatch: pytest.Monkey
     def looked(*_: object) -> None:
         raise AssertionError("ranked")
 
-    monkeypatch.setattr("loopwright.space.automatic_task.ranked", looked)
+    monkeypatch.setattr("loopwright.space.tasks.ranked", looked)
     task = lw.create_task(two_products(), target=TARGET)
     assert task.key
     assert len(task.config_space.given) > 3
@@ -210,7 +209,7 @@ def test_priority_and_stops_count_within_a_kernel(stripes) -> None:
     args = two_products()
     lw.space_rule("test/stripes", scope="kernel", priority=-1)(stripes)
     with lw.Target(TARGET):
-        last = [v.name for v in composition([args[-1]], args).choices[args[-1]]]
+        last = [v.name for v in composition([args[-1]], args).variants[args[-1]]]
         assert last[-1] == "stripes"
         lw.space_rule("test/stripes", scope="kernel", stops=True)(stripes)
         names = [s.name for s in structures(args[-1], args)]

@@ -12,7 +12,8 @@ import loopwright as lw
 from loopwright import te
 from loopwright.schedule import replay
 from loopwright.space import Structure, structures
-from loopwright.space.rules.dot_instructions_cpu import dot_instructions
+from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
+from loopwright.space.sketch import structures_of
 from loopwright.te import Tensor
 
 HERE = "llvm -num-threads=1"
@@ -87,7 +88,7 @@ def extreme(tensors: list[Tensor]) -> list[np.ndarray]:
 
 def made(args: list[Tensor], target: str = HERE) -> list[Structure]:
     with lw.Target(target):
-        return dot_instructions([args[-1]], args)
+        return structures_of(dot_instruction_variants, [args[-1]], args)
 
 
 def points(found: list[Structure], seed: int) -> Iterator[tuple[Structure, int]]:
@@ -306,7 +307,7 @@ def test_the_tile_holds_nothing_but_instructions(k: int) -> None:
 def test_weights_that_lie_in_groups_already_are_read_as_they_are() -> None:
     with lw.Target(WITH):
         _, args = lw.ops.matmul_int8(64, 48, 32)
-        found = dot_instructions([args[-1]], list(args))
+        found = structures_of(dot_instruction_variants, [args[-1]], list(args))
     assert {"W as it is" in s.name for s in found} == {True}
     assert len(found) == 6
 
@@ -316,7 +317,7 @@ def test_padding_of_weights_that_lie_in_groups_may_hold_anything() -> None:
     with lw.Target(HERE):
         _, given = lw.ops.matmul_int8(21, 40, 30)
         args = list(given)
-        found = dot_instructions([args[-1]], args)
+        found = structures_of(dot_instruction_variants, [args[-1]], args)
     a, w = extreme(args[:2])
     unpacked = w.transpose(1, 3, 0, 2).reshape(32, 48)[:30, :40]
     for structure, index in points(found, 2):

@@ -12,7 +12,7 @@ from loopwright import ops, te
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import UsageError
 from loopwright.space import Structure, ranked, structures
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from tests.unit.space.expressions import Make, placeholder, product
 
 

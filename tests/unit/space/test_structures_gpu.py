@@ -20,9 +20,9 @@ from loopwright.cost.analytical import AnalyticalModel
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
 from loopwright.space import ranked, structures
-from loopwright.space.rules.knobs_gpu import Choices, Names
-from loopwright.task.vectors import digits_of
-from loopwright.tuner.pruning import Pruning
+from loopwright.space.rules.common_gpu import Choices, KnobNames
+from loopwright.task.sampling import digits_of
+from loopwright.tuner.candidate_checks import Pruning
 from tests import opencl_runner
 from tests.unit.space.expressions import placeholder, product
 from tests.unit.space.on_devices import (
@@ -145,7 +145,7 @@ def test_loops_of_one_name_have_knobs_of_their_own() -> None:
     with lw.Target("opencl"):
         found = structures(args[-1], args)
     assert {"tile", "steps"} <= set(found[0].config_space.knobs)
-    names = Names()
+    names = KnobNames()
     assert [names.of(n) for n in ("k", "k", "q", "k")] == ["k", "k_1", "q", "k_2"]
 
 
@@ -249,8 +249,7 @@ def test_points_that_take_too_much_are_pruned_and_counted() -> None:
 @pytest.mark.skipif(bool(opencl_runner.why_not()), reason=opencl_runner.why_not())
 @pytest.mark.parametrize("name", ["conv2d, stride 2", "softmax", "turned", "whole"])
 def test_defaults_run_on_opencl(name: str) -> None:
-    from loopwright.driver.backends import LoweredProgram
-    from loopwright.driver.device_backends import compile_opencl
+    from loopwright.codegen.backends import LoweredProgram, compile_opencl
 
     args, (structure, *_) = derived(name, "opencl")
     index = structure.config_space.default_index

@@ -38,7 +38,7 @@ def test_a_model_of_another_name_is_other_hardware(tile, make, fakes):
         with target, apply_history_best([board]) as history:
             assert inner(tile(64)) == 2
     assert history.report()[0].match is Match.COMPATIBLE
-    assert history.report()[0].note == "model: boardA in the record, not said here"
+    assert history.report()[0].note == "model: boardA in the record, not given here"
     with fakes.Target(model="boardB"), apply_history_best([board], any_hardware=True) as history:
         assert inner(tile(64)) == 2
     assert history.report()[0].hardware == "other"
@@ -96,7 +96,7 @@ def test_an_old_name_of_a_cpu_is_that_cpu(tile, make, fakes):
 def test_what_fits_and_differs_is_compatible(tile, make, fakes):
     for changes, note in [
         ({}, ""),
-        ({"target": fakes.Target(fast_math=True)}, "fast_math: True in the record, not said here"),
+        ({"target": fakes.Target(fast_math=True)}, "fast_math: True in the record, not given here"),
         ({"build": "0123"}, "compiler: 0123 in the record, "),
     ]:
         with apply_history_best([make(2, 1.0, **changes)]) as history:
@@ -127,7 +127,7 @@ def test_what_was_checked_goes_before_what_was_not(tile, make, fakes, caplog):
 
 
 def test_a_later_check_vouches_for_a_record(tile, make, monkeypatch):
-    monkeypatch.setattr("loopwright.task.applying.fit.build_hash", lambda *args: "now")
+    monkeypatch.setattr("loopwright.history.fit.build_hash", lambda *args: "now")
     old = make(2, 1.0, build="then", **NEVER)
 
     def check(build, **changes):

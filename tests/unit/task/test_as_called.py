@@ -12,12 +12,12 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.errors import BuildError
+from loopwright.history import call_overhead as as_called
+from loopwright.history.call_overhead import AsCalled, TurnRatio, time_as_called
 from loopwright.records import Checked, Record, environment
 from loopwright.task import create_task, get_config, template
-from loopwright.task.applying import as_called
-from loopwright.task.applying.as_called import AsCalled, Ratio, time_as_called
 
-EVEN = Ratio(1.0, 0.98, 1.02)
+EVEN = TurnRatio(1.0, 0.98, 1.02)
 
 
 def add_one(index_dtype=None):
@@ -130,7 +130,7 @@ def test_the_interval_of_a_ratio_holds_its_median():
     missed = 0
     for _ in range(4000):
         slow = [rng.lognormvariate(0, 1) for _ in range(as_called.ROUNDS)]
-        found = Ratio.of(slow, [1.0] * len(slow))
+        found = TurnRatio.of(slow, [1.0] * len(slow))
         assert found.low <= found.middle == statistics.median(slow) <= found.high
         missed += not found.low <= 1.0 <= found.high
     assert 0.025 < missed / 4000 < 0.055  # 2 * (1 + 9) / 2 ** 9 is 3.9 %

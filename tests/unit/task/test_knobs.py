@@ -14,7 +14,7 @@ from loopwright.errors import SpaceError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.task import ConfigSpace, SplitEntity
-from loopwright.task.axes import axis
+from loopwright.task.policies import axis
 
 
 def values(space, name):

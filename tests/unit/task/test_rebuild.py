@@ -13,10 +13,10 @@ import pytest
 import loopwright
 from loopwright import records, te
 from loopwright.errors import RecordError
-from loopwright.measure.description import describe
+from loopwright.history.rebuilding import rebuild
+from loopwright.measure.candidate import describe
 from loopwright.records import Expression, Log, Record
 from loopwright.task import Task, template
-from loopwright.task.rebuild import rebuild
 
 ROOT = Path(__file__).parents[3]
 

@@ -322,7 +322,9 @@ def test_a_filter_that_never_ends_is_an_error(monkeypatch):
 
     space.multi_filter(accepts)
     assert not space.is_valid(1)
-    with pytest.raises(SpaceError, match=r"longer than .* the 3rd such one; see to multi_filter"):
+    with pytest.raises(
+        SpaceError, match=r"longer than .* the 3rd such point; correct the multi_filter"
+    ):
         space.sample_ints(10)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loopwright.errors import SpaceError
 from loopwright.task import ConfigSpace
 from loopwright.task.union import STRUCTURE, SpaceUnion
-from loopwright.tuner.run.points import RecordedPoints
+from loopwright.tuner.run.recorded import RecordedPoints
 
 Sizes = tuple[int, ...]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import SpaceError
-from loopwright.task.vectors import ValidMemo, digits_of, distinct, indices_of, random_digits
+from loopwright.task.sampling import ValidMemo, digits_of, distinct, indices_of, random_digits
 from loopwright.testing.tuner_contract import FakeSpace
 
 SPACES = [(), (1,), (7,), (3, 1, 4), (8, 8, 8), (1000,) * 8]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from loopwright import dtypes, te
-from loopwright.measure.checking.check import make_input
-from loopwright.te.exactness import Exactness, exactness
+from loopwright.measure.inputs import make_input
+from loopwright.te.exact_sums import Exactness, exactness
 
 
 def found(make: Callable[..., Any], shape: tuple[int, ...] = (8, 8), dtype: str = "float32") -> Any:

@@ -12,8 +12,7 @@ import pytest
 from loopwright import te
 from loopwright.driver import build
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Binary, Call, Cast, Const, IfThenElse, Select, Unary
-from loopwright.ir.operations import INTRINSICS
+from loopwright.ir.expr import INTRINSICS, Binary, Call, Cast, Const, IfThenElse, Select, Unary
 
 X = te.Var("x", "float32")
 D = te.Var("d", "float64")

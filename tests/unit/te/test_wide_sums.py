@@ -12,7 +12,7 @@ from loopwright import te
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower_ids
 from loopwright.te.dag import Dag
-from loopwright.te.wide_sums import sums_are_read, with_wide_sums
+from loopwright.te.exact_sums import sums_are_read, with_wide_sums
 
 
 def widened(tensors: Sequence[te.Tensor]) -> tuple[list[tuple[str, str]], tuple[object, ...]]:

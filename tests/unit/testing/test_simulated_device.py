@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, UsageError
-from loopwright.runtime.devices.interface import HOST, Memory, Stream
-from loopwright.runtime.devices.registry import device_api, find_device_api
+from loopwright.runtime.devices.interface import HOST, Memory, Stream, device_api, find_device_api
 from loopwright.testing.simulated_device import EXT_DEV, SimulatedDevice
 
 

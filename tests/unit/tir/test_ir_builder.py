@@ -97,7 +97,7 @@ def test_branches_and_allocations_end_with_their_scope() -> None:
         (lambda ib, x, y: ib.for_range(0, 2.5).__enter__(), "are whole numbers, got 0, 2.5"),
         (
             lambda ib, x, y: ib.allocate("int32", (4,), scope="shared"),
-            "scope='shared' is not there",
+            "scope='shared' is not supported",
         ),
         (lambda ib, x, y: ib.else_scope().__enter__(), "stands directly behind an if_scope"),
         (lambda ib, x, y: ib.if_scope(False).__enter__(), "if_scope: the condition is the Python"),

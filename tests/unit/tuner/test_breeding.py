@@ -7,12 +7,11 @@ import pytest
 
 import loopwright as lw
 from loopwright.errors import TuneError, UsageError
-from loopwright.task.vectors import digits_of, indices_of, random_digits
+from loopwright.task.sampling import digits_of, indices_of, random_digits
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, TunerContract
 from loopwright.tuner import Evolution, XGBTuner, crossings, mutations, populations
-from loopwright.tuner.breeding import Breeding, Known, own_rules
+from loopwright.tuner.breeding import Breeding, KnownPoints, Mutation, own_rules
 from loopwright.tuner.evolution import ansor
-from loopwright.tuner.mutation import Mutation
 
 
 class TestXGBTunerAsAnsorSearches(TunerContract):
@@ -56,7 +55,7 @@ def test_the_default_rules_are_what_there_was_before_there_were_rules():
     crossed = bred.cross(rows, other, np.random.default_rng(3))
     from_first = np.random.default_rng(3).random(rows.shape) >= 0.5
     assert np.array_equal(crossed, np.where(from_first, rows, other))
-    first = bred.begin(Known(space, rows, other), 100, np.random.default_rng(4))
+    first = bred.begin(KnownPoints(space, rows, other), 100, np.random.default_rng(4))
     assert np.array_equal(first, np.concatenate([rows[:20], other[:50]]))
     assert own_rules() == {}
 
@@ -68,7 +67,7 @@ def test_a_rule_of_a_user_takes_part_by_its_weight():
     changed = Breeding(space).mutate(rows, np.random.default_rng(0))
     share = float((changed[:, -1] == 63).mean())
     assert 0.45 < share < 0.55
-    first = Breeding(space).begin(Known(space, rows, rows), 100, np.random.default_rng(0))
+    first = Breeding(space).begin(KnownPoints(space, rows, rows), 100, np.random.default_rng(0))
     assert len(first) == 20 + 50 + 25
     assert first[-25:].tolist() == [[63, 63, 63]] * 25
     assert own_rules() == {

@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.tuner.run.budget import Budget, Progress, count, seconds, share, speed
+from loopwright.tuner.run.budget import (
+    Budget,
+    Progress,
+    count,
+    gain_per_minute,
+    seconds,
+    target_speed,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,7 @@ def test_what_is_no_count_is_refused(value):
 @pytest.mark.parametrize("value", [0, -1.0, True, "3", float("inf"), float("nan")])
 def test_what_is_no_speed_is_refused(value):
     with pytest.raises(UsageError, match="GFLOP/s, above zero"):
-        speed(value)
+        target_speed(value)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +56,13 @@ def test_what_is_no_speed_is_refused(value):
     [(None, None), (0.01, 0.01), ("1%", 0.01), (" 0.5 % ", 0.005), (".2", 0.2)],
 )
 def test_shares(text, expected):
-    assert share(text) == (None if expected is None else pytest.approx(expected))
+    assert gain_per_minute(text) == (None if expected is None else pytest.approx(expected))
 
 
 @pytest.mark.parametrize("text", ["", "%", "1%%", "1% x", "fast", 0, -0.1, "nan", "inf", True])
 def test_what_is_no_share_is_refused(text):
     with pytest.raises(UsageError, match=r"such as 0\.01 or 1%"):
-        share(text)
+        gain_per_minute(text)
 
 
 class Clock:

@@ -9,7 +9,7 @@ from loopwright.measure import ErrorKind
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import RandomTuner, log_to_file, progress_bar
 from loopwright.tuner.run.budget import clock
-from loopwright.tuner.run.output.progress import ProgressBar
+from loopwright.tuner.run.progress import ProgressBar
 
 
 def shown(file, n_trial=20, callbacks=(), **options):

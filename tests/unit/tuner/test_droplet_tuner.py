@@ -16,7 +16,7 @@ from loopwright.testing.tuner_contract import (
     TunerContract,
 )
 from loopwright.tuner import DropletTuner, GATuner, XGBTuner, find_tuner
-from loopwright.tuner.descent import Descent, Lines, is_faster
+from loopwright.tuner.droplet_tuner import Descent, Lines, is_faster
 
 
 class TestDropletTuner(TunerContract):

@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from loopwright.task.vectors import ValidMemo, digits_of, random_digits
+from loopwright.task.sampling import ValidMemo, digits_of, random_digits
 from loopwright.testing.tuner_contract import FakeSpace
 from loopwright.tuner.breeding import Breeding
-from loopwright.tuner.diversity import diverse, in_turn
 from loopwright.tuner.evolution import Annealing, Evolution, ExhaustiveSearch, Pool
+from loopwright.tuner.xgb_tuner import diverse, in_turn
 
 SEARCHES = [Evolution(), Annealing()]
 

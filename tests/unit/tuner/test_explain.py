@@ -12,11 +12,11 @@ from loopwright.errors import InstantiationError, TuneError, UsageError
 from loopwright.records import Record
 from loopwright.space import create_task as create_automatic
 from loopwright.task import Task, create_task
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from loopwright.tuner import learn
+from loopwright.tuner.model.candidates import rows_of
 from loopwright.tuner.model.cost_model import Batch, Samples
 from loopwright.tuner.model.explain import explain
-from loopwright.tuner.model.parts import rows_of
 from loopwright.tuner.model.xgb_model import XGBCostModel
 from tests.unit.cost import workloads
 

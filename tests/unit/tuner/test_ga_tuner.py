@@ -7,7 +7,7 @@ import pytest
 
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, MeasureResult
-from loopwright.task.vectors import indices_of
+from loopwright.task.sampling import indices_of
 from loopwright.testing.tuner_contract import (
     FakeMeasurer,
     FakeSpace,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from loopwright.tuner.run.gain import AHEAD, VALID, WINDOW, expected_gain
+from loopwright.tuner.run.budget import AHEAD, VALID, WINDOW, expected_gain
 
 
 def test_nothing_is_said_without_enough_trials():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
+from loopwright.autotvm.task import ApplyHistoryBestOrSample
 
 from loopwright import te
-from loopwright.autotvm.task import ApplyHistoryBestOrSample
 from loopwright.errors import LoopwrightError, TaskError, UsageError
 from loopwright.lowering import lower
 from loopwright.measure import MeasureResult
-from loopwright.measure.playoff.result import played
+from loopwright.measure.interfaces import played
 from loopwright.target import Target
 from loopwright.task import Match, create_task, get_config, template
 

@@ -10,7 +10,7 @@ import pytest
 from loopwright.measure import ErrorKind, MeasureError, MeasureResult
 from loopwright.records import Store, load
 from loopwright.records.index import open as opening
-from loopwright.records.index.stored import index_path
+from loopwright.records.index.block import index_path
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, bowl
 from loopwright.tuner import GATuner, RandomTuner
 from loopwright.tuner.model import candidates

@@ -19,14 +19,14 @@ from loopwright.cli import main
 from loopwright.cost.analytical import AnalyticalModel, predicted
 from loopwright.cost.features import Extractor
 from loopwright.cost.features.extract import StateFeatures
+from loopwright.history.rebuilding import dag_of
 from loopwright.measure import MeasureResult
 from loopwright.records import Log, load
 from loopwright.schedule import replay
-from loopwright.task.rebuild import dag_of
-from loopwright.task.vectors import digits_of
+from loopwright.task.sampling import digits_of
 from loopwright.testing.tuner_contract import FakeMeasurer
 from loopwright.tuner import XGBTuner, log_to_file
-from loopwright.tuner.model.replayed_traces import Expressions, traced_batch
+from loopwright.tuner.model.transfer_model import ExpressionTable, traced_batch
 
 LOGS = Path(__file__).parent / "logs"
 OPS = ("matmul", "dense")
@@ -71,7 +71,7 @@ def test_records_of_templates_order_what_the_automatic_space_measured(op, tmp_pa
     assert len(tuner.ask(4)) == 4
     model = tuner.taught
     assert model is not None
-    expressions = Expressions()
+    expressions = ExpressionTable()
     expressions.add(log.dags)
     batch = traced_batch(held_out, expressions, tuner.task.target, "itervar", False)
     assert not batch.failed.any()
@@ -192,7 +192,7 @@ def test_a_damaged_expression_teaches_nothing(tmp_path, caplog):
 
 
 def _batch(log):
-    expressions = Expressions()
+    expressions = ExpressionTable()
     expressions.add(log.dags)
     records = [r for r in log if not r.phase]
     return traced_batch(records, expressions, lw.Target("llvm"), "itervar", False)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loopwright.tuner.model.cost_model import Outcome, Samples
+from loopwright.tuner.model.cost_model import SampleOutcome, Samples
 from loopwright.tuner.model.losses import LOSS_TYPES, PairwiseLoss, centred, make_loss
 
 
@@ -68,7 +68,14 @@ def test_targets_are_centred_within_tasks_and_failures_stand_below():
     samples = Samples.of(
         np.zeros((7, 1)),
         [1.0, 3.0, np.nan, 10.0, 14.0, 12.0, np.nan],
-        [Outcome.EXACT, Outcome.EXACT, Outcome.FAILED, *[Outcome.EXACT] * 2, Outcome.CENSORED, 2],
+        [
+            SampleOutcome.EXACT,
+            SampleOutcome.EXACT,
+            SampleOutcome.FAILED,
+            *[SampleOutcome.EXACT] * 2,
+            SampleOutcome.CENSORED,
+            2,
+        ],
         [0, 0, 0, 1, 1, 1, 5],
     )
     target, upper, offset = centred(samples)

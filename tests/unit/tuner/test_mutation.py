@@ -7,7 +7,7 @@ import pytest
 
 from loopwright.task import ConfigSpace
 from loopwright.testing.tuner_contract import FakeSpace
-from loopwright.tuner.mutation import Mutation
+from loopwright.tuner.breeding import Mutation
 
 
 def space_of(define):

@@ -6,7 +6,7 @@ import pytest
 
 from loopwright.task import ConfigSpace
 from loopwright.testing.tuner_contract import FakeSpace, FakeTask
-from loopwright.tuner.run.points import RecordedPoints
+from loopwright.tuner.run.recorded import RecordedPoints
 
 
 def split_space():

@@ -14,10 +14,10 @@ from rich.cells import cell_len
 
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import GridSearchTuner, Monitor, RandomTuner, XGBTuner, tune_tasks
-from loopwright.tuner.run.output import progress
-from loopwright.tuner.run.output.phases import Phases, Ticker
-from loopwright.tuner.run.output.progress import Part, ProgressBar, fitted
-from loopwright.tuner.tasks.table import TaskTable
+from loopwright.tuner.run import progress
+from loopwright.tuner.run.phases import Phases, Ticker
+from loopwright.tuner.run.progress import Part, ProgressBar, fitted
+from loopwright.tuner.tasks.summary import TaskTable
 
 
 class Terminal(io.StringIO):
@@ -225,7 +225,7 @@ def test_the_count_never_stands_still_below_its_total(monkeypatch):
 
 def test_a_space_that_is_large_or_slow_to_count_is_not_counted(monkeypatch):
     heard = Heard()
-    monkeypatch.setattr("loopwright.tuner.run.capacity._PATIENCE_S", 0.0)
+    monkeypatch.setattr("loopwright.tuner.run.run._PATIENCE_S", 0.0)
     for space in (FakeSpace((200, 200)), FakeSpace((11, 11), valid=lambda i: True)):
         RandomTuner(FakeTask(space)).tune(
             n_trial=4, measure_option=FakeMeasurer(bowl), callbacks=[heard]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import loopwright as lw
+from loopwright.cost.analytical import MARGINS, Excess
 from loopwright.cost.gpu.device import device_of
 from loopwright.cost.gpu.kernel import kernels_of
-from loopwright.cost.gpu.limits import MARGINS, Excess
 from loopwright.errors import LowerError
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
-from loopwright.tuner.pruning import Pruning
+from loopwright.tuner.candidate_checks import Pruning
 from tests.unit.cost import gpu_workloads as workloads
 
 TUNERS = (RandomTuner, GridSearchTuner, GATuner, XGBTuner)

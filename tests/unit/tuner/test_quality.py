@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from loopwright.tuner.model.quality import judge, rank_correlation, recall_of_top
+from loopwright.tuner.model.losses import judge, rank_correlation, recall_of_top
 
 
 def ranks(values):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.tuner.tasks.scheduler import Scheduler, TaskProgress, weighted_sum
+from loopwright.tuner.tasks.scheduler import GradientScheduler, TaskProgress, weighted_sum
 
 
 def brute_force(weights, tasks, alpha, beta, window):
@@ -30,18 +30,18 @@ def test_by_hand():
     a = TaskProgress(history=[5.0, 4.0, 3.0, 2.0])
     # Two rounds: no past; hoped 8 - 8 / 2 = 4, change -4.
     b = TaskProgress(history=[9.0, 8.0])
-    scheduler = Scheduler(weighted_sum([3.0, 0.25]))
+    scheduler = GradientScheduler(weighted_sum([3.0, 0.25]))
     gradients = scheduler.gradients([a, b])
     assert gradients == pytest.approx([3 * (0.2 * -1 + 0.8 * -0.5), 0.25 * 0.8 * -4])
     assert scheduler.next([a, b]) == 0
-    assert Scheduler(weighted_sum([1.0, 1.0])).next([a, b]) == 1
+    assert GradientScheduler(weighted_sum([1.0, 1.0])).next([a, b]) == 1
 
 
 def test_similar_tasks_by_hand():
     # The fast one does 100 FLOP/s; the other, at 10, is expected at 100 / 2 = 50: 20 s, not 50.
     fast = TaskProgress(flop=1000, group="a", history=[12.0, 10.0])
     slow = TaskProgress(flop=1000, group="a", history=[100.0, 100.0])
-    scheduler = Scheduler(weighted_sum([1.0, 1.0]))
+    scheduler = GradientScheduler(weighted_sum([1.0, 1.0]))
     assert scheduler.gradients([fast, slow]) == pytest.approx([0.8 * -5, 0.8 * (20 - 100)])
     slow.group = "b"
     assert scheduler.gradients([fast, slow]) == pytest.approx([0.8 * -5, 0.8 * -50])
@@ -61,7 +61,9 @@ def test_against_the_formula_written_out():
             for _ in range(n)
         ]
         alpha, beta, window = rng.uniform(0, 1), rng.uniform(1, 3), int(rng.integers(1, 4))
-        scheduler = Scheduler(weighted_sum(weights), alpha=alpha, beta=beta, backward_window=window)
+        scheduler = GradientScheduler(
+            weighted_sum(weights), alpha=alpha, beta=beta, backward_window=window
+        )
         # A group is left only after more rounds than these have.
         expected = brute_force(weights, tasks, alpha, beta, window)
         assert scheduler.gradients(tasks) == pytest.approx(expected)
@@ -73,7 +75,7 @@ def test_of_alternatives_the_fastest_counts():
     assert cost([3.0, 1.0, 5.0, 7.0]) == 2.0 + 5.0 + 7.0
     assert cost([3.0, 0.0, 5.0, 0.0]) == 6.0 + 5.0  # nothing ran of the second and the last
     slow, fast = TaskProgress(history=[3.0, 2.9]), TaskProgress(history=[1.0])
-    scheduler = Scheduler(weighted_sum([2.0, 2.0], ["a", "a"]))
+    scheduler = GradientScheduler(weighted_sum([2.0, 2.0], ["a", "a"]))
     gradients = scheduler.gradients([slow, fast])
     assert gradients[0] == 0 > gradients[1]
     assert scheduler.next([slow, fast]) == 1
@@ -82,7 +84,7 @@ def test_of_alternatives_the_fastest_counts():
 def test_a_slow_task_leaves_its_group():
     fast = TaskProgress(flop=1000, group="a", history=[10.0])
     slow = TaskProgress(flop=1000, group="a", history=[100.0] * 6)
-    scheduler = Scheduler(weighted_sum([1.0, 1.0]), alpha=0.0)
+    scheduler = GradientScheduler(weighted_sum([1.0, 1.0]), alpha=0.0)
     assert scheduler.gradients([fast, slow])[1] == pytest.approx(20 - 100)
     slow.history.append(100.0)
     assert scheduler.gradients([fast, slow])[1] == pytest.approx(-100 / 7)
@@ -90,11 +92,11 @@ def test_a_slow_task_leaves_its_group():
 
 def test_any_objective():
     tasks = [TaskProgress(history=[4.0, 2.0]), TaskProgress(history=[9.0, 3.0])]
-    product = Scheduler(lambda g: g[0] ** 2 * g[1])
+    product = GradientScheduler(lambda g: g[0] ** 2 * g[1])
     slopes = [2 * 2.0 * 3.0, 2.0**2]
     expected = [s * 0.8 * -g / 2 for s, g in zip(slopes, (2.0, 3.0), strict=True)]
     assert product.gradients(tasks) == pytest.approx(expected, rel=1e-3)
-    slowest = Scheduler(max)
+    slowest = GradientScheduler(max)
     assert slowest.gradients(tasks)[0] == 0.0
     assert slowest.next(tasks) == 1
     assert slowest.value([2.0, 3.0]) == 3.0
@@ -103,12 +105,12 @@ def test_any_objective():
 @pytest.mark.parametrize("objective", [lambda g: float("nan"), lambda g: "fast", lambda g: None])
 def test_an_objective_without_a_number_is_refused(objective):
     with pytest.raises(UsageError, match="it must give a finite number"):
-        Scheduler(objective).gradients([TaskProgress(history=[1.0])])
+        GradientScheduler(objective).gradients([TaskProgress(history=[1.0])])
 
 
 def test_each_task_has_a_first_round_before_any_has_more():
     tasks = [TaskProgress() for _ in range(3)]
-    scheduler = Scheduler(weighted_sum([1.0, 100.0, 1.0]))
+    scheduler = GradientScheduler(weighted_sum([1.0, 100.0, 1.0]))
     order = []
     for _ in range(3):
         order.append(scheduler.next(tasks))
@@ -119,7 +121,7 @@ def test_each_task_has_a_first_round_before_any_has_more():
 
 def test_a_task_of_which_nothing_ran_comes_first_and_done_ones_never():
     tasks = [TaskProgress(history=[1.0]), TaskProgress(history=[None]), TaskProgress(history=[9.0])]
-    scheduler = Scheduler(weighted_sum([1.0, 1.0, 1.0]))
+    scheduler = GradientScheduler(weighted_sum([1.0, 1.0, 1.0]))
     assert scheduler.next(tasks) == 1
     tasks[1].done = True
     assert scheduler.next(tasks) == 2
@@ -131,16 +133,20 @@ def test_a_task_of_which_nothing_ran_comes_first_and_done_ones_never():
 
 def test_equal_gradients_are_drawn_by_seed():
     tasks = [TaskProgress(history=[1.0]) for _ in range(4)]
-    chosen = {seed: Scheduler(weighted_sum([1.0] * 4), seed=seed).next(tasks) for seed in range(40)}
+    chosen = {
+        seed: GradientScheduler(weighted_sum([1.0] * 4), seed=seed).next(tasks)
+        for seed in range(40)
+    }
     assert set(chosen.values()) == {0, 1, 2, 3}
     assert chosen == {
-        seed: Scheduler(weighted_sum([1.0] * 4), seed=seed).next(tasks) for seed in range(40)
+        seed: GradientScheduler(weighted_sum([1.0] * 4), seed=seed).next(tasks)
+        for seed in range(40)
     }
 
 
 def test_round_robin():
     tasks = [TaskProgress(history=[1.0] * n) for n in (2, 1, 2)]
-    assert Scheduler(weighted_sum([9.0, 1.0, 9.0]), strategy="round-robin").next(tasks) == 1
+    assert GradientScheduler(weighted_sum([9.0, 1.0, 9.0]), strategy="round-robin").next(tasks) == 1
 
 
 @pytest.mark.parametrize(
@@ -154,7 +160,7 @@ def test_round_robin():
 )
 def test_options_are_checked(option, text):
     with pytest.raises(UsageError, match=text):
-        Scheduler(sum, **option)
+        GradientScheduler(sum, **option)
 
 
 def falling(rng, rounds):
@@ -175,7 +181,7 @@ def test_it_beats_round_robin_on_replayed_curves(share):
         budget = int(share * 8 * 20)
         left = {}
         for strategy in ("gradient", "round-robin"):
-            scheduler = Scheduler(weighted_sum(weights), strategy=strategy)
+            scheduler = GradientScheduler(weighted_sum(weights), strategy=strategy)
             tasks = [TaskProgress() for _ in curves]
             for _ in range(budget):
                 i = scheduler.next(tasks)

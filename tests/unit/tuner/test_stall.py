@@ -13,8 +13,8 @@ import pytest
 from loopwright.measure import DeviceLock, LocalBuilder, LocalRunner, Measurer, measure_option
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeTask, bowl
 from loopwright.tuner import Monitor, RandomTuner
-from loopwright.tuner.run import stall
-from loopwright.tuner.run.stall import StallWatch
+from loopwright.tuner.run import phases
+from loopwright.tuner.run.phases import StallWatch
 from tests.unit.measure.programs import MatmulTask
 
 
@@ -75,7 +75,7 @@ class Notes(Monitor):
 
 
 def test_a_run_announces_it_and_leaves_no_thread(monkeypatch):
-    monkeypatch.setattr(stall.StallWatch.__init__, "__defaults__", (0.04, time.monotonic))
+    monkeypatch.setattr(phases.StallWatch.__init__, "__defaults__", (0.04, time.monotonic))
 
     def slow(*args):
         time.sleep(0.3)
@@ -123,7 +123,7 @@ def test_what_a_measurer_waits_for():
 
     task = Slow(reference=reference)
     with Measurer(task, OPTION) as m:
-        (builder,) = m.equipment.builds.workers
+        (builder,) = m.session.builds.workers
         thread = measured(m, task, 2)
         begun.wait(30)
         assert "the template of test/matmul" in until_said(m, "template")
@@ -136,7 +136,7 @@ def test_what_a_measurer_waits_for():
         os.kill(builder.pid, signal.SIGCONT)
         go_on.set()
         thread.join()
-        runner = m.equipment.runs.worker
+        runner = m.session.runner.worker
         os.kill(runner.pid, signal.SIGSTOP)
         thread = measured(m, task, 16)
         until_said(m, f"runner {runner.pid} (race for 0 s)")

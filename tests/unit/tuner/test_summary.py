@@ -7,8 +7,8 @@ import pytest
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind
 from loopwright.tuner import TUNERS, find_tuner
-from loopwright.tuner.run.output.summary import failure_lines, speed
 from loopwright.tuner.run.state import Failure
+from loopwright.tuner.run.summary import failure_lines, speed
 
 
 @pytest.mark.parametrize("kind", list(ErrorKind))

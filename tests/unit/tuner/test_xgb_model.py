@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from loopwright.errors import TuneError, UsageError
-from loopwright.tuner.model.cost_model import Batch, Outcome, Samples, joined
+from loopwright.tuner.model.cost_model import Batch, SampleOutcome, Samples, joined
 from loopwright.tuner.model.losses import LOSS_TYPES
 from loopwright.tuner.model.xgb_model import XGBCostModel
 
@@ -95,7 +95,7 @@ def test_update_adds_to_what_was_learned():
 def test_failures_are_learned_to_be_slow(loss_type):
     features, score = draw(200, 9)
     fails = features[:, 3] > 0.7
-    outcome = np.where(fails, Outcome.FAILED, Outcome.EXACT)
+    outcome = np.where(fails, SampleOutcome.FAILED, SampleOutcome.EXACT)
     model = XGBCostModel(NAMES, loss_type)
     model.fit(Samples.of(features, np.where(fails, np.nan, score), outcome))
     fresh, _ = draw(400, 10)
@@ -114,7 +114,7 @@ def test_a_censored_score_is_a_limit(loss_type):
     samples = Samples.of(
         features,
         np.where(slow, limit, score),
-        np.where(slow, Outcome.CENSORED, Outcome.EXACT),
+        np.where(slow, SampleOutcome.CENSORED, SampleOutcome.EXACT),
     )
     model = XGBCostModel(NAMES, loss_type)
     model.fit(samples)

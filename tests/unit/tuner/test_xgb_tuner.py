@@ -11,17 +11,11 @@ import pytest
 import loopwright as lw
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, MeasureResult
-from loopwright.task.vectors import indices_of, random_digits
-from loopwright.testing.tuner_contract import (
-    FakeMeasurer,
-    FakeSpace,
-    FakeTask,
-    TunerContract,
-    bowl,
-)
+from loopwright.task.sampling import indices_of, random_digits
+from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, TunerContract, bowl
 from loopwright.tuner import XGBTuner, find_tuner
 from loopwright.tuner.evolution import Evolution
-from loopwright.tuner.model.candidates import Candidates
+from loopwright.tuner.model.candidates import CandidateBatches
 
 KNOB = {"feature_type": "knob", "analytical": False}
 
@@ -262,13 +256,13 @@ def test_an_analytical_model_that_is_wrong_is_overruled(monkeypatch):
 
 def test_drafts_are_the_best_of_many(monkeypatch):
     monkeypatch.setattr("loopwright.tuner.model.candidates.AnalyticalModel", Planted)
-    candidates = Candidates(FakeTask(FakeSpace((8,) * 6)), "knob", True)
+    candidates = CandidateBatches(FakeTask(FakeSpace((8,) * 6)), "knob", True)
     drafted = candidates.starting_points(50, np.random.default_rng(0))
     assert drafted.shape == (50, 6)
     chance = random_digits(candidates.task.config_space, 50, np.random.default_rng(0))
     model = Planted(candidates.task)
     assert model.predict(drafted).min() > model.predict(chance).mean()
-    assert len(Candidates(candidates.task, "knob", False).starting_points(50, None)) == 0
+    assert len(CandidateBatches(candidates.task, "knob", False).starting_points(50, None)) == 0
 
 
 def test_a_template_that_runs_for_every_candidate_is_searched_with_fewer(monkeypatch):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from loopwright.graph.frontend.onnx import operators
 from loopwright.graph.frontend.onnx.model import from_onnx
-from loopwright.graph.frontend.onnx.narrow import stored
 from loopwright.graph.frontend.onnx.node import (
     Node,
     UnboundInputsError,
     converter,
     known_operators,
+    stored,
 )
 
 #: Importing it registers the converters.

@@ -13,31 +13,32 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError, LoopwrightError
-from loopwright.graph.frontend.onnx.bodies import Body, body_of
-from loopwright.graph.frontend.onnx.fallback import captured, fallen_back
-from loopwright.graph.frontend.onnx.files import domain, onnx_package, operator, opsets
-from loopwright.graph.frontend.onnx.folding import folded
-from loopwright.graph.frontend.onnx.narrow import check_taken, constant
+from loopwright.graph.frontend.conversion import (
+    UNCONVERTED,
+    ExprTypes,
+    Unconverted,
+    listed,
+    refusal,
+)
+from loopwright.graph.frontend.onnx.files import (
+    FunctionBody,
+    body_of,
+    dense_of,
+    domain,
+    onnx_package,
+    operator,
+    opsets,
+)
 from loopwright.graph.frontend.onnx.node import (
     Node,
     UnboundInputsError,
+    check_taken,
+    constant,
     converter_of,
-    listed,
     outputs_of,
 )
-from loopwright.graph.frontend.onnx.sparse import dense_of
-from loopwright.graph.frontend.types import Types
+from loopwright.graph.frontend.onnx.reference import captured, fallen_back, folded
 from loopwright.graph.ir.expr import Expr
-
-#: Nodes that a message names, and letters of each reason.
-_MOST, _LETTERS = 12, 160
-
-
-class Left:
-    """Placeholder for a value that could not be converted."""
-
-
-_LEFT = Left()
 
 
 class Scope:
@@ -45,15 +46,15 @@ class Scope:
 
     def __init__(self, outer: Scope | None = None) -> None:
         self._outer = outer
-        self._values: dict[str, Expr | Left | None] = {}
+        self._values: dict[str, Expr | Unconverted | None] = {}
 
-    def __setitem__(self, name: str, value: Expr | Left | None) -> None:
+    def __setitem__(self, name: str, value: Expr | Unconverted | None) -> None:
         self._values[name] = value
 
-    def get(self, name: str) -> Expr | Left | None:
+    def get(self, name: str) -> Expr | Unconverted | None:
         return self._values.get(name)
 
-    def __getitem__(self, name: str) -> Expr | Left | None:
+    def __getitem__(self, name: str) -> Expr | Unconverted | None:
         """A value, which has to be there; None for an optional input of a function not given."""
         if name in self._values:
             return self._values[name]
@@ -73,11 +74,11 @@ class _Refused:
 class _Around:
     """The surroundings of a node: the graph in which it stands."""
 
-    importer: Importer
+    importer: OnnxImporter
     scope: Scope
 
     @property
-    def types(self) -> Types:
+    def types(self) -> ExprTypes:
         return self.importer.types
 
     def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]:
@@ -100,7 +101,7 @@ class _InsideError(GraphError):
         super().__init__("a graph inside of it was refused")
 
 
-class Importer:
+class OnnxImporter:
     """Converts nodes; with ``fallback``, onnx's reference implementation computes the others."""
 
     def __init__(
@@ -110,7 +111,7 @@ class Importer:
         path: str = "",
         fallback: bool = False,
     ) -> None:
-        self.types = Types()
+        self.types = ExprTypes()
         self._fallback = fallback
         self.refused: list[_Refused] = []
         # names of the nodes around, for messages
@@ -127,7 +128,7 @@ class Importer:
                 scope[name] = constant(self.types, read(tensor), name)
             except LoopwrightError as exc:
                 self._refuse(f"weight {name!r}", str(exc))
-                scope[name] = _LEFT
+                scope[name] = UNCONVERTED
             except (TypeError, ValueError, KeyError) as exc:
                 raise GraphError(f"weight {name!r} is malformed: {exc}") from exc
 
@@ -149,14 +150,9 @@ class Importer:
         """
         if not self.refused:
             return
-        shown = [f"{r.node} ({r.reason:.{_LETTERS}})" for r in self.refused[:_MOST]]
-        more = len(self.refused) - len(shown)
-        text = "; ".join(shown) + (f"; and {more} more" if more else "")
-        count = f"{len(self.refused)} node{'s' * (len(self.refused) > 1)}"
+        text = refusal([(r.node, r.reason) for r in self.refused])
         inputs = [name for r in self.refused for name in r.inputs]
-        if inputs:
-            raise UnboundInputsError(f"{count} cannot be converted: {text}", inputs)
-        raise GraphError(f"{count} cannot be converted: {text}")
+        raise UnboundInputsError(text, inputs) if inputs else GraphError(text)
 
     def _refuse(self, node: str, reason: str, inputs: tuple[str, ...] = ()) -> None:
         line = " ".join(reason.split())
@@ -166,15 +162,17 @@ class Importer:
         label = f"{operator(proto)} {proto.name or _first(proto.output)!r}"
         before = len(self.refused)
         for name in proto.output:
-            scope[name] = _LEFT
+            scope[name] = UNCONVERTED
         try:
             inputs = [scope[name] if name else None for name in proto.input]
-            if any(isinstance(e, Left) for e in inputs):
+            if any(isinstance(e, Unconverted) for e in inputs):
                 return
-            made = self._made(proto, [e for e in inputs if not isinstance(e, Left)], scope)
+            made = self._made(proto, [e for e in inputs if not isinstance(e, Unconverted)], scope)
             for value in made:
                 _ = value is None or self.types[value]
-            _check_count(proto, made)
+            for n, name in enumerate(proto.output):
+                if name and (n >= len(made) or made[n] is None):
+                    raise GraphError(f"its output {name!r} is not supported")
         except LoopwrightError as exc:
             reason = str(exc).partition("\n")[0]
             fallen = self._fallen_back(proto, scope, reason) if self._fallback else reason
@@ -210,7 +208,9 @@ class Importer:
             return known
         function = self._functions.get((own, proto.op_type))
         if function is not None:
-            return self._expanded(proto, Body(function, opsets(function.opset_import)), inputs)
+            return self._expanded(
+                proto, FunctionBody(function, opsets(function.opset_import)), inputs
+            )
         version = self._versions.get(own)
         if version is None:
             raise GraphError(f"the model imports no version of domain {own!r}")
@@ -218,32 +218,24 @@ class Importer:
         if found is not None:
             attrs = {a.name: plain(a) for a in proto.attribute}
             around = _Around(self, scope)
-            node = Node(
-                operator(proto),
-                proto.name or _first(proto.output),
-                tuple(inputs),
-                attrs,
-                tuple(proto.output),
-                version,
-                around,
-            )
+            label, outputs_ = proto.name or _first(proto.output), tuple(proto.output)
+            node = Node(operator(proto), label, tuple(inputs), attrs, outputs_, version, around)
             # The nodes of a graph inside of it are operators that round by themselves.
             inner = any(a.HasField("g") for a in proto.attribute)
             outputs = listed(found(node)) if inner else outputs_of(node, found)
             return [self.types.mark(e, narrow) for e in outputs] if narrow else outputs
-        body = body_of(
-            proto, self._versions, [None if e is None else self.types[e] for e in inputs]
-        )
+        types = [None if e is None else self.types[e] for e in inputs]
+        body = body_of(proto, self._versions, types)
         if body is None:
             raise GraphError(f"there is no converter for opset {version}")
         return self._expanded(proto, body, inputs)
 
     def _expanded(
-        self, proto: Any, body: Body, inputs: Sequence[Expr | None]
+        self, proto: Any, body: FunctionBody, inputs: Sequence[Expr | None]
     ) -> Sequence[Expr | None]:
         """Convert the nodes of a function over a node's inputs and attributes."""
         path = f"{self._path}{proto.op_type} > "
-        inner = Importer(body.versions, self._functions.values(), path, self._fallback)
+        inner = OnnxImporter(body.versions, self._functions.values(), path, self._fallback)
         inner.types = self.types
         scope = Scope()
         for n, name in enumerate(body.function.input):
@@ -252,21 +244,14 @@ class Importer:
         names = body.function.output
         made = [scope.get(n) for n in names]
         wanted = [m for m, name in zip(made, proto.output, strict=False) if name]
-        if any(isinstance(m, Left) for m in wanted):
+        if any(isinstance(m, Unconverted) for m in wanted):
             self.refused.extend(inner.refused)
             raise _InsideError()
-        return [None if isinstance(m, Left) else m for m in made]
+        return [None if isinstance(m, Unconverted) else m for m in made]
 
 
 def _first(names: Sequence[str]) -> str:
     return next((n for n in names if n), "")
-
-
-def _check_count(proto: Any, made: Sequence[Expr | None]) -> None:
-    wanted = [n for n, name in enumerate(proto.output) if name]
-    lacking = [n for n in wanted if n >= len(made) or made[n] is None]
-    if lacking:
-        raise GraphError(f"its output {proto.output[lacking[0]]!r} is not supported")
 
 
 def plain(attribute: Any) -> Any:

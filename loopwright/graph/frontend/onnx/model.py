@@ -11,12 +11,10 @@ import numpy as np
 from loopwright import dtypes, te
 from loopwright.errors import GraphError, TensorError, did_you_mean
 from loopwright.graph.frontend.onnx.files import check_opset, load, onnx_package
-from loopwright.graph.frontend.onnx.importer import Importer, Scope
-from loopwright.graph.frontend.onnx.narrow import NAMES, constant, storage
-from loopwright.graph.frontend.onnx.node import UnboundInputsError
-from loopwright.graph.ir.expr import Expr, Function, Tuple, Var
+from loopwright.graph.frontend.onnx.importer import OnnxImporter, Scope
+from loopwright.graph.frontend.onnx.node import NAMES, UnboundInputsError, constant, storage
+from loopwright.graph.ir.expr import Expr, Function, Size, TensorType, Tuple, Var
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
-from loopwright.graph.ir.types import Size, TensorType
 
 if TYPE_CHECKING:
     import onnx
@@ -67,7 +65,7 @@ def from_onnx(
         }
     """
     loaded = load(model)
-    importer = Importer(check_opset(loaded), loaded.functions, fallback=fallback)
+    importer = OnnxImporter(check_opset(loaded), loaded.functions, fallback=fallback)
     inputs = _Inputs(loaded.graph, dict(shape or {}), dict(constants or {}), importer)
     scope = Scope()
     importer.initializers(loaded.graph, scope)
@@ -75,7 +73,12 @@ def from_onnx(
     importer.convert(loaded.graph.node, scope)
     importer.check()
     results = [(o.name, importer.result(o.name, scope)) for o in loaded.graph.output]
-    parts = [part for name, result in results for part in _parts(name, result)]
+    # The parts of a sequence have its name with their numbers appended.
+    parts: list[tuple[str, Expr]] = []
+    for name, result in results:
+        fields = result.fields if isinstance(result, Tuple) else None
+        numbered = [(f"{name}.{n}", part) for n, part in enumerate(fields or ())]
+        parts += [(name, result)] if fields is None else numbered
     names, values = tuple(name for name, _ in parts), tuple(value for _, value in parts)
     body = values[0] if len(values) == 1 else Tuple(values)
     return IRModule({MAIN: Function(params, body, attrs={OUTPUT_NAMES: names})})
@@ -85,16 +88,9 @@ def input_types(
     loaded: Any, shape: Mapping[str, Sequence[int | str]] | None = None
 ) -> dict[str, TensorType]:
     """The types of the inputs of a ``ModelProto`` by name; ``shape`` is as of `from_onnx`."""
-    importer = Importer(check_opset(loaded), loaded.functions, fallback=False)
+    importer = OnnxImporter(check_opset(loaded), loaded.functions, fallback=False)
     params = _Inputs(loaded.graph, dict(shape or {}), {}, importer).bind(Scope())
     return {p.name: p.type for p in params if isinstance(p.type, TensorType)}
-
-
-def _parts(name: str, value: Expr) -> list[tuple[str, Expr]]:
-    """An output by its name; the parts of a sequence, with their numbers appended to the name."""
-    if not isinstance(value, Tuple):
-        return [(name, value)]
-    return [(f"{name}.{n}", part) for n, part in enumerate(value.fields)]
 
 
 class _Inputs:
@@ -105,7 +101,7 @@ class _Inputs:
         graph: Any,
         shapes: dict[str, Sequence[Any]],
         constants: dict[str, Any],
-        importer: Importer,
+        importer: OnnxImporter,
     ) -> None:
         weights = {t.name for t in graph.initializer}
         self._infos = [i for i in graph.input if i.name not in weights]

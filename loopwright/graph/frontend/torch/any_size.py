@@ -8,17 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.batches.generalising import Generalised, generalised
-from loopwright.graph.batches.sized_kernels import sized_kernels
-from loopwright.graph.building import applied_history
+from loopwright.executors import GraphExecutor, Model, SharedArrays, SizedModel
+from loopwright.graph.building import ModelBuilder, records_of
 from loopwright.graph.frontend.torch.options import Options
 from loopwright.graph.frontend.torch.weights import Weights
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.pipeline import pipeline
 from loopwright.graph.plan import plan_sized
-from loopwright.runtime.artifacts.kinds import device_of_target
-from loopwright.runtime.executors import GraphExecutor, Model, SizedModel
-from loopwright.runtime.executors.batches.shared_arrays import SharedArrays
+from loopwright.graph.sized import Generalised, generalised, sized_kernels
+from loopwright.graph.transform.pipeline import pipeline
+from loopwright.runtime import device_of_target
 
 
 class Served(NamedTuple):
@@ -83,8 +81,8 @@ class AnySize:
         module, moved = weights.with_inputs(pair.module)
         order, target = sorted(pair.numbers, reverse=True), self._options.resolved
         planned = plan_sized(pipeline(module, target=target), pair.size)
-        with applied_history(self._options.records):
-            kernels = sized_kernels(planned, pair.size, order, target, {})
+        builder = ModelBuilder(target, records_of(self._options.records))
+        kernels = sized_kernels(planned, pair.size, order, builder)
         constants = {n: np.asarray(a) for n, a in planned.constants.items()}
         sized = SizedModel(planned.program, kernels.modules, constants, shared=self._packed)
         weights.leave(moved)

@@ -8,14 +8,18 @@ depends on data, is recomputed by each call that reads it.
 
 from __future__ import annotations
 
+import warnings
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from loopwright.graph.frontend.torch.arrays import (
+from loopwright.errors import FallbackWarning
+from loopwright.graph.frontend.torch.memory import (
     Array,
+    TensorLayout,
     as_array,
     as_bytes,
     as_tensor,
@@ -23,9 +27,8 @@ from loopwright.graph.frontend.torch.arrays import (
     is_tensor,
     torch_package,
 )
-from loopwright.graph.frontend.torch.memory import Memory
-from loopwright.graph.ir.expr import Call, Expr, HostFunction, TupleGetItem
-from loopwright.graph.ir.types import TensorType, TupleType
+from loopwright.graph.ir.expr import Call, Expr, HostFunction, TensorType, TupleGetItem, TupleType
+from loopwright.runtime import GraphExecutor
 
 #: Who computes what falls back.
 BY = "PyTorch"
@@ -39,7 +42,7 @@ class Carried:
     """A tensor of a dtype that programs do not have."""
 
     expr: Expr  # the bytes of its elements, in order
-    memory: Memory
+    memory: TensorLayout
 
     def tensor(self, elements: Any) -> Any:
         """The tensor that shares the memory of its bytes."""
@@ -47,12 +50,12 @@ class Carried:
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class TensorRead:
     """A tensor that a call reads, with its memory layout."""
 
     value: Expr | Carried  # the value that made its storage
-    base: Memory  # the layout of ``value``
-    memory: Memory  # its own layout, relative to the beginning of ``base``
+    base: TensorLayout  # the layout of ``value``
+    memory: TensorLayout  # its own layout, relative to the beginning of ``base``
 
     @property
     def expr(self) -> Expr:
@@ -90,12 +93,12 @@ def deferred_call(
 ) -> Deferred:
     """A call that PyTorch computes over tensors and values.
 
-    In its arguments `Read` and `Deferred` stand in place of tensors; ``label`` names it in
-    messages.
+    In its arguments `TensorRead` and `Deferred` stand in place of tensors; ``label`` names it
+    in messages.
     """
     leaves = leaves_of([args, kwargs])
     inner = [leaf for leaf in leaves if isinstance(leaf, Deferred)]
-    own = [leaf.expr for leaf in leaves if isinstance(leaf, Read)]
+    own = [leaf.expr for leaf in leaves if isinstance(leaf, TensorRead)]
     reads = dict.fromkeys([*(e for d in inner for e in d.reads), *own])
     names = dict.fromkeys([*(n for d in inner for n in d.names), label])
     first = next((d.reason for d in inner), reason)
@@ -111,7 +114,7 @@ def part_of(whole: Deferred, index: int) -> Deferred:
 
 
 def _filled(value: Any, tensors: Mapping[Expr, Any]) -> Any:
-    if isinstance(value, Read):
+    if isinstance(value, TensorRead):
         return value.tensor(tensors)
     if isinstance(value, Deferred):
         return value.value(tensors)
@@ -124,7 +127,7 @@ def _filled(value: Any, tensors: Mapping[Expr, Any]) -> Any:
 
 def held_type(tensor: Any) -> TensorType | None:
     """The type of the value that holds a (fake) tensor in a program; None where none can."""
-    memory = Memory.of(tensor)
+    memory = TensorLayout.of(tensor)
     if memory is None or tensor.device.type != "cpu" or 0 in memory.shape:
         return None
     dtype = dtype_of(tensor)
@@ -135,13 +138,13 @@ def held_type(tensor: Any) -> TensorType | None:
 
 def held(e: Expr, tensor: Any) -> Expr | Carried:
     """Wrap the value of a program that holds a tensor, of which a fake one is given."""
-    memory = Memory.of(tensor)
+    memory = TensorLayout.of(tensor)
     return e if dtype_of(tensor) is not None or memory is None else Carried(e, memory)
 
 
 def is_empty(value: Any) -> bool:
     """Whether a value is a tensor known to have no elements, which needs no computation."""
-    memory = Memory.of(value)
+    memory = TensorLayout.of(value)
     return memory is not None and 0 in memory.shape
 
 
@@ -201,7 +204,7 @@ class Turn:
 
 def _empty_like(value: Any) -> Any:
     """A tensor without elements, after a fake one; None for values that are no tensors."""
-    memory = Memory.of(value)
+    memory = TensorLayout.of(value)
     return None if memory is None else memory.empty()
 
 
@@ -218,3 +221,55 @@ def _function(
         return [elements_of(t) for t, made in values if made] + [_DONE] * turn
 
     return run
+
+
+#: Runs that are timed, behind one that is not; the share from which on there is a warning; the
+#: operators that it names.
+_RUNS, _MOST, _NAMED = 3, 0.2, 6
+
+
+class FallbackShare:
+    """Times the first runs of a model with nodes that PyTorch computes; warns at most once."""
+
+    def __init__(self) -> None:
+        self.known = False  # enough runs were timed
+        self._runs, self._whole = 0, 0.0
+        self._by_operators: defaultdict[str, float] = defaultdict(float)
+
+    def run(self, executor: GraphExecutor, hosts: Mapping[str, HostFunction]) -> None:
+        """Run a model once; ``hosts`` are the steps that PyTorch computes."""
+        if not hosts or self.known:
+            self.known = True
+            executor.run()
+            return
+        seconds = executor.seconds_of_steps()
+        self._runs += 1
+        if self._runs == 1:
+            return
+        self._whole += sum(seconds)
+        for step, took in zip(executor.program.steps, seconds, strict=True):
+            if step.kernel in hosts:
+                self._by_operators[_operators(hosts[step.kernel])] += took
+        self.known = self._runs > _RUNS
+        if self.known:
+            self._warn()
+
+    def _warn(self) -> None:
+        share = sum(self._by_operators.values()) / self._whole
+        if share <= _MOST:
+            return
+        most = sorted(self._by_operators.items(), key=lambda pair: -pair[1])[:_NAMED]
+        named = ", ".join(f"{name} ({took / self._whole:.0%})" for name, took in most)
+        more = len(self._by_operators) - len(most)
+        warnings.warn(
+            f"{share:.0%} of the time of this compiled model is PyTorch's, which computes what has "
+            f"no kernel: {named}{f', and {more} more' if more else ''}; the reasons are told by "
+            "loopwright.graph.torch_backend.compiled_models()[-1].report",
+            FallbackWarning,
+            stacklevel=2,
+        )
+
+
+def _operators(host: HostFunction) -> str:
+    """The operators that a function computes, without the names of their nodes."""
+    return " > ".join(part.partition(" ")[0] for part in (host.span or host.name).split(" > "))

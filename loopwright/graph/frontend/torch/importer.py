@@ -8,14 +8,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from math import prod
 from typing import Any
 
 from loopwright.errors import GraphError, LoopwrightError
-from loopwright.graph.frontend.torch.arrays import dtype_of, is_tensor, torch_package
+from loopwright.graph.frontend.conversion import UNCONVERTED, ExprTypes, Unconverted, refusal
 from loopwright.graph.frontend.torch.fallback import (
     Carried,
     Deferred,
-    Read,
+    TensorRead,
     Turn,
     as_step,
     deferred_call,
@@ -26,14 +27,16 @@ from loopwright.graph.frontend.torch.fallback import (
     leaves_of,
     part_of,
 )
-from loopwright.graph.frontend.torch.memory import Memory, shared_base
+from loopwright.graph.frontend.torch.memory import (
+    TensorLayout,
+    dtype_of,
+    is_tensor,
+    shared_base,
+    torch_package,
+)
 from loopwright.graph.frontend.torch.node import Node, converted, converter_of
-from loopwright.graph.frontend.types import Types
-from loopwright.graph.ir.expr import Expr, const
-from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.expr import Expr, TensorType, const
 
-#: Nodes that a message names, and letters of each reason.
-_MOST, _LETTERS = 12, 160
 #: The most elements of results without tensor inputs, such as ``arange``, that become constants.
 _LARGE = 1 << 20
 #: Arguments about the dtype and memory of a result, which its type has.
@@ -42,23 +45,16 @@ _OF_RESULTS = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_
 _CHECKS = ("_assert", "sym_constrain_range", "_check")
 
 
-class Left:
-    """Placeholder for a value that could not be converted."""
-
-
-_LEFT = Left()
-
-
-class Importer:
+class TorchImporter:
     """Converts graphs; with ``fallback``, PyTorch computes what cannot be converted."""
 
     def __init__(self, fallback: bool) -> None:
-        self.types = Types()
+        self.types = ExprTypes()
         self._fallback = fallback
         self.values: dict[Any, Any] = {}  # by nodes
         self.turn = Turn()  # of the steps whose order counts
         self._bases: dict[Any, Any] = {}
-        self._refused: list[str] = []
+        self._refused: list[tuple[str, str]] = []  # nodes and reasons
 
     def outputs(self, module: Any, bound: Mapping[Any, Any]) -> list[Any]:
         """The outputs of a ``torch.fx.GraphModule`` whose nodes declare the types of their values.
@@ -72,7 +68,8 @@ class Importer:
             if node.op == "output":
                 found = self._resolved(node.args[0])
             elif node.op == "get_attr":
-                self.values[node] = self._attribute(module, node.target)
+                value = attribute(module, node.target)
+                self.values[node] = constant_of(value, node.target) if is_tensor(value) else value
             elif node.op == "call_function" and node not in bound:
                 self.values[node] = self._called(node)
             elif node not in bound:
@@ -80,16 +77,13 @@ class Importer:
             base = node if node in bound else shared_base(node, self._bases)
             if base is not node or isinstance(self.values.get(node), (Expr, Carried)):
                 self._bases[node] = base
-        self._check()
+        if self._refused:
+            raise GraphError(refusal(self._refused))
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
     def base_of(self, node: Any) -> Any:
         """The node whose value holds the storage of a node's tensor: itself, or a view's base."""
         return self._bases.get(node, node)
-
-    def _attribute(self, module: Any, target: str) -> Any:
-        found = attribute(module, target)
-        return constant_of(found, target) if is_tensor(found) else found
 
     def _resolved(self, value: Any) -> Any:
         """An argument with the values of the nodes in it."""
@@ -98,21 +92,24 @@ class Importer:
 
     def _read(self, node: Any) -> Any:
         """The value of a node for PyTorch: a tensor with the layout it would have there."""
-        value, memory = self.values[node], Memory.of(node.meta.get("val"))
+        value, memory = self.values[node], TensorLayout.of(node.meta.get("val"))
         if not isinstance(value, (Expr, Carried)) or memory is None:
             return value
         base = node if memory.plain else self.base_of(node)
-        around = Memory.of(base.meta["val"])
+        around = TensorLayout.of(base.meta["val"])
         assert around is not None
-        return Read(self.values[base], around, memory.after(around))
+        return TensorRead(self.values[base], around, memory.after(around))
 
     def _called(self, node: Any) -> Any:
         args, kwargs = self._resolved(node.args), self._resolved(dict(node.kwargs))
         leaves = leaves_of([args, kwargs])
-        if any(isinstance(leaf, Left) for leaf in leaves):
-            return _LEFT
+        if any(isinstance(leaf, Unconverted) for leaf in leaves):
+            return UNCONVERTED
         if node.target is operator.getitem:
-            return self._item(node, *args)
+            whole, index = args
+            if not isinstance(whole, Deferred):
+                return whole[index]
+            return as_step(part_of(whole, index), *_results(node.meta.get("val")))
         name = getattr(node.target, "__name__", "")
         if any(name.startswith(prefix) for prefix in _CHECKS):
             return None
@@ -120,7 +117,7 @@ class Importer:
             return self._effect(node)
         results, several = _results(node.meta.get("val"))
         if results and all(map(is_empty, results)):
-            found = [memory.empty() for memory in map(Memory.of, results) if memory]
+            found = [memory.empty() for memory in map(TensorLayout.of, results) if memory]
             return found if several else found[0]
         try:
             made = self._made(node, args, kwargs, leaves, results)
@@ -143,26 +140,27 @@ class Importer:
 
         ``results`` are fake tensors; ``counts`` says that the order among other such calls matters.
         """
-        label = f"{_label(target)} {node.name!r}"
+        name = _name(target) if hasattr(target, "_schema") else getattr(target, "__name__", target)
+        aten = hasattr(target, "_schema") and "::" not in str(name)
+        label = f"{'aten::' * aten}{name} {node.name!r}"
         if not self._fallback:
-            self._refuse(label, reason)
-            return _LEFT
+            self._refused.append((label, reason))
+            return UNCONVERTED
         read = torch_package().fx.node.map_arg((args, dict(node.kwargs)), self._read)
         deferred = deferred_call(label, target, read[0], read[1], reason)
         random = _is_random(target)
-        if not (random or several) and self._runs_with_reader(node):
-            return deferred
-        found = as_step(deferred, results, several, self.turn if counts or random else None)
-        if random and isinstance(found, Deferred):
-            self._refuse(label, "how many random numbers it draws depends on data")
-        return found
-
-    def _runs_with_reader(self, node: Any) -> bool:
-        """Whether PyTorch can compute a value no kernel reads in one step with its only reader."""
+        # A value that no kernel reads is computed in one step with its only reader.
         value, readers = node.meta.get("val"), list(node.users)
         alone = len(readers) == 1 and readers[0].op == "call_function"
         carried = is_tensor(value) and dtype_of(value) is None
-        return alone and carried and shared_base(node, self._bases) is node
+        lone = alone and carried and shared_base(node, self._bases) is node
+        if lone and not (random or several):
+            return deferred
+        found = as_step(deferred, results, several, self.turn if counts or random else None)
+        if random and isinstance(found, Deferred):
+            reason = "how many random numbers it draws depends on data"
+            self._refused.append((label, reason))
+        return found
 
     def _effect(self, node: Any) -> Any:
         """A call with effects, ordered after the token of the one before."""
@@ -170,15 +168,9 @@ class Importer:
         results = list(node.meta["val"])[1:]
         several = len(results) > 1
         found = self._fallen(node, target, args, results, several, "it may fail", counts=True)
-        if isinstance(found, Left):
+        if isinstance(found, Unconverted):
             return found
         return [None, *(found if several else [found])]
-
-    def _item(self, node: Any, whole: Any, index: Any) -> Any:
-        if not isinstance(whole, Deferred):
-            return whole[index]
-        results, several = _results(node.meta.get("val"))
-        return as_step(part_of(whole, index), results, several)
 
     def _made(
         self,
@@ -196,7 +188,9 @@ class Importer:
             raise GraphError("it reads what no kernel does")
         tensors = [leaf for leaf in leaves if isinstance(leaf, Expr)]
         types = [tensor_type_of(t) for t in results]
-        if not tensors and not _is_random(node.target) and _elements(types) <= _LARGE:
+        extents = [() if t is None else t.shape for t in types]
+        elements = sum(prod(n for n in shape if isinstance(n, int)) for shape in extents)
+        if not tensors and not _is_random(node.target) and elements <= _LARGE:
             with torch.no_grad():
                 found = node.target(*args, **kwargs)
             return [constant_of(t) for t in leaves_of(found)]
@@ -206,17 +200,6 @@ class Importer:
         used = _used(node, len(results))
         call = Node(_name(node.target), node.name, tuple(types), used, self.types)
         return converted(call, args, plain)
-
-    def _refuse(self, label: str, reason: str) -> None:
-        self._refused.append(f"{label} ({reason:.{_LETTERS}})")
-
-    def _check(self) -> None:
-        if not self._refused:
-            return
-        more = len(self._refused) - _MOST
-        text = "; ".join(self._refused[:_MOST]) + (f"; and {more} more" if more > 0 else "")
-        count = f"{len(self._refused)} node{'s' * (len(self._refused) > 1)}"
-        raise GraphError(f"{count} cannot be converted: {text}")
 
 
 def attribute(module: Any, target: str) -> Any:
@@ -230,12 +213,6 @@ def _name(target: Any) -> str:
     overload = target._overloadname
     full = name if overload in ("", "default") else f"{name}.{overload}"
     return full if namespace == "aten" else f"{namespace}::{full}"
-
-
-def _label(target: Any) -> str:
-    if hasattr(target, "_schema"):
-        return f"aten::{_name(target)}" if "::" not in _name(target) else _name(target)
-    return str(getattr(target, "__name__", target))
 
 
 def tensor_type_of(value: Any) -> TensorType | None:
@@ -265,16 +242,6 @@ def _is_random(target: Any) -> bool:
 def _results(value: Any) -> tuple[list[Any], bool]:
     """The results of a call, and whether there are several."""
     return ([*value], True) if isinstance(value, (list, tuple)) else ([value], False)
-
-
-def _elements(results: Sequence[TensorType | None]) -> int:
-    found = 0
-    for t in results:
-        size = 1
-        for n in t.shape if t is not None else ():
-            size *= n if isinstance(n, int) else 1
-        found += size
-    return found
 
 
 def _used(node: Any, count: int) -> tuple[bool, ...]:

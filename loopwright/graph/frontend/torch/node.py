@@ -9,19 +9,69 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.conversion import ExprTypes, listed
 from loopwright.graph.frontend.torch.fallback import leaves_of
-from loopwright.graph.frontend.torch.promotion import result_dtype
-from loopwright.graph.frontend.types import Types
-from loopwright.graph.ir.expr import Call, Constant, Expr, const
-from loopwright.graph.ir.types import TensorType
+from loopwright.graph.ir.expr import Call, Constant, Expr, TensorType, const
 from loopwright.graph.registry import get_op
 from loopwright.graph.rounding import WIDE
+
+#: Dtypes of whole numbers from narrow to wide, as PyTorch promotes them.
+_WHOLE = ("uint8", "int8", "int16", "int32", "int64")
+_DEFAULT = {0: "bool", 1: "int64", 2: "float32"}
+
+
+# Type promotion: the dtype in which PyTorch computes with operands of several dtypes. Bools, whole
+# numbers and floats are categories, in this order. Among tensors with dimensions, tensors without,
+# and numbers, the first that have the highest category of all decide; a number has the default
+# dtype of its category. Two 16-bit floats of different formats give float32.
+# (``torch.result_type``.)
+
+
+def category(dtype: str) -> int:
+    """0 for bool, 1 for integers, 2 for floats."""
+    if dtype == "bool":
+        return 0
+    return 2 if dtypes.is_float(dtype) else 1
+
+
+def result_dtype(
+    dimensioned: Sequence[str], scalars: Sequence[str] = (), numbers: Sequence[object] = ()
+) -> str:
+    """The dtype in which operands are computed.
+
+    ``dimensioned`` are dtypes of tensors with dimensions, ``scalars`` those of tensors without.
+    """
+    kinds = [
+        _DEFAULT[0 if isinstance(n, bool) else 1 if isinstance(n, int) else 2] for n in numbers
+    ]
+    groups = [list(dimensioned), list(scalars), kinds]
+    highest = max(category(d) for group in groups for d in group)
+    # A group whose category is lower than that of a later one does not decide.
+    for group in groups:
+        if any(category(d) == highest for d in group):
+            return reduce(_wider, [d for d in group if category(d) == highest])
+    return _DEFAULT[highest]
+
+
+def _wider(a: str, b: str) -> str:
+    if a == b:
+        return a
+    if category(a) == 2:
+        if {a, b} == set(dtypes.HALVES):
+            return "float32"
+        order = (*dtypes.HALVES, "float32", "float64")
+        return max(a, b, key=order.index)
+    if {a, b} == {"uint8", "int8"}:
+        return "int16"
+    return max(a, b, key=_WHOLE.index)
+
 
 #: From a node and the operator's arguments to its outputs: one, or several in order, where None is
 #: an output that is not made.
@@ -49,7 +99,7 @@ class Node:
     name: str
     results: tuple[TensorType | None, ...]
     used: tuple[bool, ...]
-    types: Types
+    types: ExprTypes
 
     @property
     def result(self) -> TensorType:
@@ -63,13 +113,13 @@ class Node:
 
         Numbers among the arguments become constants of the first one's dtype, arrays of their own.
         """
-        exprs = [a if isinstance(a, Expr) else self._constant(a, first) for a in args]
+        exprs = [
+            a if isinstance(a, Expr)
+            else const(a) if isinstance(a, np.ndarray)
+            else self.number(a, self.dtype(first))
+            for a in args
+        ]  # fmt: skip
         return get_op(name)(first, *exprs, span=str(self), **attrs)
-
-    def _constant(self, value: Any, first: Expr) -> Constant:
-        return (
-            const(value) if isinstance(value, np.ndarray) else self.number(value, self.dtype(first))
-        )
 
     def number(self, value: Any, dtype: str) -> Constant:
         return const(np.asarray(value), dtype)
@@ -179,8 +229,7 @@ def _outputs(
     node: Node, convert: Converter, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[Expr | None]:
     """The outputs of a converter; 16-bit ones are computed in float32 and rounded once."""
-    one_or_more = convert(node, *args, **kwargs)
-    made = [one_or_more] if isinstance(one_or_more, Expr) else list(one_or_more)
+    made = listed(convert(node, *args, **kwargs))
     made += [None] * (len(node.results) - len(made))
     inputs = [e for e in leaves_of([args, kwargs]) if isinstance(e, Expr)]
     if node.types.round_once([e for e in made if e is not None], inputs):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from loopwright.errors import GraphError, did_you_mean
-from loopwright.graph.frontend.torch.arrays import torch_package
+from loopwright.graph.frontend.torch.memory import torch_package
 from loopwright.target import Target
-from loopwright.task.task import TargetLike
+from loopwright.task import TargetLike
 
 #: The log of tuning where no history is named.
 LOG = "torch_compile.jsonl"

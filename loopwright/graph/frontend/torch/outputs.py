@@ -11,20 +11,25 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.torch.arrays import is_tensor, torch_package
 from loopwright.graph.frontend.torch.fallback import Carried, Deferred
-from loopwright.graph.frontend.torch.importer import Importer
-from loopwright.graph.frontend.torch.memory import Memory, expression_of, storage_of
+from loopwright.graph.frontend.torch.importer import TorchImporter
+from loopwright.graph.frontend.torch.memory import (
+    TensorLayout,
+    expression_of,
+    is_tensor,
+    storage_of,
+    torch_package,
+)
 from loopwright.graph.ir.expr import Expr
 from loopwright.graph.registry import get_op
 
 
 @dataclass(frozen=True)
-class View:
+class StorageView:
     """A tensor over a storage that the program makes."""
 
     index: int  # of the storage
-    memory: Memory | None  # its layout there; None: all of it
+    memory: TensorLayout | None  # its layout there; None: all of it
 
     def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
         base = made[self.index]
@@ -47,7 +52,7 @@ class InputView:
 
 @dataclass(frozen=True)
 class Empty:
-    memory: Memory
+    memory: TensorLayout
 
     def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
         return self.memory.empty()
@@ -88,17 +93,17 @@ def eager_outputs(module: Any) -> list[Any]:
     return [getattr(n, "meta", {}).get("example_value") for n in node.args[0]]
 
 
-class Layout(NamedTuple):
+class EagerLayout(NamedTuple):
     """The layout of an output in eager PyTorch."""
 
-    memory: Memory
+    memory: TensorLayout
     storage: int  # a number that outputs of one storage share
     guessed: bool  # strides are PyTorch's guess: symbolic, with dimensions of one element
 
 
 def eager_layouts(
     outputs: Sequence[Any], holders: Sequence[Any], inputs: Sequence[Any]
-) -> list[Layout | None]:
+) -> list[EagerLayout | None]:
     """Layouts of fake outputs; None where one is not known.
 
     The symbols in them are known from the placeholders ``holders`` and their values ``inputs``.
@@ -109,12 +114,14 @@ def eager_layouts(
             expr = expression_of(symbol)
             if getattr(expr, "is_symbol", False) and type(number) is int:
                 numbers[expr] = number
-    found: list[Layout | None] = []
+    found: list[EagerLayout | None] = []
     for t in outputs:
-        memory = Memory.of(t, numbers)
+        memory = TensorLayout.of(t, numbers)
         symbolic = not all(type(n) is int for n in _sizes(t))
         guessed = memory is not None and symbolic and 1 in memory.shape
-        found.append(Layout(memory, storage_of(t) or 0, guessed) if memory is not None else None)
+        found.append(
+            EagerLayout(memory, storage_of(t) or 0, guessed) if memory is not None else None
+        )
     return found
 
 
@@ -131,11 +138,11 @@ class Made:
     results: list[Expr]  # outputs of the program
     #: for each result from its elements to the tensor; None: it is one already
     layouts: list[Callable[[Any], Any] | None]
-    #: for each output of the graph a `View`, an `InputView`, an `Empty`, or a non-tensor
+    #: for each output of the graph a `StorageView`, an `InputView`, an `Empty`, or a non-tensor
     outputs: list[Any]
 
 
-def outputs_of(importer: Importer, graph: Any, eager: Sequence[Layout | None]) -> Made:
+def outputs_of(importer: TorchImporter, graph: Any, eager: Sequence[EagerLayout | None]) -> Made:
     """Lay out the outputs of an imported ``torch.fx.GraphModule``; ``eager`` as far as known."""
     nodes = list(graph.graph.nodes)
     (returned,) = nodes[-1].args
@@ -146,7 +153,7 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[Layout | None]) -
     whole_of: dict[Any, Any] = {}  # the node that is an object for all of a storage
     for number, (node, layout) in enumerate(zip(returned, known, strict=True)):
         value = importer.values[node] if hasattr(node, "meta") else node
-        memory = Memory.of(node.meta.get("val")) if hasattr(node, "meta") else None
+        memory = TensorLayout.of(node.meta.get("val")) if hasattr(node, "meta") else None
         if isinstance(value, Deferred) or (memory is None and isinstance(value, Expr)):
             raise GraphError(f"output {number} of the graph is a tensor that no program holds")
         if memory is None or value is None:
@@ -157,7 +164,7 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[Layout | None]) -
             made.outputs.append(Empty(memory))
         else:
             base = importer.base_of(node)
-            around = Memory.of(base.meta["val"])
+            around = TensorLayout.of(base.meta["val"])
             if layout is not None and base in relaid:
                 around, memory = relaid[base], layout.memory
             assert around is not None
@@ -167,28 +174,28 @@ def outputs_of(importer: Importer, graph: Any, eager: Sequence[Layout | None]) -
                 _add(made, importer.values[base], around)
             whole = memory == around and memory.plain
             whole = whole and whole_of.setdefault(key, node) is node
-            made.outputs.append(View(places[key], None if whole else memory.after(around)))
+            made.outputs.append(StorageView(places[key], None if whole else memory.after(around)))
     return made
 
 
 def _relaid(
-    importer: Importer, returned: Sequence[Any], known: Sequence[Layout | None]
-) -> dict[Any, Memory]:
+    importer: TorchImporter, returned: Sequence[Any], known: Sequence[EagerLayout | None]
+) -> dict[Any, TensorLayout]:
     """Layouts of storages that eager PyTorch lays out otherwise as a whole."""
-    found: dict[Any, Memory] = {}
+    found: dict[Any, TensorLayout] = {}
     for node, layout in zip(returned, known, strict=True):
         if layout is None or layout.guessed or not hasattr(node, "meta"):
             continue
         base, eager = importer.base_of(node), layout.memory
-        memory = Memory.of(node.meta.get("val"))
+        memory = TensorLayout.of(node.meta.get("val"))
         if memory is None or None in (memory.order, eager.order) or memory.shape != eager.shape:
             continue
-        if memory == Memory.of(base.meta["val"]):
+        if memory == TensorLayout.of(base.meta["val"]):
             found[base] = eager
     return found
 
 
-def _add(made: Made, value: Any, memory: Memory) -> None:
+def _add(made: Made, value: Any, memory: TensorLayout) -> None:
     """Let the program make a storage."""
     if isinstance(value, Carried):
         made.results.append(value.expr)

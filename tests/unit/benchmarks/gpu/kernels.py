@@ -9,7 +9,7 @@ from benchmarks.gpu.cases import BY_NAME
 from benchmarks.gpu.folder import Folder, Purpose, begin
 from benchmarks.gpu.journal import opened
 from loopwright.runtime import OPENCL_SOURCE, Artifact
-from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
+from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 
 COPY = BY_NAME["copy"]
@@ -31,7 +31,7 @@ NO_CODE = "B[i] = A[i] + ;"
 
 
 def _artifact(statement: str) -> Artifact:
-    launch = Launch(
+    launch = LaunchSpec(
         "copy", (_SIZE // _BLOCK, 1, 1), (_BLOCK, 1, 1), (("parameter", 0), ("parameter", 1))
     )
     code = DeviceCode((_TEXT % statement).encode(), (launch,))

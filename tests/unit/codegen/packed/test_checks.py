@@ -18,9 +18,9 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var
 from loopwright.ir.stmt import Allocate, CallPacked, For, Func, Seq, Stmt, seq
 from loopwright.ir.verify import verify
-from loopwright.lowering.passes.redirect import redirected
+from loopwright.lowering.passes.storage_rewrite import redirected
 from loopwright.runtime import NDArray, register_func
-from loopwright.te.stmt_serial import stmt_from_json, stmt_to_json
+from loopwright.te.serial import stmt_from_json, stmt_to_json
 from tests.unit.codegen.packed.programs import buffers, calling
 
 

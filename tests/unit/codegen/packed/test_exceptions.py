@@ -17,8 +17,8 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var, as_expr
 from loopwright.ir.stmt import CallPacked, For, Func, Store, seq
 from loopwright.runtime import NDArray, register_func
-from loopwright.runtime.packed import calls
-from loopwright.runtime.timing import time_call
+from loopwright.runtime import packed_calls as calls
+from loopwright.runtime.kernels.timing import time_call
 from tests.unit.codegen.packed.programs import Path_, calling, in_loop
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loopwright.inspection.doctor import State, SystemFiles
-from loopwright.inspection.doctor.compiler import compiler, llvm, no_llvm, vectors
-from loopwright.inspection.doctor.cores import affinity, siblings
-from loopwright.inspection.doctor.frequency import governor, turbo
-from loopwright.inspection.doctor.system_files import numbers_in
+from loopwright.inspection.doctor.finding import numbers_in
+from loopwright.inspection.doctor.hardware import affinity, governor, siblings, turbo
+from loopwright.inspection.doctor.installation import compiler, llvm, no_llvm, vectors
 from tests.unit.inspection.doctor.trees import tree
 
 CPU = "/sys/devices/system/cpu"

@@ -9,10 +9,16 @@ import numpy as np
 import pytest
 
 from loopwright.inspection.doctor import State, SystemFiles
-from loopwright.inspection.doctor import noise as noise_module
-from loopwright.inspection.doctor.clock import read_clock, steps_of, timer
-from loopwright.inspection.doctor.load import cpu_times, load
-from loopwright.inspection.doctor.noise import noise, spread
+from loopwright.inspection.doctor import disturbances as noise_module
+from loopwright.inspection.doctor.disturbances import (
+    cpu_times,
+    load,
+    noise,
+    read_clock,
+    spread,
+    steps_of,
+    timer,
+)
 from loopwright.measure import DeviceLock
 from tests.unit.inspection.doctor.trees import tree
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright.inspection.doctor import State, SystemFiles
-from loopwright.inspection.doctor.cgroups import cpu_time, memory
-from loopwright.inspection.doctor.user_limits import present_limits, user_limits
+from loopwright.inspection.doctor.limits import cpu_time, memory, present_limits, user_limits
 from tests.unit.inspection.doctor.trees import tree
 
 TOP = "/sys/fs/cgroup"

@@ -12,9 +12,9 @@ from loopwright.errors import UsageError
 from loopwright.inspection.doctor import State, SystemFiles, examine
 from loopwright.inspection.doctor import storage as storage_module
 from loopwright.inspection.doctor.accelerators import nvidia, opencl
-from loopwright.inspection.doctor.memory import alignment, huge_pages, numpy_addresses
-from loopwright.inspection.doctor.noise import noise
-from loopwright.inspection.doctor.packages import dependencies, environment, system, xgboost
+from loopwright.inspection.doctor.disturbances import noise
+from loopwright.inspection.doctor.hardware import alignment, huge_pages, numpy_addresses
+from loopwright.inspection.doctor.installation import dependencies, environment, system, xgboost
 from loopwright.inspection.doctor.storage import (
     file_system,
     kernel_cache,
@@ -199,7 +199,7 @@ def test_no_folder_for_temporary_files(tmp_path, monkeypatch):
 
 
 def test_a_disk_without_room_for_a_lock(tmp_path, monkeypatch):
-    monkeypatch.setattr("loopwright.measure.lock._sign", _raiser(OSError(28, "No space left")))
+    monkeypatch.setattr("loopwright.measure.devices._sign", _raiser(OSError(28, "No space left")))
     found = noise([1])
     assert found.state is State.UNKNOWN
     assert "No space left" in found.found

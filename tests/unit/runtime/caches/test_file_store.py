@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.runtime.caches import programs
-from loopwright.runtime.caches.file_store import FileStore
-from loopwright.runtime.caches.programs import ProgramCache, content_key, program_cache
+from loopwright.runtime import caches as programs
+from loopwright.runtime.caches import FileStore, ProgramCache, content_key, program_cache
 
 ROOT = Path(__file__).parents[4]
 CHECKSUM = 65
@@ -84,7 +83,7 @@ def test_stores_of_other_suffixes_share_a_folder_and_not_a_limit(tmp_path: Path)
 PROCESS = """
 import hashlib, random, sys
 from pathlib import Path
-from loopwright.runtime.caches.file_store import FileStore
+from loopwright.runtime.caches import FileStore
 folder, seed = Path(sys.argv[1]), int(sys.argv[2])
 store, draw, got = FileStore(folder, 30_000), random.Random(seed), 0
 for turn in range(400):

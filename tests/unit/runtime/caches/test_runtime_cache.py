@@ -16,8 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from loopwright.errors import UsageError
 from loopwright.runtime import RuntimeCache
-from loopwright.runtime.caches.runtime_cache import DEFAULT_LIMIT
-from loopwright.runtime.usage import cache_totals
+from loopwright.runtime.caches import DEFAULT_LIMIT, cache_totals
 
 KEYS = st.sampled_from("abcdef")
 LIMIT = 20
@@ -131,6 +130,14 @@ def test_what_cannot_be_counted_is_refused(call: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         call(cache)
     assert cache.get("a") == b"kept"
+
+
+def test_a_cache_that_is_not_counted_leaves_nothing() -> None:
+    before = cache_totals()
+    cache: RuntimeCache[int] = RuntimeCache(2, counted=False)
+    cache.get("a")
+    assert cache.statistics().misses == 1
+    assert cache_totals() == before
 
 
 def test_threads_together_keep_the_limit_and_lose_no_count() -> None:

@@ -13,8 +13,9 @@ import pytest
 import loopwright as lw
 from loopwright import te, tir
 from loopwright.errors import ArgumentError, RunError
-from loopwright.runtime import Module, array, empty, function, profiling
-from loopwright.runtime.packed.registry import remove_global_func
+from loopwright.runtime import Module, array, empty, profiling
+from loopwright.runtime.kernels import function
+from loopwright.runtime.packed import remove_global_func
 from loopwright.testing.target_contract import runs_here
 from tests.unit.runtime import kernels
 from tests.unit.runtime.test_function import WRONG

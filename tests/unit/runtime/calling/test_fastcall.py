@@ -17,8 +17,8 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.errors import ArgumentError, RunError
-from loopwright.runtime import Module, array, empty, function, set_num_threads
-from loopwright.runtime.calling import fastcall
+from loopwright.runtime import Module, array, empty, set_num_threads
+from loopwright.runtime.kernels import fastcall, function
 from tests.unit.runtime import kernels
 
 F32 = np.float32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loopwright.runtime.devices import registry
+from loopwright.runtime.devices import interface as registry
 from loopwright.runtime.devices.cuda import CUDA, CudaAPI
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 

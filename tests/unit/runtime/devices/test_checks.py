@@ -10,7 +10,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.errors import ArgumentError, LoopwrightError, OutOfMemoryError, UsageError
-from loopwright.runtime.devices import registry
+from loopwright.runtime.devices import interface as registry
 from loopwright.runtime.devices.cpu import CpuAPI
 from loopwright.runtime.devices.cuda import CudaAPI
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory

@@ -13,11 +13,11 @@ import pytest
 import loopwright as lw
 from loopwright.errors import ArgumentError, TargetError, UsageError
 from loopwright.runtime import Artifact, Module, from_dlpack
-from loopwright.runtime.artifacts.device_code import DeviceCode, Launch
+from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest, SizesSpec
 from loopwright.runtime.devices import dlpack
-from loopwright.runtime.devices.function import DeviceCall, DeviceFunction
-from loopwright.runtime.symbolic import SymbolicFunction
+from loopwright.runtime.kernels.device_function import DeviceCall, DeviceFunction
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
 
 
@@ -49,8 +49,8 @@ ONE = (1, 1, 1)
 TWO_KERNELS = DeviceCode(
     b"cubin",
     (
-        Launch("double_16", (2, 1, 1), (8, 1, 1), (("parameter", 0), ("buffer", 0))),
-        Launch("add_one_16", ONE, (16, 1, 1), (("buffer", 0), ("parameter", 1)), 1024),
+        LaunchSpec("double_16", (2, 1, 1), (8, 1, 1), (("parameter", 0), ("buffer", 0))),
+        LaunchSpec("add_one_16", ONE, (16, 1, 1), (("buffer", 0), ("parameter", 1)), 1024),
     ),
     (64,),
     arch="sm_90",
@@ -191,7 +191,7 @@ def test_an_evaluator_sweeps_the_caches_of_the_device(gpus: FakeDriver) -> None:
 
 
 def test_sizes_are_found_in_the_shapes(gpus: FakeDriver) -> None:
-    launch = Launch(
+    launch = LaunchSpec(
         "double_n",
         (["//", ["+", "n", 31], 32], 1, 1),
         (32, 1, 1),
@@ -235,15 +235,15 @@ def test_saved_and_loaded(gpus: FakeDriver, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("launch", "message"),
     [
-        (Launch("f", ONE, ONE, (("parameter", 2),)), "an argument of f"),
-        (Launch("f", ONE, ONE, (("buffer", 0),)), "an argument of f"),
-        (Launch("f", (-1, 1, 1), ONE, ()), "f is -1"),
-        (Launch("f", ("n", 1, 1), ONE, ()), "a number or a formula of sizes"),
-        (Launch("f", ONE, ONE, (), ["pow", 2, 3]), "a number or a formula of sizes"),
+        (LaunchSpec("f", ONE, ONE, (("parameter", 2),)), "an argument of f"),
+        (LaunchSpec("f", ONE, ONE, (("buffer", 0),)), "an argument of f"),
+        (LaunchSpec("f", (-1, 1, 1), ONE, ()), "f is -1"),
+        (LaunchSpec("f", ("n", 1, 1), ONE, ()), "a number or a formula of sizes"),
+        (LaunchSpec("f", ONE, ONE, (), ["pow", 2, 3]), "a number or a formula of sizes"),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_before_anything_runs(
-    gpus: FakeDriver, launch: Launch, message: str
+    gpus: FakeDriver, launch: LaunchSpec, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         module(DeviceCode(b"cubin", (launch,)))

@@ -8,8 +8,9 @@ import pytest
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TargetError
 from loopwright.runtime import opencl
-from loopwright.runtime.caches.programs import ProgramCache
-from loopwright.runtime.devices import opencl_driver, opencl_program
+from loopwright.runtime.caches import ProgramCache
+from loopwright.runtime.devices import opencl as opencl_driver
+from loopwright.runtime.devices import opencl as opencl_program
 from loopwright.runtime.devices.interface import HOST, DeviceAPI, Memory
 
 TWICE = b"""

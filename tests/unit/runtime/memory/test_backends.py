@@ -9,8 +9,7 @@ import pytest
 
 from loopwright.errors import OutOfMemoryError
 from loopwright.runtime.devices.device import Device
-from loopwright.runtime.devices.interface import HOST, Memory
-from loopwright.runtime.devices.registry import device_api
+from loopwright.runtime.devices.interface import HOST, Memory, device_api
 from loopwright.runtime.memory import (
     AsyncMemoryCopier,
     DeviceCommunicator,

@@ -13,7 +13,7 @@ import loopwright as lw
 from loopwright import te
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime import Device, Module, NDArray, PackedFunc, TypedPackedFunc, kind_of
-from loopwright.runtime.packed.value import KINDS
+from loopwright.runtime.packed import KINDS
 
 
 def add_one(n: int | Any = 4, name: str = "add_one") -> Module:

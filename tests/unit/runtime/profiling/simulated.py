@@ -14,8 +14,9 @@ from loopwright.runtime.devices.interface import (
     Memory,
     Program,
     Stream,
+    register_device_api,
+    unregister_device_api,
 )
-from loopwright.runtime.devices.registry import register_device_api, unregister_device_api
 from loopwright.runtime.profiling import recorded
 
 #: ``ext_dev``, which nobody else drives here.

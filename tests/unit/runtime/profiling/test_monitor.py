@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RunError, UsageError
-from loopwright.runtime import Device, Function, Module, RuntimeCache, usage
+from loopwright.runtime import Device, Function, Module, RuntimeCache
+from loopwright.runtime import caches as usage
 from loopwright.runtime.profiling import PerformanceMonitor, calls, monitor, observe_calls_of
 from tests.unit.runtime import kernels
 from tests.unit.runtime.profiling.simulated import Opaque, clocked

@@ -14,7 +14,7 @@ from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.runtime import Device, Function, Module, opencl, profiling
 from loopwright.runtime.devices import launches
 from loopwright.runtime.profiling import calls
-from loopwright.runtime.profiling.collectors import MetricCollector, ResourceCollector
+from loopwright.runtime.profiling.calls import MetricCollector, ResourceCollector
 from tests.unit.runtime import kernels
 from tests.unit.runtime.profiling.simulated import Clocked, Kernels, Opaque, TwoKernels, clocked
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.errors import UsageError
-from loopwright.runtime.threads import affinity
-from loopwright.runtime.threads.affinity import Cpu, cpu_order, mode_named, places, topology
+from loopwright.runtime import pool as affinity
+from loopwright.runtime.pool import Cpu, cpu_order, mode_named, places, topology
 
 # Two packages of two cores of two CPUs each, numbered as Linux does: the siblings come last.
 SERVER = [Cpu(n, (n // 2) % 2, n % 2, 3000) for n in range(8)]

@@ -1,4 +1,4 @@
-"""Converters of branches and loops that are resolved when a model is imported.
+"""Converters of control flow, recurrences and sequences, resolved when a model is imported.
 
 A branch whose condition is known becomes the taken branch; a loop whose trip count is known is
 unrolled. Control flow that depends on data has no place in a program of kernels.
@@ -6,14 +6,15 @@ unrolled. Control flow that depends on data has no place in a program of kernels
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.node import Node, converter
 from loopwright.graph.frontend.onnx.operators.shapes import sliced
-from loopwright.graph.ir.expr import Expr, const
+from loopwright.graph.ir.expr import Constant, Expr, Tuple, const
 
 #: Rounds that are unrolled at most.
 _ROUNDS = 256
@@ -54,11 +55,11 @@ def loop(node: Node) -> list[Expr]:
         if not goes_on:
             break
         _rounds(n + 1)
-        flag, *made = node.around.subgraph(
+        flag, *results = node.around.subgraph(
             body, [const(np.int64(n)), const(np.bool_(True)), *values]
         )
-        values = [*made[: len(values)]]
-        for list_of_parts, part in zip(kept, made[len(values) :], strict=True):
+        values = [*results[: len(values)]]
+        for list_of_parts, part in zip(kept, results[len(values) :], strict=True):
             list_of_parts.append(part)
         goes_on = bool(node.value(flag, "condition").reshape(-1)[0])
     return [*(v for v in values if v is not None), *(_stacked(node, p) for p in kept)]
@@ -81,9 +82,9 @@ def _scanned(
             at = count - 1 - n if back else n
             part = sliced(node, e, (at,), (at + 1,), (axis,))
             parts.append(node.call("squeeze", part, axis=axis))
-        made = node.around.subgraph(body, [*values, *parts])
-        values = made[: len(values)]
-        for list_of_parts, part in zip(kept, made[len(values) :], strict=True):
+        results = node.around.subgraph(body, [*values, *parts])
+        values = results[: len(values)]
+        for list_of_parts, part in zip(kept, results[len(values) :], strict=True):
             list_of_parts.append(part)
     return values, kept
 
@@ -115,3 +116,286 @@ def scan_batches(node: Node) -> list[Expr]:
         values, kept = _scanned(node, own[:-scanned], own[-scanned:], axes, backward)
         results.append([*values, *(_stacked(node, p) for p in kept)])
     return [_stacked(node, parts) for parts in zip(*results, strict=True)]
+
+
+# Converters of sequences and optional values, which a module does not have. A sequence is a tuple
+# of expressions while a model is imported: its length, and the indices of its parts, must be known.
+# An optional value is the value, or None.
+
+
+def parts_of(node: Node, index: int) -> tuple[Expr, ...]:
+    """The parts of an input that is a sequence."""
+    found = node[index]
+    if not isinstance(found, Tuple):
+        raise GraphError(f"its input {index} is a tensor, where a sequence is needed")
+    return found.fields
+
+
+def _place(node: Node, index: int, count: int, default: int | None = None) -> int:
+    """A known index in a sequence; negative ones count from the end."""
+    if node.optional(index) is None and default is not None:
+        return default
+    at = node.needed(index)[0]
+    if not -count <= at < count:
+        raise GraphError(f"place {at} is asked of {count} parts")
+    return at % count
+
+
+@converter("SequenceConstruct")
+def construct(node: Node) -> Expr:
+    return Tuple(tuple(node.given))
+
+
+@converter("SequenceEmpty")
+def empty(node: Node) -> Expr:
+    return Tuple(())
+
+
+@converter("SequenceLength")
+def length(node: Node) -> Expr:
+    return const(np.int64(len(parts_of(node, 0))))
+
+
+@converter("SequenceAt")
+def part_at(node: Node) -> Expr:
+    parts = parts_of(node, 0)
+    return parts[_place(node, 1, len(parts))]
+
+
+@converter("SequenceInsert")
+def insert(node: Node) -> Expr:
+    """Insert a part at an index, by default at the end."""
+    parts = parts_of(node, 0)
+    at = _place(node, 2, len(parts) + 1, len(parts)) if node.optional(2) else len(parts)
+    return Tuple((*parts[:at], node[1], *parts[at:]))
+
+
+@converter("SequenceErase")
+def erase(node: Node) -> Expr:
+    """Remove a part, by default the last."""
+    parts = parts_of(node, 0)
+    at = _place(node, 1, len(parts), len(parts) - 1)
+    return Tuple((*parts[:at], *parts[at + 1 :]))
+
+
+@converter("ConcatFromSequence")
+def concatenated(node: Node) -> Expr:
+    """Concatenate the parts along one of their axes or a new one."""
+    parts, axis = parts_of(node, 0), node.attr("axis")
+    if not parts:
+        raise GraphError("the sequence has no parts; tensors without elements are not supported")
+    if node.attr("new_axis", 0):
+        parts = tuple(node.call("expand_dims", p, axis=axis) for p in parts)
+    return node.call("concatenate", *parts, axis=axis)
+
+
+@converter("SplitToSequence")
+def split(node: Node) -> Expr:
+    """Parts of an axis: of one extent, of several, or of one element each."""
+    axis, given = node.attr("axis", 0), node.known(1)
+    extent = node.shape(node[0])[axis]
+    each = 1 if given is None else int(given.reshape(-1)[0])
+    lengths = [min(each, extent - at) for at in range(0, extent, max(each, 1))]
+    if given is not None and given.ndim:
+        lengths = [int(n) for n in given]
+    if sum(lengths) != extent:
+        raise GraphError(f"parts of {lengths} do not fill {extent} elements")
+    ends = np.cumsum(lengths).tolist()
+    bounds = zip(lengths, ends, strict=True)
+    parts: list[Expr] = [sliced(node, node[0], (end - n,), (end,), (axis,)) for n, end in bounds]
+    if given is None and not node.attr("keepdims", 1):
+        parts = [node.call("squeeze", p, axis=axis) for p in parts]
+    return Tuple(tuple(parts))
+
+
+@converter("Optional")
+def optional(node: Node) -> Expr:
+    """The value; an omitted one is not supported in a model."""
+    return node[0]
+
+
+@converter("OptionalHasElement")
+def has_element(node: Node) -> Expr:
+    """Whether there is a value, which is known at import."""
+    return const(np.bool_(node.optional(0) is not None))
+
+
+@converter("OptionalGetElement")
+def get_element(node: Node) -> Expr:
+    return node[0]
+
+
+#: From a node, its input of a step times its weights, and its state to the next state.
+_Step: TypeAlias = Callable[["_Layer", Expr, list[Expr]], list[Expr]]
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "nn.relu"}
+_USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+#: Steps that are unrolled at most.
+_STEPS = 256
+
+
+class _Layer:
+    """One direction (0, or 1 the second) of a recurrent layer; x is (steps, batch, features)."""
+
+    def __init__(self, node: Node, x: Expr, direction: int) -> None:
+        self.node, self.direction = node, direction
+        self._x = x
+        self.hidden = int(node.attr("hidden_size") or node.shape(node[2])[2])
+        gates = _GATES[node.operator]
+        self.weights, self.recurrent = self.part(1), self.part(2)
+        given = node.optional(3)
+        zeros = const(np.zeros(2 * gates * self.hidden, node.dtype(x)))
+        bias = zeros if given is None else self.part(3)
+        half = gates * self.hidden
+        self.bias = sliced(node, bias, (0,), (half,), (0,))
+        self.recurrent_bias = sliced(node, bias, (half,), (2 * half,), (0,))
+        names = node.attr("activations", _USUAL[node.operator])
+        count = len(_USUAL[node.operator])
+        self._activations = names[direction * count : (direction + 1) * count] or names[:count]
+
+    def part(self, index: int) -> Expr:
+        """An input's slice for the direction."""
+        part = sliced(self.node, self.node[index], (self.direction,), (self.direction + 1,), (0,))
+        return self.node.call("squeeze", part, axis=0)
+
+    def start(self, index: int) -> Expr:
+        """The initial state: an input, or zeros."""
+        if self.node.optional(index) is not None:
+            return self.part(index)
+        batch = self.node.shape(self._x)[1]
+        return const(np.zeros((batch, self.hidden), self.node.dtype(self._x)))
+
+    def gate(self, e: Expr, number: int, axis: int = 1) -> Expr:
+        begin = number * self.hidden
+        return sliced(self.node, e, (begin,), (begin + self.hidden,), (axis,))
+
+    def add(self, *parts: Expr) -> Expr:
+        found = parts[0]
+        for e in parts[1:]:
+            found = self.node.call("add", found, e)
+        return found
+
+    def times(self, a: Expr, b: Expr) -> Expr:
+        return self.node.call("multiply", a, b)
+
+    def dense(self, x: Expr, weight: Expr) -> Expr:
+        """x times a transposed weight."""
+        return self.node.call("nn.dense", x, weight)
+
+    def activated(self, number: int, e: Expr) -> Expr:
+        """One of the layer's activations, after its clip."""
+        name = self._activations[number]
+        if name not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise GraphError(f"its activation {name!r} is not supported; there are {known}")
+        clip = self.node.attr("clip")
+        if clip:
+            e = self.node.call("clip", e, a_min=-clip, a_max=clip)
+        return self.node.call(_ACTIVATIONS[name], e)
+
+
+def _rnn(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
+    inner = layer.dense(state[0], layer.recurrent)
+    return [layer.activated(0, layer.add(x, inner, layer.recurrent_bias))]
+
+
+def _gru(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
+    """Gates in the order update, reset, hidden."""
+    node, h = layer.node, state[0]
+    weights = [layer.gate(layer.recurrent, n, 0) for n in range(3)]
+    biases = [layer.gate(layer.recurrent_bias, n, 0) for n in range(3)]
+    update, reset = (
+        layer.activated(0, layer.add(layer.gate(x, n), layer.dense(h, weights[n]), biases[n]))
+        for n in (0, 1)
+    )
+    if node.attr("linear_before_reset", 0):
+        inner = layer.times(reset, layer.add(layer.dense(h, weights[2]), biases[2]))
+    else:
+        inner = layer.add(layer.dense(layer.times(reset, h), weights[2]), biases[2])
+    hidden = layer.activated(1, layer.add(layer.gate(x, 2), inner))
+    rest = node.call("subtract", const(np.ones((), node.dtype(update))), update)
+    return [layer.add(layer.times(rest, hidden), layer.times(update, h))]
+
+
+def _lstm(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
+    """Gates in the order input, output, forget, cell; peepholes in that order, without the cell."""
+    h, c = state
+    whole = layer.add(x, layer.dense(h, layer.recurrent), layer.recurrent_bias)
+    gates = [layer.gate(whole, n) for n in range(4)]
+    peepholes = None if layer.node.optional(7) is None else layer.part(7)
+
+    def seen(number: int, gate: Expr, cell: Expr) -> Expr:
+        if peepholes is None:
+            return gate
+        return layer.add(gate, layer.times(cell, layer.gate(peepholes, number, 0)))
+
+    inputs = layer.activated(0, seen(0, gates[0], c))
+    forget = layer.activated(0, seen(2, gates[2], c))
+    cell = layer.add(layer.times(forget, c), layer.times(inputs, layer.activated(1, gates[3])))
+    output = layer.activated(0, seen(1, gates[1], cell))
+    return [layer.times(output, layer.activated(2, cell)), cell]
+
+
+_STEP: dict[str, _Step] = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
+
+
+def _held(node: Node, lengths: Expr, step: int, new: list[Expr], old: list[Expr]) -> list[Expr]:
+    """States after a step; sequences that have ended keep their old ones."""
+    column = node.call("reshape", lengths, newshape=(-1, 1))
+    goes_on = node.call("greater", column, step)
+    return [node.call("where", goes_on, n, o) for n, o in zip(new, old, strict=True)]
+
+
+def _direction(
+    node: Node, x: Expr, direction: int, backward: bool, lengths: Expr | None
+) -> tuple[Expr, list[Expr]]:
+    """The states of all steps, and the last state, of one direction.
+
+    A sequence that has ended, or in reverse has not begun, keeps its state, and gives 0.
+    """
+    layer = _Layer(node, x, direction)
+    steps, batch, features = node.shape(x)
+    rows = node.call("reshape", x, newshape=(steps * batch, features))
+    inputs = layer.add(layer.dense(rows, layer.weights), layer.bias)
+    state = [layer.start(5)] + ([layer.start(6)] if node.operator == "LSTM" else [])
+    kept: list[Expr] = []
+    for n in range(steps)[:: -1 if backward else 1]:
+        part = sliced(node, inputs, (n * batch,), ((n + 1) * batch,), (0,))
+        new = _STEP[node.operator](layer, part, state)
+        if lengths is None:
+            state = new
+            kept.append(new[0])
+            continue
+        state = _held(node, lengths, n, new, state)
+        zeros = const(np.zeros((batch, layer.hidden), node.dtype(x)))
+        kept += _held(node, lengths, n, new[:1], [zeros])
+    kept = kept[::-1] if backward else kept
+    wide = [node.call("reshape", h, newshape=(1, 1, batch, layer.hidden)) for h in kept]
+    return node.call("concatenate", *wide, axis=0), state
+
+
+def _recurrent(node: Node) -> list[Expr]:
+    """All states (steps, directions, batch, hidden), then the last ones."""
+    x = node.call("transpose", node[0], axes=(1, 0, 2)) if node.attr("layout", 0) else node[0]
+    steps = node.shape(x)[0]
+    lengths = node.optional(4)
+    if isinstance(lengths, Constant) and (lengths.data == steps).all():
+        lengths = None
+    if steps > _STEPS or (node.attr("layout", 0) and node.optional(5) is not None):
+        raise GraphError(f"{steps} steps, or a state in layout 1, are not supported")
+    how = node.attr("direction", "forward")
+    backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[how]
+    found = [_direction(node, x, n, back, lengths) for n, back in enumerate(backward)]
+    every = node.call("concatenate", *(f[0] for f in found), axis=1)
+    lasts = []
+    for n in range(2 if node.operator == "LSTM" else 1):
+        wide = [node.call("expand_dims", f[1][n], axis=0) for f in found]
+        lasts.append(node.call("concatenate", *wide, axis=0))
+    if node.attr("layout", 0):
+        every = node.call("transpose", every, axes=(2, 0, 1, 3))
+        lasts = [node.call("transpose", e, axes=(1, 0, 2)) for e in lasts]
+    return [every, *lasts]
+
+
+for _name in _GATES:
+    converter(_name, since=7)(_recurrent)

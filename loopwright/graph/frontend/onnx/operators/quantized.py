@@ -1,4 +1,4 @@
-"""Converters of quantised tensors: integers with a scale and a zero point."""
+"""Converters of casts, and of quantised tensors: integers with a scale and a zero point."""
 
 from __future__ import annotations
 
@@ -8,20 +8,96 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.narrow import INTEGERS, bounds, storage
-from loopwright.graph.frontend.onnx.node import Node, converter
-from loopwright.graph.frontend.onnx.operators.casts import (
-    any_dtype,
-    any_dtype_of,
-    converted,
-    dtype_of,
-    widened,
-)
+from loopwright.graph.frontend.onnx.node import INTEGERS, NAMES, Node, bounds, converter, storage
 from loopwright.graph.frontend.onnx.operators.windows import window_of
 from loopwright.graph.ir.expr import Constant, Expr, const
-from loopwright.graph.op import qnn
-from loopwright.graph.op.narrow import FORMATS
+from loopwright.graph.op.narrow import BYTES, FORMATS, LONGEST
 from loopwright.graph.op.shapes import pads_of
+
+
+def dtype_of(number: int) -> str:
+    """The dtype of an ONNX number; GraphError where it has no counterpart here."""
+    import onnx
+
+    try:
+        return dtypes.check(onnx.helper.tensor_dtype_to_np_dtype(number))
+    except KeyError as exc:
+        raise GraphError(f"its dtype is number {number}, which ONNX does not have") from exc
+
+
+def any_dtype_of(number: int) -> str:
+    """As `dtype_of`, narrow dtypes included."""
+    import onnx
+
+    try:
+        name = str(onnx.helper.tensor_dtype_to_np_dtype(number).name)
+    except KeyError:
+        return dtype_of(number)
+    return name if name in NAMES else dtype_of(number)
+
+
+def any_dtype(node: Node, e: Expr) -> str:
+    """The dtype of an expression, narrow dtypes included."""
+    return node.around.types.narrow(e) or node.dtype(e)
+
+
+def widened(node: Node, e: Expr) -> Expr:
+    """An expression of a narrow dtype as float32, or as the integers in which it is stored."""
+    name = node.around.types.narrow(e)
+    if name is None:
+        return e
+    if name in INTEGERS:
+        return node.call("cast", e, dtype=storage(name))
+    return node.call("decode_float", e, dtype=name)
+
+
+def converted(node: Node, e: Expr, dtype: str, saturate: bool = True, rounding: str = "up") -> Expr:
+    """An expression as another dtype, from and to narrow ones, too.
+
+    ``saturate`` clips what is too large for an 8-bit float; ``rounding`` is that of powers of two.
+    """
+    if any_dtype(node, e) == dtype:
+        return e
+    wide = widened(node, e)
+    if dtype not in NAMES:
+        return node.cast(wide, dtype)
+    if dtype in INTEGERS:
+        bits, signed = INTEGERS[dtype]
+        whole = node.call("cast", wide, dtype="int32")
+        found = node.call("wrap_integer", whole, bits=bits, signed=signed)
+    else:
+        number = node.call("cast", wide, dtype="float32")
+        attrs = {"dtype": dtype, "saturate": saturate, "rounding": rounding}
+        found = node.call("encode_float", number, **attrs)
+    return node.around.types.mark(found, dtype)
+
+
+def _cast(node: Node, dtype: str) -> Expr:
+    saturate = bool(node.attr("saturate", 1))
+    return converted(node, node[0], dtype, saturate, node.attr("round_mode", "up"))
+
+
+@converter("Cast")
+def cast(node: Node) -> Expr:
+    return _cast(node, any_dtype_of(node.attr("to")))
+
+
+@converter("CastLike")
+def cast_like(node: Node) -> Expr:
+    return _cast(node, any_dtype(node, node[1]))
+
+
+@converter("BitCast")
+def bit_cast(node: Node) -> Expr:
+    """Reinterpret the bits as another dtype of the same width."""
+    dtype = dtype_of(node.attr("to"))
+    old = dtypes.check(any_dtype(node, node[0]))
+    if dtypes.nbytes(dtype) != dtypes.nbytes(old) or (dtype == "bool" and old != dtype):
+        raise GraphError(f"{old} has other bits than {dtype}")
+    if old == "bool":
+        return converted(node, node[0], dtype)
+    return node.call("reinterpret", node[0], dtype=dtype)
+
 
 #: Whole numbers that quantised tensors are made of, beside narrow ones.
 WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
@@ -60,24 +136,20 @@ def quantized(
     if not whole and dtype not in FORMATS:
         raise GraphError(f"quantised tensors of {dtype} are not supported")
     wide = "float64" if node.dtype(x) == "float64" else "float32"
-    x, scale = cast(node, x, wide), cast(node, scale, wide)
+    x, scale = node.cast(x, wide), node.cast(scale, wide)
     found: Expr = node.call("divide", x, scale)
     if precision in dtypes.HALVES:
-        found = cast(node, cast(node, found, precision), wide)
+        found = node.cast(node.cast(found, precision), wide)
     found = node.call("round", found) if whole else found
     if not whole:  # whose zero is 0, and only tells the dtype
         return converted(node, found, dtype, saturate)
     if zero is not None:
-        found = node.call("add", found, cast(node, zero, wide))
+        found = node.call("add", found, node.cast(zero, wide))
     low, high = bounds(dtype) if dtype in INTEGERS else dtypes.limits(dtype)
     held = node.call("clip", found, a_min=float(low), a_max=float(high))
     if dtype in INTEGERS:
         return node.around.types.mark(node.call("cast", held, dtype=storage(dtype)), dtype)
     return node.call("cast", held, dtype=dtype)
-
-
-def cast(node: Node, e: Expr, dtype: str) -> Expr:
-    return e if node.dtype(e) == dtype else node.call("cast", e, dtype=dtype)
 
 
 def _parameter(node: Node, e: Expr | None, dtype: str) -> Expr:
@@ -88,13 +160,13 @@ def _parameter(node: Node, e: Expr | None, dtype: str) -> Expr:
     if isinstance(e, Constant):  # is seen as one by `FakeQuantizationToInteger`
         return const(e.data.reshape(shape), dtype)
     e = e if shape == node.shape(e) else node.call("reshape", e, newshape=shape)
-    return cast(node, e, dtype)
+    return node.cast(e, dtype)
 
 
 def _is_plain(node: Node, real: str, whole: str, block: int) -> bool:
     """Whether `qnn.quantize` and `qnn.dequantize` support these dtypes, scale and zero point."""
     rank, zero = node.rank(node[1]), node.optional(2)
-    dtypes_fit = real == node.dtype(node[1]) == "float32" and whole in qnn.WHOLE
+    dtypes_fit = real == node.dtype(node[1]) == "float32" and whole in BYTES
     return dtypes_fit and not block and rank < 2 and (zero is None or node.rank(zero) < 2)
 
 
@@ -131,23 +203,23 @@ def dequantize_linear(node: Node) -> Expr:
     dtype = dtype_of(number) if number else node.dtype(node[1])
     if _is_plain(node, dtype, any_dtype(node, x), block):
         return _plain(node, "qnn.dequantize", axis)
-    scale = cast(node, _along(node, node[1], x, axis, block), "float32")
+    scale = node.cast(_along(node, node[1], x, axis, block), "float32")
     if any_dtype(node, x) in FORMATS:  # whose zero is 0
-        return cast(node, node.call("multiply", widened(node, x), scale), dtype)
-    found, zero = cast(node, widened(node, x), "int32"), node.optional(2)
+        return node.cast(node.call("multiply", widened(node, x), scale), dtype)
+    found, zero = node.cast(widened(node, x), "int32"), node.optional(2)
     if zero is not None:
-        offset = cast(node, _along(node, widened(node, zero), x, axis, block), "int32")
+        offset = node.cast(_along(node, widened(node, zero), x, axis, block), "int32")
         found = node.call("subtract", found, offset)
-    found = cast(node, found, "float32")
-    return cast(node, node.call("multiply", found, scale), dtype)
+    found = node.cast(found, "float32")
+    return node.cast(node.call("multiply", found, scale), dtype)
 
 
-def _shifted(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
+def _subtract_zero_point(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
     """An operand as int32, minus its zero point."""
-    x = cast(node, node[index], "int32")
+    x = node.cast(node[index], "int32")
     if zero is None:
         return x
-    return node.call("subtract", x, cast(node, _along(node, zero, x, axis, 0), "int32"))
+    return node.call("subtract", x, node.cast(_along(node, zero, x, axis, 0), "int32"))
 
 
 @converter("MatMulInteger", since=10)
@@ -184,8 +256,8 @@ def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -
     """
     if not isinstance(w, Constant) or not _stands_for_itself(zero):
         return False
-    whole = node.dtype(x) in qnn.WHOLE and node.dtype(w) in qnn.WHOLE
-    return whole and w.data.size // max(w.data.shape[channels], 1) <= qnn.LONGEST
+    whole = node.dtype(x) in BYTES and node.dtype(w) in BYTES
+    return whole and w.data.size // max(w.data.shape[channels], 1) <= LONGEST
 
 
 def _stands_for_itself(zero: Expr | None) -> bool:
@@ -195,17 +267,17 @@ def _stands_for_itself(zero: Expr | None) -> bool:
 
 def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
     """Sums of products minus the contribution of the first operand's zero point."""
-    added = node.call("multiply", cast(node, zero, "int32"), const(sums, "int32"))
+    added = node.call("multiply", node.cast(zero, "int32"), const(sums, "int32"))
     return node.call("subtract", total, added)
 
 
 def _zeroed(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
-    """As `_shifted`, where a zero point may have as many dimensions as its tensor."""
+    """As `_subtract_zero_point`, where a zero point may have as many dimensions as its tensor."""
     x = node[index]
     if zero is not None and node.rank(zero) == node.rank(x) > 1:
-        wide = cast(node, x, "int32")
-        return node.call("subtract", wide, cast(node, zero, "int32"))
-    return _shifted(node, index, zero, axis)
+        wide = node.cast(x, "int32")
+        return node.call("subtract", wide, node.cast(zero, "int32"))
+    return _subtract_zero_point(node, index, zero, axis)
 
 
 @converter("ConvInteger", since=10)
@@ -224,7 +296,10 @@ def _convolved(node: Node, first: tuple[int, Expr | None], second: tuple[int, Ex
     padded = any(pair != (0, 0) for pair in pads) and not _stands_for_itself(zero)
     known = isinstance(zero, Constant) and zero.data.size == 1
     if (padded and not known) or not _are_bytes(node, x, w, weight_zero, 0):
-        shifted = _shifted(node, at, zero, 1), _shifted(node, weight_at, weight_zero, 0)
+        shifted = (
+            _subtract_zero_point(node, at, zero, 1),
+            _subtract_zero_point(node, weight_at, weight_zero, 0),
+        )
         return node.call("nn.conv", *shifted, **attrs)
     assert isinstance(w, Constant)
     if padded:
@@ -249,19 +324,15 @@ def _requantized(node: Node, total: Expr, places: Any, axis: int) -> Expr:
     point; ``axis`` is that along which the second operand has several scales.
     """
     first, second, result, zero = places
-    scale_a = _along(node, cast(node, node[first], "float32"), total, -2, 0)
-    scale_b = _scale(node, node[second], total, axis)
+    scale_a = _along(node, node.cast(node[first], "float32"), total, -2, 0)
+    scale_b = node.cast(node[second], "float32")
+    scale_b = scale_b if node.rank(scale_b) > 1 else _along(node, scale_b, total, axis, 0)
     scale = node.call("multiply", scale_a, scale_b)
-    real = node.call("multiply", cast(node, total, "float32"), scale)
+    real = node.call("multiply", node.cast(total, "float32"), scale)
     offset = _along(node, node[zero], total, axis, 0)
     return quantized(
         node, real, _along(node, node[result], total, axis, 0), offset, node.dtype(node[zero])
     )
-
-
-def _scale(node: Node, e: Expr, total: Expr, axis: int) -> Expr:
-    e = cast(node, e, "float32")
-    return e if node.rank(e) > 1 else _along(node, e, total, axis, 0)
 
 
 @converter("QLinearMatMul", since=10)

@@ -1,16 +1,21 @@
-"""Converters of reductions: axes are an attribute in early opsets, and an input later."""
+"""Converters of reductions and of signals: axes are an attribute early, and an input later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import string
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
-from loopwright.graph.ir.expr import Expr
+from loopwright.graph.frontend.onnx.operators.quantized import dtype_of
+from loopwright.graph.frontend.onnx.operators.shapes import sliced
+from loopwright.graph.ir.expr import Expr, const
 
 #: Reductions, and the opset from which on their axes are an input.
 _REDUCTIONS = {
@@ -139,3 +144,142 @@ def _cumulative(operator: str, name: str) -> None:
 
 _cumulative("CumSum", "cumsum")
 _cumulative("CumProd", "cumprod")
+
+
+def _forward(n: int, kept: int, inverse: bool) -> np.ndarray[Any, Any]:
+    """The map (part, part of the result, element, frequency) of a complex transform."""
+    angles = 2 * np.pi * np.outer(np.arange(n), np.arange(kept)) / n
+    cosine, sine = np.cos(angles), np.sin(angles) * (-1 if inverse else 1)
+    found = np.array([[cosine, -sine], [sine, cosine]])
+    return found / n if inverse else found
+
+
+def _real_again(n: int, given: int) -> np.ndarray[Any, Any]:
+    """The map from the first half of the frequencies to real numbers."""
+    angles = 2 * np.pi * np.outer(np.arange(given), np.arange(n)) / n
+    twice = np.full((given, 1), 2.0)
+    twice[0] = 1
+    if n % 2 == 0 and given == n // 2 + 1:
+        twice[-1] = 1
+    found = np.array([[np.cos(angles) * twice], [-np.sin(angles) * twice]])
+    return np.asarray(found / n)
+
+
+def transformed(
+    node: Node, x: Expr, axis: int, length: int | None, inverse: bool, onesided: bool
+) -> Expr:
+    """The discrete Fourier transform of an axis; the last axis has real and imaginary parts."""
+    shape = node.shape(x)
+    axis %= len(shape)
+    n = shape[axis] if length is None else length
+    wanted = n
+    if inverse and onesided:
+        n = 2 * (shape[axis] - 1) if length is None else length
+        wanted = n // 2 + 1
+    x = _fitted(node, x, axis, wanted)
+    if inverse and onesided:
+        matrix = _real_again(n, wanted)
+    else:
+        matrix = _forward(n, n // 2 + 1 if onesided else n, inverse)
+    if shape[-1] == 1:
+        matrix = matrix[:1]
+    letters = string.ascii_lowercase[: len(shape)]
+    result = letters[:axis] + "Z" + letters[axis + 1 : -1] + "Y"
+    equation = f"{letters},{letters[-1]}Y{letters[axis]}Z->{result}"
+    return node.call("einsum", x, matrix.astype(node.dtype(x)), equation=equation)
+
+
+def _fitted(node: Node, x: Expr, axis: int, length: int) -> Expr:
+    """Crop an axis to a length, or pad it with zeros at the end."""
+    extent = node.shape(x)[axis]
+    if extent > length:
+        return sliced(node, x, (0,), (length,), (axis,))
+    pads = [(0, length - extent if d == axis else 0) for d in range(node.rank(x))]
+    return x if extent == length else node.call("nn.pad", x, pad_width=pads)
+
+
+def _dft(node: Node, axis: int) -> Expr:
+    lengths = node.numbers(1)
+    inverse, onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    return transformed(node, node[0], axis, lengths[0] if lengths else None, inverse, onesided)
+
+
+@converter("DFT", since=17)
+def dft(node: Node) -> Expr:
+    return _dft(node, node.attr("axis", 1))
+
+
+@converter("DFT", since=20)
+def dft_by_input(node: Node) -> Expr:
+    axes = node.numbers(2)
+    return _dft(node, axes[0] if axes else -2)
+
+
+@converter("STFT", since=17)
+def stft(node: Node) -> Expr:
+    """Transforms of frames of a signal."""
+    step, window = node.needed(1)[0], node.optional(2)
+    lengths = node.numbers(3)
+    length = lengths[0] if lengths else node.shape(node[2])[0]
+    total = node.shape(node[0])[1]
+    if length > total or step < 1:
+        raise GraphError(f"frames of {length}, every {step}, do not fit {total} elements")
+    places = np.arange(0, total - length + 1, step)[:, None] + np.arange(length)
+    frames: Expr = node.call("take", node[0], places.astype("int64"), axis=1)
+    if window is not None:
+        column = node.call("reshape", window, newshape=(length, 1))
+        frames = node.call("multiply", frames, column)
+    return transformed(node, frames, 2, None, False, bool(node.attr("onesided", 1)))
+
+
+@converter("Col2Im", since=18)
+def columns_to_image(node: Node) -> Expr:
+    """Overlap-add of blocks: a transposed convolution that mixes nothing."""
+    image, block = node.needed(1), node.needed(2)
+    rank, inner = len(block), prod(block)
+    strides = node.attr("strides", (1,) * rank)
+    dilation = node.attr("dilations", (1,) * rank)
+    pads = node.attr("pads", (0,) * (2 * rank))
+    batch, rows, _ = node.shape(node[0])
+    places, extra = [], []
+    for d in range(rank):
+        free = image[d] + pads[d] + pads[rank + d] - (block[d] - 1) * dilation[d] - 1
+        places.append(free // strides[d] + 1)
+        extra.append(free % strides[d])
+    x = node.call("reshape", node[0], newshape=(batch, rows, *places))
+    return node.call(
+        "nn.conv_transpose",
+        x,
+        const(_moves(block, rows // inner, node.dtype(x))),
+        strides=strides,
+        padding=pads,
+        output_padding=extra,
+        dilation=dilation,
+        groups=rows // inner,
+    )
+
+
+def _moves(block: Sequence[int], channels: int, dtype: str) -> np.ndarray[Any, Any]:
+    """A weight that puts each row of a block at its own position."""
+    inner = prod(block)
+    one = np.eye(inner).reshape(inner, 1, *block)
+    return np.tile(one, (channels, *(1,) * (len(block) + 1))).astype(dtype)
+
+
+@converter("MelWeightMatrix", since=17)
+def mel_weight_matrix(node: Node) -> Expr:
+    """Triangular filters over the frequencies, evenly spaced on the mel scale."""
+    bins, length, rate = (node.needed(n)[0] for n in range(3))
+    edges = [float(np.asarray(node.known(n)).item()) for n in (3, 4)]
+    low, high = (2595 * np.log10(1 + e / 700) for e in edges)
+    pitches = low + np.arange(bins + 2) * (high - low) / (bins + 2)
+    places = ((length + 1) * 700 * (10 ** (pitches / 2595) - 1) // rate).astype("int64")
+    begin, middle, end = (places[n : n + bins] for n in range(3))
+    if begin.min() < 0 or places.max() > length // 2:
+        raise GraphError(f"its edges {edges} are outside of {length // 2 + 1} frequencies")
+    at = np.arange(length // 2 + 1)[:, None]
+    up = np.where(middle > begin, (at - begin) / np.maximum(middle - begin, 1), at == middle)
+    down = (end - at) / np.maximum(end - middle, 1)
+    rising, falling = (at >= begin) & (at <= middle), (at >= middle) & (at < end)
+    found = np.where(falling, down, np.where(rising, up, 0))
+    return const(found.astype(dtype_of(node.attr("output_datatype", 1))))

@@ -15,7 +15,7 @@ from loopwright.graph.ir.expr import Expr, TupleGetItem, const
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowAttributes:
     """The geometry of windows over an image."""
 
     kernel: tuple[int, ...]
@@ -32,7 +32,7 @@ class Window:
         return {"strides": self.strides, "dilation": self.dilation, "padding": (*low, *high)}
 
 
-def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> Window:
+def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> WindowAttributes:
     rank = len(kernel)
     strides = tuple(node.attr("strides", (1,) * rank))
     dilation = tuple(node.attr("dilations", (1,) * rank))
@@ -42,7 +42,7 @@ def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> Window:
     if node.attr("ceil_mode", 0):
         parts = zip(size, reach, strides, pads, strict=True)
         more = tuple(_last_step(n, r, s, low, high) for n, r, s, (low, high) in parts)
-    return Window(tuple(kernel), strides, dilation, pads, more)
+    return WindowAttributes(tuple(kernel), strides, dilation, pads, more)
 
 
 def _last_step(n: int, reach: int, stride: int, low: int, high: int) -> int:
@@ -121,7 +121,7 @@ def conv_transpose(node: Node) -> Expr:
     return biased(node, found, 2)
 
 
-def _pooling(node: Node) -> Window:
+def _pooling(node: Node) -> WindowAttributes:
     kernel = tuple(node.attr("kernel_shape"))
     return window_of(node, kernel, node.shape(node[0], 2))
 
@@ -157,7 +157,7 @@ def average_pool(node: Node) -> Expr:
     return node.call("multiply", total, share[None, None].astype(node.dtype(total)))
 
 
-def _counts(window: Window, d: int, n: int, counted: bool, steps: int) -> Any:
+def _counts(window: WindowAttributes, d: int, n: int, counted: bool, steps: int) -> Any:
     """The number of elements of each window that count along a dimension."""
     low, high = window.pads[d]
     taps = np.arange(window.kernel[d]) * window.dilation[d]

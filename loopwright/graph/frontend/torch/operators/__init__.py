@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from loopwright.graph.frontend.torch.operators import (
-    attention,
-    elementwise,
-    indexing,
-    nn,
-    products,
-    reductions,
-    shapes,
-    windows,
-)
+from loopwright.graph.frontend.torch.operators import elementwise, nn, reductions, shapes, windows
 
 __all__ = [
-    "attention",
     "elementwise",
-    "indexing",
     "nn",
-    "products",
     "reductions",
     "shapes",
     "windows",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.torch.node import Node, Operand, converter
-from loopwright.graph.frontend.torch.promotion import category
+from loopwright.graph.frontend.torch.node import Node, Operand, category, converter
 from loopwright.graph.ir.expr import Expr
 
 #: Functions of floats: what is no float becomes one before.

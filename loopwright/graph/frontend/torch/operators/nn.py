@@ -1,15 +1,21 @@
-"""Converters of normalisations, softmax, embeddings and other parts of layers."""
+"""Converters of layers: products, attention, normalisations, softmax, embeddings."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from loopwright import dtypes
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.conversion import standardised
 from loopwright.graph.frontend.torch.node import Node, converter
-from loopwright.graph.ir.expr import Expr
+from loopwright.graph.ir.expr import Call, Expr
+from loopwright.graph.ir.visitor import called
+from loopwright.graph.rounding import WIDE
 
 
 @converter("_softmax", "_log_softmax", "softmax.int", "log_softmax.int")
@@ -79,20 +85,11 @@ def group_norm(
 ) -> list[Expr | None]:
     shape = node.shape(x)
     grouped = node.reshaped(x, (n, group, prod(shape[1:]) // group))
-    found = node.reshaped(standardised(node, grouped, (2,), eps), shape)
+    found = node.reshaped(standardised(node.call, grouped, (2,), eps), shape)
     column = (c, *(1,) * (len(shape) - 2))
     for name, e in (("multiply", weight), ("add", bias)):
         found = found if e is None else node.call(name, found, node.reshaped(e, column))
     return [found]
-
-
-def standardised(node: Node, x: Expr, axes: Sequence[int], epsilon: float) -> Expr:
-    """A tensor minus its mean, divided by its standard deviation, over some dimensions."""
-    over = tuple(axes)
-    centred = node.call("subtract", x, node.call("mean", x, axis=over, keepdims=True))
-    squares = node.call("multiply", centred, centred)
-    variance = node.call("mean", squares, axis=over, keepdims=True)
-    return node.call("multiply", centred, node.call("rsqrt", node.call("add", variance, epsilon)))
 
 
 @converter("embedding")
@@ -124,3 +121,142 @@ def dropout(node: Node, x: Expr, p: float, train: bool) -> Expr:
     if train and p:
         raise GraphError(_RANDOM)
     return x
+
+
+@converter("linear")
+def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
+    """Rows times the transposed weight, with a bias."""
+    require_one_dtype(node, x, weight, bias)
+    if bias is None:
+        return node.call("nn.dense", x, weight)
+    found = node.call("nn.dense", x, weight, out_dtype=wide_sums(node, x))
+    return node.as_result(node.call("add", found, node.cast(bias, node.dtype(found))))
+
+
+@converter("mm", "bmm", "matmul")
+def product(node: Node, x: Expr, y: Expr) -> Expr:
+    require_one_dtype(node, x, y)
+    return _product(node, x, y)
+
+
+def _product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
+    """The product of matrices; with a transposed matrix as a dense layer."""
+    original = _untransposed(node, y) if node.rank(x) == 2 else None
+    if original is not None:
+        return node.call("nn.dense", x, original, out_dtype=out_dtype)
+    return node.call("matmul", x, y, out_dtype=out_dtype)
+
+
+def require_one_dtype(node: Node, *operands: Expr | None) -> None:
+    """Raise GraphError unless operands have one dtype, as PyTorch does."""
+    found = sorted({node.dtype(e) for e in operands if e is not None})
+    if len(found) > 1:
+        raise GraphError(f"its operands are of different dtypes: {', '.join(found)}")
+
+
+def wide_sums(node: Node, x: Expr) -> str:
+    """The dtype in which a 16-bit product is added to something before it is rounded."""
+    return WIDE if node.dtype(x) in dtypes.HALVES else ""
+
+
+def _untransposed(node: Node, y: Expr) -> Expr | None:
+    """The matrix that another is the transpose of; None where it is none."""
+    if not isinstance(y, Call) or called(y) != "transpose" or node.rank(y) != 2:
+        return None
+    axes = y.attrs["axes"]
+    return y.args[0] if axes is None or tuple(a % 2 for a in axes) == (1, 0) else None
+
+
+@converter("addmm", "baddbmm")
+def added_product(
+    node: Node, added: Expr, x: Expr, y: Expr, beta: float = 1, alpha: float = 1
+) -> Expr:
+    """beta * added + alpha * x y."""
+    require_one_dtype(node, added, x, y)
+    found: Expr = _product(node, x, y, wide_sums(node, x))
+    if alpha != 1:
+        found = node.call("multiply", found, alpha)
+    if beta == 0:
+        return node.as_result(found)
+    added = node.cast(added, node.dtype(found))
+    if beta != 1:
+        added = node.call("multiply", added, beta)
+    return node.as_result(node.call("add", found, added))
+
+
+@converter("dot", "mv")
+def of_vector(node: Node, x: Expr, y: Expr) -> Expr:
+    require_one_dtype(node, x, y)
+    return node.call("matmul", x, y)
+
+
+@converter("scaled_dot_product_attention")
+def attention(
+    node: Node,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    attn_mask: Expr | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Expr:
+    """softmax(query key' * scale + mask) value."""
+    if dropout_p:
+        raise GraphError("attention with dropout is of training; call model.eval()")
+    if enable_gqa:
+        query, key, value = _shared(node, query, key, value)
+    return _attended(node, query, key, value, attn_mask, is_causal, scale)
+
+
+@converter("_scaled_dot_product_flash_attention_for_cpu")
+def flash_attention(
+    node: Node,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    attn_mask: Expr | None = None,
+    scale: float | None = None,
+) -> list[Expr | None]:
+    """The same, as PyTorch computes it on CPUs; the log-sum-exp output is not made."""
+    found = attention(node, query, key, value, attn_mask, dropout_p, is_causal, scale)
+    assert isinstance(found, Expr)
+    return [found, None]
+
+
+def _attended(
+    node: Node, q: Expr, k: Expr, v: Expr, mask: Expr | None, causal: bool, scale: float | None
+) -> Expr:
+    rank, (rows, width), columns = node.rank(q), node.shape(q)[-2:], node.shape(k)[-2]
+    turned = (*range(rank - 2), rank - 1, rank - 2)
+    factor = 1 / math.sqrt(width) if scale is None else scale
+    scores: Expr = node.call("matmul", q, node.call("transpose", k, axes=turned))
+    scores = node.call("multiply", scores, factor)
+    if causal:
+        mask = node.number(np.tril(np.ones((rows, columns), "bool")), "bool")
+    if mask is not None and node.dtype(mask) != "bool":
+        scores = node.call("add", scores, node.cast(mask, node.dtype(q)))
+        return node.call("matmul", node.call("nn.softmax", scores, axis=-1), v)
+    if mask is None:
+        return node.call("matmul", node.call("nn.softmax", scores, axis=-1), v)
+    # A row of which nothing is left gives 0. A finite bound keeps it free of NaN before that.
+    least = node.number(np.float32(-1e30) if node.dtype(q) != "float16" else -6e4, node.dtype(q))
+    weights = node.call("nn.softmax", node.call("where", mask, scores, least), axis=-1)
+    zero = node.number(0, node.dtype(q))
+    return node.call("matmul", node.call("where", mask, weights, zero), v)
+
+
+def _shared(node: Node, *tensors: Expr) -> list[Any]:
+    """Keys and values repeated, so that each head of the query has its own."""
+    heads = node.shape(tensors[0])[-3]
+    found = [tensors[0]]
+    for t in tensors[1:]:
+        shape = node.shape(t)
+        times, at = heads // shape[-3], len(shape) - 2
+        wide = node.reshaped(t, (*shape[:at], 1, *shape[at:]))
+        wide = node.call("broadcast_to", wide, shape=(*shape[:at], times, *shape[at:]))
+        found.append(node.reshaped(wide, (*shape[: at - 1], heads, *shape[at:])))
+    return found

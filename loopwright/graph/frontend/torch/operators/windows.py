@@ -10,7 +10,7 @@ import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, converter
-from loopwright.graph.frontend.torch.operators.products import require_one_dtype, wide_sums
+from loopwright.graph.frontend.torch.operators.nn import require_one_dtype, wide_sums
 from loopwright.graph.ir.expr import Expr
 
 #: One number for all dimensions of an image, one for each; an empty list is left out.

@@ -1,1 +1,0 @@
-"""Verbs that diagnose a machine or an error, and say how to mend it."""

@@ -1,0 +1,257 @@
+"""``loopwright inspect``: the kernels of a model, their share of its time, and their records."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.console import announce, echo
+from loopwright.cli.model import ModelOptions, ModelSubject, find_model
+from loopwright.cli.options import HistoryOptions, TargetOptions, json_option, takes
+from loopwright.cli.tables import TextColumn, table_lines
+from loopwright.records import Json
+
+if TYPE_CHECKING:
+    from loopwright.graph import CompiledModel, KernelTasks, Planned
+    from loopwright.history import ApplyHistoryBest, Choice
+
+
+#: Runs of the model that are timed.
+_RUNS = 10
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    name: str
+    task: str  # the computation in words
+    key: str  # of the task; kernels of equal keys are tuned once
+    ops: tuple[str, ...]  # its operators
+    calls: int  # in a run of the model
+    flop: int  # operations of one call; 0 where there are none to count
+    tuned: bool  # whether `loopwright tune` tunes it
+    record: str  # id of the record that it is built from; empty for its default
+    note: str  # further facts about that record, in words
+    implementation: str  # of its operator; ``"definition"`` if there is only one
+    seconds: float | None = None  # of all its calls in a run; None without timing
+    by: str = ""  # the executor of a node without a kernel; empty for a kernel
+
+    def to_json(self) -> dict[str, Json]:
+        return {**self.__dict__, "ops": list(self.ops)}
+
+    def origin(self, with_records: bool) -> str:
+        """The origin of its schedule in words."""
+        from loopwright.graph import DEFINITION
+
+        if self.by:
+            return f"no kernel, {self.by}: {self.note}"
+        if self.record:
+            text = f"record {self.record}: {self.note}"
+        elif self.note:
+            text = f"default, {self.note}"
+        elif not self.tuned:
+            text = "default (is not tuned)"
+        else:
+            text = "default, no record" if with_records else "default"
+        return text if self.implementation == DEFINITION else f"{self.implementation}, {text}"
+
+
+@click.command("inspect")
+@click.argument("model", type=click.Path())
+@click.argument("shapes", nargs=-1, metavar="[INPUT=SHAPE]...")
+@takes(target=TargetOptions)
+@takes(
+    without=("allow_default",),
+    texts={
+        "history": "A log of `loopwright tune`, or a folder of such *.jsonl: says which kernels "
+        "have records, and builds these kernels from their records before timing. Several may be "
+        "given."
+    },
+    history=HistoryOptions,
+)
+@takes(without=("finalists",), options=ModelOptions)
+@click.option("--no-time", is_flag=True, help="Build and time nothing.")
+@json_option
+def command(
+    model: str,
+    shapes: tuple[str, ...],
+    target: TargetOptions,
+    history: HistoryOptions,
+    options: ModelOptions,
+    no_time: bool,
+    as_json: bool,
+) -> None:
+    """Show the operators of MODEL, an ONNX file, the kernels that they become, how often each is
+    called, its share of the time of a run, and which kernels have records in a log (--history).
+
+    INPUT=SHAPE, such as image=1x3x224x224, overrides what the model declares. Times are those of
+    runs on random data; kernels that map elements one by one are not tuned. Nodes that have no
+    kernel stand among the kernels, with who computes them, and why. With --batch each batch is
+    shown, one after the other; --json prints a line for each. With --layouts the model is shown in
+    these layouts.
+    """
+    from loopwright.graph import ModelBuilder, kernel_tasks, prepared
+    from loopwright.history import apply_history_best
+
+    subject = find_model(model, shapes, target, options)
+    applied = apply_history_best(list(history.history)) if history.history else None
+    for number, one in enumerate(subject.each()):
+        planned = prepared(one.module, one.layouts, one.target)
+        with one.limits():
+            tasks = kernel_tasks(planned, one.target)
+        rows = _rows(planned, tasks, applied)
+        if not no_time:
+            rows = _timed(rows, ModelBuilder(one.target, applied).program(planned, tasks))
+        if as_json:
+            click.echo(json.dumps(_as_json(one, planned, rows)))
+            continue
+        lines = _text(one, planned, rows, with_records=applied is not None)
+        echo("\n".join([*([""] if number else []), *lines]))
+
+
+def _rows(
+    planned: Planned, tasks: KernelTasks, applied: ApplyHistoryBest | None
+) -> list[KernelRow]:
+    from loopwright.graph import fastest, grouped
+    from loopwright.tuner import flop_of
+
+    by_key = {one.task.key: one for one in grouped(planned, tasks)}
+    rows = []
+    for name, candidates in tasks.items():
+        one = by_key[fastest(candidates, applied).task.key]
+        record, note = _record(None if applied is None else applied.explain(one.task))
+        row = KernelRow(
+            name,
+            str(one.task),
+            one.task.key,
+            one.ops,
+            planned.calls[name],
+            flop_of(one.task),
+            not one.is_simple,
+            record,
+            note,
+            one.implementation,
+        )
+        rows.append(row)
+    for name, host in planned.hosts.items():
+        text, ops = host.span or host.name, (host.name,)
+        row = KernelRow(name, text, "", ops, 1, 0, False, "", host.reason, "", by=host.by)
+        rows.append(row)
+    return rows
+
+
+def _record(choice: Choice | None) -> tuple[str, str]:
+    """The record that a kernel is built from, and a note about it; empty for the default."""
+    from loopwright.history import Match
+
+    if choice is None or choice.record is None:
+        return "", ""
+    if choice.match is Match.DEFAULT and choice.unverified:
+        return "", f"record {choice.record.id} is unverified"
+    if choice.match is Match.DEFAULT:
+        return "", f"by the verdict of record {choice.record.id}"
+    return choice.record.id, choice.against_default
+
+
+def _timed(rows: Sequence[KernelRow], model: CompiledModel) -> list[KernelRow]:
+    """The rows with the time of their calls inside runs of the model, longest first."""
+    from loopwright.graph import seconds_by_step
+    from loopwright.inspection import RunPlace
+
+    with RunPlace.of_model(model).held(announce):
+        seconds = seconds_by_step(model, _RUNS)
+    timed = [replace(row, seconds=seconds[row.name]) for row in rows]
+    return sorted(timed, key=lambda row: -(row.seconds or 0.0))
+
+
+def _operators(rows: Sequence[KernelRow]) -> Counter[str]:
+    """Number of calls of each operator in a run of the model, as it is compiled."""
+    return Counter(name for row in rows for name in row.ops for _ in range(row.calls))
+
+
+def _weight_bytes(planned: Planned) -> int:
+    return sum(a.nbytes for a in planned.constants.values())
+
+
+def _as_json(subject: ModelSubject, planned: Planned, rows: Sequence[KernelRow]) -> dict[str, Json]:
+    program = planned.program
+    return {
+        "model": subject.words[0],
+        **({"batch": subject.batches[0]} if subject.batches else {}),
+        "target": str(subject.target),
+        "inputs": {v.name: [v.dtype, *v.shape] for v in program.input_values},
+        "outputs": {v.name: [v.dtype, *v.shape] for v in program.output_values},
+        **({"layouts": subject.layouts.to_json()} if subject.layouts is not None else {}),
+        "weight_bytes": _weight_bytes(planned),
+        "pool_bytes": program.pool_bytes,
+        "operators": dict(_operators(rows)),
+        "kernels": [row.to_json() for row in rows],
+    }
+
+
+def _text(
+    subject: ModelSubject, planned: Planned, rows: Sequence[KernelRow], *, with_records: bool
+) -> Iterator[str]:
+    program, operators = planned.program, _operators(rows)
+    tuned = {row.key for row in rows if row.tuned}
+    head = (
+        f"{subject.title} on {subject.target}: {operators.total()} operators in "
+        f"{len(program.steps)} calls of {len(planned.kernels)} kernels, {len(tuned)} tasks"
+    )
+    yield head + (f"; without a kernel: {len(planned.hosts)}" if planned.hosts else "")
+    for title, values in (("inputs", program.input_values), ("outputs", program.output_values)):
+        texts = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in values)
+        yield f"{title + ':':11}{texts}"
+    weights, rest = map(_bytes, (_weight_bytes(planned), program.pool_bytes))
+    yield f"{'memory:':11}{weights} of weights, {rest} beside"
+    counts = ", ".join(f"{count} {name}" for name, count in operators.most_common())
+    yield f"{'operators:':11}{counts}"
+    if (choice := subject.layouts) is not None:
+        yield f"{'layouts:':11}{choice}{f', for {choice.target}' if choice.target else ''}"
+    yield ""
+    yield from _table(rows, with_records)
+
+
+def _table(rows: Sequence[KernelRow], with_records: bool) -> Iterator[str]:
+    from loopwright.presenting import duration
+
+    total = sum(row.seconds or 0.0 for row in rows)
+    times = ["-" if row.seconds is None else duration(row.seconds) for row in rows]
+    shares = [f"{row.seconds / total:.1%}" if row.seconds else "-" for row in rows]
+    flops = [f"{row.calls * row.flop / 1e9:.3f}" if row.flop else "-" for row in rows]
+    columns = [
+        TextColumn("kernel", [row.name for row in rows]),
+        TextColumn("calls", [str(row.calls) for row in rows], right=True),
+        TextColumn("GFLOP", flops, right=True),
+        TextColumn("time", times, right=True),
+        TextColumn("share", shares, right=True),
+        TextColumn("built from", [row.origin(with_records) for row in rows]),
+    ]
+    yield from table_lines(columns, None)
+    if total:
+        width = max(len(name) for name in ("kernel", *(row.name for row in rows)))
+        yield f"{'sum':{width}} {duration(total)} a run, inside kernels"
+    if with_records:
+        yield _recorded(rows)
+
+
+def _recorded(rows: Sequence[KernelRow]) -> str:
+    """The number of tasks with records, and their share of the time."""
+    rows = [row for row in rows if not row.by]
+    have = [row for row in rows if row.record or row.note]
+    recorded, tasks = ({row.key for row in some} for some in (have, rows))
+    text = f"{len(recorded)} of {len(tasks)} tasks have records"
+    if total := sum(row.seconds or 0.0 for row in rows):
+        text += f" ({sum(row.seconds or 0.0 for row in have) / total:.1%} of the time)"
+    return f"{text}, {len({row.key for row in have if row.record})} are built from them"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"

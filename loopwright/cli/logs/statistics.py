@@ -1,0 +1,290 @@
+"""``loopwright records curve | errors | importance``: statistics over the trials of a log."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.console import echo, harmless
+from loopwright.cli.logs.reading import Filters, OutputForm, largest_setup, load_log, log_argument
+from loopwright.cli.options import force_option, takes
+from loopwright.cli.tables import TextColumn, bars, cut, print_table, terminal_width, wrapped
+from loopwright.errors import RecordError, UsageError
+from loopwright.files import FileKind, Output, check, write
+from loopwright.presenting import counted
+
+if TYPE_CHECKING:
+    from loopwright.inspection import Work
+    from loopwright.records import Curve, Failures, Importance, Json, Record
+
+
+#: Size of a plot where there is no terminal to ask, and its height.
+_PLOT_WIDTH, _PLOT_HEIGHT = 80, 12
+#: Steps of a curve that are listed, and values of knobs for each kind of failure.
+_STEPS, _VALUES = 12, 5
+_BAR = 20
+#: Kinds of pictures, with the field that says who made one; and how that begins.
+_CREATOR = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+_BY = "loopwright records curve"
+_PICTURE = FileKind("a picture", lambda data: _BY.encode() in data)
+
+
+@click.command("curve", short_help="The best so far, trial after trial.")
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
+@click.option(
+    "-o",
+    "--out",
+    metavar="FILE",
+    help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
+)
+@force_option
+def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: bool) -> None:
+    """Show the best speed so far, trial after trial, for one task of LOG.
+
+    Failed trials and those that racing dropped are never the best. Runs that were resumed are
+    joined. --csv and --json print a row for each trial: number, clock (seconds of running), time
+    of the trial, the best time so far.
+    """
+    from loopwright.inspection import work_of
+    from loopwright.records import best_so_far
+
+    if out is not None and form.for_programs:
+        raise UsageError("-o draws a picture, --json and --csv print rows; give one of them")
+    read = load_log(log)
+    records = largest_setup(read, filters)
+    best = best_so_far(records, read.headers)
+    if form.for_programs:
+        _print_curve_rows(best, form)
+        return
+    if not best.steps:
+        raise RecordError(
+            f"{log} has no trial that may be best among {len(best)}; "
+            f"`loopwright records errors {log}` shows what failed"
+        )
+    work = work_of(read, best.steps[-1].record)
+    if out is not None:
+        _draw(best, work, records[0], out, force=force)
+        return
+    _print_curve(best, work, records[0])
+
+
+def _print_curve_rows(curve: Curve, form: OutputForm) -> None:
+    titles = ("trial", "clock", "seconds", "best", "counts", "run")
+    columns = (curve.clock, curve.seconds, curve.best, curve.counts, curve.runs)
+    rows: Iterator[list[Json]] = (
+        [n, *(None if isinstance(x, float) and math.isnan(x) else x for x in row)]
+        for n, row in enumerate(zip(*(c.tolist() for c in columns), strict=True), 1)
+    )
+    form.print_rows(titles, rows)
+
+
+def _print_curve(curve: Curve, work: Work | None, first: Record) -> None:
+    from loopwright.cli.logs.record_text import gflops, setup_title, speed_text
+    from loopwright.presenting import duration
+
+    width = terminal_width() or _PLOT_WIDTH
+    unit, values = _speeds(curve, work)
+    echo(wrapped(setup_title(first), 2))
+    echo(f"best so far in {unit}, over {counted(len(curve), 'trial')}")
+    for line in bars(values, width, _PLOT_HEIGHT):
+        click.echo(line)
+    shown = curve.steps[-_STEPS:]
+    if len(shown) < len(curve.steps):
+        echo(f"the last {len(shown)} of {len(curve.steps)} improvements:")
+    seconds = [step.seconds for step in curve.steps]
+    gains = ["-", *(f"{slow / fast - 1.0:.1%}" for slow, fast in pairwise(seconds))][-_STEPS:]
+    speeds = [gflops(work, step.seconds) for step in shown]
+    columns = [
+        TextColumn("trial", [str(step.number) for step in shown], right=True),
+        TextColumn("after", [duration(step.clock) for step in shown], right=True),
+        TextColumn("time", [duration(step.seconds) for step in shown], right=True),
+        TextColumn("GFLOP/s", [f"{speed:.1f}" if speed else "-" for speed in speeds], right=True),
+        TextColumn("gain", gains, right=True),
+        TextColumn("windows from - to", [f"{duration(s.low)} - {duration(s.high)}" for s in shown]),
+        TextColumn("record", [step.record.id for step in shown]),
+    ]
+    print_table(columns)
+    if curve.final is not None and curve.final.id != curve.steps[-1].record.id:
+        speed = speed_text(work, curve.final.median)
+        echo(
+            wrapped(
+                f"measured again and ranked, the best is record {curve.final.id}: {speed} "
+                "(the fastest of many single measurements owes something to luck)"
+            )
+        )
+
+
+def _speeds(curve: Curve, work: Work | None) -> tuple[str, list[float]]:
+    """The curve as a speed: in GFLOP/s, or in calls per second where the work is not known."""
+    best = curve.best.tolist()
+    if work is not None and work.flop:
+        return "GFLOP/s", [work.flop / seconds / 1e9 for seconds in best]
+    return "calls per second", [1.0 / seconds for seconds in best]
+
+
+def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
+    """Draw the curve with matplotlib, which is refused over another file."""
+    from loopwright.cli.logs.record_text import setup_title
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as exc:
+        raise UsageError(
+            "-o needs matplotlib: pip install 'loopwright[plot]'; without -o a text plot is printed"
+        ) from exc
+    kind = os.path.splitext(out)[1]
+    if kind not in _CREATOR:
+        raise UsageError(f"-o {out}: name a file that ends in {', '.join(_CREATOR)}")
+    check((Path(out), _PICTURE), force=force, error=RecordError)
+    unit, values = _speeds(curve, work)
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    scale = [best * value for best, value in zip(curve.best.tolist(), values, strict=True)]
+    largest = max((s for s in scale if not math.isnan(s)), default=1.0)
+    points = [largest / seconds for seconds in curve.seconds.tolist()]
+    numbers = range(1, len(curve) + 1)
+    axes.plot(numbers, points, ".", markersize=3, alpha=0.5, label="trials")
+    axes.step(numbers, values, where="post", label="best so far")
+    axes.set_xlabel("trial")
+    axes.set_ylabel(unit)
+    axes.set_ylim(bottom=0)
+    # A dollar sign in a name is no formula.
+    axes.set_title(setup_title(first).replace("$", r"\$"), fontsize=9)
+    axes.legend()
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=kind[1:], metadata={_CREATOR[kind]: _BY})
+    write(Output(Path(out), drawn.getvalue(), _PICTURE), force=force, error=RecordError)
+    echo(f"wrote {out}")
+
+
+@click.command("errors", short_help="What failed, and which knobs go with it.")
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
+def errors(log: str, filters: Filters, form: OutputForm) -> None:
+    """Show what failed in LOG: the kinds, their shares, the first example of each.
+
+    Below each kind stand the values of knobs that go with it: values whose candidates failed more
+    often than chance allows (Fisher's exact test, p below 0.01 after a correction for the number
+    of values that were looked at).
+    """
+    from loopwright.records import failures
+
+    read = load_log(log)
+    report = failures(filters.of(read))
+    if form.for_programs:
+        titles = ("kind", "count", "share", "first", "trial", "text")
+        rows = ((k.kind, k.count, k.share, k.first.id, k.first.trial, k.text) for k in report.kinds)
+        form.print_rows(titles, rows, ({"values": _values(kind)} for kind in report.kinds))
+        return
+    echo(
+        wrapped(
+            f"{report.failed} of {counted(report.trials, 'trial')} failed; {report.dropped} were "
+            "dropped by racing, which is no failure; "
+            f"{report.again} of the further measurements failed"
+        )
+    )
+    width = terminal_width()
+    for kind in report.kinds:
+        click.echo()
+        echo(f"{kind.kind}: {counted(kind.count, 'record')}, {kind.share:.1%}")
+        lines = [f"  first: record {kind.first.id}, trial {kind.first.trial}: {kind.text}"]
+        lines += [
+            f"  {value.knob} = {value.value}: {value.share:.0%} fail so ({value.failed} of "
+            f"{value.trials}), {value.overall:.0%} of all"
+            for value in kind.values[:_VALUES]
+        ]
+        for line in lines:
+            echo(line if width is None else cut(harmless(line), width))
+        if len(kind.values) > _VALUES:
+            echo(f"  and {len(kind.values) - _VALUES} more values; --json names them")
+
+
+def _values(kind: Failures) -> list[Json]:
+    """The values of knobs that go with a kind of failure."""
+    return [
+        {
+            "knob": value.knob,
+            "value": value.value,
+            "failed": value.failed,
+            "records": value.trials,
+            "share": value.share,
+            "overall": value.overall,
+            "p": value.p,
+        }
+        for value in kind.values
+    ]
+
+
+@click.command("importance", short_help="Which knobs matter.")
+@log_argument
+@takes(filters=Filters)
+@takes(form=OutputForm)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples.")
+def importance(log: str, filters: Filters, form: OutputForm, seed: int) -> None:
+    """Show which knobs matter for one task of LOG, with the best and the worst value of each.
+
+    The share is the part of the variance of log(time) that a knob explains by itself: functional
+    ANOVA (Hutter and others, 2014) over boosted trees that learn from the log. `slower` is how
+    many times as long the worst value takes as the best, all other knobs varying.
+    """
+    from loopwright.records import importance as knob_importance
+
+    read = load_log(log)
+    result = knob_importance(largest_setup(read, filters), seed)
+    if not form.for_programs:
+        _print_importance(result)
+        return
+    titles = ("knob", "share", "best", "worst", "slower", "records", "rank_correlation")
+    rows = [
+        (k.knob, k.share, k.best.text, k.worst.text, k.worst.slower, result.records,
+         result.rank_correlation)
+        for k in result.knobs
+    ]  # fmt: skip
+    values = [
+        [
+            {"value": v.text, "count": v.count, "slower": v.slower, "fastest": v.fastest}
+            for v in knob.values
+        ]
+        for knob in result.knobs
+    ]
+    form.print_rows(titles, rows, ({"values": one} for one in values))
+
+
+def _print_importance(result: Importance) -> None:
+    rows = [*((k.share, k.knob) for k in result.knobs), (result.together, "(combinations)")]
+    blank = [""]
+    print_table(
+        [
+            TextColumn("knob", [harmless(name) for _, name in rows]),
+            TextColumn("share", [f"{share:.1%}" for share, _ in rows], right=True),
+            TextColumn("", ["█" * round(share * _BAR) for share, _ in rows]),
+            TextColumn(
+                "slower", [f"{k.worst.slower:.2f} x" for k in result.knobs] + blank, right=True
+            ),
+            TextColumn("best", [harmless(k.best.text) for k in result.knobs] + blank),
+            TextColumn("worst", [harmless(k.worst.text) for k in result.knobs] + blank, cut=True),
+        ]
+    )
+    dropped = f" ({result.dropped} of them dropped by racing, with rough times)"
+    learned = "" if result.learned == result.records else f", learned from {result.learned} of them"
+    echo(
+        wrapped(
+            f"{result.method}, over {result.records} records{dropped if result.dropped else ''}"
+            f"{learned}; rank correlation {result.rank_correlation:.2f} on what it had not seen"
+        )
+    )
+    if result.rank_correlation < 0.3:
+        echo("That is low: the trees learned little, and these shares say little; tune for longer")
+
+
+VERBS = (curve, errors, importance)

@@ -1,0 +1,255 @@
+"""``model.onnx [input=1x3x224x224 ...]``: from the words of a command line to a module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli.console import command_line
+from loopwright.cli.options import HistoryOptions, TargetOptions, option
+from loopwright.cli.workload import target_of
+from loopwright.errors import GraphError, RecordError, UsageError
+
+if TYPE_CHECKING:
+    from loopwright.executors import Model
+    from loopwright.graph import BatchSource, CompiledBatches, CompiledModel, IRModule, LayoutChoice
+    from loopwright.target import Target
+
+#: Extensions of the file of a model, and of a built one.
+ONNX, BUILT = ".onnx", ".lw"
+_EXTENT = "(?:[0-9]+|[A-WYZa-wyz_]+)"
+_SHAPE = re.compile(f"{_EXTENT}(?:[x,]{_EXTENT})*")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    no_fallback: bool = option(
+        "--no-fallback",
+        of="model",
+        is_flag=True,
+        help="Of a model: refuse nodes that have no kernel, all of them at once, in place of "
+        "leaving them to onnx.reference.",
+    )
+    batches: tuple[int, ...] = option(
+        "--batch",
+        of="model",
+        multiple=True,
+        type=click.IntRange(1),
+        metavar="N",
+        help="Of a model whose inputs have a batch that varies (an extent with a name, as in "
+        "image=nx3x224x224): a value of it with kernels of its own. Several may be given.",
+    )
+    layouts: str | None = option(
+        "--layouts",
+        of="model",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="Of a model: compute convolutions and pools in the layouts of this file, which "
+        "`loopwright tune --layouts` wrote [default: channels last where that suits].",
+    )
+    finalists: int | None = option(
+        "--finalists",
+        of="model",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Of a model: let the N fastest records of each kernel, and its default, take turns "
+        "inside runs of the model, and build what is fastest there [default: the best records].",
+    )
+    max_error: float | None = option(
+        "--max-error",
+        of="model",
+        type=click.FloatRange(0),
+        metavar="SHARE",
+        help="Of a model: the largest error that an implementation of an operator may have, as a "
+        "share of its largest result. 0: only that of another order of sums, so no Winograd; "
+        "1e-4: Winograd with larger tiles, too [default: 1e-5].",
+    )
+
+    def check_layouts(self) -> None:
+        """Refuse layouts together with batches."""
+        if self.layouts is not None and self.batches:
+            raise UsageError(
+                f"--layouts {self.layouts}: layouts are chosen for known sizes; leave --batch out, "
+                "and give the shapes of inputs behind the file"
+            )
+
+    def words(self) -> list[str]:
+        """These options as they are written in a command line, defaults left out."""
+        words = ["--no-fallback"] if self.no_fallback else []
+        words += [] if self.max_error is None else ["--max-error", f"{self.max_error:g}"]
+        words += [word for batch in self.batches for word in ("--batch", str(batch))]
+        return words if self.layouts is None else [*words, "--layouts", self.layouts]
+
+
+@dataclass(frozen=True)
+class ModelSubject:
+    """The model of an ONNX file, for a target."""
+
+    #: The file and the shapes of inputs as they were written.
+    words: tuple[str, ...]
+    #: The model; with batches that of the first one.
+    module: IRModule
+    target: Target
+    #: Words of --target, --threads and of `ModelOptions`.
+    option_words: tuple[str, ...]
+    options: ModelOptions
+    #: The model of any batch; None without ``--batch``.
+    source: BatchSource | None = None
+    batches: tuple[int, ...] = ()
+    #: Contents of the file of ``--layouts``; None: layouts of `ConvertLayout`.
+    layouts: LayoutChoice | None = None
+
+    def each(self) -> Iterator[ModelSubject]:
+        """The model of each batch by itself; the model where there are no batches."""
+        if self.source is None:
+            yield self
+            return
+        for batch in self.batches:
+            module = self.source.at(batch)
+            yield replace(self, module=module, source=None, batches=(batch,))
+
+    @property
+    def title(self) -> str:
+        """The file, followed by the batch in a model of one."""
+        batch = f" of batch {self.batches[0]}" if len(self.batches) == 1 else ""
+        return f"{self.words[0]}{batch}"
+
+    @property
+    def name(self) -> str:
+        """The name of the file without its extension."""
+        return Path(self.words[0]).stem
+
+    def command(self, verb: str, *options: str) -> str:
+        """A command line for this model that can be pasted into a shell."""
+        return command_line([verb, *self.words, *self.option_words, *options])
+
+    def limits(self) -> AbstractContextManager[object]:
+        """Settings under which its operators are implemented."""
+        from loopwright.lowering import PassContext
+
+        if self.options.max_error is None:
+            return nullcontext()
+        return PassContext(config={"max_error": self.options.max_error})
+
+    def compiled_one(self, history: HistoryOptions, finalists: int | None = None) -> CompiledModel:
+        """The model without batches, with the kernels of the best records of some logs, or default
+        kernels without logs. Logs without a record of it are refused, unless ``allow_default``.
+        """
+        from loopwright.graph import compile as compile_model
+
+        logs = list(history.history) or None
+        with self.limits():
+            model = compile_model(
+                self.module, self.target, logs, finalists=finalists, layouts=self.layouts
+            )
+        self._check_records(history, [model])
+        return model
+
+    def compiled(
+        self, history: HistoryOptions, finalists: int | None = None
+    ) -> CompiledModel | CompiledBatches:
+        """The model as of `compiled_one`; with batches one of any batch."""
+        from loopwright.graph import compile as compile_model
+
+        if self.source is None:
+            return self.compiled_one(history, finalists)
+        logs = list(history.history) or None
+        with self.limits():
+            model = compile_model(
+                self.source, self.target, logs, finalists=finalists, batches=self.batches
+            )
+        self._check_records(history, [*model.models.values()])
+        return model
+
+    def _check_records(self, history: HistoryOptions, models: Sequence[CompiledModel]) -> None:
+        """Refuse logs in which no kernel has a record."""
+        choices = [choice for model in models for choice in model.choices.values()]
+        finalists = [f for model in models for place in model.inside or () for f in place.finalists]
+        choices += [f.choice for f in finalists if f.choice is not None]
+        used = any(choice.record is not None for choice in choices)
+        if history.history and not used and not history.allow_default:
+            why = next(iter(choices), "it has no kernels")
+            raise RecordError(
+                f"{', '.join(history.history)}: no record of any kernel of {self.words[0]}, such "
+                f"as {why}; tune it, or pass --allow-default"
+            )
+
+
+def is_model(word: str) -> bool:
+    """Whether a word names the file of a model rather than a workload."""
+    return Path(word).suffix.lower() == ONNX
+
+
+def print_fallbacks(model: Model) -> None:
+    """Print the steps of a model that run without a kernel, if any."""
+    if model.host_steps:
+        steps = ", ".join(f"{name} ({step.by})" for name, step in model.host_steps.items())
+        click.echo(f"no kernel: {steps}; `loopwright inspect` says why, and what each takes")
+
+
+def find_model(
+    file: str,
+    shapes: Sequence[str],
+    target: TargetOptions,
+    options: ModelOptions,
+    *,
+    new_layouts: bool = False,
+) -> ModelSubject:
+    """The model of an ONNX file, with ``shapes`` such as ``input=1x3x224x224`` in place of those
+    that it declares. With ``new_layouts`` the file of ``--layouts`` is not read: it may be missing.
+    """
+    from loopwright.graph import LayoutChoice, checked_batches, from_onnx, source_of
+
+    options.check_layouts()
+    extents = dict(_shape(word) for word in shapes)
+    if not Path(file).is_file():
+        raise UsageError(f"no file {file!r}; name an ONNX model")
+    resolved = target_of(target.target, target.threads)
+    layouts, source = None, None
+    batches: tuple[int, ...] = ()
+    if options.batches:
+        batches = checked_batches(options.batches)
+        options = replace(options, batches=batches)
+        source = source_of(file, extents, fallback=not options.no_fallback)
+        module = source.at(batches[0])
+    else:
+        module = from_onnx(file, shape=extents, fallback=not options.no_fallback)
+        _check_sizes(file, module)
+    if options.layouts is not None and not new_layouts:
+        if not Path(options.layouts).is_file():
+            raise UsageError(
+                f"--layouts {options.layouts}: there is no such file; `loopwright tune --layouts` "
+                "writes it"
+            )
+        layouts = LayoutChoice.load(options.layouts)
+    words = (*target.words(), *options.words())
+    return ModelSubject((file, *shapes), module, resolved, words, options, source, batches, layouts)
+
+
+def _shape(word: str) -> tuple[str, tuple[int | str, ...]]:
+    name, _, text = word.rpartition("=")
+    if not name or not _SHAPE.fullmatch(text):
+        raise UsageError(f"{word!r} is no shape of an input; write it as name=1x3x224x224")
+    extents = re.split("[x,]", text)
+    return name, tuple(int(n) if n.isdigit() else n for n in extents)
+
+
+def _check_sizes(file: str, module: IRModule) -> None:
+    """Refuse extents that only have names, with the words that give them."""
+    for param in module["main"].params:
+        shape = getattr(param.type, "shape", ())
+        names = [str(n) for n in shape if not isinstance(n, int)]
+        if not names:
+            continue
+        example = "x".join(str(n) if isinstance(n, int) else "1" for n in shape)
+        raise GraphError(
+            f"{file}: input {param.name!r} is {param.type}, and {', '.join(names)} has no number; "
+            "give --batch where it varies, else its shape behind the file, such as "
+            f"{param.name}={example}"
+        )

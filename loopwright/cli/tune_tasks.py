@@ -1,0 +1,369 @@
+"""``loopwright tune-tasks``, ``tune model.onnx``: several tasks share a budget and a log."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.cli.console import (
+    Verbosity,
+    command_line,
+    echo,
+    harmless_lines,
+    progress_console,
+    verbosity,
+)
+from loopwright.cli.model import BUILT, ModelOptions, ModelSubject
+from loopwright.cli.options import (
+    NO_GAIN,
+    TRIALS,
+    BudgetOptions,
+    MeasuringOptions,
+    ScriptOptions,
+    TargetOptions,
+    TunerChoice,
+    again,
+    going_on,
+    one_device,
+    takes,
+)
+from loopwright.cli.subject import SubjectOptions
+from loopwright.cli.workload import WorkloadSubject, find_workload
+from loopwright.errors import GraphError, UsageError
+from loopwright.files import check
+from loopwright.measure import MeasureOption, lock_log, measured_on
+from loopwright.presenting import counted, duration
+from loopwright.records import Store
+from loopwright.target import Target
+from loopwright.tuner import (
+    STRATEGIES,
+    TasksSummary,
+    TaskTable,
+    TuningInterrupted,
+    log_to_file,
+    task_table,
+    tune_tasks,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loopwright.graph import LayoutChoice
+
+
+#: Parameters of options that the words of a model hold.
+_MODEL = ("target", "threads", "no_fallback", "batches", "layouts", "max_error")
+
+
+@dataclass(frozen=True)
+class WeightedWorkload:
+    """One line of the file: a workload, and its number of calls."""
+
+    workload: WorkloadSubject
+    weight: float
+
+
+@click.command("tune-tasks")
+@click.argument("file", type=click.Path(path_type=Path))
+@takes(target=TargetOptions)
+@takes(tuner=TunerChoice)
+@takes(
+    without=("gflops", "effort"),
+    texts={
+        "trials": "Stop when the log holds so many successful trials of all workloads together "
+        f"[default: {TRIALS} for each, unless another limit is given].",
+        "early_stopping": "Stop after so many trials that brought nothing faster for any workload.",
+        "min_gain": "Stop tuning a workload when another minute is expected to make it faster by "
+        "less than this: 1%, or 0.01.",
+    },
+    budget=BudgetOptions,
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    default=STRATEGIES[0],
+    show_default=True,
+    help="Which workload gets the next trials: the one that promises most for the sum of calls x "
+    "time (gradient), or each in turn (round-robin).",
+)
+@click.option(
+    "--log",
+    type=click.Path(),
+    metavar="LOG",
+    help="The file that each measurement is appended to, and from which a run continues "
+    "[default: named after FILE, in this folder].",
+)
+@takes(measuring=MeasuringOptions)
+@takes(script=ScriptOptions)
+def command(
+    file: Path,
+    target: TargetOptions,
+    tuner: TunerChoice,
+    budget: BudgetOptions,
+    strategy: str,
+    log: str | None,
+    measuring: MeasuringOptions,
+    script: ScriptOptions,
+) -> int | None:
+    """Tune the workloads of FILE together. Each line is a workload with its parameters, as for
+    `loopwright tune`; a number before it says how often it is called, if more than once:
+
+    \b
+        # a small network
+        conv2d N=1 C=64 H=56 W=56 O=64 KH=3 KW=3 pad=1
+        4 dense M=1 N=1000 K=512
+
+    Trials go where the sum of calls x time is expected to fall most. Each measurement is appended
+    to the log at once. Run the same command again to continue where it stopped. With
+    --fail-without-gain the exit code says that no workload is measurably faster than by default.
+    """
+    kind, tuner_options = tuner.chosen()
+    lines = list(_lines(file, target))
+    if not lines:
+        raise UsageError(f"{file} names no workload; write one a line: matmul M=64 N=64 K=64")
+    tasks = [line.workload.task for line in lines]
+    budget = budget.resolved(len(lines))
+    path = log or f"{file.stem}.jsonl"
+    # Impossible requests are refused before anything is measured.
+    option = measuring.settings()
+    settings = {**budget.limits(), "measure_option": option, "strategy": strategy}
+    settings |= {"tuner": tuner.tuner, "tuner_options": tuner_options, "seed": tuner.seed}
+    _check_device(tasks[0].target, option)
+    kind(tasks[0], seed=tuner.seed, **tuner_options)
+    _check_log(path, [task.key for task in tasks])
+
+    def continued(trials: int | None = None, reached: str = "") -> str:
+        return command_line(["tune-tasks", str(file), *again(path, trials, {reached})])
+
+    def tune(table: TaskTable) -> TasksSummary:
+        weights = [line.weight for line in lines]
+        return tune_tasks(tasks, callbacks=[log_to_file(path), table], weights=weights, **settings)
+
+    console = progress_console(stderr=script.as_json)
+    with _interruptible(path, continued(), script.as_json):
+        workloads = counted(len(tasks), "workload")
+        text = f"{workloads} on {tasks[0].target}, tuner {tuner.tuner}, log {path}"
+        summary = _with_table(console, text, tune)
+    most = summary.most_trials
+    if most is None:
+        most = sum(task.config_space.range_length for task in tasks)
+    change = going_on(summary.stopped, budget.trials, summary.trials, most)
+    steps = []
+    if change is not None and summary.stopped != "tasks":
+        steps.append(("continue", continued(*change)))
+    for line, row in zip(lines, summary.rows, strict=True):
+        if row.best_seconds is not None:
+            compare = line.workload.command("bench", "--history", path, *one_device())
+            steps.append(("compare", compare))
+    return _print_summary(summary, [], steps, script)
+
+
+def tune_model(
+    words: SubjectOptions,
+    options: ModelOptions,
+    tuner: TunerChoice,
+    limits: Mapping[str, Any],
+    log: str | None,
+    option: MeasureOption | None,
+    script: ScriptOptions,
+) -> int | None:
+    """Tune the kernels of a model; returns the exit code."""
+    from loopwright.graph import extract_tasks, tune
+    from loopwright.runtime import device_of_target
+
+    begin = time.monotonic()
+    model = words.find_model(options, new_layouts=True)
+    _check_device(model.target, option)
+    path = log or f"{model.name}.jsonl"
+    budget = {name: limits[name] for name in ("timeout", "early_stopping", "min_gain")}
+    settings = {**budget, "trials": limits["n_trial"], "measure_option": option}
+    settings |= {"tuner": tuner.tuner, "tuner_options": tuner.chosen()[1], "seed": tuner.seed}
+
+    def continued(trials: int | None = None, reached: str = "") -> str:
+        return model.command("tune", *again(path, trials, {*_MODEL, reached}))
+
+    console = progress_console(stderr=script.as_json)
+    with _interruptible(path, continued(), script.as_json):
+        if options.layouts is not None:
+            choice = _layouts(model, options.layouts, path, tuner.seed, option, console)
+            model = replace(model, layouts=choice)
+        with model.limits():
+            if model.source is None:
+                tasks = extract_tasks(model.module, model.target, layouts=model.layouts)
+            else:
+                tasks = extract_tasks(model.source, model.target, batches=model.batches)
+        _check_log(path, [one.task.key for one in tasks])
+        if settings["timeout"] is not None:
+            left = settings["timeout"] - (time.monotonic() - begin)
+            settings["timeout"] = max(1.0, left)
+        head = (
+            f"{model.words[0]} on {model.target}: {len(tasks)} tasks, tuner {tuner.tuner}, "
+            f"log {path}"
+        )
+        summary = _with_table(
+            console, head, lambda table: tune(tasks, log=path, callbacks=[table], **settings)
+        )
+    change = going_on(summary.stopped, limits["n_trial"], summary.trials, summary.most_trials)
+    steps = []
+    if change is not None and summary.stopped != "tasks":
+        steps.append(("continue", continued(*change)))
+    on_cpu = device_of_target(model.target.kind) in (None, "cpu")
+    build = ("--history", path, *(("--finalists", "3") if on_cpu else ()))
+    steps += [
+        ("inspect", model.command("inspect", "--history", path)),
+        ("compare", model.command("bench", "--history", path)),
+        ("build", model.command("build", *build, "-o", f"{model.name}{BUILT}")),
+    ]
+    return _print_summary(summary, [_expected(summary)], steps, script)
+
+
+def _check_device(target: Target, option: MeasureOption | None) -> None:
+    """Refuse a target that cannot run here, or on the devices that are named."""
+    target.check_machine()
+    measured_on(target, "" if option is None else option.runner.devices)
+
+
+def _check_log(path: str, keys: Sequence[str]) -> None:
+    """Refuse a log that cannot be written, or into which another process tunes one of the tasks."""
+    Store(path).close()
+    for key in keys:
+        with lock_log(path, key):
+            pass
+
+
+@contextmanager
+def _interruptible(path: str, command: str, as_json: bool) -> Iterator[None]:
+    """On Ctrl-C say how to continue, and end the verb with code 130."""
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        click.echo(f"interrupted; every finished trial is in {path}", err=as_json)
+        click.echo(f"to continue:\n  {command}", err=as_json)
+        if as_json and isinstance(stopped, TuningInterrupted):
+            click.echo(json.dumps(stopped.summary.to_json()))
+        raise click.exceptions.Exit(130) from stopped
+
+
+def _with_table(
+    console: Console, head: str, tune: Callable[[TaskTable], TasksSummary]
+) -> TasksSummary:
+    """Tune beside a live table."""
+    console.print(harmless_lines(head), markup=False, soft_wrap=True)
+    table = task_table(console)
+    try:
+        return tune(table)
+    finally:
+        table.close()
+
+
+def _print_summary(
+    summary: TasksSummary,
+    more: Sequence[str],
+    steps: Sequence[tuple[str, str]],
+    script: ScriptOptions,
+) -> int | None:
+    """Print the result, and commands for further steps; returns the exit code."""
+    if verbosity() != Verbosity.QUIET:
+        lines = [*more, "next:", *(f"  {name + ':':10}{command}" for name, command in steps)]
+        echo("\n".join(lines), err=script.as_json)
+    elif not script.as_json:
+        echo("\n".join([*summary.lines(), *more]))
+    if script.as_json:
+        click.echo(json.dumps(summary.to_json()))
+    return NO_GAIN if script.fail_without_gain and not summary.is_gain else None
+
+
+def _lines(file: Path, target: TargetOptions) -> Iterator[WeightedWorkload]:
+    if not file.is_file():
+        raise UsageError(f"no file {str(file)!r}; name a text file with one workload a line")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} cannot be read as text: {error}") from error
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            parsed = _line(line, target)
+        except (UsageError, ValueError) as error:
+            raise UsageError(f"{file}, line {number}: {error}") from error
+        if parsed is not None:
+            yield parsed
+
+
+def _line(line: str, target: TargetOptions) -> WeightedWorkload | None:
+    """The workload of a line; None where it has none."""
+    words = shlex.split(line, comments=True)
+    if not words:
+        return None
+    weight = 1.0
+    try:
+        weight = float(words[0])
+    except ValueError:
+        pass
+    else:
+        if not 0 < weight < math.inf:
+            raise UsageError(f"{words[0]} calls; give a number above zero")
+        del words[0]
+    if not words or not words[0]:
+        raise UsageError(f"{line.strip()!r} has no workload behind its number")
+    name, *params = words
+    return WeightedWorkload(find_workload(name, params, target.target, target.threads), weight)
+
+
+def _layouts(
+    model: ModelSubject,
+    file: str,
+    log: str,
+    seed: int,
+    option: MeasureOption | None,
+    console: Console,
+) -> LayoutChoice:
+    """The layouts of a file, written first where it is missing, with measurements in the log."""
+    from loopwright.graph import LAYOUTS, LayoutChoice, before_layouts, tune_layouts
+
+    if Path(file).exists():
+        choice = LayoutChoice.load(file)
+        choice.check(before_layouts(model.module, model.target))
+        text = f"{choice}, of {file}"
+    else:
+        check((Path(file), LAYOUTS), error=GraphError)
+        Store(log).close()
+        table = task_table(console)
+        try:
+            with model.limits():
+                choice = tune_layouts(
+                    model.module,
+                    model.target,
+                    log=log,
+                    seed=seed,
+                    measure_option=option,
+                    callbacks=[table],
+                )
+        finally:
+            table.close()
+        choice.save(file)
+        text = f"{choice}; written to {file}"
+    console.print(harmless_lines(f"layouts: {text}"), markup=False, soft_wrap=True)
+    return choice
+
+
+def _expected(summary: TasksSummary) -> str:
+    """The sum of the times of the tasks in a run of the model."""
+    expected, before = summary.expected, summary.of_defaults
+    if expected is None:
+        return "model:   not every task has a result yet"
+    text = f"model:   {duration(expected)} a run is expected of these kernels"
+    if before is not None:
+        text += f", {duration(before)} of their defaults"
+    if count := summary.unverified:
+        one = count == 1
+        text += f"; {count} {'is' if one else 'are'} unverified and count{'s' * one} by default"
+    return text

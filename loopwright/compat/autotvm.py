@@ -1,0 +1,682 @@
+"""Adapters to AutoTVM's names; the table of all of them is `loopwright.autotvm`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy.typing as npt
+
+from loopwright.errors import LoopwrightError, RecordError, TensorError, UsageError
+from loopwright.history import other_knobs
+from loopwright.ir.expr import Const, Expr
+from loopwright.measure import MeasureError
+from loopwright.measure import MeasureInput as TrialInput
+from loopwright.measure import MeasureResult as TrialResult
+from loopwright.ops import create_task
+from loopwright.records import ERRORS, Json, Log, Record, load, load_lines, read_line, split
+from loopwright.target import Target
+from loopwright.task import (
+    TASKS,
+    UNNAMED,
+    ConfigEntity,
+    KnobKind,
+    TargetLike,
+    Task,
+    Template,
+    resolve_target,
+    say_once,
+)
+from loopwright.tuner import Tuner as AskTellTuner
+from loopwright.tuner import point, result_of
+from loopwright.version import __version__
+
+if TYPE_CHECKING:
+    from loopwright.graph import Function, IRModule, ModelLike
+
+#: AutoTVM's letters for the kinds of knobs.
+_LETTERS: dict[KnobKind, str] = {"split": "sp", "reorder": "re", "annotate": "an", "other": "ot"}
+#: The cost by which AutoTVM marks a failure.
+_FAILED = 1e9
+
+
+# -- tasks --
+
+
+def create(
+    task_name: str | Template | Callable[..., Any],
+    args: Iterable[Json] = (),
+    target: TargetLike = None,
+    target_host: TargetLike = None,
+) -> Task:
+    """Make a task: `loopwright.create_task`, where a template of the script takes precedence over
+    an operator of loopwright with its name.
+
+    Args:
+        task_name, args, target: as there.
+        target_host: None, or the target of the code that calls the kernel, a CPU.
+
+    Raises:
+        TaskError: the template is unknown, does not accept the arguments, or raised.
+        TargetError: a target is not understood, or the host is no CPU.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> len(task.config_space) > 1
+        True
+    """
+    unnamed = f"{UNNAMED}{task_name}" if isinstance(task_name, str) else ""
+    return create_task(
+        unnamed if unnamed in TASKS else task_name, args, with_host(target, target_host)
+    )
+
+
+def with_host(target: TargetLike, host: TargetLike) -> TargetLike:
+    """A target with the target of the code that calls its kernels, where one is given."""
+    return target if host is None else Target(resolve_target(target), host)
+
+
+def extract_from_program(
+    mod: ModelLike | Function,
+    params: Mapping[str, npt.ArrayLike] | None = None,
+    target: TargetLike = None,
+    target_host: TargetLike = None,
+    ops: Iterable[Any] | None = None,
+) -> list[Task]:
+    """The tasks of a network, each once, without their number of calls.
+
+    They belong to the kernels that `loopwright.compile` builds for the same target, and have
+    automatic spaces. A kernel with several implementations has a task for each. `loopwright.tune`
+    shares the trials out among the tasks by their share of the time.
+
+    Args:
+        mod: a module of `loopwright.graph`, a function of it, or an ONNX model.
+        params: arrays by the names of the parameters that are weights; None: none are.
+        target, target_host: as of `create`.
+        ops: only tasks that contain one of these operators: names such as ``"nn.conv"``, or values
+            of ``loopwright.graph.get_op``; None: all that do more than move and map elements.
+
+    Returns:
+        The tasks, in the order in which the network first needs them.
+
+    Raises:
+        GraphError: the model is invalid, there is no such operator, or a parameter has another
+            name, shape or dtype.
+        TargetError: a target is not understood.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (16, 64))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))
+        >>> weights = {"w": np.ones((16, 64), "float32")}
+        >>> print(*autotvm.task.extract_from_program(module["main"], weights, "llvm"))
+        graph/dense((1, 64), (16, 64))
+    """
+    return extract_from_multiple_program([mod], [params], target, target_host, ops)
+
+
+def extract_from_multiple_program(
+    mods: Sequence[ModelLike | Function],
+    params: Sequence[Mapping[str, npt.ArrayLike] | None],
+    target: TargetLike = None,
+    target_host: TargetLike = None,
+    ops: Iterable[Any] | None = None,
+) -> list[Task]:
+    """The tasks of several networks, each once: `extract_from_program` of ``mods``, the weights of
+    each in ``params``.
+
+    Raises:
+        UsageError: the numbers of networks and of their weights differ.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (16, 64))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))
+        >>> several = [module, module]
+        >>> print(len(autotvm.task.extract_from_multiple_program(several, [{}, {}], "llvm")))
+        1
+    """
+    from loopwright.graph import extract_tasks
+
+    if len(mods) != len(params):
+        raise UsageError(
+            f"extract_from_multiple_program: params of {len(params)} networks for {len(mods)}; "
+            "give them for each, {} where it has none"
+        )
+    resolved = resolve_target(with_host(target, target_host))
+    names = None if ops is None else [getattr(one, "name", one) for one in ops]
+    tasks: dict[str, Task] = {}
+    for mod, weights in zip(mods, params, strict=True):
+        for one in extract_tasks(bound_module(mod, weights), resolved, ops=names):
+            tasks.setdefault(one.task.key, one.task)
+    return list(tasks.values())
+
+
+def bound_module(mod: ModelLike | Function, params: Mapping[str, npt.ArrayLike] | None) -> IRModule:
+    """A network as a module whose parameters have their values."""
+    from loopwright.graph import Function, IRModule, bind_params_by_name, module_of
+
+    module = IRModule.from_expr(mod) if isinstance(mod, Function) else module_of(mod)
+    return bind_params_by_name(module, params or {})
+
+
+# -- measuring --
+
+
+class _ByPosition(type):
+    """The type of classes that add only an order of arguments: instances of the base are theirs."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.__bases__)
+
+
+class MeasureInput(TrialInput, metaclass=_ByPosition):
+    """One trial to be measured: ``loopwright.MeasureInput`` with AutoTVM's order of arguments.
+
+    Args:
+        target: the target; another one than the task's replaces it.
+        task, config, trial: as there.
+
+    Raises:
+        UsageError: the arguments are in another order.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> autotvm.MeasureInput(task.target, task, task.config_space.get(3)).config.index
+        3
+    """
+
+    def __init__(
+        self, target: TargetLike, task: Task, config: ConfigEntity, trial: int = 0
+    ) -> None:
+        if not isinstance(task, Task) or not isinstance(config, ConfigEntity):
+            raise UsageError("MeasureInput takes a target, a task and a configuration of its space")
+        wanted = resolve_target(target)
+        if wanted != task.target:
+            task = Task(task.name, task.args, wanted)
+            config = task.config(config)
+        super().__init__(task, config, trial)
+
+
+class MeasureResult(TrialResult, metaclass=_ByPosition):
+    """The result of a trial: ``loopwright.MeasureResult`` with AutoTVM's order of arguments.
+
+    Args:
+        costs: seconds of each sample; of a failure the exception, or another object.
+        error_no: `MeasureErrorNo`, or its number; 0: no failure.
+        all_cost: seconds that the trial took.
+        timestamp: Unix time of its end.
+        fields: those of ``loopwright.MeasureResult`` by name, which take precedence.
+
+    Raises:
+        UsageError: there is no such error.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> costs, error_no, all_cost, timestamp = autotvm.MeasureResult((0.5, 0.7), 0, 3.0, 1.6e9)
+        >>> print(costs, error_no.name, all_cost)
+        (0.5, 0.7) NO_ERROR 3.0
+        >>> print(autotvm.MeasureResult((RuntimeError("no such device"),), 4, 3.0, 1.6e9).error)
+        RUN_ERROR: no such device
+    """
+
+    def __init__(
+        self,
+        costs: Sequence[float | BaseException] = (),
+        error_no: int = 0,
+        all_cost: float = 0.0,
+        timestamp: float = 0.0,
+        **fields: Any,
+    ) -> None:
+        text = next((str(cost) for cost in costs if isinstance(cost, BaseException)), "")
+        super().__init__(**(result_fields(costs, error_no, text, all_cost, timestamp) | fields))
+
+
+def result_fields(
+    costs: Sequence[Any], error_no: int, text: str, all_cost: float, timestamp: float
+) -> dict[str, Any]:
+    """The fields of a result, from what TVM's results have by position."""
+    if error_no != 0 and error_no not in ERRORS:
+        raise UsageError(f"MeasureResult: error_no is a MeasureErrorNo, 0 to 8, got {error_no!r}")
+    error = None
+    if error_no:
+        kind, usual = ERRORS[error_no]
+        error = MeasureError(kind, text or usual)
+    times = () if error_no else tuple(costs)
+    return {"times": times, "error": error, "run_s": all_cost, "ts": timestamp}
+
+
+# -- tuners --
+
+
+class Tuner(AskTellTuner):
+    """The base of a custom tuner, which overrides ``next_batch`` and ``update``.
+
+    The loop measures the default configuration first, asks for no configuration twice, and passes
+    each round to ``update``, as for every tuner. When a run continues, ``update`` gets the trials
+    of the log again. For runs that continue exactly where they stopped, derive from
+    `loopwright.tuner.Tuner`.
+
+    Attributes:
+        name: its name in logs; by default that of the class.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> class LastFirst(autotvm.tuner.Tuner):
+        ...     def next_batch(self, batch_size):
+        ...         left = [i for i in range(len(self.task.config_space)) if i not in self.visited]
+        ...         return [self.task.config_space.get(i) for i in left[: -batch_size - 1 : -1]]
+        ...
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm -mcpu=x86-64-v4")
+        >>> tuner = LastFirst(task)
+        >>> print([config.index for config in tuner.ask(2)], tuner.name)
+        [815, 814] LastFirst
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+
+    @abstractmethod
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
+        """Up to so many configurations of the space; an exhausted one gives none, or known ones."""
+
+    def update(self, inputs: Sequence[TrialInput], results: Sequence[TrialResult]) -> None:
+        """Learn from the results of one round, in the order of their trials."""
+
+    def propose(self, n: int) -> Iterator[int]:
+        """The indices of `next_batch`."""
+        return map(point, self.next_batch(n))
+
+    def learn(self, results: Sequence[tuple[ConfigEntity, TrialResult]]) -> None:
+        """Hand one round to `update`."""
+        inputs = [TrialInput(self.task, config) for config, _ in results]
+        self.update(inputs, [result for _, result in results])
+
+
+# -- logs --
+
+
+class Pair(tuple[MeasureInput, TrialResult]):
+    """``(input, result)`` of one record, which is its attribute ``record``.
+
+    Example:
+        >>> for measure_input, result in lw.autotvm.record.load_from_file("matmul.jsonl"):
+        ...     assert result.error_no == 0 and measure_input.config.index is not None
+        ...
+    """
+
+    record: Record
+
+    def __new__(cls, record: Record, item: MeasureInput) -> Pair:
+        pair = super().__new__(cls, (item, result_of(record)))
+        pair.record = record
+        return pair
+
+
+def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
+    """Yield ``(MeasureInput, MeasureResult)`` of each record of a log of loopwright or AutoTVM.
+
+    ``tuner.load_history`` and ``apply_history_best`` take them. Malformed lines, and records whose
+    template is not registered or refuses their arguments, are skipped with one warning.
+
+    Raises:
+        RecordError: the file does not exist or cannot be read.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> sum(1 for _ in autotvm.record.load_from_file("tuned.jsonl"))  # doctest: +SKIP
+        200
+    """
+    return _pairs(load(filename))
+
+
+def load_from_buffer(file: Iterable[str | bytes]) -> Iterator[Pair]:
+    """As `load_from_file`, from an open file or from lines in memory.
+
+    Example:
+        >>> import io
+        >>> from loopwright import autotvm
+        >>> list(autotvm.record.load_from_buffer(io.StringIO("# no record")))
+        []
+    """
+    return _pairs(load_lines(file, str(getattr(file, "name", "the buffer"))))
+
+
+def _pairs(log: Log) -> Iterator[Pair]:
+    """The pairs of a log's records; one warning for all records that are skipped."""
+    if complaint := log.complaint():
+        say_once(complaint)
+    tasks: dict[tuple[str, str], Task | str] = {}
+    missed: Counter[str] = Counter()
+    for record in log:
+        key = (record.task, repr(sorted(record.target.items())))
+        if key not in tasks:
+            tasks[key] = _task(record)
+        pair = _pair(record, tasks[key])
+        if isinstance(pair, Pair):
+            yield pair
+        else:
+            missed[pair] += 1
+    if missed:
+        reasons = "; ".join(f"{count} x {reason}" for reason, count in missed.most_common(3))
+        say_once(f"{log.path}: passed over {missed.total()} of {len(log)} records: {reasons}")
+
+
+def _pair(record: Record, task: Task | str) -> Pair | str:
+    """The pair of a record of a task, or the reason why there is none."""
+    if isinstance(task, str):
+        return task
+    if differing := other_knobs(task, record.config):
+        return f"configurations do not fit {task}: {differing}"
+    try:
+        config = task.config(record.config)
+    except LoopwrightError as error:
+        return f"configurations do not fit {task}: {error}"
+    return Pair(record, MeasureInput(task.target, task, config, record.trial))
+
+
+def _task(record: Record) -> Task | str:
+    """The task of a record, or the reason why there is none."""
+    if record.op not in TASKS:
+        return f"the template {record.op!r} is not registered"
+    try:
+        return Task(record.op, record.args, record.target)
+    except LoopwrightError as error:
+        return f"{record.op}: {error}"
+
+
+def encode(inp: TrialInput, result: TrialResult, protocol: str = "json") -> str:
+    """Write a measurement as one line of an AutoTVM log, version 0.2, without the newline.
+
+    The line holds AutoTVM's fields: target, template, arguments, knob values, times or the number
+    of the error. ``log_to_file`` writes all fields of loopwright.
+
+    Raises:
+        UsageError: a protocol other than ``"json"``: AutoTVM's ``"pickle"`` is refused.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> inp = autotvm.MeasureInput(task.target, task, task.config_space.get(3))
+        >>> line = autotvm.record.encode(inp, autotvm.MeasureResult(times=(0.5,)))
+        >>> autotvm.record.decode(line)[1].costs
+        (0.5,)
+    """
+    _check_protocol("encode", protocol)
+    costs: Sequence[float] = result.costs if result.error_no == 0 else (_FAILED,)
+    knobs = inp.task.config_space.knobs
+    # The knobs as AutoTVM writes them: ``["tile_x", "sp", [-1, 8]]``.
+    entity = [[name, _LETTERS[knobs[name].kind], v] for name, v in inp.config.values.items()]
+    line: dict[str, Json] = {
+        "input": [str(inp.target), inp.task.name, inp.task.args, {}],
+        "config": {"index": inp.config.index, "code_hash": None, "entity": entity},
+        "result": [costs, int(result.error_no), result.all_cost, result.timestamp],
+        "version": 0.2,
+        "loopwright_version": __version__,
+    }
+    return json.dumps(line)
+
+
+def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
+    """Read one line of a log of AutoTVM or of loopwright: ``(MeasureInput, MeasureResult)``.
+
+    None for a comment, a blank line, or any other line that is not a measurement.
+
+    Raises:
+        RecordError: the line is malformed, its template is not registered, or its configuration
+            does not fit.
+        UsageError: as of `encode`.
+
+    Example:
+        >>> with open("matmul.jsonl") as file:
+        ...     pairs = [lw.autotvm.record.decode(line) for line in file]
+        ...
+        >>> print(sum(pair is not None for pair in pairs) >= 6)
+        True
+    """
+    _check_protocol("decode", protocol)
+    line = read_line(row.encode() if isinstance(row, str) else row)
+    if not isinstance(line, Record):
+        return None
+    pair = _pair(line, _task(line))
+    if isinstance(pair, str):
+        raise RecordError(f"decode: {pair}")
+    return pair
+
+
+def _check_protocol(verb: str, protocol: str) -> None:
+    if protocol != "json":
+        raise UsageError(
+            f"{verb}: protocol={protocol!r} is not supported; leave it out, which means "
+            '"json" (reading a pickle can run any code)'
+        )
+
+
+def measure_str_key(inp: TrialInput, include_config: bool = True) -> str:
+    """A text that is equal for inputs of equal target, template, arguments and, unless left out,
+    configuration.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
+        >>> one, other = (lw.MeasureInput(task, task.config(index)) for index in (0, 1))
+        >>> key = lw.autotvm.record.measure_str_key
+        >>> print(key(one) == key(other), key(one, False) == key(other, False))
+        False True
+    """
+    config = str(inp.config) if include_config else ""
+    return f"{inp.target}{inp.task}{config}"
+
+
+def split_workload(
+    in_file: str | os.PathLike[str],
+    clean: bool = True,
+    out_dir: str | os.PathLike[str] | None = None,
+) -> list[Path]:
+    """Split a log into one file for each task, and return the files: `loopwright.records.split`.
+
+    Args:
+        in_file: the log.
+        clean: accepted: equal lines are written once, and no measurement is left out.
+        out_dir: the folder of the files; None: the log's name followed by ``.tasks``.
+
+    Raises:
+        RecordError: the log cannot be read, or a file not be written.
+
+    Example:
+        >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", out_dir="by_task")))
+        1
+    """
+    return list(split(in_file, f"{os.fspath(in_file)}.tasks" if out_dir is None else out_dir))
+
+
+# -- databases --
+
+
+class Database(ABC):
+    """The base of stores of results by their inputs; derive from it to store them elsewhere.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> class Latest(autotvm.database.Database):
+        ...     kept = {}
+        ...     def load(self, inp, get_all=False):
+        ...         return self.kept.get(autotvm.record.measure_str_key(inp))
+        ...     def save(self, inp, res, extend=False):
+        ...         self.kept[autotvm.record.measure_str_key(inp)] = res
+        ...
+        >>> store = autotvm.callback.log_to_database(Latest())
+    """
+
+    @abstractmethod
+    def load(
+        self, inp: TrialInput, get_all: bool = False
+    ) -> TrialResult | list[TrialResult] | None:
+        """The latest result of an input, or a list of all in the order of saving; None
+        without one.
+        """
+
+    @abstractmethod
+    def save(self, inp: TrialInput, res: TrialResult, extend: bool = False) -> None:
+        """Keep a result; with ``extend`` beside the earlier ones, else in their place."""
+
+
+class DummyDatabase(Database):
+    """A database in memory.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> inp = autotvm.MeasureInput(task.target, task, task.config_space.get(3))
+        >>> db = autotvm.database.DummyDatabase()
+        >>> db.save(inp, autotvm.MeasureResult(times=(0.5,)))
+        >>> db.load(inp).costs
+        (0.5,)
+    """
+
+    def __init__(self) -> None:
+        self._saved: dict[str, tuple[TrialInput, list[TrialResult]]] = {}
+
+    def load(
+        self, inp: TrialInput, get_all: bool = False
+    ) -> TrialResult | list[TrialResult] | None:
+        """The latest result of an input, or all of them; None where there is none."""
+        _, results = self._saved.get(measure_str_key(inp), (inp, []))
+        if not results:
+            return None
+        return list(results) if get_all else _latest(results)
+
+    def save(self, inp: TrialInput, res: TrialResult, extend: bool = False) -> None:
+        """Keep a result; with ``extend`` beside the earlier ones."""
+        _, before = self._saved.get(measure_str_key(inp), (inp, []))
+        self._saved[measure_str_key(inp)] = (inp, [*(before if extend else []), res])
+
+    def filter(
+        self, func: Callable[[TrialInput, Sequence[TrialResult]], bool]
+    ) -> list[tuple[TrialInput, TrialResult]]:
+        """Inputs for which ``func(input, results)`` is true, each with its latest result."""
+        return [(i, _latest(results)) for i, results in self._saved.values() if func(i, results)]
+
+    def flush(self) -> None:
+        """Remove all results."""
+        self._saved.clear()
+
+
+def _latest(results: Sequence[TrialResult]) -> TrialResult:
+    """The latest; of those of one time the one that was saved last."""
+    return max(reversed(results), key=lambda result: result.timestamp)
+
+
+def filter_inputs(
+    db: Database, measure_inputs: Sequence[TrialInput], retry: bool = False
+) -> tuple[list[TrialResult | None], list[TrialInput]]:
+    """Separate inputs with known results from those to be measured.
+
+    Args:
+        db: the store of results.
+        measure_inputs: the inputs.
+        retry: treat failures as unknown.
+
+    Returns:
+        For each input its result or None, and the inputs without a result.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> configs = map(task.config_space.get, (3, 4))
+        >>> inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
+        >>> db = autotvm.database.DummyDatabase()
+        >>> db.save(inputs[0], autotvm.MeasureResult(times=(0.5,)))
+        >>> partial, unsaved = autotvm.database.filter_inputs(db, inputs)
+        >>> print(partial[0].costs, [inp.config.index for inp in unsaved])
+        (0.5,) [4]
+    """
+    partial: list[TrialResult | None] = []
+    for inp in measure_inputs:
+        result = cast("TrialResult | None", db.load(inp))
+        partial.append(None if result is None or (retry and result.error_no) else result)
+    unsaved = [i for i, r in zip(measure_inputs, partial, strict=True) if r is None]
+    return partial, unsaved
+
+
+# -- the scope of the process, and numbers --
+
+
+class GlobalScope:
+    """AutoTVM's state of the whole process; `GLOBAL_SCOPE` is the only instance.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> print(autotvm.GLOBAL_SCOPE.in_tuning, autotvm.GLOBAL_SCOPE.silent)
+        False False
+    """
+
+    @property
+    def in_tuning(self) -> bool:
+        """False, in a tuning run too: the timed kernel is the one that is used later.
+
+        AutoTVM's templates leave parts of a kernel out where it is True. Here the answer of such a
+        kernel would differ from the right one, and its record could not be applied.
+        """
+        return False
+
+    @in_tuning.setter
+    def in_tuning(self, on: bool) -> None:
+        if on:
+            raise UsageError(
+                "GLOBAL_SCOPE.in_tuning stays False: a kernel is timed as it is used later; leave "
+                "the assignment out"
+            )
+
+    @property
+    def silent(self) -> bool:
+        """Whether warnings, such as those about default configurations, are left out."""
+        return _log.level > logging.WARNING
+
+    @silent.setter
+    def silent(self, on: bool) -> None:
+        _log.setLevel(logging.ERROR if on else logging.NOTSET)
+
+
+_log = logging.getLogger("loopwright")
+#: AutoTVM's name: ``autotvm.GLOBAL_SCOPE.in_tuning``.
+GLOBAL_SCOPE = GlobalScope()
+
+
+def get_const_int(expr: int | Expr) -> int:
+    """An extent as an integer: of a number, as extents of tensors are already, or of a literal.
+
+    Raises:
+        TensorError: it is not an integer, or depends on a variable.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> A = te.placeholder((4, 8), name="A")
+        >>> autotvm.utils.get_const_int(A.shape[1])
+        8
+    """
+    value = expr.value if isinstance(expr, Const) else expr
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise TensorError(f"get_const_int: {expr!r} is no number; only fixed extents are known here")
+
+
+def get_const_tuple(in_tuple: Iterable[int | Expr]) -> tuple[int, ...]:
+    """A shape as a tuple of integers, each by `get_const_int`.
+
+    Example:
+        >>> from loopwright import autotvm
+        >>> A = te.placeholder((4, 8), name="A")
+        >>> autotvm.utils.get_const_tuple(A.shape)
+        (4, 8)
+    """
+    return tuple(get_const_int(extent) for extent in in_tuple)

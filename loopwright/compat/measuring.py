@@ -1,0 +1,490 @@
+"""Ansor's inputs and results of measurements, and logs of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from loopwright import records
+from loopwright.compat.autotvm import result_fields
+from loopwright.compat.states import (
+    ComputeDAG,
+    State,
+    named_workload,
+    registered_tensors,
+    workload_key_to_tensors,
+)
+from loopwright.errors import TaskError, UsageError
+from loopwright.history import rebuild
+from loopwright.measure import LocalBuilder, LocalRunner, measure_option
+from loopwright.measure import MeasureInput as TrialInput
+from loopwright.measure import MeasureResult as TrialResult
+from loopwright.records import Expression, Log, Record, Store
+from loopwright.space import EXPRESSION, tensor_program
+from loopwright.target import Target
+from loopwright.task import TASKS
+from loopwright.te import Dag
+from loopwright.tuner import LogToFile, Monitor, progress_bar, result_of
+
+if TYPE_CHECKING:
+    from loopwright.measure import MeasureOption
+    from loopwright.tuner import Callback, TunerLike
+
+
+class MeasuredTask:
+    """The facts of a record about its task.
+
+    ``workload_key`` is the name and arguments of its workload as JSON, see `make_workload_key`; of
+    tensors without a function the hash of their expression.
+    """
+
+    def __init__(self, workload_key: str, target: Target, make_dag: Callable[[], ComputeDAG]):
+        self.workload_key, self.target = workload_key, target
+        self._make_dag = make_dag
+
+    @cached_property
+    def compute_dag(self) -> ComputeDAG:
+        return self._make_dag()
+
+
+class MeasureInput:
+    """A schedule of a task, measured or to be measured.
+
+    Args:
+        task: the `SearchTask`, or the facts of a record about it.
+        state: the schedule.
+        record: the record of the measurement, or None.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A = te.placeholder((16,), name="A")
+        >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
+        >>> dag = auto_scheduler.ComputeDAG([A, B])
+        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> item = auto_scheduler.MeasureInput(task, dag.get_init_state())
+        >>> print(item.task.target.kind, len(item.state.transform_steps))
+        llvm 0
+    """
+
+    def __init__(self, task: Any, state: State, record: Record | None = None) -> None:
+        self.task, self.state, self.record = task, state, record
+
+
+def key_of(name: str, args: Sequence[Any], dag_hash: str, unnamed: str) -> str:
+    """The key of the workload of a task, or of a record."""
+    return json.dumps([dag_hash] if name == unnamed else [name, *args])
+
+
+def input_of(log: Log, record: Record, unnamed: str) -> MeasureInput:
+    """The input of a record; the expression is read on demand."""
+
+    def scheduled() -> Any:
+        rebuilt = rebuild(log, record)
+        return rebuilt.schedule, rebuilt.args
+
+    def dag() -> ComputeDAG:
+        return ComputeDAG.of_schedule(*scheduled())
+
+    key = key_of(record.op, record.args, record.dag, unnamed)
+    target = Target({name: value for name, value in record.target.items() if name != "cc"})
+    return MeasureInput(MeasuredTask(key, target, dag), State(scheduled), record)
+
+
+def input_of_tuner(item: TrialInput, task: Any) -> MeasureInput:
+    """The input of a tuner, for a `SearchTask`."""
+    tuned = item.task
+    state = State(lambda: tuned.instantiate(item.config), task.compute_dag.places, item.config)
+    return MeasureInput(task, state)
+
+
+class MeasureResult(TrialResult):
+    """The result of a trial: that of ``autotvm`` with ``error_msg``, the text of a failure, as
+    third argument; its other arguments and errors apply.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> result = auto_scheduler.MeasureResult((0.5, 0.7), 0, "", 3.0, 1.6e9)
+        >>> print(result.costs, result.error_no.name, result.all_cost)
+        (0.5, 0.7) NO_ERROR 3.0
+        >>> print(auto_scheduler.MeasureResult((), 4, "no such device", 3.0, 1.6e9).error_msg)
+        no such device
+    """
+
+    def __init__(
+        self,
+        costs: Sequence[float] = (),
+        error_no: int = 0,
+        error_msg: str | None = None,
+        all_cost: float = 0.0,
+        timestamp: float = 0.0,
+        **fields: Any,
+    ) -> None:
+        values = result_fields(costs, error_no or 0, error_msg or "", all_cost, timestamp)
+        super().__init__(**(values | fields))
+
+    @property
+    def error_msg(self) -> str:
+        """The text of the failure; empty where there is none."""
+        return "" if self.error is None else self.error.text
+
+
+def recorded_result(record: Record) -> MeasureResult:
+    """The result that a record keeps."""
+    return as_measured(result_of(record))
+
+
+def as_measured(found: TrialResult) -> MeasureResult:
+    """A result of loopwright with Ansor's fields."""
+    return MeasureResult(**{f.name: getattr(found, f.name) for f in fields(found)})
+
+
+class LocalRPCMeasureContext:
+    """Ansor's runner in a process of its own, which every runner of loopwright is.
+
+    Args:
+        priority, n_parallel: accepted: nobody else is served, and kernels of one device run one
+            after the other.
+        timeout, cooldown_interval, enable_cpu_cache_flush: as of `loopwright.LocalRunner`.
+        number, repeat, min_repeat_ms: calls of a sample, samples, and the least time of a sample in
+            milliseconds; without any of them, samples are those of `loopwright.LocalRunner`.
+        device: 0, the first device of the target's kind; or a name, such as ``"opencl:1"``.
+
+    Attributes:
+        runner: the runner for `TuningOptions`.
+
+    Raises:
+        UsageError: the device is a number other than 0.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> context = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300)
+        >>> print(context.runner.counts)
+        (3, 1, 300)
+    """
+
+    def __init__(
+        self,
+        priority: int = 1,
+        n_parallel: int = 1,
+        timeout: float = 10,
+        number: int | None = None,
+        repeat: int | None = None,
+        min_repeat_ms: float | None = None,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int | str = 0,
+    ) -> None:
+        if isinstance(device, int) and device != 0:
+            raise UsageError(
+                f"LocalRPCMeasureContext: device {device} does not say its kind; name it, such as "
+                f'device="opencl:{device}"'
+            )
+        if (number, repeat, min_repeat_ms) != (None, None, None):  # all have Ansor's meaning then
+            number, repeat = number or 3, repeat or 1
+            min_repeat_ms = min_repeat_ms or 0
+        self.runner = LocalRunner(
+            timeout=timeout,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            cooldown_interval=cooldown_interval,
+            enable_cpu_cache_flush=enable_cpu_cache_flush,
+            device=str(device or ""),
+        )
+
+
+AnyPath = str | os.PathLike[str]
+#: Ansor's name of the log where none is given.
+_FILE = "auto_scheduler_tuning.json"
+
+
+class RecordToFile(LogToFile):
+    """The log of a search, for ``measure_callbacks``: ``loopwright.callback.log_to_file``.
+
+    JSON lines; created when it does not exist. A search continues it.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> print(auto_scheduler.RecordToFile("matmul.json").filename)
+        matmul.json
+    """
+
+    def __init__(self, filename: AnyPath = _FILE) -> None:
+        super().__init__(filename)
+        self.filename = self.path
+
+
+class RecordReader:
+    """Reads a log; raises a RecordError where it does not exist or cannot be read.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> reader = auto_scheduler.RecordReader("matmul.jsonl")
+        >>> inputs, results = reader.read_lines(max_lines=2)
+        >>> print(len(inputs), inputs[0].task.workload_key)
+        2 ["matmul", 64, 64, 64, false, false, "float32"]
+        >>> print(sum(result.error_no == 0 for _, result in reader) >= 6)
+        True
+    """
+
+    def __init__(self, filename: AnyPath = _FILE) -> None:
+        self.filename = os.fspath(filename)
+        self._log = records.load(filename)
+
+    def __iter__(self) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+        for record in self._log:
+            if not record.phase:  # further measurements of a trial are none of their own
+                yield self.pair(record)
+
+    def pair(self, record: Record) -> tuple[MeasureInput, MeasureResult]:
+        """A record of the log as input and result."""
+        return input_of(self._log, record, EXPRESSION), recorded_result(record)
+
+    def read_lines(
+        self, max_lines: int | None = None, skip_lines: int = 0
+    ) -> tuple[list[MeasureInput], list[MeasureResult]]:
+        """Inputs and results of trials, in two lists.
+
+        Args:
+            max_lines: trials at most; None, or below 1: all.
+            skip_lines: number of trials to skip first.
+        """
+        end = None if max_lines is None or max_lines < 1 else skip_lines + max_lines
+        pairs = list(islice(self, skip_lines, end))
+        return [item for item, _ in pairs], [result for _, result in pairs]
+
+    @property
+    def records(self) -> list[Record]:
+        """All records, as `loopwright.records` has them."""
+        return list(self._log)
+
+
+def load_records(filename: AnyPath) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+    """Yield ``(MeasureInput, MeasureResult)`` of each trial of a log, as `RecordReader` does.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> pairs = list(auto_scheduler.load_records("matmul.jsonl"))
+        >>> print(len(pairs) >= 6, len(pairs[0][0].state.transform_steps) > 0)
+        True True
+    """
+    return iter(RecordReader(filename))
+
+
+def load_best_record(
+    filename: AnyPath,
+    workload_key: str | None = None,
+    target: Target | str | None = None,
+    include_compatible: bool = False,
+) -> tuple[MeasureInput, MeasureResult] | tuple[None, None]:
+    """The best trial of a log, by the rule of `loopwright.records.best`: input and result, or
+    ``(None, None)`` where there is none.
+
+    Args:
+        filename: the log; see `RecordReader`.
+        workload_key: key of the workload; all records of an equal expression count. None: any.
+        target: only trials for targets of its kind; None: any.
+        include_compatible: accepted: exactly the records of an equal expression count.
+
+    Raises:
+        TaskError: no workload has the key.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> item, result = auto_scheduler.load_best_record("matmul.jsonl", target="llvm")
+        >>> print(item.record.id == lw.records.best(lw.records.load("matmul.jsonl")).id)
+        True
+    """
+    reader = RecordReader(filename)
+    candidates = reader.records
+    if workload_key is not None:
+        candidates = _of_workload(candidates, workload_key)
+    if target is not None:
+        kind = (target if isinstance(target, Target) else Target(target)).canonical["kind"]
+        candidates = [record for record in candidates if record.target.get("kind") == kind]
+    best = records.best(candidates)
+    return (None, None) if best is None else reader.pair(best)
+
+
+def _of_workload(found: Sequence[Record], workload_key: str) -> list[Record]:
+    """The records of a workload; by name and arguments where its function is not registered."""
+    if registered_tensors(workload_key) is None:
+        name, args = named_workload(workload_key)
+        if name not in TASKS and not args:  # an expression by its hash
+            return [record for record in found if record.dag == name]
+        if name not in TASKS:
+            return [r for r in found if r.op == name and list(r.args) == args]
+    program = tensor_program(workload_key_to_tensors(workload_key))
+    dag, _ = Dag.from_ops([t.op for t in program.outputs])
+    return [record for record in found if record.dag == dag.hash]
+
+
+def save_records(
+    filename: AnyPath, inputs: Sequence[MeasureInput], results: Sequence[TrialResult]
+) -> None:
+    """Append trials to a log, which is created when it does not exist.
+
+    The inputs are of a log, whose records are written as they are, or states of a `SearchTask`.
+
+    Raises:
+        UsageError: the numbers of inputs and results differ.
+        RecordError: the log cannot be written.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> inputs, results = auto_scheduler.RecordReader("matmul.jsonl").read_lines(2)
+        >>> auto_scheduler.save_records("two.jsonl", inputs, results)
+        >>> print(len(list(auto_scheduler.load_records("two.jsonl"))))
+        2
+    """
+    if len(inputs) != len(results):
+        raise UsageError(f"save_records: {len(inputs)} inputs and {len(results)} results")
+    with Store(filename) as store:
+        for item, result in zip(inputs, results, strict=True):
+            schedule, (_, op, args) = item.state.schedule, _identity(item)
+            ids, dag = list(schedule.arg_ids(item.state.args)), schedule.dag
+            store.expression(Expression(dag.hash, dag.to_json(), ids, op, args))
+            store.append(item.record or _record(item, result))
+
+
+def _identity(item: MeasureInput) -> tuple[str, str, list[Any]]:
+    """Key, name and arguments of the task of an input."""
+    if item.record is not None:
+        return item.record.task, item.record.op, item.record.args
+    task = getattr(item.task, "automatic_task", None)
+    if task is None:
+        raise TaskError("save_records takes inputs of a log, or of a SearchTask")
+    return task.key, task.name, list(task.args)
+
+
+def _record(item: MeasureInput, result: TrialResult) -> Record:
+    key, op, args = _identity(item)
+    error = result.error
+    config = item.state.config
+    return Record(
+        task=key,
+        op=op,
+        args=args,
+        target=item.task.target.canonical,
+        config={} if config is None else config.values,
+        times=tuple(result.times),
+        dag=item.state.schedule.dag.hash,
+        trace=item.state.transform_steps,
+        dropped=result.dropped,
+        error=None if error is None else {"kind": error.kind, "text": error.text},
+        build_s=result.build_s,
+        run_s=result.run_s,
+        ts=result.ts,
+        env=records.environment(),
+        checked=result.checked,
+        check_reason=result.check_reason,
+        max_error=result.max_error,
+        program=result.program,
+        code=result.code,
+    )
+
+
+class _Silent(Monitor):
+    """Shows nothing, not even the end of a run."""
+
+    shows_result = True
+
+
+class TuningOptions:
+    """Limits of a search, and settings of measuring.
+
+    Args:
+        num_measure_trials: valid trials of a search, beyond those in its log; 0: none.
+        early_stopping: number of trials without a better one that ends a search; None, or below
+            1: no limit.
+        num_measures_per_round: trials before the model learns again; None: 16, which learns
+            faster than Ansor's 64.
+        verbose: 0 prints nothing; 1 shows progress.
+        builder: ``"local"`` or a `LocalBuilder`.
+        runner: ``"local"``, a `LocalRunner`, or that of a `LocalRPCMeasureContext`.
+        measure_callbacks: `RecordToFile` names the log; others are called
+            ``callback(tuner, inputs, results)`` after every round, or have a method ``callback``
+            that takes the policy in place of the tuner, as Ansor's do.
+
+    Raises:
+        UsageError: a number is malformed, two logs are named, or builder, runner or a callback is
+            of another kind.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> options = auto_scheduler.TuningOptions(
+        ...     num_measure_trials=10,
+        ...     measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")],
+        ...     verbose=0,
+        ... )
+        >>> print(options.num_measure_trials, options.log)
+        10 matmul.json
+    """
+
+    def __init__(
+        self,
+        num_measure_trials: int = 0,
+        early_stopping: int | None = None,
+        num_measures_per_round: int | None = None,
+        verbose: int = 1,
+        builder: LocalBuilder | str = "local",
+        runner: LocalRunner | str = "local",
+        measure_callbacks: Sequence[Any] | None = None,
+    ) -> None:
+        self.num_measure_trials = _checked_count("num_measure_trials", num_measure_trials, 0)
+        self.early_stopping = (
+            None if early_stopping is None or early_stopping < 1 else early_stopping
+        )
+        self.num_measures_per_round = num_measures_per_round
+        if num_measures_per_round is not None:
+            _checked_count("num_measures_per_round", num_measures_per_round, 1)
+        self.verbose = verbose
+        self.measure_option: MeasureOption = measure_option(builder, runner)
+        self.builder, self.runner = self.measure_option.builder, self.measure_option.runner
+        self.measure_callbacks = list(measure_callbacks or ())
+        logs = [one for one in self.measure_callbacks if isinstance(one, RecordToFile)]
+        if len(logs) > 1:
+            raise UsageError(
+                f"TuningOptions: {len(logs)} logs; give one RecordToFile, and copy the log"
+            )
+        self.log = logs[0].filename if logs else None
+        for one in self.measure_callbacks:
+            if not callable(one) and not callable(getattr(one, "callback", None)):
+                raise UsageError(
+                    f"TuningOptions: {one!r:.60} is no callback: give a RecordToFile, or what is "
+                    "called with (tuner, inputs, results)"
+                )
+
+    def callbacks(self, policies: Sequence[Any]) -> list[Callback]:
+        """The callbacks of tuners; those with Ansor's method get the policy whose round it was."""
+        return [self._callback(one, policies) for one in self.measure_callbacks]
+
+    def display(self, policy: Any) -> Monitor:
+        """The progress display of a search."""
+        return progress_bar() if self.verbose and policy.verbose else _Silent()
+
+    def _callback(self, one: Any, policies: Sequence[Any]) -> Callback:
+        if callable(one):
+            called: Callback = one
+            return called
+        by_task = {policy.automatic_task.key: policy for policy in policies}
+
+        def call(
+            tuner: TunerLike, inputs: Sequence[TrialInput], results: Sequence[TrialResult]
+        ) -> None:
+            policy = by_task[tuner.task.key]
+            measured = [input_of_tuner(item, policy.task) for item in inputs]
+            one.callback(policy, measured, [as_measured(result) for result in results])
+
+        return call
+
+
+def _checked_count(name: str, value: int, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"TuningOptions: {name} is an integer of at least {least}, got {value!r}")
+    return value

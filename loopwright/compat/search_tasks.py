@@ -1,0 +1,546 @@
+"""Ansor's tasks: what is searched on which hardware, under which options, one or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright import records as logs
+from loopwright.compat.autotvm import with_host
+from loopwright.compat.cost_models import XGBModel
+from loopwright.compat.measuring import TuningOptions, key_of
+from loopwright.compat.searching import SearchPolicy, SketchPolicy
+from loopwright.compat.states import (
+    ComputeDAG,
+    State,
+    check_layout_rewrite,
+    make_workload_key,
+    named_workload,
+    registered_tensors,
+)
+from loopwright.driver import build
+from loopwright.errors import RecordError, UsageError, did_you_mean
+from loopwright.history import ApplyHistoryBest as HistoryBest
+from loopwright.records import Json, Record
+from loopwright.space import EXPRESSION, AutomaticTask, Workload
+from loopwright.space import create_task as create_automatic
+from loopwright.target import Target
+from loopwright.task import TargetLike, lookup, resolve_target
+from loopwright.tuner import ApplyHistoryBestOrSample as HistoryBestOrSample
+
+if TYPE_CHECKING:
+    from loopwright.task import Scheduled
+    from loopwright.tuner import Summary
+
+
+class SearchTask:
+    """An expression, and the target of its schedules.
+
+    Args:
+        func, args: a function that `register_workload` registered, or its name, and its arguments.
+        compute_dag, workload_key: the expression, or the key of a workload, in place of both.
+        target, target_host: as of ``autotvm.task.create``.
+        hardware_params: facts of the hardware that override those of the target.
+        layout_rewrite_option: see `LayoutRewriteOption`.
+        task_inputs: arrays by names of inputs, on which candidates are checked and timed; other
+            inputs get random numbers from 0 to 1, or zeros if they are integers.
+        task_inputs_overwrite: accepted: arrays belong to one task, and are not registered.
+        task_inputs_save_to_file: accepted only as False.
+        desc: a name for people.
+
+    Attributes:
+        compute_dag: the expression.
+        workload_key: name and arguments of the workload as JSON.
+        target: the target.
+        automatic_task: the underlying task of loopwright.
+
+    Raises:
+        UsageError: the expression is missing, or an array fits no input.
+        TaskError, TargetError: as of ``autotvm.task.create``.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> @auto_scheduler.register_workload("example/matmul_add")
+        ... def matmul_add(n):
+        ...     A, B, C = (te.placeholder((n, n), name=name) for name in "ABC")
+        ...     k = te.reduce_axis((0, n), name="k")
+        ...     D = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
+        ...     return [A, B, C, te.compute((n, n), lambda i, j: D[i, j] + C[i, j], name="E")]
+        ...
+        >>> task = auto_scheduler.SearchTask(func=matmul_add, args=(64,), target="llvm")
+        >>> print(task.workload_key, task.compute_dag.flop_ct)
+        ["example/matmul_add", 64] 528384.0
+        >>> options = auto_scheduler.TuningOptions(
+        ...     num_measure_trials=2,
+        ...     runner=auto_scheduler.LocalRunner(number=1, repeat=1),
+        ...     measure_callbacks=[auto_scheduler.RecordToFile("matmul_add.jsonl")],
+        ...     verbose=0,
+        ... )
+        >>> print(task.tune(options).measured)
+        2
+        >>> s, args = task.apply_best("matmul_add.jsonl")
+        >>> print([t.name for t in args])
+        ['A', 'B', 'C', 'E']
+    """
+
+    def __init__(
+        self,
+        func: str | Callable[..., Any] | None = None,
+        args: Sequence[Json] | None = None,
+        compute_dag: ComputeDAG | None = None,
+        workload_key: str | None = None,
+        target: TargetLike = None,
+        target_host: TargetLike = None,
+        hardware_params: HardwareParams | None = None,
+        layout_rewrite_option: int | None = None,
+        task_inputs: Mapping[str, npt.ArrayLike] | None = None,
+        task_inputs_overwrite: bool = False,
+        task_inputs_save_to_file: bool = False,
+        desc: str = "",
+    ) -> None:
+        check_layout_rewrite(layout_rewrite_option)
+        if task_inputs_save_to_file:
+            raise UsageError(
+                "SearchTask: arrays are not written to files; keep them by numpy.save, and give "
+                "them to the task again"
+            )
+        resolved = resolve_target(with_host(target, target_host))
+        self.hardware_params = hardware_params
+        self.target = resolved if hardware_params is None else hardware_params.applied_to(resolved)
+        self.layout_rewrite_option = layout_rewrite_option
+        self.desc = desc
+        automatic = _automatic(func, args, compute_dag, workload_key, self.target)
+        self.automatic_task = _with_inputs(automatic, task_inputs) if task_inputs else automatic
+        self.compute_dag = compute_dag or ComputeDAG(list(automatic.program.args))
+        key = key_of(automatic.name, list(automatic.args), automatic.dag_hash, EXPRESSION)
+        self.workload_key = workload_key or key
+
+    def __repr__(self) -> str:
+        return f"SearchTask({self.desc or self.automatic_task}, {self.target})"
+
+    @property
+    def target_host(self) -> Target | None:
+        """The target of the code that calls the kernel; None where none was given."""
+        return self.target.host
+
+    def tune(
+        self,
+        tuning_options: TuningOptions,
+        search_policy: SearchPolicy | None = None,
+        adaptive_training: bool = False,
+    ) -> Summary | None:
+        """Search schedules; returns the summary, or None where ``num_measure_trials`` is 0.
+
+        Args:
+            tuning_options: limits, settings of measuring, and the log.
+            search_policy: the policy; None: a `SketchPolicy` with an `XGBModel`.
+            adaptive_training: accepted.
+
+        Raises:
+            UsageError: the policy is of another task.
+            TargetError, TuneError: as of `loopwright.tuner.Tuner.tune`.
+        """
+        policy = search_policy or SketchPolicy(self, XGBModel())
+        if policy.task.automatic_task.key != self.automatic_task.key:
+            raise UsageError(f"the policy is one of {policy.task!r}; make one of {self!r}")
+        return policy.search(tuning_options)
+
+    def apply_best(
+        self,
+        log_file: str,
+        include_compatible: bool = False,
+        layout_rewrite_option: int | None = None,
+    ) -> Scheduled:
+        """The schedule of the best record of a log, and its arguments.
+
+        Args:
+            log_file: the log; records of templates of the same expression count, too.
+            include_compatible: also records of other hardware. (Ansor: of other sizes.)
+            layout_rewrite_option: see `LayoutRewriteOption`.
+
+        Raises:
+            RecordError: the log cannot be read, or no record fits; the message has the reason.
+        """
+        check_layout_rewrite(layout_rewrite_option)
+        history = HistoryBest(log_file, any_hardware=include_compatible)
+        choice, scheduled = history.choose(self.automatic_task)
+        if scheduled is None:
+            why = "; ".join(choice.reasons) or "it has none"
+            raise RecordError(f"{log_file} has no record to apply to {self!r}: {why}")
+        return scheduled
+
+    def print_best(
+        self, log_file: str, print_mode: str = "schedule", include_compatible: bool = False
+    ) -> str:
+        """The schedule of `apply_best` as text: a Python function of its steps, or for ``"cuda"``
+        the code that is compiled for the target: CUDA, OpenCL, C or LLVM IR.
+
+        Raises:
+            UsageError: there is no such mode.
+        """
+        if print_mode not in ("schedule", "cuda"):
+            raise UsageError(f'print_mode is "schedule" or "cuda", got {print_mode!r}')
+        schedule, args = self.apply_best(log_file, include_compatible)
+        if print_mode == "schedule":
+            return schedule.as_python()
+        return build(schedule, args, self.target).get_source()
+
+
+def _automatic(
+    func: str | Callable[..., Any] | None,
+    args: Sequence[Json] | None,
+    compute_dag: ComputeDAG | None,
+    workload_key: str | None,
+    target: Target,
+) -> AutomaticTask:
+    """The task of loopwright behind a search task."""
+    if func is not None:
+        workload_key = make_workload_key(func, args or ())
+    if workload_key is not None and registered_tensors(workload_key) is None and not compute_dag:
+        name, values = named_workload(workload_key)
+        task = create_automatic(lookup(name), values, target)
+        if not isinstance(task, AutomaticTask):
+            raise UsageError(
+                f"SearchTask: {name!r} is a template, with a space of its own; tune it by "
+                "loopwright.create_task, or register a function that returns its tensors alone"
+            )
+        return task
+    tensors = registered_tensors(workload_key or "") if compute_dag is None else compute_dag.tensors
+    if tensors is None:
+        raise UsageError(
+            "SearchTask: there is no expression; give func and args, compute_dag or workload_key"
+        )
+    task = create_automatic(list(tensors), target=target)
+    assert isinstance(task, AutomaticTask)
+    return task
+
+
+def _with_inputs(task: AutomaticTask, given: Mapping[str, npt.ArrayLike]) -> AutomaticTask:
+    """The same task, checked and timed on these inputs."""
+    inputs = [t for t in task.program.args if t not in task.program.outputs]
+    arrays = {name: np.asarray(array) for name, array in given.items()}
+    for name, array in arrays.items():
+        tensor = next((t for t in inputs if t.name == name), None)
+        if tensor is None:
+            near = did_you_mean(name, [t.name for t in inputs])
+            raise UsageError(f"SearchTask: {task} has no input {name!r} for task_inputs{near}")
+        if (array.shape, str(array.dtype)) != (tuple(tensor.shape), tensor.dtype):
+            raise UsageError(
+                f"SearchTask: task_inputs[{name!r}] is {array.dtype}{list(array.shape)}; the input "
+                f"is {tensor.dtype}{list(tensor.shape)}"
+            )
+
+    def make_inputs(*args: Json) -> list[npt.ArrayLike]:
+        rng = np.random.default_rng(0)
+        return [arrays.get(t.name, _filler(t, rng)) for t in inputs]
+
+    template = task.template
+    workload = Workload(
+        template.name, template.function, template.reference, make_inputs, template.make_reference
+    )
+    return AutomaticTask(workload, task.args, task.target)
+
+
+def _filler(t: Any, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Data for an input that was not given: zeros for integers, which may be used as indices."""
+    if t.dtype.startswith("float"):
+        return rng.random(tuple(t.shape)).astype(t.dtype)
+    return np.zeros(tuple(t.shape), t.dtype)
+
+
+def create_task(
+    func: str | Callable[..., Any],
+    args: Sequence[Json],
+    target: TargetLike,
+    target_host: TargetLike = None,
+    hardware_params: HardwareParams | None = None,
+) -> SearchTask:
+    """Make a `SearchTask`, as scripts for TVM 0.7 do; its arguments and errors apply.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> @auto_scheduler.register_workload("example/halved")
+        ... def halved(n):
+        ...     X = te.placeholder((n,), name="X")
+        ...     return [X, te.compute((n,), lambda i: X[i] * 0.5, name="Y")]
+        ...
+        >>> print(auto_scheduler.create_task(halved, (64,), "llvm").workload_key)
+        ["example/halved", 64]
+    """
+    return SearchTask(
+        func, args, target=target, target_host=target_host, hardware_params=hardware_params
+    )
+
+
+def auto_schedule(
+    task: SearchTask,
+    search_policy: SearchPolicy | None = None,
+    tuning_options: TuningOptions | None = None,
+) -> Scheduled:
+    """Search for the best schedule, as scripts for TVM 0.7 do.
+
+    Args:
+        task: the task.
+        search_policy: as of `SearchTask.tune`.
+        tuning_options: as there; None, or no trials: the best by the analytical model.
+
+    Returns:
+        ``(schedule, [tensors])``, of the best record if there is a log.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> X = te.placeholder((256,), name="X")
+        >>> Y = te.compute((256,), lambda i: X[i] * 2, name="Y")
+        >>> dag = auto_scheduler.ComputeDAG([X, Y])
+        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> s, args = auto_scheduler.auto_schedule(task)
+        >>> print([t.name for t in args])
+        ['X', 'Y']
+    """
+    options = tuning_options or TuningOptions()
+    policy = search_policy or SketchPolicy(task, XGBModel())
+    summary = task.tune(options, policy)
+    if options.log is not None:
+        return task.apply_best(options.log)
+    automatic = policy.automatic_task
+    if summary is None or summary.best_config is None:
+        return automatic.instantiate(automatic.config_space.default_index)
+    return automatic.instantiate(summary.best_config)
+
+
+#: Options of GPU targets by Ansor's names.
+_GPU = {
+    "num_cores": "multi_processor_count",
+    "max_shared_memory_per_block": "max_shared_memory_per_block",
+    "max_local_memory_per_block": "max_local_memory_per_thread",
+    "max_threads_per_block": "max_threads_per_block",
+    "max_vthread_extent": "max_vthread",
+    "warp_size": "thread_warp_size",
+    "vector_unit_bytes": "max_vector_bytes",
+}
+
+
+@dataclass(frozen=True)
+class HardwareParams:
+    """Facts of the hardware for a `SearchTask`; None keeps the target's.
+
+    They become options of its target, for which kernels are built and which records hold.
+
+    Attributes:
+        num_cores: threads of a CPU; multiprocessors of a device.
+        vector_unit_bytes: width of vectors; for a CPU only a width below the target's has an
+            effect.
+        cache_line_bytes: bytes of a cache line of a CPU; accepted for devices.
+        max_shared_memory_per_block: bytes; for devices alone, as are the following ones.
+        max_local_memory_per_block: bytes; of one thread here.
+        max_threads_per_block: threads.
+        max_vthread_extent: virtual threads.
+        warp_size: threads that run together.
+        target: source of the values that are None.
+        target_host: accepted: the host has no part in schedules.
+
+    Raises:
+        UsageError: a number is no positive integer.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> params = auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
+        >>> print(params.applied_to(lw.Target("llvm -mcpu=x86-64-v4")))
+        llvm -num-threads=1 -prefer-vector-width=256 -mcpu=x86-64-v4
+    """
+
+    num_cores: int | None = None
+    vector_unit_bytes: int | None = None
+    cache_line_bytes: int | None = None
+    max_shared_memory_per_block: int | None = None
+    max_local_memory_per_block: int | None = None
+    max_threads_per_block: int | None = None
+    max_vthread_extent: int | None = None
+    warp_size: int | None = None
+    target: TargetLike = None
+    target_host: TargetLike = None
+
+    def __post_init__(self) -> None:
+        for name in (*_GPU, "cache_line_bytes"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise UsageError(f"HardwareParams: {name} is a positive integer, got {value!r}")
+        if self.target is not None:
+            self._fill(resolve_target(self.target))
+
+    def _fill(self, target: Target) -> None:
+        facts: dict[str, Any] = {}
+        if "gpu" in target.keys:
+            facts = {name: target.canonical.get(option) for name, option in _GPU.items()}
+        else:
+            hardware = target.hardware
+            facts = {
+                "num_cores": hardware.num_cores or None,
+                "vector_unit_bytes": hardware.vector_unit_bytes,
+                "cache_line_bytes": target.options.get("cache_line_bytes") or None,
+            }
+        for name, value in facts.items():
+            if getattr(self, name) is None and value is not None:
+                object.__setattr__(self, name, value)
+
+    def applied_to(self, target: Target) -> Target:
+        """A target with these facts.
+
+        Raises:
+            UsageError: a limit of devices is given for a CPU.
+        """
+        facts = {name: getattr(self, name) for name in _GPU if getattr(self, name) is not None}
+        options: dict[str, Any] = {}
+        if "gpu" in target.keys:
+            options = {_GPU[name]: value for name, value in facts.items()}
+            return Target({**target.canonical, **options}, target.host)
+        cores, width = facts.pop("num_cores", None), facts.pop("vector_unit_bytes", None)
+        if facts:
+            raise UsageError(
+                f"HardwareParams: {', '.join(facts)} holds for devices only, and the target is "
+                f"{target.kind}; leave it out"
+            )
+        if cores is not None:
+            options["num_threads"] = cores
+        if width is not None and width < target.vector_bytes and target.kind.name == "llvm":
+            options["prefer_vector_width"] = 8 * width
+        if self.cache_line_bytes is not None:
+            options["cache_line_bytes"] = self.cache_line_bytes
+        return Target({**target.canonical, **options}, target.host)
+
+
+def _first(records: Any, n_lines: int | None) -> Any:
+    """The first records of a log, or of pairs."""
+    if isinstance(records, (str, bytes)) or hasattr(records, "__fspath__"):
+        return records if n_lines is None else list(islice(logs.load(records), n_lines))
+    if records is None:
+        return None
+    return [_record(item) for item in islice(records, n_lines)]
+
+
+def _record(item: Any) -> Record:
+    """The record of an item of `load_records`, or the record itself."""
+    record = item if isinstance(item, Record) else getattr(item[0], "record", None)
+    if not isinstance(record, Record):
+        raise UsageError(
+            "records are those of a log: give its path, or what load_records yields; got "
+            f"{item!r:.60}"
+        )
+    return record
+
+
+class ApplyHistoryBest(HistoryBest):
+    """Build with the best records of a log: ``loopwright.apply_history_best`` with Ansor's
+    arguments.
+
+    Inside the context ``loopwright.build(tensors)``, and calls of functions that
+    `loopwright.workload` decorates, get the schedule of the best record of their expression.
+
+    Args:
+        records: the path of a log, or pairs as `load_records` yields them.
+        n_lines: number of records from the beginning; None: all.
+        include_compatible: also records of other hardware. (Ansor: of other sizes.)
+
+    Raises:
+        RecordError: the log is missing or cannot be read.
+        UsageError: ``records`` is of another kind.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A, B = (te.placeholder((64, 64), name=name) for name in "AB")
+        >>> k = te.reduce_axis((0, 64), name="k")
+        >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+        >>> with auto_scheduler.ApplyHistoryBest("matmul.jsonl") as history:
+        ...     f = lw.build([A, B, C], "llvm")
+        ...
+        >>> print(history.report()[0].record is not None)
+        True
+    """
+
+    def __init__(
+        self, records: Any, n_lines: int | None = None, include_compatible: bool = False
+    ) -> None:
+        super().__init__(_first(records, n_lines), any_hardware=include_compatible)
+
+    def load(self, records: Any, n_lines: int | None = None) -> None:
+        """Add more records; arguments and errors as of the class."""
+        super().load(_first(records, n_lines))
+
+    def query(  # type: ignore[override]  # Ansor's arguments, and a state
+        self,
+        target: TargetLike,
+        workload_key: str,
+        has_complex_op: bool = True,
+        dag: ComputeDAG | None = None,
+    ) -> State | None:
+        """The state of the best record of a workload; None where no record fits.
+
+        Args:
+            workload_key: the key of the workload.
+            has_complex_op: accepted.
+            dag: the expression, in place of the key.
+        """
+        key = None if dag is not None else workload_key
+        task = SearchTask(compute_dag=dag, workload_key=key, target=target)
+
+        def best() -> Scheduled | None:
+            return self.choose(task.automatic_task)[1]
+
+        return None if best() is None else State(cast("Any", best), task.compute_dag.places)
+
+
+class ApplyHistoryBestOrSample(HistoryBestOrSample):
+    """`ApplyHistoryBest` that samples a configuration for an expression without a record.
+
+    Args:
+        records: as of `ApplyHistoryBest`; None for no log.
+        sample_simple_workloads: accepted: every workload is sampled.
+        cost_model_file: accepted only as None: the analytical model needs no file.
+        num_measure: trials of a short search for each such expression; no search below 1.
+
+    Raises:
+        UsageError: a file of a model is given.
+        RecordError: as of `ApplyHistoryBest`.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> X = te.placeholder((256,), name="X")
+        >>> Y = te.compute((256,), lambda i: X[i] * 2, name="Y")
+        >>> with auto_scheduler.ApplyHistoryBestOrSample(None):
+        ...     f = lw.build([X, Y], "llvm")
+        ...
+        >>> y = np.empty(256, "float32")
+        >>> f(np.ones(256, "float32"), y)
+        >>> print(y[0])
+        2.0
+    """
+
+    def __init__(
+        self,
+        records: str | Iterable[Any] | None,
+        sample_simple_workloads: bool = False,
+        cost_model_file: str | None = None,
+        num_measure: int = -1,
+    ) -> None:
+        if cost_model_file is not None:
+            raise UsageError(
+                "ApplyHistoryBestOrSample: models are trained from records and kept in no file; "
+                "leave cost_model_file out"
+            )
+        super().__init__(_first(records, None), num_measure=max(0, num_measure))
+
+
+def is_auto_scheduler_enabled() -> bool:
+    """Whether expressions without a schedule get an automatic one: always, by `loopwright.build`.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> print(auto_scheduler.is_auto_scheduler_enabled())
+        True
+    """
+    return True

@@ -1,0 +1,697 @@
+"""Ansor's expressions and unfinished schedules: workloads, ``ComputeDAG``, ``State``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from loopwright import te
+from loopwright.errors import ScheduleError, TaskError, UsageError
+from loopwright.lowering import lower
+from loopwright.records import Json
+from loopwright.schedule import Schedule, Stage, create_schedule, replay
+from loopwright.space import Workload, tensor_program
+from loopwright.task import TASKS, UNNAMED, ConfigSpace, enter, lookup
+from loopwright.te import Dag, Tensor, arg_id
+
+if TYPE_CHECKING:
+    from loopwright.ir.affine import Affine
+    from loopwright.space import Sketch
+    from loopwright.task import ConfigEntity, Scheduled
+    from loopwright.te import Operation
+
+
+#: A stage: its number among the stages, its tensor or its operation.
+StageLike: TypeAlias = "int | te.Tensor | te.Operation"
+#: A loop: an axis among ``state[stage].iters``, or its number there.
+IterLike: TypeAlias = Any
+
+
+class StateStage:
+    """A stage of a `State`.
+
+    Attributes:
+        op: its operation.
+        iters: its loops, outermost first.
+    """
+
+    def __init__(self, stage: Stage, schedule: Schedule) -> None:
+        self._stage, self._schedule = stage, schedule
+        self.op = stage.op
+        self.iters = list(stage.leaf_iter_vars)
+
+    @property
+    def extents(self) -> list[int | Affine]:
+        """Trip count of each loop per iteration of the loops around it, after bound inference."""
+        bounds = self._schedule.bounds().stages[self._stage.id]
+        return [n for n in (loop.extent for loop in bounds.loops) if isinstance(n, int)]
+
+    def __str__(self) -> str:
+        return f"{self.op.name}: {', '.join(axis.name for axis in self.iters)}"
+
+
+class State:
+    """An unfinished schedule, changed in place by primitives under Ansor's names.
+
+    Made by `ComputeDAG.get_init_state` and by `SketchPolicy`. A stage is named by its number, its
+    tensor or its operation; a loop by its axis among ``state[stage].iters``, or its number there.
+
+    Args:
+        base: function that returns the schedule that steps are applied to, and its arguments.
+        places: number of each operation of the user's tensors in the expression.
+        config: the configuration of ``base``, or None.
+        sketch: the sketch of ``base``, or None; with one, lengths of splits may be left open.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A = te.placeholder((16, 8), name="A")
+        >>> B = te.compute((16, 8), lambda i, j: A[i, j] + 1, name="B")
+        >>> dag = auto_scheduler.ComputeDAG([A, B])
+        >>> state = dag.get_init_state()
+        >>> i, j = state[B].iters
+        >>> outer, inner = state.split(B, i, [4])
+        >>> _ = state.parallel(B, outer)
+        >>> _ = state.vectorize(B, j)
+        >>> print(state)
+        def main(A: float32[16, 8], B: out float32[16, 8]):
+          for i.0 in parallel(4):
+            for i.1 in range(4):
+              for j in vectorized(8):
+                B[i.0 * 4 + i.1, j] = A[i.0 * 4 + i.1, j] + 1.0
+    """
+
+    def __init__(
+        self,
+        base: Callable[[], Scheduled],
+        places: Mapping[te.Operation, int] | None = None,
+        config: ConfigEntity | None = None,
+        sketch: Callable[[], Sketch] | None = None,
+    ) -> None:
+        self._base, self._places, self._config = base, dict(places or {}), config
+        self._make_sketch = sketch
+        self._calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+    # -- what it is -----------------------------------------------------------------------------
+
+    @cached_property
+    def sketch(self) -> Sketch | None:
+        """The sketch that steps are applied to, or None."""
+        return None if self._make_sketch is None else self._make_sketch()
+
+    @cached_property
+    def _scheduled(self) -> Scheduled:
+        if self.sketch is not None:
+            return self.sketch.s, []
+        return self._base()
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        return self._scheduled[0]
+
+    @property
+    def args(self) -> list[te.Tensor]:
+        """The arguments in calling order, as tensors of the schedule."""
+        return self._scheduled[1]
+
+    @property
+    def config(self) -> ConfigEntity | None:
+        """The configuration of a structure; None if steps were added since."""
+        return None if self._calls else self._config
+
+    @property
+    def state_object(self) -> State:
+        """The state itself, for scripts of TVM."""
+        return self
+
+    @property
+    def transform_steps(self) -> list[list[Any]]:
+        """The steps so far as JSON-able lists."""
+        return self.schedule.trace_json()
+
+    @property
+    def stages(self) -> list[StateStage]:
+        """The stages, producers first."""
+        return [StateStage(stage, self.schedule) for stage in self.schedule.stages]
+
+    @property
+    def stage_ops(self) -> list[te.Operation]:
+        """The operations of the stages."""
+        return [stage.op for stage in self.schedule.stages]
+
+    def __getitem__(self, stage: StageLike) -> StateStage:
+        return StateStage(self._stage(stage), self.schedule)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and (
+            self.schedule.dag.hash == other.schedule.dag.hash
+            and self.transform_steps == other.transform_steps
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.schedule.dag.hash, str(self.transform_steps)))
+
+    def __str__(self) -> str:
+        if self.sketch is not None:
+            return self.schedule.as_python()
+        return str(lower(self.schedule, self.args))
+
+    def copy(self) -> State:
+        """Another state with the same steps."""
+        new = State(self._base, self._places, self._config, self._make_sketch)
+        for step, args in self._calls:
+            new._do(step, *args)
+        return new
+
+    # -- primitives -----------------------------------------------------------------------------
+
+    def split(
+        self,
+        stage_id: StageLike,
+        iterator: IterLike,
+        lengths: Sequence[int | None],
+        inner_to_outer: bool = True,
+    ) -> list[te.IterVar]:
+        """Split a loop into ``len(lengths) + 1``; returns the new loops, outermost first.
+
+        Args:
+            stage_id: the stage.
+            iterator: the loop.
+            lengths: extents of the inner loops, outer ones first; in a rule of
+                `PreloadCustomSketchRule` all of them may be None: a knob then chooses.
+            inner_to_outer: False: ``lengths`` are of the outer loops, the rest is the innermost.
+
+        Raises:
+            ScheduleError: a length is open without a sketch to choose it; or as of `Stage.split`.
+        """
+        loop = self._loop(stage_id, iterator)
+        return list(self._do(_split, *loop, tuple(lengths), inner_to_outer))
+
+    def fuse(self, stage_id: StageLike, iters: Sequence[IterLike]) -> te.IterVar:
+        """Fuse adjacent loops; returns the new one."""
+        return self._loop_of(_of_loops, *self._loops(stage_id, iters), "fuse")
+
+    def reorder(self, stage_id: StageLike, order: Sequence[IterLike]) -> None:
+        """Put loops into an order, outermost first."""
+        self._do(_of_loops, *self._loops(stage_id, order), "reorder")
+
+    def parallel(self, stage_id: StageLike, iterator: IterLike) -> te.IterVar:
+        """Run a loop on all threads; returns the loop."""
+        return self._loop_of(_marked, *self._loop(stage_id, iterator), "parallel")
+
+    def vectorize(self, stage_id: StageLike, iterator: IterLike) -> te.IterVar:
+        """Run a loop as vectors; returns the loop."""
+        return self._loop_of(_marked, *self._loop(stage_id, iterator), "vectorize")
+
+    def unroll(
+        self, stage_id: StageLike, iterator: IterLike, max_unroll: int | None = None
+    ) -> te.IterVar:
+        """Unroll a loop, unless it runs more than ``max_unroll`` times; returns the loop."""
+        stage, loop = self._loop(stage_id, iterator)
+        if max_unroll is not None:
+            if self.sketch is not None:
+                raise ScheduleError(
+                    "unroll: knobs choose the extents of a sketch's loops; leave max_unroll out"
+                )
+            extent = self[stage].extents[loop]
+            if not isinstance(extent, int) or extent > max_unroll:
+                return self[stage].iters[loop]
+        return self._loop_of(_marked, stage, loop, "unroll")
+
+    def bind(self, stage_id: StageLike, iterator: IterLike, thread_name: str) -> te.IterVar:
+        """Run a loop as threads of a kernel, such as ``"threadIdx.x"``; returns the loop."""
+        return self._loop_of(_bound, *self._loop(stage_id, iterator), thread_name)
+
+    def pragma(self, stage_id: StageLike, iterator: IterLike, pragma_type: str) -> None:
+        """Annotate a loop: ``"auto_unroll_max_step$16"`` has a value behind the ``$``."""
+        kind, _, value = pragma_type.partition("$")
+        loop = self._loop(stage_id, iterator)
+        self._do(_marked, *loop, "pragma", kind, int(value) if value else True)
+
+    def compute_at(
+        self, stage_id: StageLike, target_stage_id: StageLike, target_iter: IterLike
+    ) -> None:
+        """Compute a stage inside a loop of one that reads it."""
+        at = self._loop(target_stage_id, target_iter)
+        self._do(_attached, self._number(stage_id), *at)
+
+    def compute_inline(self, stage_id: StageLike) -> None:
+        """Compute the elements of a stage where they are read."""
+        self._do(_of_loops, self._number(stage_id), (), "compute_inline")
+
+    def compute_root(self, stage_id: StageLike) -> None:
+        """Compute a stage before all that read it."""
+        self._do(_of_loops, self._number(stage_id), (), "compute_root")
+
+    def storage_align(
+        self, stage_id: StageLike, iterator: IterLike, factor: int, offset: int
+    ) -> None:
+        """Pad the rows of a stage's result, see `Stage.storage_align`."""
+        self._do(_marked, *self._loop(stage_id, iterator), "storage_align", factor, offset)
+
+    def cache_read(
+        self, stage_id: StageLike, scope_name: str, reader_stage_ids: Sequence[StageLike]
+    ) -> te.Operation:
+        """Copy a tensor for the stages that read it; returns the operation of the new stage."""
+        readers = tuple(map(self._number, reader_stage_ids))
+        return self._stage_of(_cached_read, self._number(stage_id), scope_name, readers)
+
+    def cache_write(self, stage_id: StageLike, scope_name: str) -> te.Operation:
+        """Compute a stage in a copy of its result; returns the operation of the new stage."""
+        return self._stage_of(_cached_write, self._number(stage_id), scope_name)
+
+    def rfactor(self, stage_id: StageLike, iterator: IterLike, factor_iter_id: int) -> te.Operation:
+        """Split a reduction into partial ones; returns the operation of the new stage."""
+        return self._stage_of(_factored, *self._loop(stage_id, iterator), factor_iter_id)
+
+    # -- how steps are applied ------------------------------------------------------------------
+
+    def _stage(self, stage: StageLike) -> Stage:
+        stages = self.schedule.stages
+        if isinstance(stage, int):
+            if not 0 <= stage < len(stages):
+                raise ScheduleError(f"there is no stage {stage}; there are {len(stages)}")
+            return stages[stage]
+        op = stage.op if isinstance(stage, te.Tensor) else stage
+        if op in self._places and op not in self.stage_ops:
+            return self.schedule[self.schedule.tensor(arg_id(self._places[op]))]
+        return self.schedule[op]
+
+    def _number(self, stage: StageLike) -> int:
+        ids = [one.id for one in self.schedule.stages]
+        return ids.index(self._stage(stage).id)
+
+    def _loop(self, stage: StageLike, loop: IterLike) -> tuple[int, int]:
+        """The numbers of a stage and of one of its loops."""
+        owner = self._stage(stage)
+        leaves = list(owner.leaf_iter_vars)
+        if isinstance(loop, int):
+            number = loop if loop >= 0 else len(leaves) + loop
+        else:
+            number = next((n for n, leaf in enumerate(leaves) if leaf is loop), -1)
+        if not 0 <= number < len(leaves):
+            names = ", ".join(leaf.name for leaf in leaves)
+            raise ScheduleError(f"{owner} has no loop {loop!r:.40}; its loops are {names}")
+        return self._number(stage), number
+
+    def _loops(self, stage: StageLike, loops: Sequence[IterLike]) -> tuple[int, tuple[int, ...]]:
+        return self._number(stage), tuple(self._loop(stage, loop)[1] for loop in loops)
+
+    def _do(self, step: Callable[..., Any], *args: Any) -> Any:
+        """Apply a step, whose arguments name stages and loops by numbers, and remember it."""
+        result = step(self, *args)
+        self._calls.append((step, args))
+        return result
+
+    def _loop_of(self, step: Callable[..., Any], *args: Any) -> te.IterVar:
+        loop: te.IterVar = self._do(step, *args)
+        return loop
+
+    def _stage_of(self, step: Callable[..., Any], *args: Any) -> te.Operation:
+        """The operation of a step's new stage; of one with several results that of the first."""
+        tensor = self._do(step, *args)
+        op: te.Operation = (tensor[0] if isinstance(tensor, list) else tensor).op
+        return op
+
+
+# Steps: primitives of a schedule, with stages and loops by their numbers.
+
+
+def _placed(state: State, stage: int, loop: int) -> tuple[Stage, te.IterVar]:
+    target = state.schedule.stages[stage]
+    return target, target.leaf_iter_vars[loop]
+
+
+def _split(
+    state: State, stage: int, loop: int, sizes: Sequence[Any], inner_to_outer: bool
+) -> list[te.IterVar]:
+    target, axis = _placed(state, stage, loop)
+    if None in sizes:
+        sizes = _open_sizes(state, target, axis, sizes)
+    split: list[te.IterVar] = []
+    for size in reversed(sizes) if inner_to_outer else sizes:
+        outer, inner = target.split(axis, **{"factor" if inner_to_outer else "nparts": size})
+        axis = outer if inner_to_outer else inner
+        split.append(inner if inner_to_outer else outer)
+    return [axis, *reversed(split)] if inner_to_outer else [*split, axis]
+
+
+def _open_sizes(
+    state: State, stage: Stage, axis: te.IterVar, lengths: Sequence[int | None]
+) -> Sequence[Any]:
+    """Sizes that a knob of the sketch chooses: all factorizations of the loop's extent."""
+    name, sketch = stage.op.name, state.sketch
+    if sketch is None or any(length is not None for length in lengths):
+        raise ScheduleError(
+            f"split: the lengths of {axis.name!r} of {name!r} are {list(lengths)}; give numbers, "
+            "or None for all in a rule of PreloadCustomSketchRule"
+        )
+    if not isinstance(axis.dom.extent, int):
+        raise ScheduleError(
+            f"split: the loop {axis.name!r} of {name!r} has an extent that a knob chooses; split "
+            "the loop before it once, with more lengths"
+        )
+    space = ConfigSpace()
+    space.define_split("split", axis.dom.extent, num_outputs=len(lengths) + 1)
+    sizes = [tuple(value[1:]) for value in map(space.knobs["split"].value, range(len(space)))]
+    return sketch.numbers(f"{name}.{len(sketch.space.knobs)}", sizes)
+
+
+def _marked(state: State, stage: int, loop: int, verb: str, *args: Any) -> te.IterVar:
+    target, axis = _placed(state, stage, loop)
+    getattr(target, verb)(axis, *args)
+    return axis
+
+
+def _bound(state: State, stage: int, loop: int, thread: str) -> te.IterVar:
+    return _marked(state, stage, loop, "bind", te.thread_axis(thread))
+
+
+def _of_loops(state: State, stage: int, loops: tuple[int, ...], verb: str) -> Any:
+    target = state.schedule.stages[stage]
+    return getattr(target, verb)(*[target.leaf_iter_vars[n] for n in loops])
+
+
+def _attached(state: State, stage: int, at: int, loop: int) -> None:
+    state.schedule.stages[stage].compute_at(*_placed(state, at, loop))
+
+
+def _cached_read(state: State, stage: int, scope: Any, readers: tuple[int, ...]) -> te.Tensor:
+    ops = state.stage_ops
+    return state.schedule.cache_read(ops[stage], scope, [ops[n] for n in readers])
+
+
+def _cached_write(state: State, stage: int, scope: Any) -> Any:
+    return state.schedule.cache_write(state.stage_ops[stage], scope)
+
+
+def _factored(state: State, stage: int, loop: int, place: int) -> Any:
+    target, axis = _placed(state, stage, loop)
+    return state.schedule.rfactor(target.op, axis, place)
+
+
+class LayoutRewriteOption:
+    """Options for the layout of operands: ``NO_REWRITE`` or ``INSERT_TRANSFORM_STAGE``.
+
+    Both options mean the same: rules choose the operands that a kernel packs, in a stage whose
+    time is part of the kernel's. ``REWRITE_FOR_PRE_TRANSFORMED``, for kernels whose operands come
+    packed already, belongs to networks, and is refused.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> print(auto_scheduler.LayoutRewriteOption.INSERT_TRANSFORM_STAGE)
+        1
+    """
+
+    NO_REWRITE = 0
+    INSERT_TRANSFORM_STAGE = 1
+    REWRITE_FOR_PRE_TRANSFORMED = 2
+
+
+def check_layout_rewrite(option: int | None) -> None:
+    """Refuse all options but `NO_REWRITE` and `INSERT_TRANSFORM_STAGE`, with a `UsageError`."""
+    if option not in (
+        None,
+        LayoutRewriteOption.NO_REWRITE,
+        LayoutRewriteOption.INSERT_TRANSFORM_STAGE,
+    ):
+        raise UsageError(
+            f"layout_rewrite_option={option!r} is not supported: kernels take operands as they are "
+            "declared, and pack them themselves; leave it out, or declare the packed operand"
+        )
+
+
+class ComputeDAG:
+    """An expression: inputs, operations and results.
+
+    Args:
+        compute_or_sche: inputs and results in calling order, or results alone; the key of a
+            workload; or a schedule, for its expression.
+
+    Attributes:
+        tensors: inputs and results in calling order.
+        places: number of each operation, producers first.
+
+    Raises:
+        UsageError: the argument is of another kind.
+        TaskError: no workload has the key.
+        TensorError: the tensors do not form an expression; see `loopwright.space.tensor_program`.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> A = te.placeholder((16, 8), name="A")
+        >>> k = te.reduce_axis((0, 8), name="k")
+        >>> B = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="B")
+        >>> dag = auto_scheduler.ComputeDAG([A, B])
+        >>> print(dag.flop_ct, [op.name for op in dag.ops])
+        128.0 ['A', 'B']
+        >>> print(dag)
+        A = te.placeholder((16, 8), "float32", name="A")
+        k = te.reduce_axis((0, 8), name="k")
+        B = te.compute((16,), lambda i: te.sum(A[i, k], axis=[k]), name="B")
+        >>> state = dag.get_init_state()
+        >>> _ = state.split(B, 0, [4])
+        >>> print(dag.print_python_code_from_state(state).splitlines()[3])
+            i_0, i_1 = s[B].split(i, factor=4)
+        >>> s, args = dag.apply_steps_from_state(state)
+        >>> f = lw.build(s, args, "llvm")
+        >>> b = np.empty(16, "float32")
+        >>> f(np.ones((16, 8), "float32"), b)
+        >>> print(b[0])
+        8.0
+    """
+
+    _fresh: Callable[[], Scheduled]
+
+    def __init__(self, compute_or_sche: str | Tensor | Sequence[Tensor] | Schedule) -> None:
+        if isinstance(compute_or_sche, str):
+            tensors: Tensor | Sequence[Tensor] = workload_key_to_tensors(compute_or_sche)
+        elif isinstance(compute_or_sche, Schedule):
+            tensors = [op.output(0) for op in compute_or_sche.outputs]
+        elif isinstance(compute_or_sche, (Tensor, list, tuple)):
+            tensors = compute_or_sche
+        else:
+            raise UsageError(
+                "ComputeDAG takes tensors, the key of a workload or a schedule; it got a "
+                f"{type(compute_or_sche).__name__}"
+            )
+        program = tensor_program(tensors)
+        self.tensors = list(program.args)
+        outputs = [t.op for t in program.outputs]
+        self._dag, self.places = Dag.from_ops(outputs)
+        self._fresh = lambda: (create_schedule(outputs), list(self.tensors))
+
+    @classmethod
+    def of_schedule(cls, schedule: Schedule, args: Sequence[Tensor]) -> ComputeDAG:
+        """The expression of a replayed schedule, with arguments in calling order."""
+        dag = cls.__new__(cls)
+        ids = schedule.arg_ids(args)
+
+        def fresh() -> Scheduled:
+            new = replay(schedule.dag, [])
+            return new, [new.tensor(a) for a in ids]
+
+        dag._dag, dag.places, dag._fresh = schedule.dag, {}, fresh
+        dag.tensors = fresh()[1]
+        return dag
+
+    @property
+    def ops(self) -> list[Operation]:
+        """The operations, inputs included, each before those that read it."""
+        return [stage.op for stage in self._fresh()[0].stages]
+
+    @property
+    def flop_ct(self) -> float:
+        """Arithmetic operations of one evaluation; a multiply and an add count one each."""
+        return float(self._dag.flop)
+
+    @cached_property
+    def init_state(self) -> State:
+        """The state without steps."""
+        return self.get_init_state()
+
+    def hash_key(self) -> str:
+        """Hash of the expression, independent of names: 16 hex digits; records have it, too."""
+        return self._dag.hash
+
+    def get_init_state(self) -> State:
+        """A new state without steps."""
+        return State(self._fresh, self.places)
+
+    def apply_steps_from_state(
+        self, state: State, layout_rewrite: int | None = LayoutRewriteOption.NO_REWRITE
+    ) -> Scheduled:
+        """A schedule with the steps of a state, which stays as it is, and its arguments.
+
+        Raises:
+            UsageError: the state is of another expression, or the option of `LayoutRewriteOption`
+                is refused.
+        """
+        check_layout_rewrite(layout_rewrite)
+        self._check(state)
+        fresh = state.copy()
+        return fresh.schedule, fresh.args
+
+    def print_python_code_from_state(self, state: State) -> str:
+        """The steps of a state of this expression as a Python function."""
+        self._check(state)
+        return state.schedule.as_python()
+
+    def infer_bound_from_state(self, state: State) -> State:
+        """A copy of a state after bound inference: ``state[stage].extents`` holds the trip count of
+        every loop. A ScheduleError says that an extent contradicts a step.
+        """
+        self._check(state)
+        copy = state.copy()
+        if copy.sketch is None:
+            copy.schedule.validate()
+        return copy
+
+    def __str__(self) -> str:
+        lines = self._dag.as_python().splitlines()
+        return "\n".join(line for line in lines[2:] if not line.startswith("outputs = "))
+
+    def _check(self, state: State) -> None:
+        if not isinstance(state, State) or state.schedule.dag.hash != self.hash_key():
+            raise UsageError(
+                f"the state is of another expression than {', '.join(t.name for t in self.tensors)}"
+                "; take one of dag.get_init_state(), of a SketchPolicy or of a log"
+            )
+
+
+Function = Callable[..., Any]
+#: Tensors of `register_workload_tensors` by their keys.
+_TENSORS: dict[str, list[Tensor]] = {}
+
+
+def register_workload(
+    func_name: str | Function, f: Function | None = None, override: bool = False
+) -> Any:
+    """Register a function of plain arguments that returns ``[inputs..., outputs...]``, and return
+    it.
+
+    The function is unchanged: a call returns its tensors. `loopwright.workload` also registers, but
+    returns a function that gives the best schedule.
+
+    Args:
+        func_name: the name, or the function itself, whose workload is then named ``user/`` and its
+            name.
+        f: the function, if a name was given; without it, this is a decorator.
+        override: replace another function of the name.
+
+    Raises:
+        TaskError: another function has the name.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> @auto_scheduler.register_workload
+        ... def doubled(n):
+        ...     X = te.placeholder((n,), name="X")
+        ...     return [X, te.compute((n,), lambda i: X[i] * 2, name="Y")]
+        ...
+        >>> print([t.name for t in doubled(64)])
+        ['X', 'Y']
+        >>> print(auto_scheduler.make_workload_key(doubled, (64,)))
+        ["user/doubled", 64]
+    """
+    if callable(func_name):
+        return _register(f"{UNNAMED}{func_name.__name__}", func_name, override)
+    if f is not None:
+        return _register(func_name, f, override)
+    return lambda function: _register(func_name, function, override)
+
+
+def _register(name: str, function: Function, override: bool) -> Function:
+    if override:
+        TASKS.pop(name, None)
+    enter(Workload(name, function))
+    return function
+
+
+def register_workload_tensors(
+    workload_key: str, tensors: Sequence[Tensor], override: bool = True
+) -> str:
+    """Register tensors, inputs and results in calling order, under any text as key, and return the
+    key.
+
+    Raises:
+        TaskError: the key is taken, and ``override`` is False.
+        TensorError: they do not form an expression; see `loopwright.space.tensor_program`.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> X = te.placeholder((64,), name="X")
+        >>> Y = te.compute((64,), lambda i: X[i] * 2, name="Y")
+        >>> key = auto_scheduler.register_workload_tensors("doubled 64", [X, Y])
+        >>> print(auto_scheduler.ComputeDAG(key).flop_ct)
+        64.0
+    """
+    if workload_key in _TENSORS and not override:
+        raise TaskError(f"the workload {workload_key!r} is registered already; give another key")
+    _TENSORS[workload_key] = list(tensor_program(list(tensors)).args)
+    return workload_key
+
+
+def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
+    """The key of a workload: JSON of its name and its arguments, defaults filled in.
+
+    Raises:
+        TaskError: the function, or its name, is not registered, or does not accept the arguments.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> @auto_scheduler.register_workload("example/tripled")
+        ... def tripled(n):
+        ...     X = te.placeholder((n,), name="X")
+        ...     return [X, te.compute((n,), lambda i: X[i] * 3, name="Y")]
+        ...
+        >>> print(auto_scheduler.make_workload_key("example/tripled", (64,)))
+        ["example/tripled", 64]
+    """
+    template = lookup(func)
+    return json.dumps([template.name, *template.bind(args)])
+
+
+def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
+    """Inputs and results of the workload of a key, in calling order.
+
+    Raises:
+        TaskError: the key is malformed, or its function is not registered.
+
+    Example:
+        >>> from loopwright import auto_scheduler
+        >>> X = te.placeholder((64,), name="X")
+        >>> Y = te.compute((64,), lambda i: X[i] * 4, name="Y")
+        >>> key = auto_scheduler.register_workload_tensors("fourfold 64", [X, Y])
+        >>> print([t.name for t in auto_scheduler.workload_registry.workload_key_to_tensors(key)])
+        ['X', 'Y']
+    """
+    if workload_key in _TENSORS:
+        return list(_TENSORS[workload_key])
+    name, args = named_workload(workload_key)
+    return list(tensor_program(lookup(name).function(*args)).args)
+
+
+def named_workload(workload_key: str) -> tuple[str, list[Json]]:
+    """Name and arguments of a workload from a key of `make_workload_key`."""
+    try:
+        name, *args = json.loads(workload_key)
+    except (TypeError, ValueError):
+        raise _no_key(workload_key) from None
+    if not isinstance(name, str):
+        raise _no_key(workload_key)
+    return name, args
+
+
+def _no_key(workload_key: object) -> TaskError:
+    return TaskError(
+        f"{workload_key!r:.80} is the key of no workload; make one by make_workload_key(func, "
+        "args), or register tensors under it by register_workload_tensors"
+    )
+
+
+def registered_tensors(workload_key: str) -> list[Tensor] | None:
+    """The tensors of a key of `register_workload_tensors`, or None."""
+    return _TENSORS.get(workload_key)

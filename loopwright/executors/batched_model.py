@@ -1,0 +1,338 @@
+"""A model with a program for each of some batches, and one for the rest; reading models from files.
+
+In a file, kernels and weights stand once: ``model.json`` has a program for each batch, with the
+numbers of its kernels in the archive and the names of its weights there, and a program of formulas
+for all other batches.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, RunError, UsageError, did_you_mean
+from loopwright.executors import saved
+from loopwright.executors.callees import SharedArrays
+from loopwright.executors.graph_executor import GraphExecutor
+from loopwright.executors.model import Model, refuse_host_steps
+from loopwright.executors.program import Program
+from loopwright.executors.sized_model import SizedModel, SizedProgram, SizedValue
+from loopwright.runtime import Module, linear
+
+Array = npt.NDArray[Any]
+
+
+#: Of files that hold such a model.
+VERSION = 2
+
+
+class BatchedModel:
+    """A model that takes inputs of any batch: the batch of a call's inputs selects the program.
+
+    Args:
+        size: name of the size variable of the batch in the inputs.
+        inputs: inputs of the model; extents may be formulas of the batch.
+        models: the model for each batch that was declared.
+        rest: the model for all other batches; None: they are refused.
+
+    Attributes:
+        size, inputs, models, rest: as given.
+
+    Example:
+        >>> x = lw.graph.var("x", (te.size_var("batch"), 2))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> model = lw.graph.compile(module, "llvm", batches=(1, 8))
+        >>> print(model.batches, model(np.full((3, 2), -1, "float32"))[0].shape)
+        (1, 8) (3, 2)
+    """
+
+    def __init__(
+        self,
+        size: str,
+        inputs: Sequence[SizedValue],
+        models: Mapping[int, Model],
+        rest: SizedModel | None = None,
+    ) -> None:
+        self.size, self.inputs = size, tuple(inputs)
+        self.models, self.rest = dict(sorted(models.items())), rest
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The batches that have a program of their own, in order."""
+        return tuple(self.models)
+
+    def at(self, batch: int) -> Model:
+        """The model for one batch, with all executors of a `Model`.
+
+        Raises:
+            ArgumentError: it is not an integer from 1, or the model has no program for it.
+        """
+        check_batch(self.size, batch)
+        return self.models.get(batch) or self._other(int(batch))
+
+    def _other(self, batch: int) -> Model:
+        """The model for a batch that was not declared."""
+        if self.rest is None:
+            declared = ", ".join(map(str, self.batches))
+            raise ArgumentError(
+                f"{self.size} is {batch}, and this model has programs for {declared} alone; "
+                "compile it with this one among its batches"
+            )
+        return self.rest.at(batch)
+
+    def executor(self, batch: int) -> GraphExecutor:
+        """The model for one batch, ready to run; all executors share weights."""
+        return self.at(batch).executor()
+
+    def batch_of(self, *inputs: Any) -> int:
+        """The batch of inputs, given as an array for each in order.
+
+        Raises:
+            ArgumentError: there are more or fewer inputs, one has another number of dimensions, the
+                batch is not a whole number from 1, or they disagree about it.
+        """
+        if len(inputs) != len(self.inputs):
+            names = ", ".join(v.name for v in self.inputs)
+            raise ArgumentError(
+                f"the model has {len(self.inputs)} inputs ({names}), got {len(inputs)}"
+            )
+        return self.batch_of_named({v.name: x for v, x in zip(self.inputs, inputs, strict=True)})
+
+    def batch_of_named(self, inputs: Mapping[str, Any]) -> int:
+        """The batch of some inputs, given by name.
+
+        Raises:
+            ArgumentError: as of `batch_of`; there is no such input; or none of these depends on
+                the batch.
+        """
+        inputs_by_name = {v.name: v for v in self.inputs}
+        batches: dict[int, str] = {}
+        for name, x in inputs.items():
+            if name not in inputs_by_name:
+                raise ArgumentError(
+                    f"the model has no input {name!r}{did_you_mean(name, inputs_by_name)}"
+                )
+            v, shape = inputs_by_name[name], np.shape(x)
+            if len(shape) != len(v.shape):
+                raise ArgumentError(f"expected {v}, got shape {list(shape)}")
+            for declared, extent in zip(v.shape, shape, strict=True):
+                number = self._number(v, declared, extent)
+                if number is not None:
+                    batches.setdefault(number, v.name)
+        if not batches:
+            raise ArgumentError(f"no extent of {', '.join(inputs)} tells {self.size}")
+        if len(batches) > 1:
+            differing = ", ".join(f"{name!r} has {number}" for number, name in batches.items())
+            raise ArgumentError(f"the inputs disagree about {self.size}: {differing}")
+        (batch,) = batches
+        check_batch(self.size, batch)
+        return batch
+
+    def _number(self, v: SizedValue, declared: Any, extent: int) -> int | None:
+        """The batch that an extent implies; None where it does not depend on it."""
+        form = None if isinstance(declared, int) else linear(declared)
+        if form is None:
+            return None
+        _, factor, const = form
+        if (extent - const) % factor:
+            raise ArgumentError(f"expected {v}, got an extent of {extent}; no {self.size} gives it")
+        return (extent - const) // factor
+
+    def __call__(self, *inputs: Any) -> list[Array]:
+        """Run once, by the program for the batch of the inputs, given in order.
+
+        Raises:
+            ArgumentError: as of `batch_of` and `at`; or an input has another shape or dtype.
+        """
+        return self.at(self.batch_of(*inputs))(*inputs)
+
+    def export_library(
+        self,
+        path: str | os.PathLike[str],
+        cc: str | None = None,
+        fcompile: Callable[..., object] | None = None,
+        *,
+        batch: int | None = None,
+        force: bool = False,
+    ) -> Path:
+        """Write the program for one batch as a library, see `Model.export_library`.
+
+        Args:
+            batch: one of `batches`; None where there is one alone.
+
+        Raises:
+            UsageError: ``batch`` is not among them, or not given; others as there.
+        """
+        known = ", ".join(map(str, self.batches))
+        if batch is None and len(self.batches) == 1:
+            (batch,) = self.batches
+        if batch not in self.models:
+            given = "there are several" if batch is None else f"{batch!r} is none of them"
+            raise UsageError(
+                f"a library is of one {self.size}, and {given}: give batch= one of {known}"
+            )
+        return self.models[batch].export_library(path, cc, fcompile, force=force)
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write all programs, their kernels, and the weights once to one file.
+
+        Errors as of `Model.save`.
+
+        Args:
+            path: the file, such as ``resnet18.lw``, which is returned.
+            force: replace a file that is no model, too.
+        """
+        others = {} if self.rest is None else self.rest.host_steps
+        for steps in (*(one.host_steps for one in self.models.values()), others):
+            refuse_host_steps(steps, "saved")
+        return write(path, self.size, self.inputs, self.models, self.rest, force=force)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        batches = ", ".join(map(str, self.batches)) + ("" if self.rest is None else ", any other")
+        return f"<{type(self).__name__} of {inputs}: {self.size} {batches}>"
+
+
+def check_batch(size: str, batch: object) -> None:
+    if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
+        raise ArgumentError(f"{size} is {batch!r}; a batch is a whole number from 1")
+
+
+def write(
+    path: str | os.PathLike[str],
+    size: str,
+    inputs: Sequence[SizedValue],
+    models: Mapping[int, Model],
+    rest: SizedModel | None,
+    *,
+    force: bool = False,
+) -> Path:
+    """Write a model of several batches; arguments and errors as of `BatchedModel.save`."""
+    parts = _Parts()
+    head = {
+        "format": saved.FORMAT,
+        "version": VERSION,
+        "size": size,
+        "inputs": [[v.name, list(v.shape), v.dtype] for v in inputs],
+        "batches": [[batch, parts.add(one)] for batch, one in models.items()],
+        "rest": None if rest is None else parts.add(rest),
+    }
+    return saved.write_parts(path, head, parts.kernels, parts.weights, force=force)
+
+
+class _Parts:
+    """Distinct kernels and weights of several programs."""
+
+    def __init__(self) -> None:
+        self.kernels: list[Module] = []
+        self.weights: dict[str, Array] = {}
+        self._numbers: dict[tuple[str, bytes], int] = {}
+        self._shared, self._names = SharedArrays(), dict[int, str]()
+
+    def add(self, model: Model | SizedModel) -> dict[str, Any]:
+        """Enter the parts of a model; returns its entry in ``model.json``."""
+        used = [v.name for v in model.program.values if v.kind == "constant"]
+        return {
+            "program": model.program.to_json(),
+            "kernels": {name: self._kernel(module) for name, module in model.kernels.items()},
+            "weights": {name: self._weight(name, model.constants[name]) for name in used},
+        }
+
+    def _kernel(self, module: Module) -> int:
+        artifact = module.artifact
+        key = json.dumps(artifact.manifest, sort_keys=True), artifact.objects
+        if key not in self._numbers:
+            self._numbers[key] = len(self.kernels)
+            self.kernels.append(module)
+        return self._numbers[key]
+
+    def _weight(self, name: str, array: Array) -> str:
+        kept = self._shared.one_of(np.asarray(array, order="C"))
+        stored = self._names.get(id(kept))
+        if stored is None:
+            stored = name if name not in self.weights else f"{name}.{len(self.weights)}"
+            self._names[id(kept)], self.weights[stored] = stored, kept
+        return stored
+
+
+def read(
+    archive: zipfile.ZipFile, head: Mapping[str, Any], source: Path
+) -> tuple[str, list[SizedValue], dict[int, Model], SizedModel | None]:
+    """Read the arguments of a `BatchedModel` from an archive that `saved.opened` gave."""
+    reader = _Reader(archive, source)
+    size = str(head["size"])
+    inputs = [SizedValue(str(n), tuple(shape), d, "input") for n, shape, d in head["inputs"]]
+    models: dict[int, Model] = {}
+    for batch, part in head["batches"]:
+        program = Program.from_json(part["program"])
+        if type(batch) is not int or batch < 1:
+            raise RunError(f"{source}: one of its batches is {batch!r:.40}")
+        if program.input_values != tuple(v.at({size: batch}) for v in inputs):
+            raise RunError(f"{source}: its program for {size} {batch} takes other inputs")
+        kernels, weights = reader.kernels(part), reader.weights(part)
+        saved.check(source, program, kernels, weights)
+        models[batch] = Model(program, kernels, weights, shared=reader.shared)
+    if head["rest"] is None:
+        return size, inputs, models, None
+    sized = SizedProgram.from_json(head["rest"]["program"])
+    if sized.size != size or sized.input_values != tuple(inputs):
+        raise RunError(f"{source}: its program for other batches takes other inputs")
+    kernels, weights = reader.kernels(head["rest"]), reader.weights(head["rest"])
+    saved.check(source, sized.at(2), kernels, weights)
+    return size, inputs, models, SizedModel(sized, kernels, weights, shared=reader.shared)
+
+
+class _Reader:
+    """Kernels and weights of an archive, each read once."""
+
+    def __init__(self, archive: zipfile.ZipFile, source: Path) -> None:
+        self._archive, self._kernels = archive, dict[int, Module]()
+        self._weights = saved.weights_of(archive, source)
+        self.shared = SharedArrays()
+
+    def kernels(self, part: Mapping[str, Any]) -> dict[str, Module]:
+        for number in part["kernels"].values():
+            if type(number) is not int:
+                raise ValueError(f"the number of a kernel is {number!r:.40}")
+            if number not in self._kernels:
+                self._kernels[number] = saved.kernel_of(self._archive, number)
+        return {str(name): self._kernels[n] for name, n in part["kernels"].items()}
+
+    def weights(self, part: Mapping[str, Any]) -> dict[str, Array]:
+        return {str(name): self._weights[stored] for name, stored in part["weights"].items()}
+
+
+def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
+    """Read a file of `Model.save` or `BatchedModel.save`; nothing of it runs before it is called.
+
+    The file holds machine code, as an executable does: run only what you trust.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A `Model`, or a `BatchedModel` where the file has programs for several batches.
+
+    Raises:
+        UsageError: there is no such file; it is no model, damaged, or of another version.
+        RunError: it cannot be read, or its parts are inconsistent.
+        TargetError: its kernels are for another CPU; the message names both.
+
+    Example:
+        >>> x = lw.graph.var("x", (4,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.tanh(x))
+        >>> path = lw.graph.compile(module, "llvm").save("tanh.lw")
+        >>> print(lw.graph.load(path))
+        <Model of x: float32[4]: 1 kernels>
+    """
+    with saved.opened(path) as (archive, head):
+        if head["version"] == VERSION:
+            return BatchedModel(*read(archive, head, Path(path)))
+        return Model(*saved.read(archive, head, Path(path)))

@@ -1,0 +1,425 @@
+"""Base of all executors of models: inputs and outputs, by name or by position.
+
+The methods are those of TVM's graph executor.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, UsageError, did_you_mean
+from loopwright.executors.callees import copied
+from loopwright.executors.program import Value
+from loopwright.runtime import (
+    BenchmarkResult,
+    Extent,
+    NDArray,
+    Taken,
+    array,
+    buffer_of,
+    check_options,
+    extent,
+    host_array,
+    is_on_host,
+    sampled,
+)
+
+Array = npt.NDArray[Any]
+
+
+class Lent(NamedTuple):
+    """Memory of a caller's array that is an input or an output; ``buffer`` keeps it alive."""
+
+    extent: Extent
+    buffer: memoryview | None
+
+
+class Executor(ABC):
+    """A model, ready to run: inputs are set, `run` runs it, outputs are got.
+
+    One thread at a time may use an executor. Arrays of the caller's that it reads or writes without
+    a copy are kept alive. One that it writes shares no bytes with an input, a constant, or another
+    output; to feed outputs back, let two executors of a model write each other's inputs.
+
+    Args:
+        inputs: inputs of the model, in order; their names differ.
+        outputs: outputs of the model, in order; their names differ.
+
+    Attributes:
+        inputs, outputs: as given.
+
+    Example:
+        >>> x = lw.graph.var("x", (2,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> executor = lw.graph.compile(module, "llvm").executor()
+        >>> print(isinstance(executor, lw.executors.Executor), executor.get_input_info()[0])
+        True {'x': (2,)}
+    """
+
+    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self._input_places = {v.name: n for n, v in enumerate(self.inputs)}
+        self._output_places = {v.name: n for n, v in enumerate(self.outputs)}
+        self._lent_inputs: dict[int, Lent] = {}
+        self._lent_outputs: dict[int, Lent] = {}
+        self._taken: Taken | None = None
+
+    # -- overridden by each executor -----------------------------------------------------------
+
+    @abstractmethod
+    def _input_array(self, place: int) -> Array: ...
+
+    @abstractmethod
+    def _output_array(self, place: int) -> Array: ...
+
+    @abstractmethod
+    def _replace_input(self, place: int, elements: Array) -> None:
+        """Use another array as an input, without a copy."""
+
+    @abstractmethod
+    def _replace_output(self, place: int, elements: Array) -> None:
+        """Write an output into another array, without a copy."""
+
+    @abstractmethod
+    def _constants(self) -> Iterable[tuple[str, Any]]: ...
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Run the model on its inputs as they are."""
+
+    # -- overridden by executors on a device ---------------------------------------------------
+
+    def _fitted(self, v: Value, given: object) -> Any:
+        """The given value as an array of the shape and dtype of ``v``, without a copy."""
+        return fitted(v, given)
+
+    def _own(self, v: Value) -> Any:
+        """Memory of the executor's own for an input."""
+        return np.zeros(v.shape, v.dtype)
+
+    def _check_idle(self) -> None:  # noqa: B027 - a run of the others has ended when it returns
+        """Raise an error where a run is in progress."""
+
+    def sync(self) -> None:  # noqa: B027 - one of the host waits in each run
+        """Wait until all runs that were started are done; on the host it returns at once."""
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def get_num_inputs(self) -> int:
+        """Number of inputs."""
+        return len(self.inputs)
+
+    def get_input_index(self, name: str) -> int:
+        """Position of an input; -1 where no input has the name."""
+        return self._input_places.get(name, -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """The shapes and the dtypes of the inputs by name."""
+        return {v.name: v.shape for v in self.inputs}, {v.name: v.dtype for v in self.inputs}
+
+    def set_input(
+        self, key: str | int | None = None, value: object = None, /, **named: object
+    ) -> None:
+        """Copy arrays into inputs; one that `set_input_zero_copy` bound is released, not written.
+
+        Args:
+            key: the name of an input, or its place. It and its array are given by position, so that
+                inputs may be called ``key`` and ``value``.
+            named: further inputs by name.
+
+        Raises:
+            ArgumentError: there is no such input, or the array has another shape or dtype; then
+                no input was changed.
+        """
+        values: dict[str | int, object] = {name: x for name, x in named.items()}
+        if key is not None:
+            values[key] = value
+        places = [self._input_place(k) for k in values]
+        pairs = zip(places, values.values(), strict=True)
+        fitting = [self._fitted(self.inputs[n], x) for n, x in pairs]
+        self._check_idle()
+        for n, elements in zip(places, fitting, strict=True):
+            if n in self._lent_inputs:
+                self._replace_input(n, self._own(self.inputs[n]))
+                del self._lent_inputs[n]
+            copied(elements, self._input_array(n))
+
+    def set_input_zero_copy(self, key: str | int, value: object) -> None:
+        """Use an array of the caller's as an input; the model reads its elements at each run.
+
+        Raises:
+            ArgumentError: as of `set_input`; it is not contiguous; or it shares bytes with an array
+                that the model writes.
+        """
+        place = self._input_place(key)
+        v = self.inputs[place]
+        elements = self._fitted(v, value)
+        self._check_idle()
+        lent = Lent(extent(elements), buffer_of(elements))
+        for n, other in self._lent_outputs.items():
+            if lent.extent.meets(other.extent):
+                raise _overlap(f"input {v.name!r}", f"output {self.outputs[n].name!r}")
+        self._replace_input(place, elements)
+        self._lent_inputs[place] = lent
+
+    def get_input(self, key: str | int) -> NDArray:
+        """A copy of an input, as it is now."""
+        return duplicate(self._input_array(self._input_place(key)))
+
+    def _input_place(self, key: str | int) -> int:
+        return _place(key, self._input_places, "input")
+
+    # -- outputs -------------------------------------------------------------------------------
+
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.outputs)
+
+    def get_output_index(self, name: str) -> int:
+        """Position of an output; -1 where no output has the name."""
+        return self._output_places.get(name, -1)
+
+    def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """The shapes and the dtypes of the outputs by name."""
+        return {v.name: v.shape for v in self.outputs}, {v.name: v.dtype for v in self.outputs}
+
+    def set_output_zero_copy(self, index: str | int, value: object) -> None:
+        """Let the model write an output, by name or position, into an array of the caller's.
+
+        Raises:
+            ArgumentError: there is no such output; the array does not fit, or cannot be written; or
+                it shares bytes with an input, a constant or another output.
+        """
+        place = self._output_place(index)
+        elements = self._fitted(self.outputs[place], value)
+        if isinstance(elements, np.ndarray) and not elements.flags.writeable:
+            raise ArgumentError(f"the array for output {index!r} cannot be written")
+        self._check_idle()
+        lent = Lent(extent(elements), buffer_of(elements))
+        self._check_apart(place, lent.extent, self._read_always())
+        self._replace_output(place, elements)
+        self._lent_outputs[place] = lent
+
+    def _check_apart(self, place: int, written: Extent, constants: Taken) -> None:
+        """Refuse memory for an output that a step may read, or where another output lies.
+
+        In some programs an output could overwrite an input after its last reader. That depends on
+        how steps are fused and ordered, so it is refused in all.
+        """
+        name = f"output {self.outputs[place].name!r}"
+        for n, other in self._lent_inputs.items():
+            if written.meets(other.extent):
+                raise _overlap(name, f"input {self.inputs[n].name!r}")
+        for n, other in self._lent_outputs.items():
+            if n != place and written.meets(other.extent):
+                raise _overlap(name, f"output {self.outputs[n].name!r}")
+        constant = constants.by(written)
+        if constant is not None:
+            raise _overlap(name, f"constant {constant!r}")
+
+    def _check_own(self, place: int, *, own: bool) -> None:
+        """Refuse to write an output elsewhere that is not one stored value of its own."""
+        if not own:
+            raise ArgumentError(
+                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
+                "too; get a copy of it"
+            )
+
+    def _read_always(self) -> Taken:
+        """Byte ranges of the constants."""
+        if self._taken is None:
+            self._taken = Taken(self._constants())
+        return self._taken
+
+    def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
+        """A copy of an output, by name or position; in the array `out` where it is given.
+
+        Raises:
+            ArgumentError: there is no such output, or ``out`` has another shape or dtype.
+        """
+        place = self._output_place(index)
+        self._check_idle()
+        if out is None:
+            return duplicate(self._output_array(place))
+        target = self._fitted(self.outputs[place], out)
+        copied(self._output_array(place), target)
+        return out
+
+    def _output_place(self, key: str | int) -> int:
+        return _place(key, self._output_places, "output")
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, **inputs: object) -> None:
+        """Set inputs by name, then run the model.
+
+        Raises:
+            ArgumentError: as of `set_input`; nothing ran.
+            RunError: a kernel failed.
+        """
+        if inputs:
+            self.set_input(None, None, **inputs)
+        self._run()
+
+    def benchmark(
+        self,
+        device: object = None,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: float | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        **inputs: object,
+    ) -> BenchmarkResult:
+        """Time runs of the model.
+
+        A run that does not count comes first; then each of ``repeat`` samples is the mean of
+        ``number`` runs, or of more of them where they took less than ``min_repeat_ms``. The
+        arguments are those of TVM's ``GraphModule.benchmark``.
+
+        Args:
+            device: ignored, accepted for TVM's signature; the model runs on its own device.
+            func_name: ``"run"``, which is the one function of an executor.
+            repeat: samples.
+            number: runs in a sample.
+            min_repeat_ms: lower bound of a sample in milliseconds; None is 0.
+            limit_zero_time_iterations: attempts that take no measurable time before giving up.
+            end_to_end: time copies of all inputs into the model and of all outputs out of it, too.
+            cooldown_interval_ms: sleep in milliseconds after every ``repeats_to_cooldown`` samples.
+            repeats_to_cooldown: see there.
+            inputs: to be set before, by name; with ``end_to_end`` in each run.
+
+        Returns:
+            Seconds of a run for each sample, with their mean, median, std, min and max.
+
+        Raises:
+            ArgumentError: as of `set_input`.
+            UsageError: an option is out of range, or ``func_name`` is something else.
+        """
+        if func_name != "run":
+            raise UsageError(f"benchmark: an executor has the function 'run', got {func_name!r}")
+        least_ms = 0.0 if min_repeat_ms is None else min_repeat_ms
+        check_options(
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=least_ms,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+        )
+        self.set_input(None, None, **inputs)
+        once = self._end_to_end(inputs) if end_to_end else self._run
+        once()
+        self.sync()
+        return sampled(
+            lambda n: self._seconds(once, n),
+            number,
+            repeat,
+            least_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms * 1e-3,
+            repeats_to_cooldown,
+        )
+
+    def _seconds(self, once: Callable[[], object], number: int) -> float:
+        """Seconds of `number` runs together, until the last has ended."""
+        begin = time.perf_counter()
+        for _ in range(number):
+            once()
+        self.sync()
+        return time.perf_counter() - begin
+
+    def _end_to_end(self, inputs: dict[str, object]) -> Callable[[], None]:
+        """A run with copies of inputs and outputs; inputs that are not given keep their values."""
+        values: dict[str, object] = {
+            v.name: self.get_input(n).numpy() for n, v in enumerate(self.inputs)
+        }
+        values |= inputs
+        outputs = [np.empty(v.shape, v.dtype) for v in self.outputs]
+
+        def run() -> None:
+            self.run(**values)
+            for n, out in enumerate(outputs):
+                self.get_output(n, out)
+
+        return run
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """A method by its name, as TVM's executors have it: ``executor["run"]()``.
+
+        Raises:
+            ArgumentError: there is no such method.
+        """
+        methods = [
+            n for n in dir(type(self)) if not n.startswith("_") and callable(getattr(self, n))
+        ]
+        if name not in methods:
+            raise ArgumentError(
+                f"an executor has no function {name!r}{did_you_mean(name, methods)}; it has "
+                f"{', '.join(methods)}"
+            )
+        method: Callable[..., Any] = getattr(self, name)
+        return method
+
+
+def fitted(v: Value, given: object) -> Array:
+    """An array of a value's shape and dtype that shares memory with ``given``, or ArgumentError."""
+    elements = _on_host(v, given)
+    if elements.shape != v.shape or elements.dtype != np.dtype(v.dtype):
+        raise ArgumentError(
+            f"{v.name!r} is {v.dtype}{list(v.shape)}, got {elements.dtype}{list(elements.shape)}"
+        )
+    return elements
+
+
+def _on_host(v: Value, given: object) -> Array:
+    """An array in host memory, without a copy."""
+    if isinstance(given, np.ndarray) or is_on_host(given):
+        try:
+            return np.asarray(given)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if not hasattr(given, "__dlpack__"):
+                raise ArgumentError(f"{v.name!r}: no array can be made of it: {error}") from None
+    try:
+        return host_array(given)  # says where it lies
+    except ArgumentError as error:
+        raise ArgumentError(f"{v.name!r}: {error}") from None
+
+
+def duplicate(elements: Array | NDArray) -> NDArray:
+    """A copy of an array, on the device where it lies."""
+    return elements.copyto(elements.device) if isinstance(elements, NDArray) else array(elements)
+
+
+def _overlap(one: str, other: str) -> ArgumentError:
+    return ArgumentError(
+        f"{one} overlaps {other}; what a model writes shares no bytes with inputs, constants and "
+        "other outputs: pass another array"
+    )
+
+
+def _place(key: str | int, places: dict[str, int], what: str) -> int:
+    if isinstance(key, str) and key in places:
+        return places[key]
+    if isinstance(key, int) and 0 <= key < len(places):
+        return key
+    hint = did_you_mean(key, places) if isinstance(key, str) else ""
+    raise ArgumentError(
+        f"there is no {what} {key!r}{hint}; there are {', '.join(places) or 'none'}"
+    )
+
+
+def seconds_of(run: Callable[[], object], number: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(number):
+        run()
+    return time.perf_counter() - begin

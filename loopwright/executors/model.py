@@ -1,0 +1,268 @@
+"""`Model`, a model whose kernels are built, and the file that keeps it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, RunError, UsageError
+from loopwright.executors import saved
+from loopwright.executors.async_executor import AsyncGraphExecutor
+from loopwright.executors.callees import HostStep, SharedArrays
+from loopwright.executors.debug_executor import DebugExecutor
+from loopwright.executors.device_executor import DeviceGraphExecutor, DeviceProgram
+from loopwright.executors.graph_executor import GraphExecutor
+from loopwright.executors.model_library import c_name, export_model
+from loopwright.executors.program import Program
+from loopwright.executors.whole_program import AotExecutor
+from loopwright.runtime import (
+    HOST,
+    Device,
+    DeviceArray,
+    Module,
+    artifact_kind,
+    device_of,
+    is_on_host,
+)
+from loopwright.runtime import device as as_device
+
+Array = npt.NDArray[Any]
+
+
+class Model:
+    """A program of kernels with its weights.
+
+    Args:
+        program: its kernels in order, and its values.
+        kernels: by name.
+        constants: arrays by the names of the program's values.
+        host_steps: steps that are Python functions, by name.
+        shared: arrays that are kept once for several models, such as those of several batches.
+
+    Attributes:
+        program, kernels, constants, host_steps: as given.
+
+    Example:
+        >>> from loopwright.executors import Model, Program, Step, Value
+        >>> A = te.placeholder((4,), name="A")
+        >>> double = lw.build([A, te.compute((4,), lambda i: A[i] * 2, name="B")], "llvm")
+        >>> x, y = Value("x", (4,), "float32", "input"), Value("y", (4,), "float32", "stored")
+        >>> program = Program((x, y), (Step("double", (0, 1)),), (0,), (1,), 64)
+        >>> model = Model(program, {"double": double}, {})
+        >>> print(model(np.ones(4, "float32"))[0])
+        [2. 2. 2. 2.]
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module],
+        constants: Mapping[str, Array],
+        host_steps: Mapping[str, HostStep] | None = None,
+        shared: SharedArrays | None = None,
+    ) -> None:
+        self.program, self.kernels, self.constants = program, kernels, constants
+        self.host_steps = host_steps or {}
+        self._shared = shared
+        self._lock, self._devices = threading.Lock(), dict[Device, DeviceProgram]()
+
+    @cached_property
+    def device_type(self) -> str:
+        """Type of the devices that its kernels are for, such as ``cpu`` or ``cuda``."""
+        kinds = {artifact_kind(m.artifact.kind).device for m in self.kernels.values()}
+        return next(iter(kinds), "cpu")
+
+    def executor(
+        self,
+        device: Device | str | None = None,
+        *,
+        graph: bool = False,
+        in_place: Collection[str] = (),
+    ) -> GraphExecutor:
+        """The model, ready to run; each executor has memory of its own, and all share weights.
+
+        Args:
+            device: where it runs, such as ``"cuda:1"``; default the first device of the type that
+                it was built for.
+            graph: of a device whose driver records launches as a graph, as CUDA's does: record
+                those of a run, and launch them all at once from then on.
+            in_place: on a CPU, weights that kernels read where they lie, by name, as of
+                `GraphExecutor`; the executor shares nothing with others then.
+
+        Returns:
+            A `GraphExecutor`; on another device than the CPU a `DeviceGraphExecutor`.
+
+        Raises:
+            UsageError: the device is of another type, or not here; or it records no graphs.
+            TargetError, OutOfMemoryError: as of `DeviceGraphExecutor`.
+        """
+        home = self._home(device)
+        if home.device_type != HOST:
+            return DeviceGraphExecutor(self._placed_on(home), graph=graph)
+        if graph:
+            raise UsageError("graph=True: cpu(0) records no graphs; leave it out")
+        if in_place:
+            return GraphExecutor(self.program, self._called, self.constants, self._shared, in_place)
+        return self._first.another()
+
+    def _home(self, device: Device | str | None) -> Device:
+        """The device, which must be here and of the type that the model was built for."""
+        home = as_device(self.device_type if device is None else device)
+        if home.name != self.device_type:
+            raise UsageError(
+                f"the model is built for {self.device_type}, and cannot run on {home}; compile it "
+                "for that"
+            )
+        home.require()
+        return home
+
+    def _placed_on(self, home: Device) -> DeviceProgram:
+        """The model's program on a device; its weights are copied there once."""
+        with self._lock:
+            if home not in self._devices:
+                called = self.program, self._called, self.constants
+                self._devices[home] = DeviceProgram(*called, home)
+            return self._devices[home]
+
+    @cached_property
+    def _first(self) -> GraphExecutor:
+        """An executor that is never run: it holds values computed from weights, once for all."""
+        self._refuse_devices()
+        return GraphExecutor(self.program, self._called, self.constants, self._shared)
+
+    def _refuse_devices(self) -> None:
+        if self.device_type != "cpu":
+            raise UsageError(
+                f"the model is built for {self.device_type}, where executor() runs it; others are "
+                "for CPUs"
+            )
+
+    @property
+    def _called(self) -> dict[str, Module | HostStep]:
+        return {**self.kernels, **self.host_steps}
+
+    def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
+        """A `DebugExecutor` of the model, which shows every call of a kernel.
+
+        Args:
+            dump_root: a folder into which each run writes its calls, their outputs and a trace;
+                None: nothing is written.
+
+        Raises:
+            UsageError: the model is not built for CPUs.
+        """
+        self._refuse_devices()
+        return DebugExecutor(self.program, self._called, self.constants, dump_root)
+
+    def async_executor(
+        self, num_workers: int | None = None, share_memory: bool = False
+    ) -> AsyncGraphExecutor:
+        """An `AsyncGraphExecutor` of the model: independent steps run in parallel."""
+        return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
+
+    def aot_executor(self) -> AotExecutor:
+        """The model as one function that calls its kernels, compiled now; weights are shared.
+
+        Raises:
+            UsageError: a kernel is not of compiled code of the host, or there is none.
+        """
+        refuse_host_steps(self.host_steps, "one function")
+        return AotExecutor(self._first.whole_program("model").module(), self.constants)
+
+    def export_library(
+        self,
+        path: str | os.PathLike[str],
+        cc: str | None = None,
+        fcompile: Callable[..., object] | None = None,
+        *,
+        force: bool = False,
+    ) -> Path:
+        """Write the model as one library that stands alone, and a header for C beside it.
+
+        The library has one function, which calls all kernels; no interpreter, and no Python. It
+        has the file's name, and the form of a kernel: ``int32_t resnet18(void **args, void
+        *workspace)``. The weights are in it as kernels read them, packed already. It is linked as
+        `Module.export_library` links kernels. ``lw.load_module`` reads it as a module of this
+        function, whose arguments are the inputs and the outputs.
+
+        Args:
+            path: the file, such as ``resnet18.so``, or ``resnet18.a`` for a static library; the
+                header is ``resnet18.h``. The library's path is returned.
+            cc: the linker; default the first of ``cc``, ``gcc`` and ``clang`` that is installed.
+            fcompile: as of `Module.export_library`.
+            force: replace files that are no such library and header, too.
+
+        Raises:
+            UsageError: a kernel is not of compiled code of the host, there is none, the weights
+                have 2 GiB or more, the system is not Linux, or other files are there.
+            TargetError: no linker is installed; the message says what to install.
+            RunError: a file cannot be written, or linking failed.
+        """
+        refuse_host_steps(self.host_steps, "a library")
+        target = Path(path)
+        whole = self._first.whole_program(c_name(target))
+        return export_model(whole, target, cc, fcompile, force=force)
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """Run once, with an executor of its own; takes an array for each input, in order.
+
+        Of a model for devices, inputs may lie on one of them, such as tensors of PyTorch: then it
+        runs there. Outputs are arrays of NumPy, or of that device, for ``torch.from_dlpack``.
+
+        Raises:
+            ArgumentError: there are more or fewer inputs, or one has another shape or dtype.
+        """
+        placed = [device_of(x) for x in inputs if not is_on_host(x)]
+        home = next((d for d in placed if d.name == self.device_type), None)
+        executor = self.executor(home)
+        count = executor.get_num_inputs()
+        if len(inputs) != count:
+            names = ", ".join(executor.get_input_info()[0])
+            raise ArgumentError(f"the model has {count} inputs ({names}), got {len(inputs)}")
+        for n, x in enumerate(inputs):
+            executor.set_input(n, x)
+        executor.run()
+        outputs = [executor.get_output(n) for n in range(executor.get_num_outputs())]
+        if home is not None:
+            return outputs
+        return [a.numpy() if isinstance(a, DeviceArray) else np.asarray(a) for a in outputs]
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write the model to one file: its program, the machine code of its kernels, its weights.
+
+        The file is a zip archive without compression: ``model.json``, for each kernel its code and
+        manifest, and ``weights.safetensors``. It is replaced in one step.
+
+        Args:
+            path: the file, such as ``resnet18.lw``, which is returned.
+            force: replace a file that is no model, too.
+
+        Raises:
+            UsageError: another file is there.
+            RunError: the file cannot be written; or a step is a Python function, which no file
+                holds.
+        """
+        refuse_host_steps(self.host_steps, "saved")
+        return saved.write(path, self.program, self.kernels, self.constants, force=force)
+
+    def __repr__(self) -> str:
+        values = self.program.input_values
+        shapes = ", ".join(f"{v.name}: {v.dtype}{list(v.shape)}" for v in values)
+        return f"<{type(self).__name__} of {shapes}: {len(self.kernels)} kernels>"
+
+
+def refuse_host_steps(steps: Mapping[str, HostStep], done: str) -> None:
+    """Raise RunError where steps of a model are Python functions, which no machine code holds."""
+    if steps:
+        named = "; ".join(f"{name} ({s.by})" for name, s in steps.items())
+        raise RunError(
+            f"a model with steps that run in Python cannot be {done}: {named:.300}; compile "
+            "it with fallback=False to see what its nodes lack"
+        )

@@ -1,0 +1,450 @@
+"""Partition of a program for several devices, and the executor of one.
+
+`partition`: two devices are a bipartition by repeated minimum cuts: the side that is too light is
+merged with an adjacent step, and the cut is computed again (Yang and Wong, Efficient network flow
+based min-cut balanced partitioning, 1996). More devices are halved, and each half is cut again.
+Nets are cut, one for each value, so that a value that several steps of another device read counts
+once.
+
+`PartitionedExecutor`: a value that another device reads is copied there once, by a step of its own.
+Steps and copies run as soon as their predecessors have ended, so that devices work in parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import ArgumentError, UsageError
+from loopwright.executors.call_sequence import ParallelRun, dependencies
+from loopwright.executors.callees import Callee, callees, copied
+from loopwright.executors.executor import Executor
+from loopwright.executors.graph_executor import weight_of
+from loopwright.executors.program import Program, Step
+from loopwright.runtime import HOST, Device, Module, ThreadPool, array, empty
+
+#: Edges that are never cut, and the largest sum of bytes that a cut can have: flows are of 32 bits.
+_NEVER = (1 << 31) - 1
+_MOST = 1 << 30
+
+
+Array = npt.NDArray[Any]
+#: A value on a device; its number, and that of the device.
+_Place = tuple[int, int]
+#: The number that stands for the caller's memory.
+_CALLER = -1
+
+
+class Edge(NamedTuple):
+    """A value that one device writes and another one reads.
+
+    Attributes:
+        value: its number in the program.
+        source: number of the device that writes it.
+        target: number of the device that reads it.
+
+    Example:
+        >>> from loopwright.executors import Edge
+        >>> print(Edge(value=3, source=0, target=1))
+        Edge(value=3, source=0, target=1)
+    """
+
+    value: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Assignment of steps to devices.
+
+    Attributes:
+        program: the steps.
+        devices: for each step the number of its device.
+        loads: work of each device.
+
+    Example:
+        >>> from loopwright.executors import Program, Step, Value, partition
+        >>> values = [Value("x", (4,), "float32", "input")]
+        >>> values += [Value(f"v{n}", (4,), "float32", "stored", 64 * n) for n in range(4)]
+        >>> steps = tuple(Step("f", (n, n + 1)) for n in range(4))
+        >>> program = Program(tuple(values), steps, (0,), (4,), 256)
+        >>> cut = partition(program, loads=[1, 1, 1, 1], capacities=[3, 1])
+        >>> print(cut.devices, cut.communication_edges, cut.bytes_moved)
+        (0, 0, 0, 1) (Edge(value=3, source=0, target=1),) 16
+    """
+
+    program: Program
+    devices: tuple[int, ...]
+    loads: tuple[float, ...]
+
+    @property
+    def communication_edges(self) -> tuple[Edge, ...]:
+        """The values that go from one device to another, each once, as steps read them."""
+        home = {
+            n: device
+            for step, device in zip(self.program.steps, self.devices, strict=True)
+            for n in step.args[-step.outputs :]
+        }
+        edges: dict[Edge, None] = {}
+        for step, device in zip(self.program.steps, self.devices, strict=True):
+            for n in step.args[: -step.outputs]:
+                if n in home and home[n] != device:
+                    edges[Edge(n, home[n], device)] = None
+        return tuple(edges)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that a run moves between devices."""
+        return sum(self.program.values[e.value].nbytes for e in self.communication_edges)
+
+
+def partition(
+    program: Program,
+    loads: Sequence[float],
+    capacities: Sequence[float],
+    tolerance: float = 0.1,
+) -> Partition:
+    """Cut a program into one part for each device.
+
+    Args:
+        program: the steps.
+        loads: work of each step, such as its operations.
+        capacities: speed of each device, in proportion to the others.
+        tolerance: fraction of all work by which a part may differ from its due; where no cut lies
+            within it, the closest is taken.
+
+    Returns:
+        The device of each step. Steps at the beginning of the program go to the first devices.
+
+    Raises:
+        UsageError: there is not one load for each step, or a number is out of range.
+
+    Example:
+        >>> from loopwright.executors import partition
+        >>> x = lw.graph.var("x", (1, 4))
+        >>> for _ in range(3):
+        ...     x = lw.graph.op.nn.softmax(x)
+        ...
+        >>> program = lw.graph.compile(lw.graph.IRModule.from_expr(x), "llvm").program
+        >>> print(partition(program, loads=[1, 1, 2], capacities=[1, 1]).devices)
+        (0, 0, 1)
+    """
+    if len(loads) != len(program.steps) or not all(0 <= x < np.inf for x in loads):
+        raise UsageError(
+            f"partition: give a load of 0 or more for each of {len(program.steps)} steps"
+        )
+    if not capacities or not all(0 < c < np.inf for c in capacities):
+        raise UsageError(f"partition: capacities are above zero, got {list(capacities)}")
+    if not 0 <= tolerance < 1:
+        raise UsageError(f"partition: tolerance is {tolerance}; choose 0 up to 1")
+    devices = [0] * len(program.steps)
+    cutter = _Cutter(program, loads, tolerance * sum(loads))
+    cutter.assign(list(range(len(devices))), list(enumerate(capacities)), devices)
+    total = [0.0] * len(capacities)
+    for device, load in zip(devices, loads, strict=True):
+        total[device] += load
+    return Partition(program, tuple(devices), tuple(total))
+
+
+class _Cutter:
+    def __init__(self, program: Program, loads: Sequence[float], slack: float) -> None:
+        self._program, self._loads, self._slack = program, loads, slack
+        self._nets = _nets(program)
+
+    def assign(self, steps: list[int], shares: list[tuple[int, float]], devices: list[int]) -> None:
+        """Assign steps to devices with the given shares of the work."""
+        if len(shares) == 1 or not steps:
+            for step in steps:
+                devices[step] = shares[0][0]
+            return
+        half = len(shares) // 2
+        first, second = shares[:half], shares[half:]
+        share = sum(c for _, c in first) / sum(c for _, c in shares)
+        left = self._cut(steps, share * sum(self._loads[s] for s in steps))
+        self.assign([s for s in steps if s in left], first, devices)
+        self.assign([s for s in steps if s not in left], second, devices)
+
+    def _cut(self, steps: list[int], due: float) -> set[int]:
+        """The steps of the first side, whose work is to be `due`."""
+        if len(steps) == 1:
+            load = self._loads[steps[0]]
+            return set(steps) if 2 * due >= load else set()
+        sources, sinks = {steps[0]}, {steps[-1]}
+        best: tuple[float, set[int]] | None = None
+        while True:
+            left = self._least_cut(steps, sources, sinks)
+            off = sum(self._loads[s] for s in left) - due
+            if best is None or abs(off) < best[0]:
+                best = abs(off), left
+            free = len(steps) - len(sources) - len(sinks)
+            if abs(off) <= self._slack or not free:
+                return best[1]
+            if off < 0:
+                sources = left | {self._beside(steps, left, sinks)} - sinks
+            else:
+                right = set(steps) - left
+                sinks = right | {self._beside(steps, right, sources, last=True)} - sources
+
+    def _beside(
+        self, steps: list[int], side: set[int], other: set[int], *, last: bool = False
+    ) -> int:
+        """A step outside of a side that shares a net with it, the nearest in the program."""
+        outside = [s for s in steps if s not in side and s not in other]
+        touching = {s for net in self._nets if net.steps & side for s in net.steps}
+        near = [s for s in outside if s in touching] or outside
+        if not near:  # all that is left is pinned to the other side
+            return next(iter(other))
+        return max(near) if last else min(near)
+
+    def _least_cut(self, steps: list[int], sources: set[int], sinks: set[int]) -> set[int]:
+        """The steps on the side of the sources in a cut of least bytes."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+        place = {s: n + 2 for n, s in enumerate(steps)}
+        tails, heads, bounds = [], [], []
+
+        def add(tail: int, head: int, bound: int) -> None:
+            tails.append(tail)
+            heads.append(head)
+            bounds.append(bound)
+
+        for s in sources:
+            add(0, place[s], _NEVER)
+        for s in sinks:
+            add(place[s], 1, _NEVER)
+        size = len(steps) + 2
+        # Bytes that count as one, so that the sum of all nets is a number of 32 bits.
+        unit = 1 + sum(net.nbytes for net in self._nets) // _MOST
+        for net in self._nets:
+            inside = [place[s] for s in net.steps if s in place]
+            if len(inside) < 2:
+                continue
+            entry, leave = size, size + 1
+            size += 2
+            add(entry, leave, max(1, net.nbytes // unit))
+            for p in inside:
+                add(p, entry, _NEVER)
+                add(leave, p, _NEVER)
+        graph = csr_array((np.array(bounds, np.int32), (tails, heads)), shape=(size, size))
+        flow = maximum_flow(graph, 0, 1).flow
+        residual = graph - flow
+        residual.data = np.where(residual.data > 0, residual.data, 0)
+        residual.eliminate_zeros()
+        reached = set(breadth_first_order(residual, 0, return_predecessors=False).tolist())
+        return {s for s in steps if place[s] in reached}
+
+
+@dataclass(frozen=True)
+class _Net:
+    """The steps that write and read a value."""
+
+    steps: frozenset[int]
+    nbytes: int
+
+
+def _nets(program: Program) -> list[_Net]:
+    users: dict[int, set[int]] = {}
+    for at, step in enumerate(program.steps):
+        for n in step.args:
+            if program.values[n].kind == "stored":
+                users.setdefault(n, set()).add(at)
+    return [_Net(frozenset(s), program.values[n].nbytes) for n, s in users.items() if len(s) > 1]
+
+
+class PartitionedExecutor(Executor):
+    """A model over several devices.
+
+    Each value has memory of its own on each device that writes or reads it, and each device one
+    worker thread.
+
+    Args:
+        cut: assignment of steps to devices.
+        kernels: for each device the kernels of its steps by name, built for its target.
+        devices: the device of each part; two may be the same one.
+        constants: by the names of the program's values.
+
+    Attributes:
+        cut, devices: as given.
+
+    Raises:
+        UsageError: the numbers of devices and of sets of kernels differ from the cut's.
+        ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
+
+    Example:
+        >>> from loopwright.executors import (
+        ...     PartitionedExecutor, Program, Step, Value, partition
+        ... )
+        >>> A = te.placeholder((2,), name="A")
+        >>> double = lw.build([A, te.compute((2,), lambda i: A[i] * 2, name="B")], "llvm")
+        >>> values = [Value("x", (2,), "float32", "input")]
+        >>> values += [Value(n, (2,), "float32", "stored", at) for n, at in (("y", 0), ("z", 64))]
+        >>> steps = (Step("double", (0, 1)), Step("double", (1, 2)))
+        >>> program = Program(tuple(values), steps, (0,), (2,), 128)
+        >>> cut = partition(program, loads=[1, 1], capacities=[1, 1])
+        >>> kernels = {"double": double}
+        >>> executor = PartitionedExecutor(cut, [kernels] * 2, [lw.cpu(0)] * 2, {})
+        >>> executor.run(x=np.ones(2, "float32"))
+        >>> print(cut.devices, executor.get_output(0).numpy())
+        (0, 1) [4. 4.]
+    """
+
+    def __init__(
+        self,
+        cut: Partition,
+        kernels: Sequence[Mapping[str, Module]],
+        devices: Sequence[Device],
+        constants: Mapping[str, Array],
+    ) -> None:
+        program = cut.program
+        if not len(devices) == len(kernels) == len(cut.loads):
+            raise UsageError(
+                f"the program is cut for {len(cut.loads)} devices; there are {len(devices)}, and "
+                f"kernels for {len(kernels)}"
+            )
+        super().__init__(program.input_values, program.output_values)
+        self.cut, self.devices = cut, tuple(devices)
+        weights = {
+            n: weight_of(v, constants) for n, v in enumerate(program.values) if v.kind == "constant"
+        }
+        self._callees = [self._callees_of(d, kernels[d], weights) for d in range(len(devices))]
+        self._home = {
+            n: device
+            for step, device in zip(program.steps, cut.devices, strict=True)
+            for n in step.args[-step.outputs :]
+        }
+        self._arrays: dict[_Place, Any] = {(n, _CALLER): w for n, w in weights.items()}
+        self._workers = ThreadPool(len(devices), "loopwright-device")
+        self._bind()
+
+    def _callees_of(
+        self, device: int, kernels: Mapping[str, Module], weights: Mapping[int, Array]
+    ) -> list[Callee]:
+        """The callees of a device's steps; constants are copied there."""
+        steps = [
+            step
+            for step, home in zip(self.cut.program.steps, self.cut.devices, strict=True)
+            if home == device
+        ]
+        if self._is_host(device):
+            return callees(steps, kernels, weights)
+        read = {n for step in steps for n in step.args if n in weights}
+        there = {n: array(weights[n], device=self.devices[device]) for n in read}
+        return callees(steps, kernels, there)
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _is_host(self, device: int) -> bool:
+        return device == _CALLER or self.devices[device].device_type == HOST
+
+    def _place(self, number: int, device: int) -> _Place:
+        """Place of a value for a device; the host reads a caller's array without a copy."""
+        from_caller = self.cut.program.values[number].kind != "stored"
+        return (number, _CALLER if from_caller and self._is_host(device) else device)
+
+    def _array(self, place: _Place) -> Any:
+        """The array at a place, allocated at the first request."""
+        if place not in self._arrays:
+            v = self.cut.program.values[place[0]]
+            if self._is_host(place[1]):
+                self._arrays[place] = np.zeros(v.shape, v.dtype)
+            else:
+                self._arrays[place] = empty(v.shape, v.dtype, self.devices[place[1]])
+        return self._arrays[place]
+
+    def _output_at(self, place: int) -> _Place:
+        number = self.cut.program.outputs[place]
+        home = self._home.get(number, _CALLER)
+        return (number, home if self._is_host(home) else _CALLER)
+
+    def _input_array(self, place: int) -> Array:
+        elements: Array = self._array((self.cut.program.inputs[place], _CALLER))
+        return elements
+
+    def _output_array(self, place: int) -> Array:
+        elements: Array = self._array(self._output_at(place))
+        return elements
+
+    def _replace_input(self, place: int, elements: Array) -> None:
+        self._replace((self.cut.program.inputs[place], _CALLER), elements)
+
+    def _replace_output(self, place: int, elements: Array) -> None:
+        number = self.cut.program.outputs[place]
+        own = number in self._home and self.cut.program.outputs.count(number) == 1
+        self._check_own(place, own=own)
+        self._replace(self._output_at(place), elements)
+
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        values = self.cut.program.values
+        return (
+            (v.name, self._arrays[n, _CALLER]) for n, v in enumerate(values) if v.kind == "constant"
+        )
+
+    def _replace(self, at: _Place, elements: Array) -> None:
+        """Bind all steps to another array at a place; where that is refused, nothing changes."""
+        before, self._arrays[at] = self._array(at), elements
+        try:
+            self._bind()
+        except ArgumentError:
+            self._arrays[at] = before
+            self._bind()
+            raise
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        """The calls of a run, with a copy before the first step of a device that reads a value."""
+        self._calls: list[Callable[[], object]] = []
+        self._steps: list[Step] = []
+        self._numbers: dict[_Place, int] = {}
+        program, following = self.cut.program, [iter(c) for c in self._callees]
+        for step, device in zip(program.steps, self.cut.devices, strict=True):
+            callee = next(following[device])
+            for n in callee.rest[: -step.outputs]:
+                self._bring(n, device)
+            places = [self._place(n, device) for n in callee.rest]
+            bound = callee.function.bind(*map(self._array, places))
+            self._add(self._waiting(bound, device), step.kernel, places, step.outputs)
+        for place in range(len(program.outputs)):
+            number, device = self._output_at(place)
+            self._bring(number, device)
+        self._order = dependencies(self._steps)
+
+    def _waiting(self, bound: Callable[[], object], device: int) -> Callable[[], object]:
+        """A call that waits for its device, whose own calls return earlier."""
+        if self._is_host(device):
+            return bound
+        home = self.devices[device]
+
+        def run() -> None:
+            bound()
+            home.sync()
+
+        return run
+
+    def _bring(self, number: int, device: int) -> None:
+        """Copy a value to a device that reads it, if it is not there yet."""
+        target = self._place(number, device)
+        source = (number, self._home.get(number, _CALLER))
+        if target == source or target in self._numbers:
+            return
+        if self.cut.program.values[number].kind == "constant":
+            copied(self._array(source), self._array(target))  # once, for all runs
+            return
+        read, written = self._array(source), self._array(target)
+        self._add(lambda: copied(read, written), "copy", [source, target], 1)
+
+    def _add(
+        self, call: Callable[[], object], name: str, places: Sequence[_Place], outputs: int
+    ) -> None:
+        numbers = [self._numbers.setdefault(p, len(self._numbers)) for p in places]
+        self._steps.append(Step(name, tuple(numbers), outputs))
+        self._calls.append(call)
+
+    def _run(self) -> None:
+        ParallelRun(self._calls, self._order, self._workers).begin().result()

@@ -1,0 +1,320 @@
+"""A program as one function: LLVM IR that calls its kernels one after the other.
+
+The address of every value is a constant in that code, so that nothing is interpreted. The
+function has the form of a kernel, ``int32_t f(void **args, void *workspace)``: its arguments are
+the inputs and the outputs of the program in order, and its workspace holds the values between
+kernels. It is used like a kernel (checked calls, timing, libraries).
+
+Kernels and constants are symbols that the code does not define. In this process they are resolved
+to the kernels and arrays of an executor; in a library they are linked to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loopwright.errors import UsageError
+from loopwright.executors.callees import Callee, HostStep
+from loopwright.executors.executor import Executor
+from loopwright.executors.program import ALIGNMENT, Program, Value
+from loopwright.runtime import (
+    Arg,
+    ArgSpec,
+    Artifact,
+    Function,
+    FunctionSpec,
+    Kernel,
+    Linked,
+    Manifest,
+    Module,
+    artifact_kind,
+    calls_packed,
+    linker,
+)
+
+Array = npt.NDArray[Any]
+
+
+class ProgramWriter:
+    """Writes the function, call by call.
+
+    ``functions`` and ``constants`` are those in use, by symbol. ``values_bytes`` is the offset of
+    the kernels' workspace, behind the values between them.
+    """
+
+    def __init__(self, name: str, program: Program, weights: Mapping[int, Array]) -> None:
+        self.functions: dict[str, Function] = {}
+        self.constants: dict[str, Array] = {}
+        self.values_bytes = -(-program.pool_bytes // ALIGNMENT) * ALIGNMENT
+        self._name, self._program, self._weights = name, program, weights
+        self._symbols: dict[int, str] = {}
+        self._lines: list[str] = []
+        self._calls = 0
+        self._registers = 0
+        self._widest = 1
+        self._pointers = self._arguments()
+
+    def _arguments(self) -> dict[int, str]:
+        """Load the arguments; returns registers of values that are arguments, by number."""
+        registers: dict[int, str] = {}
+        numbers = (*self._program.inputs, *self._program.outputs)
+        for place, n in enumerate(numbers):
+            register = f"%argument{place}"
+            self._lines += [
+                f"  %place{place} = getelementptr ptr, ptr %args, i64 {place}",
+                f"  {register} = load ptr, ptr %place{place}",
+            ]
+            if place < len(self._program.inputs) or self._program.values[n].kind == "stored":
+                registers.setdefault(n, register)
+        return registers
+
+    def call(self, callee: Callee) -> None:
+        """Call the callee of a step; where that fails, the function returns its code."""
+        kernel = callee.function
+        assert isinstance(kernel, Kernel)  # steps in Python were refused before
+        function, given = kernel.function, kernel.given
+        if not isinstance(function, Function) or function.values:
+            raise UsageError(
+                f"kernel {function.name!r} of the model takes sizes, or is for a device"
+            )
+        self.functions[function.name] = function
+        rest = iter(callee.rest)
+        pointers = [self._pointer(next(rest)) if a is None else self._constant(a) for a in given]
+        self._widest = max(self._widest, len(pointers))
+        n = self._calls = self._calls + 1
+        for k, pointer in enumerate(pointers):
+            self._lines += [
+                f"  %slot{n}.{k} = getelementptr ptr, ptr %pointers, i64 {k}",
+                f"  store ptr {pointer}, ptr %slot{n}.{k}",
+            ]
+        self._lines += [
+            f"  %code{n} = call i32 @{function.name}(ptr %pointers, ptr %workspace)",
+            f"  %good{n} = icmp eq i32 %code{n}, 0",
+            f"  br i1 %good{n}, label %after{n}, label %failed",
+            f"after{n}:",
+        ]
+
+    def _pointer(self, number: int) -> str:
+        """Address of a value: an argument, a constant, or a place in the memory between kernels."""
+        if number in self._pointers:
+            return self._pointers[number]
+        if number in self._weights:
+            return self._constant(self._weights[number])
+        offset = self._program.values[number].offset
+        self._registers += 1
+        register = f"%value{number}.{self._registers}"
+        self._lines.append(f"  {register} = getelementptr i8, ptr %memory, i64 {offset}")
+        return register
+
+    def _constant(self, array: Array) -> str:
+        symbol = self._symbols.setdefault(id(array), f"lw_constant_{len(self._symbols)}")
+        self.constants[symbol] = array
+        return f"@{symbol}"
+
+    def _copies(self) -> list[str]:
+        """Copy outputs that are also an input, a constant or another output, at the end."""
+        lines, first = [], len(self._program.inputs)
+        for place, n in enumerate(self._program.outputs, first):
+            source, argument = self._pointer(n), f"%argument{place}"
+            if source == argument:
+                continue
+            nbytes = self._program.values[n].nbytes
+            lines.append(
+                f"  call void @llvm.memcpy.p0.p0.i64(ptr {argument}, ptr {source}, "
+                f"i64 {nbytes}, i1 false)"
+            )
+        return lines
+
+    def text(self) -> str:
+        """The whole as LLVM IR."""
+        copies = self._copies()
+        codes = ", ".join(
+            f"[ %code{n}, %{f'after{n - 1}' if n > 1 else 'entry'} ]"
+            for n in range(1, self._calls + 1)
+        )
+        return "\n".join(
+            [
+                *(f"declare i32 @{name}(ptr, ptr)" for name in self.functions),
+                *(f"@{symbol} = external constant i8" for symbol in self.constants),
+                "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+                f"define i32 @{self._name}(ptr %args, ptr %memory) {{",
+                "entry:",
+                f"  %pointers = alloca [{self._widest} x ptr]",
+                f"  %workspace = getelementptr i8, ptr %memory, i64 {self.values_bytes}",
+                *self._lines,
+                *copies,
+                "  ret i32 0",
+                "failed:",
+                f"  %code = phi i32 {codes}",
+                "  ret i32 %code",
+                "}",
+                "",
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class WholeProgram:
+    """A program as one function."""
+
+    #: LLVM IR.
+    text: str
+    manifest: Manifest
+    #: Modules whose code it calls, by name.
+    kernels: Mapping[str, Module]
+    #: Functions of these that it calls, by symbol.
+    functions: Mapping[str, Function]
+    #: Arrays that it reads, by symbol.
+    constants: Mapping[str, Array]
+
+    def artifact(self) -> Artifact:
+        """The compiled code, with its kernels and constants undefined."""
+        cpu = self.manifest.cpu, self.manifest.features
+        return Artifact(self.manifest.to_json(), linker.compile_text(self.text, cpu=cpu))
+
+    def module(self) -> Module:
+        """The function in this process, with the kernels and constants here."""
+        return Module(self.artifact(), link=self._link)
+
+    def _link(self, manifest: Manifest, objects: bytes) -> Linked:
+        imports = {symbol: f.address for symbol, f in self.functions.items()}
+        imports |= {symbol: int(a.ctypes.data) for symbol, a in self.constants.items()}
+        linked = linker.link(objects, [manifest.entry], imports)
+        # The code is valid as long as its kernels and constants.
+        return Linked(linked.addresses, (linked, self))
+
+
+def whole_program(
+    name: str,
+    program: Program,
+    kernels: Mapping[str, Module | HostStep],
+    called: Sequence[Callee],
+    weights: Mapping[int, Array],
+) -> WholeProgram:
+    """A program as one function of that name; `called` are the callees of its steps.
+
+    UsageError where a kernel is not of compiled code of the host, a step runs in Python or a kernel
+    calls it, or the function has the name of a kernel.
+    """
+    used = {step.kernel: _compiled(step.kernel, kernels) for step in program.steps}
+    contents = [_checked(kernel, module) for kernel, module in used.items()]
+    if not contents:
+        raise UsageError(
+            "the model computes nothing (every output is an input or a constant); there is "
+            "nothing to build"
+        )
+    code = ProgramWriter(name, program, weights)
+    for callee in called:
+        code.call(callee)
+    if name in code.functions:
+        raise UsageError(f"a kernel of the model is called {name!r}, too; give another name")
+    functions = code.functions.values()
+    inputs = [ArgSpec(v.name, v.shape, v.dtype, False) for v in program.input_values]
+    outputs = [ArgSpec(v.name, v.shape, v.dtype, True) for v in program.output_values]
+    spec = FunctionSpec(
+        name,
+        (*inputs, *outputs),
+        code.values_bytes + max(f.workspace_bytes for f in functions),
+        max(f.parallel_workspace_bytes for f in functions),
+        any(f.uses_pool for c in contents for f in c.functions),
+    )
+    needs = sorted({n for c in contents for n in c.needs})
+    manifest = replace(contents[0], entry=name, functions=(spec,), needs=tuple(needs), workload={})
+    return WholeProgram(code.text(), manifest, used, code.functions, code.constants)
+
+
+def _compiled(kernel: str, kernels: Mapping[str, Module | HostStep]) -> Module:
+    module = kernels[kernel]
+    if isinstance(module, HostStep):
+        raise UsageError(
+            f"step {kernel!r} of the model runs in Python ({module.by}); compile it with "
+            "fallback=False to see what its nodes lack"
+        )
+    return module
+
+
+def _checked(kernel: str, module: Module) -> Manifest:
+    """The manifest of a kernel, which must be code that another function can call."""
+    contents = module.artifact.contents
+    if artifact_kind(contents.kind).holds != "object":
+        raise UsageError(
+            f"kernel {kernel!r} of the model is a {contents.kind}; kernels that one function calls "
+            "are object files of this machine: compile the model for llvm, or c"
+        )
+    if calls_packed(contents):
+        raise UsageError(f"kernel {kernel!r} of the model calls functions of Python")
+    return contents
+
+
+class AotExecutor(Executor):
+    """A model that is one function, ready to run.
+
+    Its memory is the inputs, the outputs and one workspace. Named after TVM's, whose methods it
+    has. `Model.aot_executor` makes one in this process; of a library that `Model.export_library`
+    wrote, `loopwright.load_module` gives the module, and neither LLVM nor a compiler is needed.
+
+    Args:
+        module: whose entry function takes inputs and then outputs.
+        constants: arrays of its model, by name; None: of a library, which has its own.
+
+    Raises:
+        UsageError: the function takes sizes, or is for a device.
+
+    Example:
+        >>> from loopwright.executors import AotExecutor
+        >>> x = lw.graph.var("x", (2,))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> path = lw.graph.compile(module, "llvm").export_library("relu.so")
+        >>> executor = AotExecutor(lw.load_module(path))
+        >>> executor.run(x=np.array([1, -1], "float32"))
+        >>> print(executor.get_output(0).numpy())
+        [1. 0.]
+    """
+
+    def __init__(self, module: Module, constants: Mapping[str, Array] | None = None) -> None:
+        function = module[module.entry_name]
+        if not isinstance(function, Function):
+            raise UsageError(f"{module.entry_name} takes sizes, or is for a device")
+        self._module, self._function, self._weights = module, function, constants or {}
+        inputs = [_value(a) for a in function.args if not a.output]
+        outputs = [_value(a) for a in function.args if a.output]
+        super().__init__(inputs, outputs)
+        self._arrays = [np.zeros(a.shape, a.dtype) for a in function.args]
+        self._call = function.bind(*self._arrays)
+
+    def another(self) -> AotExecutor:
+        """The same model, ready to run beside this one: the code and the weights are shared."""
+        return AotExecutor(self._module, self._weights)
+
+    def _input_array(self, place: int) -> Array:
+        return self._arrays[place]
+
+    def _output_array(self, place: int) -> Array:
+        return self._arrays[len(self.inputs) + place]
+
+    def _constants(self) -> Iterable[tuple[str, Any]]:
+        return self._weights.items()
+
+    def _replace_input(self, place: int, elements: Array) -> None:
+        self._replace(place, elements)
+
+    def _replace_output(self, place: int, elements: Array) -> None:
+        self._replace(len(self.inputs) + place, elements)
+
+    def _replace(self, place: int, elements: Array) -> None:
+        arrays = [*self._arrays]
+        arrays[place] = elements
+        self._call = self._function.bind(*arrays)
+        self._arrays = arrays
+
+    def _run(self) -> None:
+        self._call()
+
+
+def _value(arg: Arg) -> Value:
+    return Value(arg.name, arg.shape, arg.dtype.name, "stored" if arg.output else "input")

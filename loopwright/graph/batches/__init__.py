@@ -1,1 +1,0 @@
-"""Models of any batch: programs for declared batches, and one of symbolic size for others."""

@@ -1,0 +1,501 @@
+"""Patterns of graphs in Relay's vocabulary (`tvm.relay.dataflow_pattern`), and rewriting by them.
+
+A pattern describes the form of an expression. A match maps the parts of the pattern to expressions,
+from which a rule builds the replacement:
+
+    >>> x = lw.graph.dataflow_pattern.wildcard()
+    >>> twice = lw.graph.dataflow_pattern.is_op("nn.relu")(
+    ...     lw.graph.dataflow_pattern.is_op("nn.relu")(x)
+    ... )
+    >>> rule = lw.graph.dataflow_pattern.Rule(twice, lambda m: lw.graph.op.nn.relu(m[x]))
+    >>> data = lw.graph.var("data", (4,))
+    >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.op.nn.relu(data)))
+    >>> print(lw.graph.dataflow_pattern.rewrite([rule], module))
+    def @main(%data: float32[4]) {
+      nn.relu(%data)
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
+
+from loopwright.errors import GraphError
+from loopwright.graph.infer import complete_types, infer_types
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    HostFunction,
+    OpRef,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    Type,
+    Var,
+)
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.visitor import called, rewrite_each
+from loopwright.graph.registry import get_op
+
+__all__ = [
+    "DFPattern",
+    "Match",
+    "Rule",
+    "Types",
+    "is_constant",
+    "is_op",
+    "is_tuple",
+    "is_tuple_get_item",
+    "is_var",
+    "rewrite",
+    "wildcard",
+]
+
+#: Operators whose two inputs may stand the other way round.
+_COMMUTATIVE = frozenset(["add", "multiply", "maximum", "minimum", "equal", "not_equal"])
+
+
+class Types:
+    """Types of the nodes of a module, and of nodes made from them, inferred on demand."""
+
+    def __init__(self, module: IRModule) -> None:
+        self._known = infer_types(module)
+
+    def __getitem__(self, e: Expr) -> Type:
+        if e not in self._known:
+            complete_types(e, self._known)
+        return self._known[e]
+
+    def tensor(self, e: Expr) -> TensorType:
+        """The type of an expression that is a tensor.
+
+        Raises:
+            GraphError: it is something else.
+        """
+        found = self[e]
+        if not isinstance(found, TensorType):
+            raise GraphError(f"a tensor is needed, got {found}")
+        return found
+
+    def keep(self, e: Expr, t: Type) -> None:
+        """Enter the type of an expression that replaces one of that type."""
+        self._known[e] = t
+
+
+#: Expressions that the parts of a pattern matched.
+_Places = Mapping["DFPattern", Expr]
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """The expressions that the parts of a pattern matched.
+
+    Attributes:
+        root: the expression that matches.
+        places: expressions by parts of the pattern, without those of alternatives not taken.
+        types: of expressions.
+    """
+
+    root: Expr
+    places: _Places
+    types: Types | None = None
+
+    def __getitem__(self, part: DFPattern) -> Expr:
+        return self.places[part]
+
+    def __contains__(self, part: DFPattern) -> bool:
+        return part in self.places
+
+    def constant(self, part: DFPattern) -> Any:
+        """The array of a part that is a constant."""
+        found = self.places[part]
+        assert isinstance(found, Constant)
+        return found.data
+
+    def attrs(self, part: DFPattern | None = None) -> Mapping[str, Any]:
+        """All attributes of a part that is a call of an operator; None is the root."""
+        found = self.root if part is None else self.places[part]
+        name = called(found)
+        assert isinstance(found, Call)
+        assert name is not None
+        return get_op(name).complete(found.attrs)
+
+    def type(self, part: DFPattern | Expr) -> TensorType:
+        """The type of a part, or of an expression, that is a tensor.
+
+        Raises:
+            GraphError: types were not given for matching, or it is no tensor.
+        """
+        if self.types is None:
+            raise GraphError("types are asked of a match without any; give `match` a module")
+        return self.types.tensor(self.places[part] if isinstance(part, DFPattern) else part)
+
+
+class DFPattern:
+    """A pattern of expressions.
+
+    One pattern object that occurs twice in a pattern matches one and the same expression.
+
+    Example:
+        >>> from loopwright.graph.dataflow_pattern import is_constant, is_op, wildcard
+        >>> x, factor = wildcard(), is_constant()
+        >>> found = (x * factor).match(lw.graph.op.multiply(2.0, lw.graph.var("x", (4,))))
+        >>> print(found.constant(factor), found[x].name)
+        2.0 x
+        >>> last = is_op("nn.softmax")(x).has_attr(axis=-1).optional(is_op("nn.relu"))
+        >>> print(last.match(lw.graph.op.nn.softmax(lw.graph.var("x", (2, 3)), axis=0)))
+        None
+    """
+
+    def match(self, e: Expr, module: IRModule | None = None) -> Match | None:
+        """Match an expression; None where it does not match.
+
+        Args:
+            e: the expression.
+            module: the module it lies in, for patterns of types.
+
+        Raises:
+            GraphError: a pattern of types is matched without a module.
+        """
+        return self.match_typed(e, None if module is None else Types(module))
+
+    def match_typed(self, e: Expr, types: Types | None) -> Match | None:
+        """As `match`, with the types known."""
+        places = next(self.places(e, {}, types), None)
+        return None if places is None else Match(e, places, types)
+
+    def places(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        """All ways to match an expression, given the parts that are matched already."""
+        if self in known:
+            if known[self] is e:
+                yield known
+            return
+        for found in self._inner(e, known, types):
+            yield {**found, self: e}
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        raise NotImplementedError
+
+    def roots(self) -> frozenset[str] | None:
+        """Operators whose calls alone can match; None where other expressions can, too."""
+        return None
+
+    def optional(self, around: Callable[[DFPattern], DFPattern]) -> DFPattern:
+        """Match the pattern, or what ``around`` makes of it."""
+        return around(self) | self
+
+    def has_attr(self, **attrs: Any) -> DFPattern:
+        """The pattern, where the call has these attributes, defaults included."""
+        return _Attrs(self, attrs)
+
+    def has_dtype(self, dtype: str) -> DFPattern:
+        """The pattern, where the expression is a tensor of this dtype."""
+        return _Typed(self, lambda t: t.dtype == dtype)
+
+    def has_shape(self, shape: Sequence[int]) -> DFPattern:
+        """The pattern, where the expression is a tensor of this shape."""
+        return _Typed(self, lambda t: t.shape == tuple(shape))
+
+    def __or__(self, other: DFPattern) -> DFPattern:
+        return _Either(self, other)
+
+    def __add__(self, other: DFPattern) -> DFPattern:
+        return is_op("add")(self, other)
+
+    def __sub__(self, other: DFPattern) -> DFPattern:
+        return is_op("subtract")(self, other)
+
+    def __mul__(self, other: DFPattern) -> DFPattern:
+        return is_op("multiply")(self, other)
+
+    def __truediv__(self, other: DFPattern) -> DFPattern:
+        return is_op("divide")(self, other)
+
+
+@dataclass(frozen=True, eq=False)
+class _Any(DFPattern):
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        yield known
+
+
+@dataclass(frozen=True, eq=False)
+class _Variable(DFPattern):
+    name: str | None
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        if isinstance(e, Var) and self.name in (None, e.name):
+            yield known
+
+
+@dataclass(frozen=True, eq=False)
+class _IsConstant(DFPattern):
+    fits: Callable[[Any], bool] | None
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        if isinstance(e, Constant) and (self.fits is None or self.fits(e.data)):
+            yield known
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts(DFPattern):
+    """A tuple of patterns; None matches a tuple of any parts."""
+
+    fields: tuple[DFPattern, ...] | None
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        if isinstance(e, Tuple) and self.fields is None:
+            yield known
+        elif isinstance(e, Tuple) and self.fields is not None:
+            yield from _in_order(self.fields, e.fields, known, types)
+
+
+@dataclass(frozen=True, eq=False)
+class _Item(DFPattern):
+    tuple_value: DFPattern
+    index: int | None
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        if isinstance(e, TupleGetItem) and self.index in (None, e.index):
+            yield from self.tuple_value.places(e.tuple_value, known, types)
+
+
+@dataclass(frozen=True, eq=False)
+class _Calls(DFPattern):
+    """A call of one of some operators; ``args`` None matches any arguments."""
+
+    names: frozenset[str]
+    args: tuple[DFPattern, ...] | None
+
+    def roots(self) -> frozenset[str]:
+        return self.names
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        name = called(e)
+        if name not in self.names or not isinstance(e, Call):
+            return
+        if self.args is None:
+            yield known
+            return
+        orders = permutations(e.args) if name in _COMMUTATIVE else [e.args]
+        for args in orders:
+            yield from _in_order(self.args, args, known, types)
+
+
+@dataclass(frozen=True, eq=False)
+class _Attrs(DFPattern):
+    inner: DFPattern
+    attrs: Mapping[str, Any]
+
+    def roots(self) -> frozenset[str] | None:
+        return self.inner.roots()
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        name = called(e)
+        if name is None or not isinstance(e, Call):
+            return
+        given = get_op(name).complete(e.attrs)
+        if all(n in given and given[n] == value for n, value in self.attrs.items()):
+            yield from self.inner.places(e, known, types)
+
+
+@dataclass(frozen=True, eq=False)
+class _Typed(DFPattern):
+    inner: DFPattern
+    fits: Callable[[TensorType], bool]
+
+    def roots(self) -> frozenset[str] | None:
+        return self.inner.roots()
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        if types is None:
+            raise GraphError("a pattern of types is matched; give `match` the module")
+        t = types[e]
+        if isinstance(t, TensorType) and self.fits(t):
+            yield from self.inner.places(e, known, types)
+
+
+@dataclass(frozen=True, eq=False)
+class _Either(DFPattern):
+    left: DFPattern
+    right: DFPattern
+
+    def roots(self) -> frozenset[str] | None:
+        left, right = self.left.roots(), self.right.roots()
+        return None if left is None or right is None else left | right
+
+    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        yield from self.left.places(e, known, types)
+        yield from self.right.places(e, known, types)
+
+
+def _in_order(
+    patterns: Sequence[DFPattern], exprs: Sequence[Expr], known: _Places, types: Types | None
+) -> Iterator[_Places]:
+    """All ways to match expressions with as many patterns, one each."""
+    if len(patterns) != len(exprs):
+        return
+    if not patterns:
+        yield known
+        return
+    for first in patterns[0].places(exprs[0], known, types):
+        yield from _in_order(patterns[1:], exprs[1:], first, types)
+
+
+# ---------------------------------------------------------------- makers
+
+
+def wildcard() -> DFPattern:
+    """Any expression."""
+    return _Any()
+
+
+def is_var(name: str | None = None) -> DFPattern:
+    """A variable, of a name where one is given."""
+    return _Variable(name)
+
+
+def is_constant(fits: Callable[[Any], bool] | None = None) -> DFPattern:
+    """A constant.
+
+    Args:
+        fits: asked of its array; None: any.
+
+    Example:
+        >>> from loopwright.graph.dataflow_pattern import is_constant
+        >>> one = is_constant(lambda a: (a == 1).all())
+        >>> print(one.match(lw.graph.const([1.0, 2.0])))
+        None
+    """
+    return _IsConstant(fits)
+
+
+def is_tuple(fields: Sequence[DFPattern] | None = None) -> DFPattern:
+    """A tuple of some patterns; None: of any."""
+    return _Parts(None if fields is None else tuple(fields))
+
+
+def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> DFPattern:
+    """A part of a tuple; ``index`` None: any of them."""
+    return _Item(tuple_value, index)
+
+
+def is_op(*names: str) -> Callable[..., DFPattern]:
+    """An operator, or one of some; called with patterns of its inputs, a pattern of its calls.
+
+    The inputs of ``add``, ``multiply``, ``maximum``, ``minimum``, ``equal`` and ``not_equal`` match
+    in both orders. ``is_op(...)(...)`` with the three dots matches calls of any inputs.
+
+    Raises:
+        GraphError: there is no such operator.
+
+    Example:
+        >>> from loopwright.graph.dataflow_pattern import is_op, wildcard
+        >>> product = is_op("nn.dense", "matmul")(wildcard(), wildcard())
+        >>> x = lw.graph.var("x", (2, 3))
+        >>> print(product.match(lw.graph.op.nn.dense(x, x)) is not None)
+        True
+    """
+    for name in names:
+        get_op(name)
+
+    def calls(*args: Any) -> DFPattern:
+        return _Calls(frozenset(names), None if args == (...,) else args)
+
+    return calls
+
+
+#: Rules applied one after the other at one node; rules that undo each other would never end.
+_MOST = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A replacement for what a pattern matches.
+
+    Attributes:
+        pattern: of the root.
+        build: from a match to an expression of the same type; None where the rule does not fit.
+    """
+
+    pattern: DFPattern
+    build: Callable[[Match], Expr | None]
+
+
+def rewrite(rules: Iterable[Rule], module: IRModule) -> IRModule:
+    """Apply rules wherever they match, from the inputs to the results, until none matches.
+
+    Args:
+        rules: the first that matches a node is applied, then its result is matched again.
+        module: the functions; those that are one kernel already stay as they are.
+
+    Returns:
+        The module; itself where nothing matched.
+
+    Raises:
+        GraphError: a rule builds an expression of another type, or rules undo each other endlessly.
+    """
+    rewriting = _Rewriting(Types(module))
+    for rule in rules:
+        rewriting.add(rule)
+    changed = True
+    while changed:
+        made = {n: rewriting.function(f) for n, f in module.functions.items()}
+        changed = any(f is not module.functions[n] for n, f in made.items())
+        module = IRModule(made) if changed else module
+    return module
+
+
+@dataclass(eq=False)
+class _Rewriting:
+    types: Types
+    by_root: dict[str, list[Rule]] = field(default_factory=dict)
+    others: list[Rule] = field(default_factory=list)
+
+    def add(self, rule: Rule) -> None:
+        roots = rule.pattern.roots()
+        if roots is None:
+            self.others.append(rule)
+        for name in roots or ():
+            self.by_root.setdefault(name, []).append(rule)
+
+    def function(self, f: Function) -> Function:
+        if f.primitive:
+            return f
+        made = rewrite_each(f, self._at)
+        assert isinstance(made, Function)
+        return made
+
+    def _at(self, old: Expr, new: Expr) -> Expr:
+        if isinstance(new, (OpRef, GlobalVar, HostFunction)):
+            return new
+        wanted = self.types[old]
+        self.types.keep(new, wanted)
+        for _ in range(_MOST):
+            made = self._once(new)
+            if made is None:
+                return new
+            if self.types[made] != wanted:
+                raise GraphError(f"a rule makes {self.types[made]} of {wanted}: {_told(new)}")
+            new = made
+        raise GraphError(f"rules undo each other without end at {_told(new)}")
+
+    def _once(self, e: Expr) -> Expr | None:
+        """Apply the first rule that fits to a node; None where none does."""
+        for rule in (*self.by_root.get(called(e) or "", ()), *self.others):
+            match = rule.pattern.match_typed(e, self.types)
+            made: Expr | None = None if match is None else rule.build(match)
+            if made is not None and made is not e:
+                return made
+        return None
+
+
+def _told(e: Expr) -> str:
+    """A node's text for messages."""
+    where = f" ({e.span})" if e.span else ""
+    return f"{called(e) or type(e).__name__}{where}"

@@ -1,0 +1,94 @@
+"""Passes over modules of graphs; contexts, sequences and instruments are those of all passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loopwright.errors import GraphError
+from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.expr import Expr, Function
+from loopwright.graph.ir.module import IRModule
+from loopwright.lowering import Pass, register_pass
+
+
+def module_pass(
+    opt_level: int, name: str | None = None
+) -> Callable[[Callable[[IRModule], IRModule]], Pass]:
+    """Turn a function ``IRModule -> IRModule`` into a pass and register its name.
+
+    Args:
+        opt_level: the lowest level of a `loopwright.PassContext` at which it runs, 0 to 3.
+        name: default the function's name.
+
+    Raises:
+        UsageError: a built-in pass has the name.
+
+    Example:
+        >>> @lw.graph.transform.module_pass(opt_level=1)
+        ... def count_functions(module):
+        ...     print(len(module.functions), "function(s)")
+        ...     return module
+        ...
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.var("x", (4,)))
+        >>> _ = lw.transform.Sequential([count_functions])(module)
+        1 function(s)
+    """
+
+    def decorate(run: Callable[[IRModule], IRModule]) -> Pass:
+        made = Pass(name or run.__name__, opt_level, run, IRModule, check_module)
+        return register_pass(made)
+
+    return decorate
+
+
+def function_pass(
+    opt_level: int, name: str | None = None
+) -> Callable[[Callable[[Function], Expr]], Pass]:
+    """Turn a function ``Function -> Function`` into a pass over all functions of a module.
+
+    Args:
+        opt_level: as of `module_pass`.
+        name: as of `module_pass`.
+
+    Raises:
+        UsageError: a built-in pass has the name.
+
+    Example:
+        >>> @lw.graph.transform.function_pass(opt_level=1)
+        ... def without_relu(f):
+        ...     def change(e):
+        ...         relu = isinstance(e, lw.graph.Call) and e.op.name == "nn.relu"
+        ...         return e.args[0] if relu else e
+        ...     return lw.graph.rewrite(f, change)
+        ...
+        >>> x = lw.graph.var("x", (4,))
+        >>> print(without_relu(lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))))
+        def @main(%x: float32[4]) {
+          %x
+        }
+    """
+
+    def decorate(run: Callable[[Function], Expr]) -> Pass:
+        def over_all(module: IRModule) -> IRModule:
+            return module.with_functions(
+                {n: _function(n, run(f)) for n, f in module.functions.items()}
+            )
+
+        over_all.__module__ = run.__module__  # whose pass it is, decides who may replace it
+        return module_pass(opt_level, name or run.__name__)(over_all)
+
+    return decorate
+
+
+def _function(name: str, made: object) -> Function:
+    if isinstance(made, Function):
+        return made
+    raise GraphError(f"a pass made a {type(made).__name__} of the function {name!r}")
+
+
+def check_module(module: IRModule, when: str) -> None:
+    """Raise GraphError, naming the pass before, where a type does not fit."""
+    try:
+        infer_types(module)
+    except GraphError as exc:
+        raise GraphError(f"{when}: {exc}") from exc

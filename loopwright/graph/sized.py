@@ -1,0 +1,234 @@
+"""Modules and kernels of symbolic size.
+
+A module of symbolic size is merged from two that were traced with different sizes, or has a number
+put in the place of its size. A schedule of a known batch is a trace of steps, replayed on the same
+expression with a size variable in it: loops over the batch then have as many iterations as a call
+needs, guarded where a tile runs over the end. So a schedule tuned for a declared batch serves the
+others as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from loopwright import driver, te
+from loopwright.errors import GraphError, InternalError, LoopwrightError
+from loopwright.graph.building import ModelBuilder, records_in_force
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    FuncType,
+    HostFunction,
+    OpRef,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Type,
+    Var,
+)
+from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.visitor import called, post_order, rewrite_each, rewrite_function
+from loopwright.graph.kernels import fastest, tasks_of
+from loopwright.graph.plan import SizedPlan
+from loopwright.ir.sizes import SizeVar, evaluate, size_vars
+from loopwright.runtime import Module
+from loopwright.task import schedule_of
+
+#: Nodes over children alone.
+_PLAIN = (Function, Tuple, TupleGetItem)
+
+
+@dataclass
+class Generalised:
+    """A module of symbolic size."""
+
+    module: IRModule  # the second module, with a size variable in the types of its parameters
+    size: SizeVar
+    numbers: tuple[int, int]  # the value of the size in the two modules
+    #: how extents depend on the size; a third module of equal pattern is this one for a number
+    pattern: tuple[object, ...]
+
+
+def generalised(first: IRModule, second: IRModule) -> Generalised:
+    """Merge modules of two sizes into one of any size; ``main`` has to be a straight program.
+
+    The first extent of an input that differs is the size; others are a multiple of it plus a
+    number.
+    """
+    mains = first[MAIN], second[MAIN]
+    nodes, others = map(post_order, mains)
+    if len(nodes) != len(others):
+        raise GraphError("modules of two sizes have other numbers of nodes")
+    extents = zip(*(_extents(main.params) for main in mains), strict=True)
+    one, other = next(((a, b) for a, b in extents if a != b), (0, 0))
+    if one == other:
+        raise GraphError("modules of two sizes have inputs of the same extents")
+    pairs = dict(zip(others, nodes, strict=True))
+    pairing = _Pairing(te.size_var("size"), one, other, pairs)
+    main = rewrite_each(mains[1], pairing.merged)
+    assert isinstance(main, Function)
+    return Generalised(IRModule({MAIN: main}), pairing.size, (one, other), tuple(pairing.pattern))
+
+
+def _extents(params: Sequence[Var]) -> list[Any]:
+    return [n for p in params if isinstance(p.type, TensorType) for n in p.type.shape]
+
+
+@dataclass
+class _Pairing:
+    """Maps nodes of the second module to those of the first."""
+
+    size: SizeVar
+    one: int
+    other: int
+    nodes: Mapping[Expr, Expr]
+    pattern: list[object] = field(default_factory=list)
+
+    def merged(self, e: Expr, rebuilt: Expr) -> Expr:
+        """A node of the second module over merged children, with the variable in its extents."""
+        twin = self.nodes[e]
+        same = type(e) is type(twin) and [self.nodes[c] for c in e.children] == [*twin.children]
+        match rebuilt, twin:
+            case (Var(type=TensorType() as b), Var(type=TensorType() as a)) if (
+                b.dtype == a.dtype and len(b.shape) == len(a.shape)
+            ):
+                shape = tuple(map(self._extent, a.shape, b.shape))
+                return replace(rebuilt, type=TensorType(shape, b.dtype))
+            case Constant(), Constant() if _equal(rebuilt.data, twin.data):
+                return rebuilt
+            case Call(), Call() if same and called(e) == called(twin) and called(e) is not None:
+                return replace(rebuilt, attrs=self._attrs(e, rebuilt.attrs, twin.attrs))
+            case OpRef(name=name), OpRef(name=known) if name == known:
+                return rebuilt
+            case _ if same and isinstance(e, _PLAIN):
+                if getattr(e, "index", None) == getattr(twin, "index", None):
+                    return rebuilt
+        raise GraphError(f"a {type(e).__name__} {e.span} depends on the size by more than extents")
+
+    def _extent(self, a: Any, b: Any) -> Any:
+        factor, rest = divmod(b - a, self.other - self.one) if a != b else (0, 0)
+        more = a - factor * self.one
+        if rest or factor < 0 or more < 0:
+            raise GraphError(f"extents {a} and {b} are no multiple of the size and a number more")
+        self.pattern.append((factor, more))
+        return self.size * factor + more if factor else more
+
+    def _attrs(self, e: Expr, attrs: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
+        merged = dict(attrs)
+        for name in {*attrs, *twin}:
+            if attrs.get(name) == twin.get(name):
+                continue
+            where = _differences(attrs.get(name), twin.get(name))
+            if (called(e), name) != ("reshape", "newshape") or len(where) != 1:
+                raise GraphError(f"{e.span or called(e)} depends on the size by its {name}")
+            self.pattern.append(tuple(where))
+            merged[name] = [-1 if n in where else extent for n, extent in enumerate(attrs[name])]
+        return merged
+
+
+def _differences(a: Any, b: Any) -> list[int]:
+    """Positions at which two shapes differ; none where a -1 could not stand for the size."""
+    if len(a) != len(b) or -1 in (*a, *b):
+        return []
+    return [n for n, pair in enumerate(zip(a, b, strict=True)) if pair[0] != pair[1]]
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two arrays have the same bits; they are often the same object."""
+    if a.__array_interface__ == b.__array_interface__:
+        return True
+    return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(_bits(a), _bits(b)))
+
+
+def _bits(a: Any) -> Any:
+    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+
+
+def bound(module: IRModule, size: SizeVar, number: int) -> IRModule:
+    """Bind a size to a number from 1 in a module whose extents are formulas of that size alone."""
+    made = {name: bound_function(f, size, number) for name, f in module.functions.items()}
+    return IRModule(made)
+
+
+def bound_function(function: Function, size: SizeVar, number: int) -> Function:
+    return rewrite_function(function, lambda _, e: _bound(e, size, number))
+
+
+def _bound(e: Expr, size: SizeVar, number: int) -> Expr:
+    match e:
+        case Var(type=t) if t is not None:
+            found = _bound_type(t, size, number)
+            return e if found == t else replace(e, type=found)
+        case Function(result=t) if t is not None:
+            return replace(e, result=_bound_type(t, size, number))
+        case HostFunction():
+            return replace(e, result=_bound_type(e.result, size, number))
+    return e
+
+
+def _bound_type(t: Type, size: SizeVar, number: int) -> Type:
+    match t:
+        case TensorType():
+            return TensorType(tuple(evaluate(n, {size: number}) for n in t.shape), t.dtype)
+        case TupleType():
+            return TupleType(tuple(_bound_type(f, size, number) for f in t.fields))
+        case FuncType():
+            params = tuple(_bound_type(p, size, number) for p in t.params)
+            return FuncType(params, _bound_type(t.result, size, number))
+
+
+@dataclass(frozen=True)
+class SizedKernels:
+    modules: dict[str, Module]  # by name
+    scheduled_as: tuple[int, ...]  # the batches whose schedules they have
+
+
+def sized_kernels(
+    planned: SizedPlan, size: SizeVar, batches: Sequence[int], builder: ModelBuilder
+) -> SizedKernels:
+    """Build the kernels of a program of any batch.
+
+    The schedule is that of the first of ``batches`` that serves every batch. Kernels that do not
+    depend on the batch are shared with other programs of the builder.
+    """
+    modules, used = {}, set[int]()
+    with builder.applied():
+        for name, (function, constants) in planned.kernels.items():
+            modules[name], batch = _built(name, function, constants, size, batches, builder)
+            used |= set() if batch is None else {batch}
+    return SizedKernels(modules, tuple(sorted(used)))
+
+
+def _built(
+    name: str,
+    function: Function,
+    constants: tuple[int, ...],
+    size: SizeVar,
+    batches: Sequence[int],
+    builder: ModelBuilder,
+) -> tuple[Module, int | None]:
+    """A kernel, and the batch whose schedule it has; None where it does not depend on the batch."""
+    why = ""
+    for batch in batches:
+        candidates = tasks_of(bound_function(function, size, batch), constants, builder.target)
+        chosen = fastest(candidates, records_in_force())
+        expression = chosen.expression_of(function)
+        if not size_vars(n for t in expression.args for n in t.shape):
+            return builder.kernel(chosen, name), None
+        try:
+            schedule = te.create_schedule([t.op for t in expression.outputs])
+            for step in schedule_of(chosen.task)[0].trace:
+                schedule.apply_step(step)
+            return driver.build(schedule, expression.args, builder.target, name=name), batch
+        except InternalError:
+            raise
+        except LoopwrightError as error:
+            why = why or " ".join(str(error).split())
+    raise GraphError(f"kernel {name!r} cannot be built for every {size.name}: {why}")

@@ -1,0 +1,71 @@
+"""AlterOpLayout and ConvertLayout: convolutions, and the calls between them, in other layouts.
+
+With channels last convolutions read and write (N, ..., C): vectors run along channels, of which a
+narrow image has as many as a wide one, and constant weights are transposed beforehand. Calls that
+support the layout adopt it; before others the value is transposed back, once for all its readers.
+"""
+
+from __future__ import annotations
+
+from loopwright.graph.infer import infer_types
+from loopwright.graph.ir.expr import Call
+from loopwright.graph.ir.module import MAIN, IRModule
+from loopwright.graph.ir.visitor import called
+from loopwright.graph.layout.choice import LayoutChoice, Places
+from loopwright.graph.layout.layouts import LAST, Layout
+from loopwright.graph.layout.rewriting import Rewriting, leaving, rule_of
+from loopwright.graph.passes import check_module, module_pass
+from loopwright.lowering import Pass
+
+
+def AlterOpLayout(choice: LayoutChoice) -> Pass:
+    """A pass that writes calls of ``main`` in the layouts of a choice.
+
+    Blocked convolutions become `nn.conv_channels_blocked`, those with channels last
+    `nn.conv_channels_last`; constant weights are packed at once. Where two calls that follow each
+    other have different layouts, transposes and reshapes stand between them. Parameters and results
+    stay as they are.
+
+    Args:
+        choice: what `tune_layouts` gives; of the very module that the pass is called with.
+
+    Raises:
+        GraphError: when it is called: the choice is of another module.
+
+    Example:
+        >>> x = lw.graph.var("x", (1, 8, 6, 6))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.max_pool(x, pool_size=2))
+        >>> choice = lw.graph.LayoutChoice.of(module, ["NCHW8c"])
+        >>> print(lw.graph.infer_types(lw.graph.transform.AlterOpLayout(choice)(module)) != {})
+        True
+    """
+
+    def run(module: IRModule) -> IRModule:
+        choice.check(module)
+        f, types = module[MAIN], infer_types(module)
+        places = Places.of(f, types)
+        choice.check_places(places.operators)
+        layouts = {call: choice.layouts[n] for call, n in places.of_call.items()}
+        made = Rewriting(types, layouts.get, rule_of, leaving).function(f)
+        return IRModule({**module.functions, MAIN: made})
+
+    return Pass("AlterOpLayout", 0, run, IRModule, check_module)
+
+
+@module_pass(opt_level=2, name="ConvertLayout")
+def convert_layout(module: IRModule) -> IRModule:
+    """Write convolutions as `nn.conv_channels_last`, with what follows in that layout.
+
+    Convolutions of one group, and those of each channel by itself, are taken, where there are
+    enough output channels to fill a vector. Parameters and results of functions stay as they are.
+    """
+    types = infer_types(module)
+    made = {
+        n: Rewriting(types, _last, rule_of, leaving).function(f)
+        for n, f in module.functions.items()
+    }
+    return module.with_functions(made)
+
+
+def _last(call: Call) -> Layout | None:
+    return LAST if called(call) == "nn.conv" else None

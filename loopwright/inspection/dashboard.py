@@ -1,0 +1,233 @@
+"""Live report of logs that grow, and its server for browsers of this machine."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from loopwright.errors import LoopwrightError, RecordError
+from loopwright.inspection.report.collect import page_of
+from loopwright.inspection.report.elements import visible
+from loopwright.inspection.report.html import (
+    PageParts,
+    document,
+    logs_of,
+    parts_of,
+    title_of,
+    waiting,
+)
+from loopwright.inspection.report.page_data import Page
+from loopwright.records import Log, open_log
+from loopwright.version import __version__
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+
+#: A report is made again no sooner than so many times the seconds of a core that the last one took,
+#: so that a run that is being watched keeps nine tenths of it at least.
+_REST = 9.0
+#: And no sooner than this, in seconds.
+_LEAST_S = 1.0
+#: Seconds after which a page asks for what is new.
+ASK_S = 2.0
+
+
+@dataclass(frozen=True)
+class ReportState:
+    """Report of one state of the logs."""
+
+    stamp: str  # unique name of this state
+    page: Page  # its data
+    parts: PageParts  # parts of the page that depend on it
+
+    def document(self) -> str:
+        """Whole page, which polls for updates."""
+        return document(self.page, self.parts, live=ASK_S, stamp=self.stamp)
+
+    def head(self) -> dict[str, str]:
+        """Updates of a displayed page: text, and text of HTML."""
+        titles = {"title": visible(title_of(self.page)), "logs": visible(logs_of(self.page))}
+        return {**titles, "nav": self.parts.nav, "main": self.parts.main}
+
+
+class LiveReport:
+    """Current report of some logs; safe for several threads.
+
+    A log may be missing, empty, cut or replaced at any time. While a report is made, and for a
+    while after it, the last one is returned. ``task`` selects tasks by a part of their key or name.
+    """
+
+    def __init__(self, paths: Sequence[str], task: str | None = None) -> None:
+        self.paths = [Path(path) for path in paths]
+        self.task = task
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._begun = f"{time.time_ns():x}"
+        self._seen: list[tuple[int, ...]] | None = None
+        self._next = 0.0
+        self._state: ReportState | None = None
+
+    def state(self) -> ReportState:
+        """Current report, or the last one while a new one is not due."""
+        state = self._state
+        if state is not None and not self._lock.acquire(blocking=False):
+            return state
+        if state is None:
+            self._lock.acquire()
+        try:
+            self._refresh()
+            assert self._state is not None
+            return self._state
+        finally:
+            self._lock.release()
+
+    def _refresh(self) -> None:
+        """Make the report again where the logs changed and it is due."""
+        if time.monotonic() < self._next:
+            return
+        # Looked at before reading: what is appended meanwhile is found the next time.
+        seen = [_looks(path) for path in self.paths]
+        if seen == self._seen:
+            return
+        self._seen = seen
+        begin = time.thread_time()
+        page, parts = self._made()
+        self._state = ReportState(f"{self._begun}.{next(self._numbers)}", page, parts)
+        self._next = time.monotonic() + max(_LEAST_S, _REST * (time.thread_time() - begin))
+
+    def _made(self) -> tuple[Page, PageParts]:
+        logs, missing = [], []
+        for path in self.paths:
+            try:
+                logs.append(open_log(path))
+            except RecordError as error:
+                missing.append(str(error))
+                logs.append(Log(path))
+        try:
+            page = page_of(logs, self.task)
+            return page, parts_of(page, missing)
+        except RecordError as error:
+            empty = Page(int(time.time()), __version__, (), (), 0)
+            return empty, waiting(missing or [str(error)])
+
+
+def _looks(path: Path) -> tuple[int, ...]:
+    """Fingerprint of a file to detect changes; empty while there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+#: The address: other machines cannot reach it.
+HOST = "127.0.0.1"
+#: Names under which a browser of this machine asks. Any other one in a request's ``Host`` is that
+#: of a foreign site whose name was pointed at this address (DNS rebinding).
+_NAMES = [HOST, "localhost"]
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def application(report: LiveReport) -> Starlette:
+    """Web application: the page at ``/``, and updates at ``/live``.
+
+    `LoopwrightError` if Starlette is not installed.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.middleware.gzip import GZipMiddleware
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+        from starlette.responses import HTMLResponse, Response
+        from starlette.routing import Route
+    except ImportError as error:
+        raise _missing(error) from error
+
+    def page(request: Request) -> Response:
+        return HTMLResponse(report.state().document(), headers=_HEADERS)
+
+    def live(request: Request) -> Response:
+        state = report.state()
+        if request.headers.get("x-stamp") == state.stamp:
+            return Response(status_code=204, headers=_HEADERS)
+        head = {"stamp": state.stamp, **state.head()}
+        # The data are JSON already.
+        text = f'{json.dumps(head)[:-1]}, "data": {state.page.to_json()}}}'
+        return Response(text, media_type="application/json", headers=_HEADERS)
+
+    return Starlette(
+        routes=[Route("/", page), Route("/live", live)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=_NAMES, www_redirect=False),
+            Middleware(GZipMiddleware, compresslevel=4),
+        ],
+    )
+
+
+def bound_socket(port: int) -> socket.socket:
+    """Listening socket on the loopback address; port 0 takes any that is free.
+
+    `LoopwrightError` if the port is in use, or not allowed.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        # Two sockets may be bound to one port until one of them listens.
+        listener.listen(64)
+    except OSError as error:
+        listener.close()
+        reasons = {
+            errno.EADDRINUSE: "it is in use; choose another one, or --port 0 for a free one",
+            errno.EACCES: "it takes more rights than you have; choose one above 1023, or --port 0",
+        }
+        reason = reasons.get(error.errno or 0, error.strerror or str(error))
+        raise LoopwrightError(f"cannot serve on port {port} of {HOST}: {reason}") from error
+    return listener
+
+
+def serve(report: LiveReport, listener: socket.socket) -> None:
+    """Serve a report until Ctrl-C, and close the listener of `bound_socket`.
+
+    `LoopwrightError` if Starlette or uvicorn is not installed.
+    """
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise _missing(error) from error
+    config = uvicorn.Config(
+        application(report),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    with listener:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _missing(error: ImportError) -> LoopwrightError:
+    return LoopwrightError(
+        f"the dashboard needs Starlette and uvicorn ({error}): pip install "
+        "'loopwright[dashboard]'; `loopwright report` makes a page without them"
+    )

@@ -1,0 +1,161 @@
+"""CPUs, their cores and frequency, and the layout of memory."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from loopwright.inspection.doctor.finding import (
+    Finding,
+    SystemFiles,
+    numbers_in,
+    ok,
+    unknown,
+    warning,
+)
+from loopwright.presenting import counted
+
+_CPU = "/sys/devices/system/cpu"
+
+
+def affinity(
+    files: SystemFiles,
+    cpus: Sequence[int],
+    threads: int,
+    variable: str = "LOOPWRIGHT_NUM_THREADS",
+) -> Finding:
+    """Report the number of the machine's CPUs that this process may use, and of a kernel's threads.
+
+    ``threads`` is the default of a kernel, ``variable`` that of the environment which sets it.
+    """
+    online = numbers_in(files.line(f"{_CPU}/online"))
+    used = f"a kernel uses {counted(threads, 'thread')}"
+    if threads > len(cpus):
+        return warning(
+            "CPUs",
+            f"{len(cpus)} may be used, and {used} ({variable})",
+            "threads take turns on a CPU, and the others wait for them",
+            f"unset {variable}, or set it to {len(cpus)} at most",
+        )
+    if threads < len(cpus):
+        used += f" ({variable})"
+    if not online:
+        text = f"{len(cpus)} may be used, and {used}; the system does not list all of them"
+        return unknown("CPUs", text)
+    if len(cpus) >= len(online):
+        return ok("CPUs", f"all {len(cpus)} may be used, and {used}")
+    why = "taskset, or a cgroup's cpuset"
+    return ok("CPUs", f"{len(cpus)} of {len(online)} may be used ({why}), and {used}")
+
+
+def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
+    """Judge whether usable CPUs share a core (SMT, hyper-threading)."""
+    cores = {_core(files, n) for n in cpus}
+    if frozenset() in cores:
+        return unknown("SMT", "the system does not tell which CPUs share a core")
+    guest = "hypervisor" in (files.text("/proc/cpuinfo") or "").split()
+    if len(cores) == len(cpus):
+        doubt = ", as far as a virtual machine can tell" if guest else ""
+        return ok("SMT", f"each CPU that may be used is a core of its own{doubt}")
+    first = ",".join(map(str, sorted(min(core.intersection(cpus)) for core in cores)))
+    return warning(
+        "SMT",
+        f"{len(cpus)} CPUs are {len(cores)} cores, whose threads share their arithmetic units",
+        "kernels that keep the vector units busy gain nothing from the second thread of a core, "
+        "and their times vary more",
+        f"try one thread a core as well: taskset -c {first} before the command. (--threads takes "
+        "the first CPUs, which may share a core)",
+    )
+
+
+def _core(files: SystemFiles, cpu: int) -> frozenset[int]:
+    """CPUs that share a core with one; empty where the system does not tell."""
+    topology = f"{_CPU}/cpu{cpu}/topology"
+    names = ("core_cpus_list", "thread_siblings_list")
+    lists = [files.line(f"{topology}/{name}") for name in names]
+    return frozenset(numbers_in(next(filter(None, lists), "")))
+
+
+#: Drivers whose governor ``powersave`` still lets the CPU itself go to full speed under load.
+_SELF_GOVERNED = ("intel_pstate", "amd-pstate-epp")
+
+
+def governor(files: SystemFiles, cpus: Sequence[int]) -> Finding:
+    """Judge the governor of the frequency of the usable CPUs."""
+    names = Counter(files.line(f"{_CPU}/cpu{n}/cpufreq/scaling_governor") for n in cpus)
+    names.pop("", None)
+    if not names:
+        return unknown(
+            "CPU governor", "the system does not tell (usual in virtual machines and containers)"
+        )
+    driver = files.line(f"{_CPU}/cpu{cpus[0]}/cpufreq/scaling_driver")
+    found = ", ".join(sorted(names)) + (f" (driver {driver})" if driver else "")
+    calm = {"performance"} | ({"powersave"} if driver in _SELF_GOVERNED else set())
+    if set(names) <= calm:
+        return ok("CPU governor", found)
+    return warning(
+        "CPU governor",
+        found,
+        "the clock rises only after some milliseconds of work, so that short kernels look slow "
+        "and times vary",
+        "sudo cpupower frequency-set -g performance",
+    )
+
+
+def turbo(files: SystemFiles) -> Finding:
+    """Report whether the clock may exceed its nominal frequency, and so depend on heat and load."""
+    no_turbo = files.number(f"{_CPU}/intel_pstate/no_turbo")
+    boost = files.number(f"{_CPU}/cpufreq/boost")
+    if no_turbo is None and boost is None:
+        return unknown("turbo", "the system does not tell (usual in virtual machines, and on Arm)")
+    if no_turbo == 1 or boost == 0:
+        return ok("turbo", "off: the clock is steady, and slower than in use with it")
+    return ok(
+        "turbo",
+        "on: the clock depends on heat and on how many cores work; a run watches a reference "
+        "kernel for that, and compares the best in turns",
+    )
+
+
+_HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
+#: Bytes of a line of the cache, at whose multiples arrays should begin.
+_LINE = 64
+
+
+def huge_pages(files: SystemFiles) -> Finding:
+    """Judge whether large arrays get huge pages."""
+    chosen = re.search(r"\[(\w+)\]", files.line(_HUGE))
+    if chosen is None:
+        return unknown("huge pages", f"there is no {_HUGE}")
+    if chosen[1] == "never":
+        return warning(
+            "huge pages",
+            "never: each 4 KiB of an array is a page of its own",
+            "kernels on arrays of many MB lose time looking up pages",
+            f"echo madvise | sudo tee {_HUGE}",
+        )
+    asks = ", and NumPy asks for them" if chosen[1] == "madvise" else ""
+    return ok("huge pages", f"{chosen[1]}: large arrays get them{asks}")
+
+
+def alignment(addresses: Sequence[int]) -> Finding:
+    """Judge the alignment of NumPy's arrays, from the addresses of some fresh ones."""
+    off = {address % _LINE for address in addresses} - {0}
+    if not off:
+        return ok("array alignment", f"NumPy's arrays begin at multiples of {_LINE} bytes here")
+    return warning(
+        "array alignment",
+        f"NumPy's arrays begin up to {max(off)} bytes behind a multiple of {_LINE}",
+        "kernels are timed on aligned arrays; called with such ones, some take 1.2 to 1.7 times "
+        "as long",
+        "allocate by loopwright.nd.empty or nd.array; np.from_dlpack(a) views one in NumPy",
+    )
+
+
+def numpy_addresses() -> list[int]:
+    """Addresses of some fresh arrays of NumPy, from 4 KiB to 16 MiB."""
+    import numpy as np
+
+    arrays = [np.empty(1 << power, dtype=np.uint8) for power in range(12, 25, 2)]
+    return [array.ctypes.data for array in arrays]

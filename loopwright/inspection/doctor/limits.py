@@ -1,0 +1,203 @@
+"""Limits of control groups (CPU time, memory) and of the shell (ulimit)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from loopwright.inspection.doctor.finding import (
+    Finding,
+    SystemFiles,
+    listed,
+    of_bytes,
+    ok,
+    unknown,
+    warning,
+)
+from loopwright.presenting import counted
+
+_ROOT = "/sys/fs/cgroup"
+#: Version 1 writes "no limit" as a number near 2**63.
+_NO_LIMIT = 1 << 60
+#: With less, builders and the runner are ended for want of memory: what the runner may need at
+#: least, and each builder.
+_RUNNER, _BUILDER = 3 << 29, 256 << 20
+
+
+def cpu_time(files: SystemFiles, cpus: int) -> Finding:
+    if not files.exists(_ROOT):
+        return unknown("CPU time", f"there is no {_ROOT}, so limits of a container are not known")
+    quotas = [quota for folder in _groups(files, "cpu") if (quota := _quota(files, folder))]
+    if not quotas:
+        return ok("CPU time", "no limit by a control group")
+    allowed, period = min(quotas)
+    found = f"a control group allows {allowed:.3g} CPUs ({cpus} may be used)"
+    if allowed >= cpus:
+        return ok("CPU time", found)
+    statistics = [_statistics(files, f"{group}/cpu.stat") for group in _groups(files, "cpu")]
+    throttled = sum(counters.get("nr_throttled", 0) for counters in statistics)
+    before = f"; processes have been stopped for that {throttled} times" if throttled else ""
+    return warning(
+        "CPU time",
+        found + before,
+        f"once the share of {1e3 * period:.3g} ms is used up, all threads stand still until the "
+        "next: times jump",
+        # Compilers use the limit up, too.
+        f"raise the limit (docker run --cpus), or tune with --threads {n} --parallel {n}"
+        if (n := int(allowed))
+        else "raise the limit to a CPU at least (docker run --cpus): no kernel stays below it",
+    )
+
+
+def memory(files: SystemFiles, builders: int) -> Finding:
+    """Judge the memory of the machine and its limit by a control group.
+
+    Each of the ``builders``, processes that compile at the same time, takes some.
+    """
+    info = {
+        name.removesuffix(":"): int(size) << 10
+        for name, size, unit in map(str.split, _lines(files, "/proc/meminfo", 3))
+        if size.isdecimal() and unit == "kB"
+    }
+    folders = {
+        folder: limit for folder in _groups(files, "memory") if (limit := _limit(files, folder))
+    }
+    limits = [*folders.values()]
+    total, free = info.get("MemTotal"), info.get("MemAvailable")
+    if total is None and not limits:
+        return unknown("memory", "the system does not tell")
+    most = min([*limits, *([] if total is None else [total])])
+    found = f"{of_bytes(most)} may be used"
+    if limits and (total is None or min(limits) < total):
+        found += " (limit of a control group)"
+    if free is not None:
+        found += f", {of_bytes(free)} are free on the machine"
+    left = min((limit - _used(files, folder) for folder, limit in folders.items()), default=most)
+    if left < most:
+        found += f", {of_bytes(max(0, left))} in the control group"
+    needed = _RUNNER + builders * _BUILDER
+    if min(left, left if free is None else free) >= needed:
+        return ok("memory", found)
+    return warning(
+        "memory",
+        f"{found}; {counted(builders, 'builder')} and the runner may need {of_bytes(needed)}",
+        "builders and kernels may be ended for want of memory; such candidates count as failed",
+        "end other programs, raise the limit of the container, or compile in one process: "
+        "--parallel 1, in Python LocalBuilder(n_parallel=1)",
+    )
+
+
+def _groups(files: SystemFiles, controller: str) -> Iterator[str]:
+    """Folders of this process's control groups, its own first, then those above it.
+
+    In a container the path may be that of the host, which is not there; the limit is then found at
+    the top, which is the container's own group.
+    """
+    for line in (files.text("/proc/self/cgroup") or "0::/").splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if names and controller not in names.split(","):
+            continue
+        bases = (f"{_ROOT}/{names}", f"{_ROOT}/{controller}") if names else (_ROOT,)
+        base = next((b for b in bases if files.exists(b)), "")
+        path_of_group = PurePosixPath(path or "/")
+        for group in (path_of_group, *path_of_group.parents) if base else ():
+            yield f"{base}{group}".rstrip("/")
+
+
+def _quota(files: SystemFiles, folder: str) -> tuple[float, float] | None:
+    """CPUs that a group may keep busy, and the seconds of a period; None for no limit."""
+    quota, _, period = files.line(f"{folder}/cpu.max").partition(" ")
+    if not quota:
+        quota = files.line(f"{folder}/cpu.cfs_quota_us")
+        period = files.line(f"{folder}/cpu.cfs_period_us")
+    if not quota.isdecimal() or not period.isdecimal() or not int(period):
+        return None
+    return int(quota) / int(period), int(period) * 1e-6
+
+
+def _limit(files: SystemFiles, folder: str) -> int | None:
+    """Bytes that a group may take; None for no limit."""
+    limits = [files.number(f"{folder}/{n}") for n in ("memory.max", "memory.limit_in_bytes")]
+    return min((n for n in limits if n is not None and 0 < n < _NO_LIMIT), default=None)
+
+
+def _used(files: SystemFiles, folder: str) -> int:
+    """Bytes that a group uses, without those that the system reclaims when needed."""
+    names = ("memory.current", "memory.usage_in_bytes")
+    used = max(files.number(f"{folder}/{name}") or 0 for name in names)
+    statistics = _statistics(files, f"{folder}/memory.stat")
+    cache = statistics.get("total_inactive_file", statistics.get("inactive_file", 0))
+    return max(0, used - cache)
+
+
+def _statistics(files: SystemFiles, path: str) -> dict[str, int]:
+    """Counters of a file that has a name and a number in each line."""
+    lines = map(str.split, _lines(files, path, 2))
+    return {name: int(count) for name, count in lines if count.isdecimal()}
+
+
+def _lines(files: SystemFiles, path: str, words: int) -> list[str]:
+    """Lines of a file that have so many words."""
+    lines = (files.text(path) or "").splitlines()
+    return [line for line in lines if len(line.split()) == words]
+
+
+#: Name in Python's `resource`, what a shell calls it, what it limits, whether it counts bytes, and
+#: the least that a run needs.
+_LIMITS = (
+    ("RLIMIT_CPU", "-t", "seconds of CPU time", False, 1 << 30),
+    ("RLIMIT_AS", "-v", "of address space", True, 16 << 30),
+    ("RLIMIT_DATA", "-d", "of data", True, 4 << 30),
+    ("RLIMIT_FSIZE", "-f", "in a file", True, 1 << 30),
+    ("RLIMIT_NOFILE", "-n", "open files", False, 256),
+    ("RLIMIT_NPROC", "-u", "processes and threads of this user", False, 256),
+)
+#: Limits to ask for, where a system grants no unlimited number.
+_COUNTS = {"RLIMIT_NOFILE": 4096, "RLIMIT_NPROC": 4096}
+
+
+def user_limits(limits: Mapping[str, int | None]) -> list[Finding]:
+    """Judge the limits of this process, by their names in Python's `resource`, None for no limit;
+    and report the memory that it may lock.
+    """
+    if not limits:
+        return [unknown("ulimit", "the system has no such limits, or does not tell")]
+    low = [
+        (
+            f"{of_bytes(value) if is_bytes else value} {what} (ulimit {letter})",
+            f"ulimit {letter} {_COUNTS.get(name, 'unlimited')}",
+        )
+        for name, letter, what, is_bytes, least in _LIMITS
+        if (value := limits.get(name)) is not None and value < least
+    ]
+    within = ok("ulimit", "no limit that a run would hit")
+    if low:
+        commands = "; ".join(command for _, command in low)
+        within = warning(
+            "ulimit",
+            f"only {listed([text for text, _ in low])}",
+            "a run, or its builders, may be ended or refused in the middle",
+            f"raise it before the start: {commands} (or ask whoever runs the machine)",
+        )
+    if "RLIMIT_MEMLOCK" not in limits:
+        return [within, unknown("memory lock", "the system does not tell")]
+    value = limits["RLIMIT_MEMLOCK"]
+    amount = "any amount" if value is None else of_bytes(value)
+    text = f"{amount} may be locked (ulimit -l); kernels for the CPU lock none"
+    return [within, ok("memory lock", text)]
+
+
+def present_limits() -> dict[str, int | None]:
+    """Limits of this process by their names in Python's `resource`; None for no limit."""
+    try:
+        import resource
+    except ImportError:  # a system that has none
+        return {}
+    names = [name for name, *_ in _LIMITS] + ["RLIMIT_MEMLOCK"]
+    soft_limits: dict[str, int | None] = {}
+    for name in names:
+        if (which := getattr(resource, name, None)) is not None:
+            soft = resource.getrlimit(which)[0]
+            soft_limits[name] = None if soft == resource.RLIM_INFINITY else soft
+    return soft_limits

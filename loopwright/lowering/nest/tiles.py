@@ -1,0 +1,211 @@
+"""Guards at the edges of tiles, and copies of the last, short tile.
+
+A tensorized tile does without a guard where nobody reads the elements that it computes beyond the
+edge of the result, and beyond the end of a reduction a factor is the zero of padding. Every element
+that is read must exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from loopwright import dtypes
+from loopwright.ir.affine import Affine, Ranges, interval, to_affine
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Read
+from loopwright.ir.reduction import Combiner, Reduce
+from loopwright.ir.visitor import nodes
+from loopwright.lowering.nest.buffers import Buffers
+from loopwright.lowering.nest.tensorize import Tensorization
+from loopwright.lowering.nest.values import StageValues
+from loopwright.schedule import Bounds, Guard, LoopBound, StageBounds, attach_position
+
+
+def guards_around(bounds: Bounds, sb: StageBounds) -> Iterator[Guard]:
+    """Guards of the stages around that hold wherever an attached stage is computed."""
+    while sb.padded:
+        host, position = attach_position(bounds.state, sb.stage, bounds)
+        visible = host.visible(position)
+        yield from (g for g in host.guards if set(g.value.terms) <= visible)
+        sb = host
+
+
+def largest(form: Affine, guards: Iterable[Guard], ranges: Ranges) -> int:
+    """The largest value of a form where guards hold, as far as one of them tells."""
+    most = form.bounds(ranges)[1]
+    for g in guards:
+        found = _in_multiples(form, g.value)
+        if found is not None and isinstance(g.below, int):
+            times, rest = found
+            most = min(most, times * (g.below - 1) + rest.bounds(ranges)[1])
+    return most
+
+
+def _in_multiples(form: Affine, part: Affine) -> tuple[int, Affine] | None:
+    """``form = times * part + rest`` where the rest has none of the part's variables; else None."""
+    shared = next((v for v in part.terms if v in form.terms), None)
+    if shared is None or form.terms[shared] % part.terms[shared]:
+        return None
+    times = form.terms[shared] // part.terms[shared]
+    rest = form - part * times
+    return None if times < 0 or any(rest.terms.get(v) for v in part.terms) else (times, rest)
+
+
+_DIVISIONS = ("/", "//", "%", "tdiv", "tmod")
+
+
+def needless_guards(
+    buffers: Buffers, sb: StageBounds, tensor: Tensorization, values: StageValues
+) -> set[Guard]:
+    body = sb.op.body
+    if tensor.intrin.of_warp or not sb.padded or not isinstance(body, Reduce):
+        return set()
+    edges = _Edges(buffers, sb, values)
+    reads = list(tensor.match.reads.values())
+    # A division might trap on what lies beyond the edge.
+    divides = any(
+        isinstance(n, Binary) and n.op in _DIVISIONS for e in body.source for n in nodes(e)
+    )
+    if divides or not all(map(edges.exists, reads)):
+        return set()
+    needless = {g for own in sb.domain.values() for g in own}
+    return needless | {g for g in sb.guards if g.kind == "reduce" and edges.adds_zeros(g)}
+
+
+class _Edges:
+    def __init__(self, buffers: Buffers, sb: StageBounds, values: StageValues) -> None:
+        self.b, self.sb, self.values = buffers, sb, values
+        self.ranges = buffers.bounds.ranges
+        self._outside = list(guards_around(buffers.bounds, sb))
+
+    def exists(self, read: Read) -> bool:
+        """Whether every element of a tile over edges lies in the buffer, and has a value."""
+        load = self.values.load_of(read)
+        inside = (self._inside(i, n) for i, n in zip(load.indices, load.buffer.shape, strict=True))
+        source = self.b.bounds.stages.get(read.source)
+        filled = source is None or source.stage.layout is None or source.stage.pad_value is not None
+        return all(inside) and filled
+
+    def _inside(self, index: Expr, extent: object) -> bool:
+        form = to_affine(index, {}, self.ranges)
+        if form is None:
+            bounds = interval(index, {}, self.ranges)
+        elif all(v in self.ranges for v in form.terms):
+            # Under the guards of the loops around.
+            bounds = form.bounds(self.ranges)[0], largest(form, self._outside, self.ranges)
+        else:
+            bounds = None
+        if bounds is None or not isinstance(extent, int):
+            return False
+        return bounds[0] >= 0 and bounds[1] < extent
+
+    def adds_zeros(self, g: Guard) -> bool:
+        """Whether steps of the reduction beyond the guard add nothing: products of zeros.
+
+        One factor suffices for integers; of floats the other one might be infinite.
+        """
+        reduction = self.sb.op.reduction
+        assert reduction is not None
+        source = reduction.source[0]
+        if g.nonnegative or not _adds(reduction.combiner):
+            return False
+        if not isinstance(source, Binary) or source.op != "*":
+            return False
+        zeros = [self._is_padding(e, g) for e in (source.a, source.b)]
+        return all(zeros) if dtypes.is_float(source.dtype) else any(zeros)
+
+    def _is_padding(self, e: Expr, g: Guard) -> bool:
+        if isinstance(e, Cast):
+            return self._is_padding(e.value, g)
+        source = self.b.bounds.stages.get(e.source) if isinstance(e, Read) else None
+        if source is None or not isinstance(e, Read) or source.stage.pad_value != 0:
+            return False
+        forms = [to_affine(i, self.sb.values, self.ranges) for i in e.indices]
+        return any(
+            form is not None and form - base == g.value and extent == g.below
+            for form, base, extent in zip(forms, source.base, source.shape, strict=True)
+        )
+
+
+def _adds(combiner: Combiner) -> bool:
+    """Whether a reduction is a plain sum from zero."""
+    (total, *more), (start, *_) = combiner.result, combiner.identity
+    if more or not isinstance(total, Binary) or total.op != "+":
+        return False
+    both = {total.a, total.b} == {combiner.lhs[0], combiner.rhs[0]}
+    return both and isinstance(start, Const) and start.value == 0
+
+
+# ---------------------------------------------------------------- short tiles
+#
+# Tiles at the edge of a stage, below a ``loop_partition_hint``: where tiles do not divide the
+# extent, the iterations of the last one are a copy of their own without a test, a second
+# microkernel as libraries of products have.
+
+#: Most axes of a stage whose last tile is written out by itself: each of them doubles the copies.
+MOST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class ShortTile:
+    """The last tile along an axis."""
+
+    guard: Guard  #: passed by whole tiles
+    loop: LoopBound  #: the inside of a tile
+    count: int  #: iterations of the loop in the last tile
+    exact: bool  #: whether all of these pass the guard
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is no shorter than the others."""
+        return self.exact and self.count == self.loop.extent
+
+
+def short_tiles(
+    bounds: Bounds, sb: StageBounds, guards: Iterable[Guard], p: int
+) -> list[ShortTile]:
+    """The last tiles of a stage inside of loop p, below which copies of the nest are written.
+
+    Only tiles that certainly have an iteration: one that lies beyond the edge as a whole would read
+    what is not there.
+    """
+    multiples = sb.stage.short_tiles
+    if not multiples or sb.stage.pad_value is not None:
+        return []  # what is filled up has values beyond the edge, too
+    known = sb.visible(p)
+    around = [*guards_around(bounds, sb)]
+    around += [g for g in sb.guards if set(g.value.terms) <= known]
+    found = [x for g in guards if (x := _short_tile(sb, g, p, multiples, around)) is not None]
+    whole, short = ([x for x in found if x.is_whole is is_whole] for is_whole in (True, False))
+    return [*whole, *short[:MOST]]
+
+
+def _short_tile(
+    sb: StageBounds, g: Guard, p: int, multiples: dict[str, int], around: Collection[Guard]
+) -> ShortTile | None:
+    if g.kind == "thread" or g.nonnegative or not isinstance(g.below, int):
+        return None
+    outer, inner = g.value.split(sb.visible(p))
+    loop, step = _outermost(sb, inner, p)
+    if loop is None or loop.loop.id not in multiples:
+        return None
+    tile = loop.count * step
+    outer, rest = outer + inner.const, (g.below - 1) % tile + 1
+    aligned = all(c % tile == 0 for c in (outer.const, *outer.terms.values()))
+    if not aligned or largest(outer, around, sb.sizes.ranges) > g.below - rest:
+        return None
+    multiple = multiples[loop.loop.id]
+    count = min(loop.count, -(-rest // (step * multiple)) * multiple)
+    return ShortTile(g, loop, count, count * step == rest)
+
+
+def _outermost(sb: StageBounds, inner: Affine, p: int) -> tuple[LoopBound | None, int]:
+    """The loop inside of p that moves a value in the largest steps, if all others together stay
+    within one of these, and the step."""
+    own = {x.var: x for x in sb.loops[p + 1 :] if isinstance(x.extent, int)}
+    if not inner.terms or not all(v in own and c > 0 for v, c in inner.terms.items()):
+        return None, 0
+    var = max(inner.terms, key=lambda v: inner.terms[v])
+    step = inner.terms[var]
+    reach = sum(c * (own[v].count - 1) for v, c in inner.terms.items() if v is not var)
+    return (own[var], step) if reach < step else (None, 0)

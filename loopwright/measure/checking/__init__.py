@@ -1,1 +1,0 @@
-"""Checks of answers: references, tolerance, and when a candidate is checked."""

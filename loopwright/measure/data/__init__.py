@@ -1,1 +1,0 @@
-"""Input data of kernels: found from the expression, made alike in every process."""

@@ -1,0 +1,368 @@
+"""Arguments of kernels and their data: five sets, made alike in the parent and in a runner.
+
+Set 0 is random. Set 1 reveals errors that random data hide: where an expression allows it, its
+floats are small integers, whose sums are exact, so that the answers must be equal and not only
+close. Sets 2 to 4 are at the edges of their types, since a kernel that is right on ordinary numbers
+alone is wrong: zeros, limits, equal and mixed sizes; infinities and NaN; only large numbers of one
+sign. There each line of an input, the elements that share an index of an output, has data of one
+kind, so that no kind hides another in all of a sum. Right answers to these sets are known at some
+elements, each with an error of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from loopwright import dtypes
+from loopwright.measure.comparison import Array
+from loopwright.runtime import Arg, Artifact
+
+if TYPE_CHECKING:
+    from loopwright.te import Span
+
+
+_Draw = Callable[[np.random.Generator, tuple[int, ...], str], Array]
+Edge = Literal["mixed", "special", "one sign"]
+#: Fewer lines than this cannot show all kinds: then each element has a kind of its own.
+_LINES = 8
+#: Exponents of mixed, and of large, sizes, and those of float16: half of the range of a type is not
+#: left in a product.
+_MIXED, _LARGE = (12, 4), (40, 7)
+
+
+def make_input(
+    shape: Sequence[int],
+    dtype: str,
+    seed: int,
+    index: int,
+    *,
+    span: Span | None = None,
+    largest: int = 0,
+) -> Array:
+    """Random data of argument number ``index``: the same for equal arguments, in any process.
+
+    Floats are standard normal, or nonzero integers of at most ``largest`` if that is above 0.
+    Integers are small and never zero (nothing divides by zero): -4..4 for signed, 1..8 for unsigned
+    types; or in ``span``, for an argument that is used as an index.
+    """
+    rng = np.random.default_rng([seed, index])
+    size, dtype = tuple(shape), dtypes.check(dtype)
+    if span is not None:
+        return np.asarray(rng.integers(span[0], span[1] + 1, size, dtype=np.int64)).astype(dtype)
+    if dtypes.is_float(dtype) and largest:
+        sizes = rng.integers(1, largest + 1, size, dtype=np.int8)
+        signs = rng.integers(0, 2, size, dtype=np.int8) * np.int8(2) - np.int8(1)
+        return np.asarray(signs * sizes).astype(dtype)
+    if dtypes.is_float(dtype):
+        single = dtypes.bits(dtype) <= 32
+        values = rng.standard_normal(size, dtype=np.float32 if single else np.float64)
+        return values.astype(dtype, copy=False)
+    if dtype == "bool":
+        return rng.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
+    if dtypes.is_unsigned(dtype):
+        return rng.integers(1, 9, size, dtype=dtype)
+    values = rng.integers(1, 5, size, dtype=dtype)
+    signs = rng.integers(0, 2, size, dtype=dtype) * 2 - 1
+    return np.asarray(values * signs.astype(dtype), dtype=dtype)
+
+
+def edge_input(
+    shape: Sequence[int],
+    dtype: str,
+    seed: Sequence[int],
+    *,
+    line: int | None = None,
+    span: Span | None = None,
+    kind: Edge = "mixed",
+) -> Array:
+    """Data of one argument.
+
+    ``line`` is the dimension along which kinds change; None: from element to element. ``span``
+    marks an index: values from its first to its last, often these two. Of the kinds, ``"mixed"``
+    gives each line another one; ``"special"`` ordinary floats and zeros, a few of which are
+    infinite, NaN or at the limits of the type, and integers at their limits or zero; ``"one sign"``
+    lines of large negative and of large positive floats, the first one negative, and integers near
+    the lowest.
+    """
+    rng, size = np.random.default_rng(seed), tuple(shape)
+    if span is not None:
+        inside = rng.integers(span[0], span[1] + 1, size, dtype=np.int64)
+        which = rng.integers(0, 4, size)
+        return np.asarray(np.choose(which, [span[0], span[1], inside, inside])).astype(dtype)
+    if kind == "one sign":
+        return _of_one_sign(rng, size, dtype, line)
+    if dtypes.is_float(dtype) and kind == "special":
+        return _with_specials(rng, size, dtype, line)
+    kinds = _FLOATS if dtypes.is_float(dtype) else _LIMITS if kind == "special" else _INTEGERS
+    return _in_lines(rng, size, dtype, line, kinds)
+
+
+def _in_lines(
+    rng: np.random.Generator,
+    size: tuple[int, ...],
+    dtype: str,
+    line: int | None,
+    kinds: Sequence[_Draw],
+) -> Array:
+    """An array each of whose lines is drawn by one of these functions."""
+    out = np.empty(size, np.dtype(dtype))
+    lines = _lines(out, line)
+    which = rng.permutation(np.arange(len(lines)) % len(kinds))
+    for number, draw in enumerate(kinds):
+        numbers = np.flatnonzero(which == number)
+        lines[numbers] = draw(rng, (numbers.size, *lines.shape[1:]), dtype)
+    return out
+
+
+def _lines(array: Array, line: int | None) -> Array:
+    """A view of an array whose first dimension is that of its lines."""
+    if line is None or array.shape[line] < _LINES:
+        return array.reshape(-1)
+    return np.moveaxis(array, line, 0)
+
+
+def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return rng.standard_normal(size, dtype=np.float32)
+
+
+def _with_specials(
+    rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
+) -> Array:
+    """Ordinary numbers and zeros; special values in a quarter of lines, or 1 of 4096 elements."""
+    import ml_dtypes
+
+    values, info = _some_zeros(rng, size, dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    largest = float(info.max)
+    some = [np.nan, np.inf, -np.inf, largest, -largest, float(info.smallest_normal)]
+    lines = _lines(values, line)
+    count, usual, most = len(lines), values.size >> 12, values.size // 8
+    if lines.ndim > 1:
+        usual, most = count // 4, count
+    chosen = rng.permutation(count)[: min(most, max(len(some), usual))]
+    inner = tuple(rng.integers(0, n, chosen.size) for n in lines.shape[1:])
+    lines[(chosen, *inner)] = np.resize(np.array(some), chosen.size).astype(dtype)
+    return values
+
+
+def _some_zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    values = _normal(rng, size)
+    values[rng.integers(0, 4, size, dtype=np.int8) == 0] *= 0.0  # which keeps the sign
+    return values.astype(dtype)
+
+
+def _mixed(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    most = _MIXED[dtype == "float16"]
+    powers = rng.integers(-most, most + 1, size, dtype=np.int8)
+    return np.asarray(np.ldexp(_normal(rng, size), powers)).astype(dtype)
+
+
+def _large(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return (_normal(rng, size) * np.exp2(_powers(rng, size, dtype))).astype(dtype)
+
+
+def _small(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return (_normal(rng, size) * np.exp2(-_powers(rng, size, dtype))).astype(dtype)
+
+
+def _powers(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    """One exponent for each line: the sizes that mixed lines leave out, up to the largest."""
+    low, high = (powers[dtype == "float16"] for powers in (_MIXED, _LARGE))
+    return rng.integers(low, high + 1, (size[0], *[1] * (len(size) - 1))).astype(np.float32)
+
+
+def _of_one_sign(
+    rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
+) -> Array:
+    """Lines of one sign: a wrong start of a maximum, or a truncated sum, shows."""
+    if dtype == "bool":
+        return _lowest(rng, size, dtype)
+    if not dtypes.is_float(dtype):
+        return np.asarray(_lowest(rng, size, dtype) + rng.integers(0, 4, size, np.dtype(dtype)))
+    values = -np.ldexp(1.0 + np.abs(_normal(rng, size)), _LARGE[dtype == "float16"])
+    if line is not None:
+        np.moveaxis(values, line, 0)[1::2] *= -1.0
+    return values.astype(dtype)
+
+
+def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if not dtypes.is_float(dtype):
+        return np.zeros(size, dtype)
+    return (_normal(rng, size) * np.float32(0.0)).astype(dtype)
+
+
+def _equal(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    one_each = (size[0], *[1] * (len(size) - 1))
+    values = (_large_or_not if dtypes.is_float(dtype) else _full)(rng, one_each, dtype)
+    return np.asarray(np.broadcast_to(values, size))
+
+
+def _large_or_not(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return np.where(
+        rng.integers(0, 2, size) == 0, _some(rng, size, dtype), _large(rng, size, dtype)
+    )
+
+
+def _some(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return (_normal(rng, size) * np.float32(4.0)).astype(dtype)
+
+
+def _halves(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    """Few numbers, so that many are equal; half of them are rounded to even."""
+    return np.asarray(rng.integers(-8, 9, size, dtype=np.int8) * np.float32(0.5)).astype(dtype)
+
+
+def _full(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if dtype == "bool":
+        return rng.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
+    low, high = dtypes.limits(dtype)
+    return rng.integers(int(low), int(high), size, np.dtype(dtype), endpoint=True)
+
+
+def _few(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if dtype == "bool":
+        return np.ones(size, np.bool_)
+    return rng.integers(0 if dtypes.is_unsigned(dtype) else -4, 5, size).astype(dtype)
+
+
+def _limits(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if dtype == "bool":
+        return _full(rng, size, dtype)
+    low, high = dtypes.limits(dtype)
+    some = np.array([low, high, int(low) + 1, int(high) - 1, 0, 1, 0 if low == 0 else -1], dtype)
+    return some[rng.integers(0, len(some), size)]
+
+
+def _lowest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return np.full(size, int(dtypes.limits(dtype)[0]), dtype)
+
+
+def _highest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    return np.full(size, int(dtypes.limits(dtype)[1]), dtype)
+
+
+_FLOATS = (_some_zeros, _some, _mixed, _zeros, _equal, _large, _small, _halves)
+_INTEGERS = (_full, _few, _zeros, _equal, _limits, _full)
+_LIMITS = (_limits, _lowest, _highest, _zeros)
+
+
+#: The sets of inputs for which whole answers are computed, and those at the edges of their types.
+SETS = (0, 1)
+EDGES: dict[int, Edge] = {2: "mixed", 3: "special", 4: "one sign"}
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """Plan of the data of some arguments.
+
+    Attributes:
+        spans: for each argument, the values it may take as an index; None where it is not used as
+            one. Empty: no argument is.
+        largest: floats of set 1 are integers of at most this size; 0: random as in set 0.
+        lines: for each argument the dimension that moves with one of an output, or None; empty:
+            none is known.
+    """
+
+    spans: tuple[Span | None, ...] = ()
+    largest: int = 0
+    lines: tuple[int | None, ...] = ()
+
+    def merge(self, other: DataPlan) -> DataPlan:
+        """A plan that is right for the kernels of both."""
+        if not other.spans or not self.spans:
+            spans = self.spans or other.spans
+        else:
+            spans = tuple(map(_both, self.spans, other.spans))
+        return DataPlan(spans, min(self.largest, other.largest), self.lines or other.lines)
+
+    def span(self, index: int) -> Span | None:
+        """Values that argument number ``index`` may take; None: any."""
+        return self.spans[index] if self.spans else None
+
+    def made(self, arg: Arg, index: int, seed: int, number: int) -> Array:
+        """The data of one argument in a set, from a seed.
+
+        Args:
+            arg: the argument.
+            index: its position.
+            seed: seed of set 0.
+            number: number of the set.
+        """
+        largest = self.largest if number else 0
+        span, shift = self.span(index), number * _NEXT_SEED
+        if number in EDGES:
+            line = self.lines[index] if self.lines else None
+            return edge_input(
+                arg.shape,
+                arg.dtype.name,
+                [seed + shift, index],
+                line=line,
+                span=span,
+                kind=EDGES[number],
+            )
+        return make_input(
+            arg.shape, arg.dtype.name, seed + shift, index, span=span, largest=largest
+        )
+
+    def varied(self, given: Array, index: int) -> Array:
+        """Set 1 of an argument whose set 0 was given: its elements in the opposite order.
+
+        An argument that is used as an index stays as it is: its order may matter.
+        """
+        if self.span(index) is not None:
+            return given
+        return np.ascontiguousarray(given.reshape(-1)[::-1]).reshape(given.shape)
+
+
+#: Step of the seeds of the sets; any number that users do not choose as a step of seeds.
+_NEXT_SEED = 0x5E7
+
+
+def _both(a: Span | None, b: Span | None) -> Span | None:
+    if a is None or b is None:
+        return a or b
+    return max(a[0], b[0]), min(a[1], b[1])
+
+
+def input_set(
+    plan: DataPlan, args: Sequence[Arg], seed: int, given: Sequence[Array] | None, number: int
+) -> list[Array]:
+    """One set of inputs, in order.
+
+    Args:
+        plan: plan of the data.
+        args: all arguments of a kernel.
+        seed: seed of random data.
+        given: set 0, where the template makes it; None: random data.
+        number: number of the set; given data have only set 0 and its `DataPlan.varied`.
+
+    Example:
+        >>> with lw.Target("llvm"):
+        ...     s, args = lw.ops.matmul(8, 4, 2)
+        ...
+        >>> f = lw.build(s, args, name="matmul")
+        >>> plan = lw.inspection.DataPlan()
+        >>> a, b = lw.inspection.input_set(plan, f[f.entry_name].args, 0, None, 0)
+        >>> print(a.shape, b.shape, a.dtype)
+        (8, 2) (2, 4) float32
+    """
+    inputs = [(i, arg) for i, arg in enumerate(args) if not arg.output]
+    if given is None:
+        return [plan.made(arg, i, seed, number) for i, arg in inputs]
+    if number == 0:
+        return list(given)
+    return [plan.varied(array, i) for (i, _), array in zip(inputs, given, strict=True)]
+
+
+def arguments(artifact: Artifact) -> list[Arg]:
+    """The arguments of an artifact's entry function, in calling order."""
+    entry = artifact.contents.function(artifact.entry)
+    return [Arg.of(spec) for spec in entry.args]
+
+
+def outputs(artifact: Artifact) -> list[Arg]:
+    """The arguments of the entry function that it writes."""
+    return [arg for arg in arguments(artifact) if arg.output]

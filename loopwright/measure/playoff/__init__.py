@@ -1,1 +1,0 @@
-"""The playoff: the best few and the default measured once more, in turns, and compared."""

@@ -1,1 +1,0 @@
-"""The ways in which a trial can fail: their names, causes, and what to do."""

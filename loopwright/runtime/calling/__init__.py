@@ -1,1 +1,0 @@
-"""Calls of compiled functions from Python, as fast as those of functions written in C."""

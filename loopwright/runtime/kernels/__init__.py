@@ -1,0 +1,1 @@
+"""Callable kernels behind one protocol (`kernel.py`)."""

@@ -1,1 +1,0 @@
-"""Packed functions: values that carry their type, functions of them, and the registry by name."""

@@ -1,1 +1,0 @@
-"""Threads of the host: a pool for Python work, and CPUs of the threads of either pool."""

@@ -1,0 +1,149 @@
+"""The primitives that make a stage which copies a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from loopwright.ir.expr import Expr, IterVar, Read, Var
+from loopwright.ir.kinds import Scope
+from loopwright.ir.reduction import Reduce, Tuple
+from loopwright.ir.visitor import substitute
+from loopwright.schedule.primitives.storage import check_scope
+from loopwright.schedule.state import IllegalStep, StageId, StageState, State, initial_stage
+from loopwright.schedule.steps import Step, TraceNames, register
+from loopwright.te import OpNode
+
+
+def fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
+    """New axes with the names and extents of an operation's own."""
+    names = [a.name for a in op.axes] or [f"ax{d}" for d in range(len(op.shape))]
+    return tuple(IterVar.named(n, e, "spatial") for n, e in zip(names, op.shape, strict=True))
+
+
+@register("cache_read")
+class CacheRead(Step):
+    """Copy an output of the stage into ``scope`` for ``readers``."""
+
+    scope: Scope
+    readers: tuple[StageId, ...]
+    value_index: int = 0
+
+    def apply(self, state: State, t: int) -> State:
+        src, k = state.stage(self.stage), self.value_index
+        check_scope(self.scope)
+        if k not in range(src.op.num_outputs):
+            raise IllegalStep(
+                f"{state.label(src.id)!r} has {src.op.num_outputs} output(s), there is no output "
+                f"{k}"
+            )
+        name = state.output_label(src.id, k)
+        if not self.readers:
+            raise IllegalStep(f"name at least one stage that reads {name!r}")
+        for r in self.readers:
+            reader = state.stage(r)
+            if not any(x.source == src.id and x.value_index == k for x in reader.op.reads()):
+                raise IllegalStep(
+                    f"stage {state.label(r)!r} does not read {name!r}; its readers: "
+                    f"{', '.join(state.label(c) for c in state.consumers(src.id, k)) or 'none'}"
+                )
+        new_id = f"s{t}"
+        axes = fresh_axes(src.op)
+        body = Read(src.id, tuple(a.var for a in axes), src.op.dtypes[k], k)
+        copy_name = f"{src.op.output_name(k)}.{self.scope}"
+        op = OpNode(copy_name, src.op.shape, body.dtype, axes, (), body)
+        stages = {**state.stages, new_id: _cache(new_id, op, self.scope, "cache_read", t)}
+        for r in self.readers:
+            reader = state.stages[r]
+            stages[r] = replace(reader, op=_redirect(reader.op, src.id, k, new_id))
+        pos = state.order.index(src.id) + 1
+        order = (*state.order[:pos], new_id, *state.order[pos:])
+        return replace(state, stages=stages, order=order)
+
+    def as_python(self, names: TraceNames) -> str:
+        new, tensor = names.new_stage(), names.output(self.stage, self.value_index)
+        readers = ", ".join(names.tensor(r) for r in self.readers)
+        return f"{new} = s.cache_read({tensor}, {self.scope!r}, [{readers}])"
+
+
+def _cache(new_id: str, op: OpNode, scope: Scope, who: str, t: int) -> StageState:
+    stage = initial_stage(new_id, op, scope)
+    return replace(stage, since=stage.after(who, t))
+
+
+def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
+    # Any: an expression gives an expression.
+    def go(e: Any) -> Any:
+        read = e.map_children(go)
+        if isinstance(read, Read) and read.source == old and read.value_index == k:
+            return Read(new, read.indices, read.dtype)
+        return read
+
+    return op if op.body is None else replace(op, body=go(op.body))
+
+
+@register("cache_write")
+class CacheWrite(Step):
+    """Compute the stage (all its outputs) in ``scope`` and copy the result."""
+
+    scope: Scope
+
+    def apply(self, state: State, t: int) -> State:
+        """Make a stage that computes all outputs; the stage itself becomes a copy of it."""
+        stage = state.compute_stage(self.stage)
+        check_scope(self.scope)
+        name = state.label(stage.id)
+        if stage.transformed or stage.layout is not None or stage.align:
+            raise IllegalStep(
+                f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); "
+                "call cache_write before split, reorder and annotations"
+            )
+        if any(state.uses(stage, x) for x in stage.leaves):
+            raise IllegalStep(f"a stage is already computed inside {name!r}; call it before")
+        new_id = f"s{t}"
+        op = stage.op
+        assert op.body is not None
+        axes = fresh_axes(op)
+        env: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axes, axes, strict=True)}
+        cached = replace(
+            op, name=f"{op.name}.{self.scope}", axes=axes, body=_rename(op.body, env), tag=""
+        )
+        at = tuple(a.var for a in op.axes)
+        values = tuple(Read(new_id, at, dtype, k) for k, dtype in enumerate(op.dtypes))
+        copied = values[0] if len(values) == 1 else Tuple(values, op.dtype)
+        copy = replace(op, reduce_axes=(), body=copied)
+        stages = {
+            **state.stages,
+            new_id: _cache(new_id, cached, self.scope, "cache_write", t),
+            stage.id: replace(
+                initial_stage(stage.id, copy, stage.scope),
+                attach=stage.attach,
+                group=stage.group,
+                env_threads=stage.env_threads,
+                since=stage.since,
+            ),
+        }
+        pos = state.order.index(stage.id)
+        order = (*state.order[:pos], new_id, *state.order[pos:])
+        return replace(state, stages=stages, order=order)
+
+    def as_python(self, names: TraceNames) -> str:
+        new, tensor = names.new_stage(), names.tensor(self.stage)
+        if names.before.stages[self.stage].op.num_outputs > 1:
+            return f"{new}, *_ = s.cache_write({tensor}.op, {self.scope!r})"
+        return f"{new} = s.cache_write({tensor}, {self.scope!r})"
+
+
+def _rename(body: Expr, env: dict[Var, Expr]) -> Expr:
+    """Substitute spatial variables; a reduction keeps its axes."""
+    if not isinstance(body, Reduce):
+        renamed: Expr = substitute(body, env)
+        return renamed
+    return Reduce(
+        body.combiner,
+        tuple(substitute(e, env) for e in body.source),
+        body.axes,
+        None if body.where is None else substitute(body.where, env),
+        None if body.init is None else tuple(substitute(e, env) for e in body.init),
+        body.dtype,
+    )

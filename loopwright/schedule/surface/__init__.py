@@ -1,1 +1,0 @@
-"""The objects that users hold: `Schedule`, `Stage`, `Group`; their methods make steps."""

@@ -1,0 +1,419 @@
+"""Workloads: functions that return tensors and no schedule, and their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+from loopwright import te
+from loopwright.errors import LoopwrightError, TaskError, TimeLimitError
+from loopwright.records import Json
+from loopwright.schedule import create_schedule
+from loopwright.space.derivation import structures
+from loopwright.space.expression import TensorProgram, tensor_program
+from loopwright.space.ranking import Ranked, put_together, ranked
+from loopwright.space.rules.several_cpu import Composed
+from loopwright.space.structure import TemplateStructure
+from loopwright.task import (
+    TASKS,
+    UNNAMED,
+    ConfigEntity,
+    ConfigSpace,
+    Function,
+    Scheduled,
+    SpaceUnion,
+    TargetLike,
+    Task,
+    Template,
+    TemplateConfig,
+    enter,
+    lookup,
+    resolve_target,
+    running,
+    running_config,
+    schedule_for,
+    task_of,
+)
+from loopwright.task import create_task as create_registered
+from loopwright.time_limit import TEMPLATE_S, limited
+
+if TYPE_CHECKING:
+    from loopwright.task import Scheduler
+
+
+#: Name of a workload given as tensors instead of a function.
+EXPRESSION = "expression"
+
+
+class AutomaticTask(Task):
+    """Tuning task of an expression for a target, in all structures that rules know for it.
+
+    It equals any other task that computes the same for the same kind of target; name and arguments
+    are labels only.
+
+    Made by `loopwright.create_task` of a function that returns tensors; arguments, attributes and
+    errors are those of `loopwright.Task`.
+
+    Args:
+        name: The workload.
+        args: Its arguments.
+        target: The target.
+        templates: Hand-written templates that compute the same, as tasks or as names with
+            arguments; each is one more structure.
+
+    Attributes:
+        program: results and arguments of the expression.
+
+    Example:
+        >>> def scaled(n):
+        ...     X = te.placeholder((n,), name="X")
+        ...     return [X, te.compute((n,), lambda i: X[i] * 2, name="Y")]
+        ...
+        >>> task = lw.create_task(scaled, (4096,), "llvm")
+        >>> print(task.automatic, [t.name for t in task.program.args])
+        True ['X', 'Y']
+    """
+
+    automatic = True
+    program: TensorProgram
+
+    def __init__(
+        self,
+        name: str | Template | Callable[..., Any],
+        args: Iterable[Json] = (),
+        target: TargetLike = None,
+        templates: Iterable[Task | Sequence[Json]] = (),
+    ) -> None:
+        if isinstance(templates, str) or not isinstance(templates, Iterable):
+            raise TaskError(f"templates: expected a list of them, got {templates!r:.60}")
+        self._templates = tuple(templates)
+        super().__init__(name, args, target)
+
+    def __str__(self) -> str:
+        if self.name != EXPRESSION:
+            return super().__str__()
+        results = (f"{t.name}: {t.dtype}{list(t.shape)}" for t in self.program.outputs)
+        return f"expression of {', '.join(results)}"
+
+    @property
+    def structures(self) -> tuple[Scheduler, ...]:
+        """Structures in the order of their rules, then those that combine the predicted best of
+        several kernels.
+        """
+        return self._union.parts
+
+    @cached_property
+    def ranking(self) -> tuple[tuple[int, float], ...]:
+        """Most promising point of every structure by the analytical model, as its index and its
+        predicted share of the peak, best first; nothing is measured.
+        """
+        numbers = {id(part): number for number, part in enumerate(self.structures)}
+        both = sorted([*self._ranked_singly, *self._together], key=lambda r: -r.speed)
+        begins = [self._union.offsets[numbers[id(r.structure)]] for r in both]
+        return tuple(
+            (n + (r.config.index or 0), r.speed) for n, r in zip(begins, both, strict=True)
+        )
+
+    @cached_property
+    def _ranked_singly(self) -> list[Ranked]:
+        """Structures of rules, in order of promise."""
+        with self.target:
+            return ranked(self._union.given)
+
+    @cached_property
+    def _together(self) -> list[Ranked]:
+        """Structures that combine variants of ranked ones."""
+        if not any(isinstance(part, Composed) and part.others for part in self._union.given):
+            return []
+        with self.target:
+            return put_together(self._ranked_singly)
+
+    def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:
+        """Structure of a configuration, and the configuration in its space."""
+        number, local = self._union.place_of(config)
+        return self.structures[number], local
+
+    @property
+    def _union(self) -> SpaceUnion:
+        assert isinstance(self.config_space, SpaceUnion)
+        return self.config_space
+
+    @property
+    def dag_hashes(self) -> tuple[str, ...]:
+        """Hashes of the expressions whose records apply; see `loopwright.Task.dag_hashes`."""
+        return tuple(self._expressions)
+
+    def expression(self, dag_hash: str = "") -> Scheduled:
+        """Unscheduled expression with this hash, and its arguments; see `Task.expression`."""
+        schedule, args = self._expressions[dag_hash or self.dag_hash]
+        return schedule.copy(), list(args)
+
+    @cached_property
+    def _expressions(self) -> dict[str, Scheduled]:
+        """Its own expression, and that of former versions of its workload, by hash."""
+        programs, former = [self.program], getattr(self.template, "former", None)
+        if former is not None:
+            programs.append(tensor_program(former(*self.args)))
+        found: dict[str, Scheduled] = {}
+        for program in programs:
+            schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
+            found[schedule.dag.hash] = (schedule, list(program.args))
+        return found
+
+    def _alias(self) -> str:
+        return self.key
+
+    def _run(self, config: TemplateConfig) -> Scheduled:
+        assert isinstance(config, ConfigEntity)
+        structure, local = self.part(config)
+        with self.target:
+            return structure.instantiate(local)
+
+    def _collect(self) -> ConfigSpace:
+        self.program = tensor_program(self._tensors())
+        with self.target:
+            found = structures(self.program.outputs, self.program.args)
+        dag = found[0].dag
+        self._flop, self.dag_hash = int(dag.flop), dag.hash
+        by_hand = [TemplateStructure(t, self.program, found[0]) for t in self._written()]
+        return SpaceUnion(
+            [*found, *by_hand],
+            lambda: self.ranking[0][0],
+            lambda: [r.structure for r in self._together],
+        )
+
+    def _written(self) -> list[Task]:
+        """Templates that compute the same."""
+        found = []
+        for given in self._templates:
+            if not isinstance(given, Task) and not (isinstance(given, (tuple, list)) and given):
+                raise TaskError(
+                    f"templates: expected tasks or (name, *arguments), got {given!r:.60}"
+                )
+            task = task_of(self.target, given if isinstance(given, Task) else tuple(given))
+            if task.automatic:
+                raise TaskError(f"templates: {task} is derived from its expression, no template")
+            found.append(task)
+        return found
+
+    def _tensors(self) -> Any:
+        """Tensors of the workload; workloads that it calls return tensors, too."""
+        where = f"{self.template.describe(self.args)} ({self.template.where})"
+        try:
+            with self.target, running(ConfigSpace()):
+                found = limited(TEMPLATE_S, where, self.template.function, *self.args)
+        except TimeLimitError as exc:
+            raise TaskError(f"{exc} to return its tensors; mend it, or make it faster") from exc
+        except (LoopwrightError, KeyboardInterrupt):
+            raise
+        except BaseException as exc:  # a user's function: one that calls sys.exit ends nothing
+            raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
+        if isinstance(found, tuple) and found and hasattr(found[0], "dag"):
+            raise TaskError(
+                f"{where} returns a schedule; decorate it with "
+                "@loopwright.template, or return its tensors alone and let the space be derived"
+            )
+        return found
+
+
+#: Tensors of an expression: its results, or inputs and results in calling order.
+Tensors: TypeAlias = "te.Tensor | Sequence[te.Tensor]"
+
+
+class Workload(Template):
+    """A function that returns tensors: results, or inputs and results in calling order.
+
+    Calling it makes a schedule: that of the best record under ``apply_history_best``, else the best
+    one by the analytical model. Called by another workload, or by a template, it returns its
+    tensors. An implementation that `register` adds for other targets is a template.
+
+    Args:
+        name: Its name in records and on the command line.
+        function: The function.
+        reference: NumPy function of the inputs that returns the outputs, or None: the expression
+            itself, unscheduled.
+        make_inputs: Function of the workload's arguments that makes test inputs, or None.
+        make_reference: Function of the workload's arguments that returns ``reference``, or None.
+
+    Attributes:
+        former: function of the arguments that returns the tensors of former versions, whose records
+            apply; None where there are none.
+
+    Example:
+        >>> def add_one(n):
+        ...     A = te.placeholder((n,), name="A")
+        ...     return te.compute((n,), lambda i: A[i] + 1, name="B")
+        ...
+        >>> workload = lw.space.Workload("example/add_one_to_all", add_one)
+        >>> print(lw.create_task(workload, (64,), "llvm"))
+        example/add_one_to_all(64)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Function,
+        reference: Function | None = None,
+        make_inputs: Function | None = None,
+        make_reference: Function | None = None,
+    ) -> None:
+        super().__init__(
+            *(name, function, schedule_for, reference, make_inputs), make_reference=make_reference
+        )
+        self.make_task = _make_task
+        self.former: Function | None = None
+
+    def __call__(self, *args: Json, **kwargs: Json) -> Any:
+        """Make the schedule for these arguments; inside another workload or template, the tensors.
+
+        Raises:
+            TaskError: an argument is not accepted, or the function raised.
+        """
+        if running_config() is not None:
+            return self.function(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<workload {self.name!r} at {self.where}>"
+
+
+def _make_task(template: Template, args: Iterable[Json], target: TargetLike) -> Task:
+    """Task of an expression, unless the target has a template of its own."""
+    resolved = resolve_target(target)
+    with resolved:
+        derived = template.implementation() is template.function
+    return (AutomaticTask if derived else Task)(template, args, resolved)
+
+
+@overload
+def workload(name: Function) -> Workload: ...
+
+
+@overload
+def workload(
+    name: str | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    make_reference: Function | None = None,
+) -> Callable[[Function], Workload]: ...
+
+
+def workload(
+    name: str | Function | None = None,
+    *,
+    reference: Function | None = None,
+    make_inputs: Function | None = None,
+    make_reference: Function | None = None,
+) -> Workload | Callable[[Function], Workload]:
+    """Register a function of plain arguments that returns tensors; its space is derived from them.
+
+    Args:
+        name: Unique name; ``user/`` and the function's own when left out.
+        reference: NumPy function of the inputs that returns the outputs; without one candidates are
+            compared with the expression itself.
+        make_inputs: Function of the workload's arguments that makes inputs for tests and timing,
+            one array per input.
+        make_reference: Function of the workload's arguments that returns ``reference``.
+
+    Raises:
+        TaskError: another function has the name already.
+
+    Example:
+        >>> @lw.workload("example/min_plus")
+        ... def min_plus(n):
+        ...     A, B = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+        ...     k = te.reduce_axis((0, n), name="k")
+        ...     return te.compute((n, n), lambda i, j: te.min(A[i, k] + B[k, j], axis=k), name="C")
+        ...
+        >>> task = lw.create_task("example/min_plus", (64,), "llvm")
+        >>> print(len(task.structures) > 0)
+        True
+    """
+
+    def register(function: Function) -> Workload:
+        label = name if isinstance(name, str) else f"{UNNAMED}{function.__name__}"
+        made = Workload(label, function, reference, make_inputs, make_reference)
+        enter(made)
+        return made
+
+    return register(name) if callable(name) else register
+
+
+def create_task(
+    name: str | Template | Function | Tensors,
+    args: Iterable[Json] = (),
+    target: TargetLike = None,
+    *,
+    templates: Iterable[Task | Sequence[Json]] = (),
+) -> Task:
+    """Make a tuning task for a target.
+
+    Args:
+        name: Name of a template or workload, or the decorated function; a plain function that
+            returns tensors; or tensors: results, or inputs and results in calling order. For the
+            last two the space is derived from the expression.
+        args: The function's arguments; none for tensors.
+        target: Such as ``"llvm"`` or a ``Target``; None for the current or the default one.
+        templates: Where the space is derived: hand-written templates that compute the same and are
+            searched beside the structures of rules, as tasks or as ``(name, *arguments)``.
+
+    Raises:
+        TaskError: the name is unknown, the arguments do not fit, or the function raised, took
+            longer than ten seconds, or returned something else.
+        TensorError: a size is a variable, or an input is missing among the tensors.
+        SpaceError: a template computes something else than the expression.
+
+    Example:
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm -mcpu=x86-64-v4")
+        >>> print(task)
+        matmul(64, 64, 64, False, False, 'float32')
+        >>> print(len(task.config_space))
+        12288
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> print(lw.create_task([A, B], target="llvm").automatic)
+        True
+        >>> P, Q = te.placeholder((64, 32), name="P"), te.placeholder((32, 48), name="Q")
+        >>> C = lw.ops.matmul_compute(P, Q)
+        >>> task = lw.create_task([P, Q, C], target="llvm", templates=[("matmul", 64, 48, 32)])
+        >>> print(task.structures[-1].name)
+        template matmul(64, 48, 32, False, False, 'float32')
+    """
+    if isinstance(args, str) or not isinstance(args, Iterable):
+        raise TaskError(f"create_task: arguments are given as a tuple, got {args!r:.60}")
+    if isinstance(name, (te.Tensor, list, tuple)):
+        if tuple(args):
+            raise TaskError("create_task: tensors take no arguments; give a function for these")
+        tensors = name
+        tensor_program(tensors)  # raises where they are something else
+        return AutomaticTask(Workload(EXPRESSION, lambda: tensors), (), target, templates)
+    if isinstance(name, (str, Template)):
+        return _registered(name, args, target, templates)
+    if not callable(name):
+        raise TaskError(
+            f"create_task: expected a name, a function or tensors, got a {type(name).__name__}"
+        )
+    if any(template.function is name for template in TASKS.values()):
+        return _registered(name, args, target, templates)
+    label = getattr(name, "__name__", None) or getattr(name, "func", type(name)).__name__
+    return AutomaticTask(Workload(f"{UNNAMED}{label}", name), args, target, templates)
+
+
+def _registered(
+    name: str | Template | Function,
+    args: Iterable[Json],
+    target: TargetLike,
+    templates: Iterable[Task | Sequence[Json]],
+) -> Task:
+    template = lookup(name)
+    beside = tuple(templates)
+    if beside and isinstance(template, Workload):
+        return AutomaticTask(template, args, target, beside)
+    if beside:
+        raise TaskError(
+            f"create_task: {template.name!r} is a template; others join the space of an expression:"
+            " give its tensors"
+        )
+    return create_registered(template, args, target)

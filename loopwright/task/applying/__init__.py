@@ -1,1 +1,0 @@
-"""Building from records: sources of logs, records that fit here, and reports of the choice."""

@@ -1,1 +1,0 @@
-"""Output of a run: progress, phases, log lines and the summary."""
