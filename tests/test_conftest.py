@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import SERIAL, SHARES, pytest_collection_modifyitems
+from tests.covering import covering
 
 
 def make(golden, folder: Path, update: bool = False):
@@ -70,6 +72,19 @@ def test_one_of_so_many_parameters_runs_for_every_change(monkeypatch: pytest.Mon
     assert [n for n, test in enumerate(tests) if test.markers == []] == [0, 4]
     assert all(test.markers in ([], ["slow"]) for test in tests)
     assert other.markers == []
+
+
+@pytest.mark.parametrize("strength", [1, 2, 3])
+def test_a_covering_set_has_every_combination_of_few_axes(strength: int) -> None:
+    axes = [1, 2, 3, 4], "abc", [None, 0.5], "xyz"
+    cases = covering(*axes, strength=strength)
+    assert [case.values for case in cases] == list(product(*axes))
+    fast = [case.values for case in cases if not case.marks]
+    for some in combinations(range(len(axes)), strength):
+        met = {tuple(values[n] for n in some) for values in fast}
+        assert met == set(product(*(axes[n] for n in some)))
+    assert len(fast) <= [4, 16, 60][strength - 1]
+    assert [case.values for case in covering("ab", strength=2)] == [("a",), ("b",)]
 
 
 @pytest.mark.parametrize("entry", [*SERIAL, *SHARES])

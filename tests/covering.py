@@ -1,0 +1,35 @@
+"""Parameters of a test that are a product: a covering set for every change, the rest by night."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+
+def covering(*axes: Iterable[Any], strength: int = 2) -> list[Any]:
+    """The product of the axes, of which what a covering set does not need is `slow`.
+
+    Any ``strength`` axes meet in all combinations of their values in the tests that are left; 1
+    asks for each value once. The set is chosen greedily, the first of equals, so that it is the
+    same each time (Cohen et al., The AETG system, 1997).
+    """
+    columns = [list(axis) for axis in axes]
+    cases = list(product(*(range(len(column)) for column in columns)))
+    groups = list(combinations(range(len(columns)), min(strength, len(columns))))
+    met = {case: {(group, *(case[n] for n in group)) for group in groups} for case in cases}
+    missing = set[tuple[Any, ...]]().union(*met.values())
+    kept = set()
+    while missing:
+        best = max(cases, key=lambda case: len(met[case] & missing))
+        kept.add(best)
+        missing -= met[best]
+    return [
+        pytest.param(
+            *(column[n] for column, n in zip(columns, case, strict=True)),
+            marks=() if case in kept else pytest.mark.slow,
+        )
+        for case in cases
+    ]
