@@ -39,6 +39,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 SERIAL = (
     "contracts/test_measurers.py",
     "unit/benchmarks/test_measuring.py",
+    "unit/graph/test_finalists.py::test_what_is_slower_inside_is_not_built",
+    "unit/graph/test_layout_choice.py::test_a_compiled_model_in_measured_layouts_computes_the_same",
     "unit/measure/test_building.py",
     "unit/measure/test_drift.py",
     "unit/measure/test_faults.py",
@@ -74,7 +76,6 @@ SHARES = {
     "property/test_hostile_lines.py::test_every_verb_takes_it": 4,
     "property/test_passes.py::test_a_pass_keeps_the_meaning": 2,
     "property/test_symbolic.py::test_one_function_for_several_sizes": 4,
-    "test_docs.py::test_tutorial_runs": 7,  # `make docs` runs all of them, too
     "unit/codegen/test_c_math.py::test_functions_are_those_of_llvm": 3,
     "unit/cost/test_extract.py::test_symbolic_rows_are_those_of_each_candidate": 4,
     "unit/cost/test_nest.py::test_touched_elements_are_those_that_are_counted": 3,
@@ -100,6 +101,14 @@ SHARES = {
     "unit/tuner/test_replayed_spaces.py::test_one_seed_one_sequence_in_another_process": 4,
     "unit/tuner/test_structures.py::test_real_structures_are_tuned_by_every_tuner": 5,
 }
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The pass of serial tests reads no other file."""
+    if collection_path.suffix == ".py" and config.option.markexpr.startswith("serial"):
+        name = collection_path.relative_to(TESTS).as_posix()
+        return None if any(entry.startswith(name) for entry in SERIAL) else True
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -264,20 +264,8 @@ def test_first_tutorials_exist() -> None:
     assert first <= set(TUTORIALS)
 
 
-#: Tutorials that take long; `make docs` runs them as well.
-_LONG = (
-    "07_choose_a_tuner.py",
-    "08_an_overnight_run.py",
-    "09_inspect_and_report.py",
-    "11_gpu_matmul.py",
-    "16_an_onnx_model.py",
-    "19_relay_and_te.py",
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in _LONG else n for n in TUTORIALS]
-)
+@pytest.mark.slow  # `make docs` runs them, too
+@pytest.mark.parametrize("name", TUTORIALS)
 def test_tutorial_runs(name: str, tmp_path: Path) -> None:
     if "torch" in name:
         pytest.importorskip("torch")

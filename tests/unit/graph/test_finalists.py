@@ -49,7 +49,6 @@ def wasteful() -> Iterator[None]:
     graph.remove_implementation("nn.dense", "wasteful")
 
 
-@pytest.mark.serial
 @pytest.mark.usefixtures("wasteful")
 def test_what_is_slower_inside_is_not_built() -> None:
     before = graph.compile(module(), TARGET)

@@ -330,7 +330,6 @@ def test_a_compiled_model_in_blocks_and_channels_last_computes_the_same() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.serial
 def test_a_compiled_model_in_measured_layouts_computes_the_same(tmp_path: Path) -> None:
     module, image = _two(), _array(1, 8, 6, 6)
     log = tmp_path / "layouts.jsonl"
