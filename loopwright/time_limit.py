@@ -24,6 +24,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import ClassVar, TypeVar
 
@@ -157,7 +158,18 @@ class _AsyncException:
         with self._lock:
             self._due = math.inf
             if self.fired:
-                self._raise(None)  # what was not raised yet is not raised later
+                self._take_back()
+
+    def _take_back(self) -> None:
+        """See to it that what was not raised yet is not raised later.
+
+        It is raised here. NULL in its place would leave the interpreter's flag of an exception that
+        waits: CPython 3.11 then enters no function any more in threads with a trace function.
+        """
+        with suppress(_Expired):
+            self._raise()
+            while True:
+                pass
 
     def _raise_unless_over(self, now: float) -> None:
         """Raise in the thread, unless the function has returned, or a destructor is running.
@@ -174,11 +186,10 @@ class _AsyncException:
                 return
             self.fired, self._limit = True, now
         if not _in_destructor(frame) or now >= self._limit + _DESTRUCTOR_S:
-            self._raise(_Expired)
+            self._raise()
 
-    def _raise(self, kind: type[BaseException] | None) -> None:
-        number = ctypes.c_ulong(self._thread)
-        exception = ctypes.py_object() if kind is None else ctypes.py_object(kind)
+    def _raise(self) -> None:
+        number, exception = ctypes.c_ulong(self._thread), ctypes.py_object(_Expired)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(number, exception)
 
     @classmethod

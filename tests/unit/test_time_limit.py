@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -273,3 +274,30 @@ def test_limits_after_a_fork() -> None:
             os._exit(0)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+TRACED = """
+import sys, threading
+from loopwright.time_limit import limited
+
+def spins():
+    while True:
+        pass
+
+def run():
+    sys.settrace(lambda *_: None)
+    for _ in range(2):
+        try:
+            limited(0.05, "it", spins)
+        except Exception as exc:
+            print(exc, flush=True)
+
+threading.Thread(target=run).start()
+"""
+
+
+def test_a_function_is_ended_on_a_thread_with_a_trace_function() -> None:
+    """As of a debugger, or of what measures coverage."""
+    command = [sys.executable, "-c", TRACED]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "it took longer than 0.05 s\n" * 2
