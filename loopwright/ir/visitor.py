@@ -99,6 +99,20 @@ def substitute(n: N, env: Mapping[Var, Expr]) -> N:
     return out
 
 
+K = TypeVar("K", bound=Node)
+
+
+# Any: an expression gives an expression and a statement a statement.
+def map_nodes(n: Node, kind: type[K], f: Callable[[K], Node]) -> Any:
+    """``n`` with ``f(x)`` for each node ``x`` of a class, those below ``x`` first."""
+
+    def go(n: Any) -> Any:
+        new = n.map_children(go)
+        return f(new) if isinstance(new, kind) else new
+
+    return go(n)
+
+
 def nodes(n: Node) -> Iterator[Node]:
     """A node and everything below it, parents first."""
     waiting = [n]
