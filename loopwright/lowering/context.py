@@ -45,8 +45,6 @@ def _are_added_passes(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """Values that a key of ``config`` takes."""
-
     allowed: str  #: the values, in words
     fits: Callable[[object], bool]
     #: Whether programs depend on it, so that other processes must know it.
@@ -270,7 +268,7 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """The innermost context, or the default one."""
-        return _current.get() or _default()
+        return _current.get() or _default_context()
 
     def __enter__(self) -> PassContext:
         for x in self.instruments:
@@ -465,11 +463,7 @@ def _instrument(x: PassInstrument) -> PassInstrument:
 
 
 _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)
-
-
-@cache
-def _default() -> PassContext:
-    return PassContext()
+_default_context = cache(PassContext)
 
 
 class PassInstrument:

@@ -12,8 +12,7 @@ from loopwright.codegen.c.prelude import Dialect, Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.code import C_FUNCTIONS
 from loopwright.codegen.gpu.split import AXES, SplitProgram, with_unconditional_barriers
-from loopwright.codegen.gpu.vectors import LANES
-from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
+from loopwright.codegen.gpu.writer import ALIGNMENT, LANES, KernelWriter
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Barrier

@@ -3,7 +3,6 @@ such forms, else values in i64."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
@@ -49,14 +48,11 @@ class Quotients:
             self._lets[v] = form
 
     def forget(self, v: Var) -> None:
-        """A variable's scope has ended."""
         self._lets.pop(v, None)
 
     def form(self, e: Expr) -> Affine | None:
-        """An index as an affine form over registers, the lane, quotients and remainders.
-
-        The caller has ensured that its arithmetic does not wrap.
-        """
+        """An index as an affine form over registers, the lane, quotients and remainders. The caller
+        has ensured that its arithmetic does not wrap."""
         if isinstance(e, Var) and e in self._lets:
             return self._lets[e]
         plain = self._affine(e)
@@ -145,7 +141,7 @@ def flat_offset(b: Buffer, indices: Sequence[Affine]) -> Affine:
     return out
 
 
-class IndexWriter(Emitter, ABC):
+class IndexWriter(Emitter):
     """The part of a function's writer that turns indices into offsets."""
 
     def __init__(self, module: ModuleWriter) -> None:
@@ -160,9 +156,6 @@ class IndexWriter(Emitter, ABC):
         self.pointers: dict[Buffer, str] = {}
         self.quotients = Quotients(self.affine)
         self._registers: dict[str, Var] = {}
-
-    @abstractmethod
-    def expr(self, e: Expr) -> Value: ...
 
     def affine(self, e: Expr) -> Affine | None:
         """An index as an affine form over registers and the lane."""
@@ -315,8 +308,6 @@ class IndexWriter(Emitter, ABC):
             forms = [p for p in parts if p is not None]
             self.module.offsets[key] = flat_offset(b, forms) if len(forms) == len(parts) else None
         return self.module.offsets[key]
-
-    # ------------------------------------------------------------ symbolic sizes
 
     def count_of(self, n: int | Expr) -> str:
         """An extent, or a number of bytes, as an i64 operand."""

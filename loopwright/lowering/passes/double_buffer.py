@@ -38,6 +38,7 @@ from loopwright.ir.stmt import (
 )
 from loopwright.ir.visitor import nodes, substitute
 from loopwright.lowering.context import func_pass
+from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.passes.storage_rewrite import redirected
 
 
@@ -81,8 +82,6 @@ def inject_double_buffer(f: Func) -> Func:
 
 @dataclass(frozen=True)
 class _DoubleBuffer:
-    """A marked buffer."""
-
     old: Buffer
     new: Buffer  #: replaces it, with a place for each of ``copies`` iterations
     copies: int
@@ -111,10 +110,8 @@ def _take(
     doubles: list[_DoubleBuffer],
 ) -> Stmt:
     """The body of a loop without the statements that fill marked buffers, which go to ``doubles``.
-
     A buffer that is filled from what the same iteration has written before, ``written``, cannot be
-    filled an iteration ahead: it stays as it is.
-    """
+    filled an iteration ahead: it stays as it is."""
     match s:
         case Let(var=v, value=e, body=body):
             return Let(v, e, _take(loop, body, (*before, s), written, doubles))
@@ -148,11 +145,9 @@ def _with_places(b: Buffer, n: int) -> Buffer:
 
 
 def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
-    """Whether buffers may be filled by asynchronous copies.
-
-    All of them are shared and have one number of places, copies from global memory fill them, and
-    nothing that fills them reads shared memory or makes threads meet.
-    """
+    """Whether buffers may be filled by asynchronous copies. All of them are shared and have one
+    number of places, copies from global memory fill them, and nothing that fills them reads shared
+    memory or makes threads meet."""
     if len({x.copies for x in doubles}) != 1 or not all(x.new.is_shared for x in doubles):
         return False
     copies = False
@@ -168,11 +163,9 @@ def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
 
 
 def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous: bool) -> Stmt:
-    """The loop with its buffers filled ahead; those of one number of places share the tests.
-
-    With asynchronous copies each iteration begins by waiting for those of its own place, and for
-    what the other threads waited for; the copies of ``n - 2`` iterations stay on their way.
-    """
+    """The loop with its buffers filled ahead; those of one number of places share the tests. With
+    asynchronous copies each iteration begins by waiting for those of its own place, and for what
+    the other threads waited for; the copies of ``n - 2`` iterations stay on their way."""
     groups: dict[int, list[_DoubleBuffer]] = {}
     for x in doubles:
         groups.setdefault(x.copies, []).append(x)
@@ -190,10 +183,7 @@ def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous
         place = _place(n)
         body = Let(place, binary("%", loop.var, n), _in_place(body, group, place))
     again = For(loop.var, loop.extent, loop.kind, seq(*ahead, body), loop.pragmas, loop.tag)
-    out = seq(*first, again)
-    for x in reversed(doubles):
-        out = Allocate(x.new, out)
-    return out
+    return allocated((x.new for x in doubles), seq(*first, again))
 
 
 def _place(n: int) -> Var:
@@ -201,7 +191,6 @@ def _place(n: int) -> Var:
 
 
 def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
-    """Statements that fill the buffers for iteration ``k`` before the loop, if it has so many."""
     v = Var(loop.var.name, loop.var.dtype)
     fill = Let(v, as_expr(k, v.dtype), _fill(group, loop.var, v))
     if k == 0 or isinstance(loop.extent, int):
@@ -210,7 +199,6 @@ def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
 
 
 def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
-    """Statements that fill the buffers for the iteration ``value``."""
     n = group[0].copies
     place = _place(n)
     parts = [_in_place(_at(x.before, x.fill, {var: value}), group, place) for x in group]

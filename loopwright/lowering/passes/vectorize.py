@@ -23,6 +23,7 @@ from loopwright.ir.stmt import (
 )
 from loopwright.ir.visitor import nodes
 from loopwright.lowering.context import PassContext, func_pass
+from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.passes.storage_rewrite import redirected
 
 #: Most bytes that the buffers allocated in a vectorized loop may take, for all lanes together.
@@ -88,10 +89,7 @@ def _with_shared_buffers(loop: For) -> Stmt:
                 return n.of_kind("serial")
         return n
 
-    out: Stmt = loop.with_body(rewrite(loop.body))
-    for b in reversed(buffers.values()):
-        out = Allocate(b, out)
-    return out
+    return allocated(buffers.values(), loop.with_body(rewrite(loop.body)))
 
 
 def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:

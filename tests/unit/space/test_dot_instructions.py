@@ -13,7 +13,7 @@ from loopwright import te
 from loopwright.schedule import replay
 from loopwright.space import Structure, structures
 from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
-from loopwright.space.sketch import structures_of
+from loopwright.space.structure import structures_of
 from loopwright.te import Tensor
 
 HERE = "llvm -num-threads=1"
