@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopwright import te
@@ -230,10 +230,11 @@ def fetched(f: Func, size: int) -> dict[int, Counter[int]]:
 tiles = st.tuples(st.integers(1, 3), st.sampled_from([4, 16, 24]))
 
 
+@settings(max_examples=50)
 @given(
-    tasks=st.integers(1, 4),
-    panels=st.integers(2, 4),
-    terms=st.integers(1, 40),
+    tasks=st.integers(1, 3),
+    panels=st.integers(2, 3),
+    terms=st.integers(1, 24),
     tile=tiles,
     task=st.integers(1, 3),
 )
@@ -257,10 +258,11 @@ def test_all_lines_of_the_next_panel_are_fetched_evenly(
         assert beyond < iterations if iterations < lines else beyond == 0
 
 
+@settings(max_examples=50)
 @given(
     m=st.integers(1, 13),
-    panels=st.integers(2, 4),
-    terms=st.integers(1, 40),
+    panels=st.integers(2, 3),
+    terms=st.integers(1, 24),
     tile=tiles,
     task=st.integers(1, 3),
 )

@@ -39,10 +39,10 @@ def derived(args: list[te.Tensor]) -> list[Structure]:
         return lw.space.structures(args[-1], args)
 
 
-def answers(args: list[te.Tensor], x: Any) -> list[Any]:
+def answers(args: list[te.Tensor], x: Any, structures: list[Structure] | None = None) -> list[Any]:
     """What every structure gives at its default and at another point."""
     found = []
-    for structure in derived(args):
+    for structure in structures or derived(args):
         space = structure.config_space
         for index in {space.default_index, *space.sample_ints(1, 1)}:
             y = np.full(args[-1].static_shape, np.nan, "float32")
@@ -65,8 +65,9 @@ def answers(args: list[te.Tensor], x: Any) -> list[Any]:
 def test_running_sums_of_any_axis(shape: tuple[int, ...], axis: int) -> None:
     x = np.random.default_rng(0).integers(-3, 4, shape).astype("float32")
     args = scan(shape, axis)
-    assert all(s.name.startswith("running along") for s in derived(args))
-    for y in answers(args, x):
+    structures = derived(args)
+    assert all(s.name.startswith("running along") for s in structures)
+    for y in answers(args, x, structures):
         np.testing.assert_array_equal(y, np.cumsum(x, axis))
 
 
