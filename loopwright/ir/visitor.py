@@ -99,6 +99,17 @@ def substitute(n: N, env: Mapping[Var, Expr]) -> N:
     return out
 
 
+def rewritten(n: N, change: Callable[[Any], Any]) -> N:
+    """A node with each of its nodes changed, the inner ones first; an expression has to become an
+    expression and a statement a statement."""
+
+    def go(n: Any) -> Any:
+        return change(n.map_children(go))
+
+    out: N = go(n)
+    return out
+
+
 def nodes(n: Node) -> Iterator[Node]:
     """A node and everything below it, parents first."""
     waiting = [n]

@@ -260,7 +260,14 @@ class PassContext:
         if config is not None and not isinstance(config, Mapping):
             raise UsageError(f"PassContext: config is a dictionary of settings, got {config!r}")
         self.config = dict(check_setting(k, v) for k, v in (config or {}).items())
-        self.instruments = tuple(_instrument(x) for x in _listed(instruments, "instruments"))
+        self.instruments = tuple(_listed(instruments, "instruments"))
+        calls = [n for n in vars(PassInstrument) if not n.startswith("_")]
+        for x in self.instruments:
+            if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
+                raise UsageError(
+                    f"PassContext: {x!r} is no instrument; derive a class from "
+                    "transform.PassInstrument and give an object of it"
+                )
         asked = "verify" in self.config
         self.verify = self.flag("verify") if asked else env.settings().verify
         self._tokens: list[Token[PassContext | None]] = []
@@ -450,16 +457,6 @@ def _listed(given: Iterable[T], what: str) -> Iterable[T]:
     if not isinstance(given, Iterable):
         raise UsageError(f"PassContext: {what} is a list, got {given!r}; write [{given!r}]")
     return given
-
-
-def _instrument(x: PassInstrument) -> PassInstrument:
-    calls = [n for n in vars(PassInstrument) if not n.startswith("_")]
-    if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
-        raise UsageError(
-            f"PassContext: {x!r} is no instrument; derive a class from transform.PassInstrument "
-            "and give an object of it"
-        )
-    return x
 
 
 _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)

@@ -59,16 +59,6 @@ from loopwright.te import ArgId, OperandBuffer, Tensor, read_arg_id
 Params = Mapping[tuple[StageId, int], Buffer]
 
 
-def check_constants(state: State, params: Params) -> None:
-    arguments = {sid for sid, _ in params}
-    for sid, stage in state.stages.items():
-        if stage.op.constant and sid not in arguments:
-            raise LowerError(
-                f"lower: the constant tensor {state.label(sid)!r} is not in the arguments; its "
-                "values come with a call, or by with_constants"
-            )
-
-
 def constant_stages(state: State, arguments: frozenset[StageId] = frozenset()) -> set[StageId]:
     """Stages whose values constant placeholders determine, these included.
 
@@ -305,7 +295,12 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
     context = PassContext.current()
     bounds = s.validate()
     params = _parameters(s, [read_arg_id(a) for a in arg_ids])
-    check_constants(s.state, params)
+    for sid, stage in s.state.stages.items():
+        if stage.op.constant and (sid, 0) not in params:
+            raise LowerError(
+                f"lower: the constant tensor {s.state.label(sid)!r} is not in the arguments; its "
+                "values come with a call, or by with_constants"
+            )
     partition = context.enabled(loop_partition)
     cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
     body = NestBuilder(bounds, params, cap).build()

@@ -18,9 +18,6 @@ from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Barrier
 from loopwright.version import __version__
 
-_NAN = {"float32": "NAN", "float64": "NAN"}
-_INFINITY = {"float32": "INFINITY", "float64": "INFINITY"}
-
 OPENCL_C = Dialect(
     "opencl",
     {
@@ -30,8 +27,8 @@ OPENCL_C = Dialect(
     inlined="static inline",
     rare="static",
     literals={"int64": "{}L", "uint32": "{}u", "uint64": "{}UL"},
-    infinity=_INFINITY,
-    nan=_NAN,
+    infinity={"float32": "INFINITY", "float64": "INFINITY"},
+    nan={"float32": "NAN", "float64": "NAN"},
     float_suffix="",
     unlikely="{}",
     limits_by_name=False,

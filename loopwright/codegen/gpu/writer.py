@@ -353,9 +353,13 @@ class KernelWriter(NarrowIndices):
         k = self.kernel
         parameters = [self.parameter(b) for b in k.parameters]
         for v in k.sizes:
+            # A size is passed in 64 bits, whatever the kernel makes of it.
             self.ranges[v] = ranges[v]
-            self.bound[v] = self.index_type(ranges[v])
-            parameters.append(self._size(v))
+            self.bound[v] = ty = self.index_type(ranges[v])
+            passed = self.names.fresh(f"{v.name}_given") if is_narrow(ranges[v]) else self.name(v)
+            parameters.append(f"const {self.prelude.dialect.type('int64')} {passed}")
+            if is_narrow(ranges[v]):
+                self.put(f"const {ty} {self.name(v)} = ({ty}){passed};")
         for x in (*k.blocks, *k.threads):
             self.enter(x)
             ty = self.bound[x.var]
@@ -363,16 +367,6 @@ class KernelWriter(NarrowIndices):
         self.share()
         self.stmt(k.body)
         return "\n".join([f"{self.head(parameters)} {{", *self.lines, "}\n"])
-
-    def _size(self, v: Var) -> str:
-        """A size as a parameter, which is of 64 bits, and what the kernel makes of it."""
-        wide = self.prelude.dialect.type("int64")
-        if not is_narrow(self.ranges[v]):
-            return f"const {wide} {self.name(v)}"
-        given = self.names.fresh(f"{v.name}_given")
-        ty = self.bound[v]
-        self.put(f"const {ty} {self.name(v)} = ({ty}){given};")
-        return f"const {wide} {given}"
 
     def parameter(self, b: Buffer) -> str:
         self.spaces[b] = self.global_space

@@ -100,7 +100,7 @@ def compile_func(f: Func, target: Target) -> Code:
     """Compile a lowered function to an object file; sources ``ll`` (LLVM IR, optimised), ``asm``
     and ``ll-unoptimised``. Refuses what the target cannot run, such as thread axes."""
     text, module, workspace = write_module(f, target)
-    machine = target_machine(target, text)
+    machine = _machine(target.options["mcpu"], target.options["mattr"] + _left_out(text))
     return Code(
         machine.emit_object(_optimise(text, machine, target)),
         {
@@ -147,11 +147,6 @@ def _optimise(text: str, machine: _TargetMachine, target: Target) -> _ModuleRef:
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(ref, builder)
     return ref
-
-
-def target_machine(target: Target, text: str) -> _TargetMachine:
-    """LLVM's target machine for the text of a program, created once for all with its features."""
-    return _machine(target.options["mcpu"], target.options["mattr"] + _left_out(text))
 
 
 @lru_cache(maxsize=16)

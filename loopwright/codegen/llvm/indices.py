@@ -193,12 +193,13 @@ class IndexWriter(Emitter):
         a = self.affine(e)
         if a is not None:
             return a
-        if self._exact(e) and fits(e, self.env, self.ranges):
+        if self.is_plain(e):
             return self._wide(e)
         return self.ops.cast(self.expr(e), "int64")
 
-    def _exact(self, e: Expr) -> bool:
-        return exact(e, self.env, self.ranges)
+    def is_plain(self, e: Expr) -> bool:
+        """Whether an integer is arithmetic on axes whose exact value fits its dtype."""
+        return exact(e, self.env, self.ranges) and fits(e, self.env, self.ranges)
 
     def _wide(self, e: Expr) -> Affine | Value:
         a = self.affine(e)
@@ -264,9 +265,7 @@ class IndexWriter(Emitter):
         form = self._form_of_loops(b, indices)
         if form is not None and self.bound.keys().isdisjoint(form.terms):
             return form.substitute(self.env)
-        if b.symbolic or not all(
-            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
-        ):
+        if b.symbolic or not all(map(self.is_plain, indices)):
             return None
         # Quotients and remainders in the indices may meet again.
         parts = [self.quotients.form(i) for i in indices]

@@ -26,7 +26,7 @@ from loopwright.codegen.llvm.shuffles import (
     transposed_copy,
 )
 from loopwright.errors import CodegenError
-from loopwright.ir.affine import Affine, fits, interval
+from loopwright.ir.affine import Affine, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
     COMPARE,
@@ -236,14 +236,12 @@ class FunctionWriter(IndexWriter):
                     near = load_stretches(self.memory, b, idx) or load_window(self.memory, b, idx)
                 return near or self.memory.load(b, self.offset(b, idx))
             case Binary():
-                if e.op in COMPARE and all(
-                    self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
-                ):
+                if e.op in COMPARE and self.is_plain(e.a) and self.is_plain(e.b):
                     x, y = self._wide(e.a), self._wide(e.b)
                     return self.decided(e.op, x, y) or self.ops.compare(
                         e.op, self.i64(x), self.i64(y)
                     )
-                if dtypes.is_int(e.dtype) and self._exact(e):
+                if dtypes.is_int(e.dtype) and exact(e, self.env, self.ranges):
                     return self.ops.cast(self.i64(self._wide(e)), e.dtype)
             case IfThenElse():
                 return self._if_then_else(e)

@@ -122,7 +122,11 @@ class _Nest:
         vector, cross = vector_reduction_of(sb, label), cross_thread_of(sb, label)
         self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
         first = next((p for p in loops if sb.loops[p].loop.kind == "reduce"), -1)
-        late = _late_position(sb, attached, first, cross is not None)
+        # Guards that differ between threads are tested inside all places where every thread of a
+        # block is needed: to fill the shared buffers of stages computed there, and to reduce with
+        # the others.
+        needed = [*attached, *([first] if cross is not None or sb.scope in SHARED else [])]
+        late = -1 if sb.kernel is None else max([-1, *needed])
         self.guards = StageGuards(sb, late, None if vector is None else vector.position)
         self.values = StageValues(self.buffers, sb, self.guards)
         if self.tensor is not None:
@@ -207,13 +211,3 @@ class _Nest:
             return "serial"
         alone = all(x.loop.kind == "reduce" or x.extent == 1 for x in loops[i + 1 :])
         return "vectorized" if alone and loops[i].count <= MAX_VECTOR else "serial"
-
-
-def _late_position(sb: StageBounds, attached: list[int], first: int, cross: bool) -> int:
-    """The loop inside which guards that differ between threads are tested (-1: none asks for it).
-    It lies inside all places where every thread of a block is needed: to fill the shared buffers of
-    stages computed there, and to reduce with the others."""
-    if sb.kernel is None:
-        return -1
-    needs_all_threads = cross or sb.scope in SHARED
-    return max([-1, *attached, *([first] if needs_all_threads else [])])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from loopwright import dtypes
 from loopwright.ir.affine import Affine, form_expr, to_affine
@@ -13,7 +13,9 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Const, Dim, Expr, Read, Var, binary
 from loopwright.ir.instructions import INSTRUCTIONS, Fragment, FragmentDigit, Operand
 from loopwright.ir.kinds import SHARED
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import IntrinsicCall, Seq, Stmt, Store, seq
+from loopwright.ir.visitor import rewritten
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule import (
@@ -272,9 +274,7 @@ class Tensorization:
                 described = list(next(r.indices for r in self.intrin.op.reads() if r.source == k))
             operands[param] = self._operand(k, buffer, indices, described)
 
-        # Any: an expression gives an expression and a statement a statement.
-        def go(n: Any) -> Any:
-            n = n.map_children(go)
+        def change(n: Node) -> Node:
             if isinstance(n, Load) and n.buffer in operands:
                 x = operands[n.buffer]
                 return Load(x.buffer, x.element(n.indices), n.dtype)
@@ -283,8 +283,7 @@ class Tensorization:
                 return Store(x.buffer, x.element(n.indices), n.value)
             return n
 
-        out: Stmt = go(part)
-        return out
+        return rewritten(part, change)
 
     def _operand(
         self, k: int, buffer: Buffer, indices: tuple[Expr, ...], described: Sequence[Expr]

@@ -12,11 +12,11 @@ block meet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from loopwright.errors import InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
@@ -36,7 +36,7 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import nodes, substitute
+from loopwright.ir.visitor import nodes, rewritten, substitute
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.passes.storage_rewrite import redirected
@@ -208,16 +208,13 @@ def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
 def _with_own_buffers(s: Stmt) -> Stmt:
     """A copy of a statement with buffers of its own, but for those in shared memory: all copies
     have one place in the block."""
-    allocated = [n.buffer for n in nodes(s) if isinstance(n, Allocate)]
     own = {
         b: Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
-        for b in allocated
+        for b in (n.buffer for n in nodes(s) if isinstance(n, Allocate))
         if not b.is_shared
     }
 
-    # Any: an expression gives an expression and a statement a statement.
-    def go(n: Any) -> Any:
-        n = n.map_children(go)
+    def change(n: Node) -> Node:
         match n:
             case Allocate(buffer=b, body=body, halves=v, copies=count) if b in own:
                 return Allocate(own[b], body, v, count)
@@ -228,8 +225,7 @@ def _with_own_buffers(s: Stmt) -> Stmt:
                 return CallPacked(name, tuple(mine))
         return redirected(n, own, lambda idx: idx)
 
-    out: Stmt = go(s)
-    return out
+    return rewritten(s, change)
 
 
 def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
@@ -255,10 +251,8 @@ def _in_place(s: Stmt, group: list[_DoubleBuffer], place: Var) -> Stmt:
     new = {x.old: x.new for x in group if x.old.scope != "warp"}
     of_warps = {x.old: x.new for x in group if x.old.scope == "warp"}
 
-    # Any: an expression gives an expression and a statement a statement.
-    def go(n: Any) -> Any:
-        n = redirected(n.map_children(go), new, lambda idx: (place, *idx))
+    def change(n: Node) -> Node:
+        n = redirected(n, new, lambda idx: (place, *idx))
         return redirected(n, of_warps, lambda idx: (*idx[:2], place, *idx[2:]))
 
-    out: Stmt = go(s)
-    return out
+    return rewritten(s, change)

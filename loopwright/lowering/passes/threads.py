@@ -31,7 +31,7 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import free_vars, nodes, substitute
+from loopwright.ir.visitor import free_vars, nodes, rewritten, substitute
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.nest.reductions import combine_into
@@ -165,9 +165,8 @@ class _Spread:
 def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
     """A statement with accesses of a virtual thread's slice of ``new`` in place of ``old``."""
 
-    # Any: an expression gives an expression and a statement a statement.
-    def go(n: Any) -> Any:
-        n = redirected(n.map_children(go), {old: new}, lambda idx: (v, *idx))
+    def change(n: Node) -> Node:
+        n = redirected(n, {old: new}, lambda idx: (v, *idx))
         if not isinstance(n, AllReduce) or old not in n.buffers:
             return n
         buffers = tuple(new if b is old else b for b in n.buffers)
@@ -176,8 +175,7 @@ def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
         indices = (v, *n.indices) if narrow else n.indices
         return AllReduce(n.combiner, buffers, indices, n.tags)
 
-    out: Stmt = go(s)
-    return out
+    return rewritten(s, change)
 
 
 # ---------------------------------------------------------------- LowerWarpMemory

@@ -43,13 +43,13 @@ from loopwright.space.structure import Sketch, Variant, fused
 
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
-_UNROLL = (1, 2, 4, 8)
+UNROLL = (1, 2, 4, 8)
 #: Usual steps of a block of a reduction.
 _USUAL_STEPS = 384
 #: Bytes of a packed copy from which on its panels are worth prefetching.
 _LARGE_COPY = 1 << 16
 #: Longest reduction loop that is fully unrolled.
-_SHORT = 8
+SHORT = 8
 
 
 class OuterProducts:
@@ -178,9 +178,9 @@ class OuterProducts:
         reduce = list(self.s[t].op.reduce_axis)
         # The steps of a block are a symbol, and many.
         count = reduce[-1].extent if reduce else 0
-        if isinstance(count, int) and count <= _SHORT:
+        if isinstance(count, int) and count <= SHORT:
             return self._unrolled_short(t, reduce)
-        unroll = [u for u in _UNROLL if not isinstance(count, int) or u <= count]
+        unroll = [u for u in UNROLL if not isinstance(count, int) or u <= count]
         steps = self.sketch.number("unroll", unroll)
         outer, inner = self.s[t].split(reduce[-1], factor=steps)
         return [*reduce[:-1], outer], [inner]
@@ -196,7 +196,7 @@ class OuterProducts:
         *before, last = reduce
         count = before[-1].extent if before else 0
         rest = prod(x.extent for x in before[:-1] if isinstance(x.extent, int))
-        if not isinstance(count, int) or not 1 < count <= _SHORT or rest <= _SHORT:
+        if not isinstance(count, int) or not 1 < count <= SHORT or rest <= SHORT:
             return before, [last]
         outer, inner = self.s[t].split(before[-1], factor=self.sketch.number("taps", [1, count]))
         return [*before[:-1], outer], [inner, last]
@@ -496,7 +496,7 @@ PlanT = TypeVar("PlanT", bound=Plan)
 #: Most rows of a result for which packing does not pay.
 _UNPACKED_ROWS = 16
 #: Multiplications per element to transpose a register tile.
-_TURNED = 10
+TURNED = 10
 #: Longest reduction that is not split into blocks.
 _SHORT_REDUCTION = 512
 
@@ -509,7 +509,7 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
 
     def cost(roles: Roles) -> float:
         """Cost per point of the best register tile, with a transpose if memory is across."""
-        turned = _TURNED / extents(stage.reduced) if roles.turned else 0.0
+        turned = TURNED / extents(stage.reduced) if roles.turned else 0.0
         return min(map(roles.cost, roles.tiles())) + turned
 
     roles = sorted(roles_of(kernel, stage), key=cost)

@@ -33,6 +33,9 @@ from loopwright.space.rules.common_cpu import (
     vector_registers,
 )
 from loopwright.space.rules.contraction_cpu import (
+    SHORT,
+    TURNED,
+    UNROLL,
     OuterProducts,
     Plan,
     Roles,
@@ -42,12 +45,6 @@ from loopwright.space.rules.contraction_cpu import (
 )
 from loopwright.space.structure import Sketch, Variant, fused
 from loopwright.target import Target
-
-_UNROLL = (1, 2, 4, 8)
-#: Instructions per element to transpose a register tile.
-_TURNED = 10
-#: Longest reduction loop that is fully unrolled.
-_SHORT = 8
 
 
 def dot_instruction_variants(kernel: Kernel) -> list[Variant]:
@@ -106,7 +103,7 @@ class DotRoles(Roles):
         """Cost per useful element of the best register tile, and of transposing it where it does
         not lie as it is written."""
         whole = -(-self.grouped.count // self.dot.group) * self.dot.group
-        turned = _TURNED / extents(self.stage.reduced) if self.turned else 0.0
+        turned = TURNED / extents(self.stage.reduced) if self.turned else 0.0
         return self.cost(self.best) * whole / self.grouped.count + turned
 
     def tiles(self) -> list[tuple[int, int]]:
@@ -252,9 +249,9 @@ class _DotTiles(OuterProducts):
     def _steps(self, t: te.Tensor, loops: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
         """Loops of the reduction, and the unrolled part of the last, without a rest to test for."""
         *before, last = loops
-        if last.extent <= _SHORT:
+        if last.extent <= SHORT:
             return before, [last]
-        steps = self.sketch.number("unroll", [u for u in _UNROLL if last.extent % u == 0])
+        steps = self.sketch.number("unroll", [u for u in UNROLL if last.extent % u == 0])
         outer, inner = self.s[t].split(last, factor=steps)
         return [*before, outer], [inner]
 

@@ -230,7 +230,7 @@ def fetched(f: Func, size: int) -> dict[int, Counter[int]]:
 tiles = st.tuples(st.integers(1, 3), st.sampled_from([4, 16, 24]))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     tasks=st.integers(1, 3),
     panels=st.integers(2, 3),
@@ -258,7 +258,7 @@ def test_all_lines_of_the_next_panel_are_fetched_evenly(
         assert beyond < iterations if iterations < lines else beyond == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     m=st.integers(1, 13),
     panels=st.integers(2, 3),

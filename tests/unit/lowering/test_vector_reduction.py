@@ -199,7 +199,11 @@ def test_one_vector_a_nest() -> None:
 TILES = [(2, 4), (4, 4), (3, 2), (1, 3), (5, 3), (2, 1)]
 
 
-@pytest.mark.parametrize("lanes", [2, 4, 16, 32, 12])
+@pytest.mark.parametrize(
+    # Powers of two are folded by halves, other numbers one by one.
+    "lanes",
+    [4, 12, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 16, 32))],
+)
 def test_elements_of_a_tile_are_folded_together(lanes: int) -> None:
     """Any number of elements and lanes, tails of the tile and of the reduction, and a start; the
     tiles are results of one function."""

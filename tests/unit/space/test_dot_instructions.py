@@ -266,8 +266,9 @@ def test_a_cpu_that_multiplies_pairs_in_place_of_the_instruction(
     target: str, types: tuple[str, str]
 ) -> None:
     args = product(32, 64, 32, *types)
-    assert sorted(names(args, target)[0]) == sorted(names(args, WITH)[0])
-    first = made(args, target)[0]
+    found = made(args, target)
+    assert sorted(s.name for s in found) == sorted(s.name for s in made(args, WITH))
+    first = found[0]
     s, own = first.instantiate(first.config_space.get(first.config_space.default_index))
     text = lw.build(s, own, target, name="f").get_source("asm")
     assert "vpmaddwd" in text

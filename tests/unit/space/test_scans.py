@@ -54,12 +54,14 @@ def answers(args: list[te.Tensor], x: Any, structures: list[Structure] | None = 
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [
+        # Vectors along the scan, of one row, and across it.
         ((40, 100), 1),
-        ((3, 100), 1),
         ((5000,), 0),
-        ((100, 40), 0),
         ((3, 37, 5), 1),
-        ((9, 40, 33), 0),
+        # The same in other shapes.
+        pytest.param((3, 100), 1, marks=pytest.mark.slow),
+        pytest.param((100, 40), 0, marks=pytest.mark.slow),
+        pytest.param((9, 40, 33), 0, marks=pytest.mark.slow),
     ],
 )
 def test_running_sums_of_any_axis(shape: tuple[int, ...], axis: int) -> None:

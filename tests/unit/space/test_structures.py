@@ -106,7 +106,15 @@ def test_random_points_of_all_structures(name: str) -> None:
             checked.point(structure, index)
 
 
-@pytest.mark.parametrize("name", ["product", "product of transposed B", "batched", "min-plus"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "product of transposed B",
+        "min-plus",
+        # Both are further products.
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("product", "batched")),
+    ],
+)
 def test_little_work_may_be_left_to_one_thread(name: str) -> None:
     checked = Checked(CONTRACTIONS[name], True)
     alone = [s for s in checked.structures if s.name.endswith("one thread")]
