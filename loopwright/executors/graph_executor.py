@@ -7,7 +7,6 @@ so that a run only calls the kernels.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -18,8 +17,8 @@ import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, did_you_mean
 from loopwright.executors.call_sequence import in_one_piece, independent_runs, sequence
-from loopwright.executors.callees import Callee, HostStep, SharedArrays, callees
-from loopwright.executors.executor import Executor, fitted, seconds_of
+from loopwright.executors.callees import Callee, HostStep, SharedArrays, callees, seconds_of
+from loopwright.executors.executor import Executor, fitted
 from loopwright.executors.program import Program, Value
 from loopwright.executors.whole_program import WholeProgram, whole_program
 from loopwright.runtime import BoundCall, Module, aligned_bytes, decoded, load_params, save_params
@@ -85,7 +84,7 @@ class GraphExecutor(Executor):
         self._pool = self._memory()
         self._arrays: list[Any] = [self._array(n, v) for n, v in enumerate(program.values)]
         self._room = aligned_bytes(0)
-        self._calls = [self._bound(n) for n in range(len(program.steps))]
+        self._calls = [*map(self._bound, called)]
         self._groups: tuple[range, ...] = ()
         self._share_workspace()
         self._sequence: Callable[[], None] | None = None
@@ -95,9 +94,7 @@ class GraphExecutor(Executor):
 
         Weights and arrays computed from them are shared, so creating it costs little.
         """
-        executor = GraphExecutor.__new__(GraphExecutor)
-        executor._begin(self.program, self._kernels, self._weights, self._callees)
-        return executor
+        return GraphExecutor.of_size(self, self.program)
 
     def of_size(self, program: Program) -> GraphExecutor:
         """An executor of the same kernels on values of other sizes, with the same weights.
@@ -135,10 +132,8 @@ class GraphExecutor(Executor):
             return part.view(v.dtype).reshape(v.shape)
         return np.zeros(v.shape, v.dtype) if v.kind == "input" else self._weights[number]
 
-    def _bound(self, number: int) -> Any:
-        return self._bound_to(self._callees[number])
-
-    def _bound_to(self, callee: Callee) -> Any:
+    def _bound(self, callee: Callee) -> Any:
+        """A call of a step's callee on the arrays of this executor."""
         return callee.function.bind(*(self._arrays[n] for n in callee.rest))
 
     def _input_array(self, place: int) -> Any:
@@ -170,7 +165,7 @@ class GraphExecutor(Executor):
             raise
 
     def _bind_again(self, steps: Sequence[int]) -> None:
-        bound = [self._bound(n) for n in steps]
+        bound = [self._bound(self._callees[n]) for n in steps]
         for n, call in zip(steps, bound, strict=True):
             self._calls[n] = call
         self._share_workspace()
@@ -280,13 +275,7 @@ class GraphExecutor(Executor):
         Raises:
             RunError: a step failed.
         """
-        seconds = []
-        for call in self._calls:
-            begin = time.perf_counter()
-            call()
-            self.sync()
-            seconds.append(time.perf_counter() - begin)
-        return seconds
+        return [seconds_of(call, 1, self.sync) for call in self._calls]
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
         """Find calls that are faster in parallel than one after the other, and run them so.
@@ -309,7 +298,8 @@ class GraphExecutor(Executor):
         candidates = groups if in_one_piece(self._calls) else []
         taken = []
         for group in candidates:
-            apart = [self._bound(n) for n in group]  # each with a workspace of its own
+            # Each with a workspace of its own.
+            apart = [self._bound(self._callees[n]) for n in group]
             if _faster_together(apart, number, gain):
                 self._calls[group.start : group.stop] = apart
                 taken.append(group)
