@@ -50,22 +50,20 @@ def test_bandwidth_moves_the_bytes() -> None:
 def of_words(seed, step):
     """The sum of the accumulators of a kernel of int32 after all its turns, one lane."""
     x, y = (int(v) for v in seed.view(np.int32))
-    total = 0
-    for i in range(peak.shape_of(host_unit())[1]):
-        a = i + 1
-        for _ in range(peak._TURNS):
-            a = np.int64(step(a, x, y)).astype(np.int32).item()  # wraps around
-        total += a
-    return np.int64(total).astype(np.int32)
+    a = np.arange(1, peak.shape_of(host_unit())[1] + 1)
+    for _ in range(peak._TURNS):
+        a = step(a, x, y).astype(np.int32).astype(np.int64)  # wraps around
+    return a.sum().astype(np.int32)
 
 
-def shorts(word):
-    return np.int32(word).reshape(1).view(np.int16).tolist()
+def shorts(words):
+    """The lower and the upper half of each word."""
+    return np.array(words, np.int32).reshape(-1, 1).view(np.int16).astype(np.int64).T
 
 
 def dot_of_bytes(a, x, y):
     unsigned, signed = np.int32(x).reshape(1).view(np.uint8), np.int32(y).reshape(1).view(np.int8)
-    return a + int(unsigned.astype(np.int64) @ signed.astype(np.int64))
+    return a + unsigned.astype(np.int64) @ signed.astype(np.int64)
 
 
 def products_of_pairs(a, x, y):
