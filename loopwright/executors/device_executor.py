@@ -220,6 +220,8 @@ class DeviceGraphExecutor(GraphExecutor):
         ...
     """
 
+    _there: DeviceWeights
+
     def __init__(self, program: DeviceProgram, *, graph: bool = False) -> None:
         self.device, self.graph, self._there = program.device, graph, program.weights
         self._begin(program.program, program.kernels, program.constants, program.callees)
@@ -361,10 +363,7 @@ class DeviceGraphExecutor(GraphExecutor):
         """
         if not isinstance(other, DeviceGraphExecutor) or other.device != self.device:
             raise ArgumentError(f"share_params: the other executor does not run on {self.device}")
-        if other.program != self.program:
-            raise ArgumentError("share_params: the other executor runs another program")
-        self._check_shared(other)
-        self._take(other._weights, other._there, other._callees)
+        super().share_params(other)
 
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         same = {n: a for n, a in self._there.there.items() if n not in changed}
@@ -372,17 +371,8 @@ class DeviceGraphExecutor(GraphExecutor):
         called = device_callees(
             self.program.steps, self._kernels, there, self._callees, list(changed)
         )
-        self._take(weights, there, called)
-        self._taken = None
-
-    def _take(
-        self, weights: Mapping[int, Array], there: DeviceWeights, called: Sequence[Callee]
-    ) -> None:
-        self._weights, self._there, self._callees = weights, there, called
-        for n, v in enumerate(self.program.values):
-            if v.kind == "constant":
-                self._arrays[n] = self._array(n, v)
-        self._bind_again(range(len(self._calls)))
+        self._there, self._taken = there, None
+        self._take(weights, called, weights)
 
     # -- running -------------------------------------------------------------------------------
 

@@ -57,6 +57,9 @@ class GraphExecutor(Executor):
         [2. 2. 2. 2.]
     """
 
+    #: The weights on the device of a `DeviceGraphExecutor`.
+    _there: object = None
+
     def __init__(
         self,
         program: Program,
@@ -232,10 +235,8 @@ class GraphExecutor(Executor):
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
         self._check_shared(other)
-        self._weights, self._callees = other._weights, other._callees
-        for n, array in self._weights.items():
-            self._arrays[n] = array
-        self._bind_again(range(len(self._calls)))
+        self._there = other._there
+        self._take(other._weights, other._callees, other._weights)
 
     def _check_shared(self, other: GraphExecutor) -> None:
         """Raise ArgumentError where an output of this executor lies in weights of another."""
@@ -247,12 +248,19 @@ class GraphExecutor(Executor):
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         """Use other weights; the steps that read a changed one are prepared again."""
         args = self.program.steps, self._kernels, weights
-        self._callees = callees(*args, before=self._callees, changed=changed)
-        self._weights, self._taken = weights, None
-        for n, array in changed.items():
-            self._arrays[n] = array
-        touched = [n for n, s in enumerate(self.program.steps) if set(s.args) & set(changed)]
-        self._bind_again(touched)
+        called = callees(*args, before=self._callees, changed=changed)
+        self._taken = None
+        self._take(weights, called, changed)
+
+    def _take(
+        self, weights: Mapping[int, Array], called: Sequence[Callee], changed: Collection[int]
+    ) -> None:
+        """Use weights and the callees that are prepared for them; bind the steps that read them."""
+        self._weights, self._callees = weights, called
+        for n in changed:
+            self._arrays[n] = self._array(n, self.program.values[n])
+        steps = enumerate(self.program.steps)
+        self._bind_again([n for n, step in steps if not set(step.args).isdisjoint(changed)])
 
     def whole_program(self, name: str) -> WholeProgram:
         """The program as one function with the weights as they are now.

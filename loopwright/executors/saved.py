@@ -62,15 +62,18 @@ def write(
     Kernels are numbered by their places. RunError where the file cannot be written, UsageError
     where another file is there and ``force`` is false.
     """
-    parts = {_MODEL: json.dumps(head).encode()}
-    for number, module in enumerate(kernels):
-        parts[f"kernels/{number}.json"] = json.dumps(module.artifact.manifest).encode()
-        parts[f"kernels/{number}.bin"] = module.artifact.objects
-    parts[_WEIGHTS] = encoded({n: np.asarray(a, order="C") for n, a in weights.items()})
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in parts.items():  # of a fixed date, so that equal models are equal files
+
+        def add(name: str, data: bytes) -> None:
+            """Add a part; its date is fixed, so that equal models are equal files."""
             archive.writestr(zipfile.ZipInfo(name), data)
+
+        add(_MODEL, json.dumps(head).encode())
+        for number, module in enumerate(kernels):
+            add(f"kernels/{number}.json", json.dumps(module.artifact.manifest).encode())
+            add(f"kernels/{number}.bin", module.artifact.objects)
+        add(_WEIGHTS, encoded({n: np.asarray(a, order="C") for n, a in weights.items()}))
     target = Path(path)
     write_file(Output(target, packed.getvalue(), SAVED), force=force)
     return target
