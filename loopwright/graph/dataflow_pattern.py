@@ -24,7 +24,7 @@ from itertools import permutations
 from typing import Any
 
 from loopwright.errors import GraphError
-from loopwright.graph.infer import complete_types, infer_types
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import (
     Call,
     Constant,
@@ -36,7 +36,6 @@ from loopwright.graph.ir.expr import (
     TensorType,
     Tuple,
     TupleGetItem,
-    Type,
     Var,
 )
 from loopwright.graph.ir.module import IRModule
@@ -59,33 +58,6 @@ __all__ = [
 
 #: Operators whose two inputs may stand the other way round.
 _COMMUTATIVE = frozenset(["add", "multiply", "maximum", "minimum", "equal", "not_equal"])
-
-
-class Types:
-    """Types of the nodes of a module, and of nodes made from them, inferred on demand."""
-
-    def __init__(self, module: IRModule) -> None:
-        self._known = infer_types(module)
-
-    def __getitem__(self, e: Expr) -> Type:
-        if e not in self._known:
-            complete_types(e, self._known)
-        return self._known[e]
-
-    def tensor(self, e: Expr) -> TensorType:
-        """The type of an expression that is a tensor.
-
-        Raises:
-            GraphError: it is something else.
-        """
-        found = self[e]
-        if not isinstance(found, TensorType):
-            raise GraphError(f"a tensor is needed, got {found}")
-        return found
-
-    def keep(self, e: Expr, t: Type) -> None:
-        """Enter the type of an expression that replaces one of that type."""
-        self._known[e] = t
 
 
 #: Expressions that the parts of a pattern matched.

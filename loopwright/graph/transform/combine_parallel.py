@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.graph.dataflow_pattern import Types
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, If, const
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.structural import attrs_key
@@ -185,8 +185,8 @@ def _constant(e: Expr) -> np.ndarray[Any, Any]:
     return e.data
 
 
-@module_pass(opt_level=2, name="CombineParallelConv2D")
-def combine_parallel_conv2d(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def CombineParallelConv2D(module: IRModule) -> IRModule:
     """Write three or more convolutions of one input with constant weights as one, cut apart.
 
     The pass has TVM's name and number of branches. Windows, strides, padding and dilation must be
@@ -220,8 +220,8 @@ def combine_parallel_conv2d(module: IRModule) -> IRModule:
     return combined(module, {"nn.conv": product})
 
 
-@module_pass(opt_level=2, name="CombineParallelDense")
-def combine_parallel_dense(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def CombineParallelDense(module: IRModule) -> IRModule:
     """Write three or more products of one input with constant weights as one product, cut apart.
 
     The pass has TVM's name and number of branches. What follows each of them alike, such as the

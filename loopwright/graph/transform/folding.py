@@ -25,8 +25,8 @@ from loopwright.graph.registry import get_op
 _LARGE = 1 << 16
 
 
-@module_pass(opt_level=2, name="FoldConstant")
-def fold_constant(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def FoldConstant(module: IRModule) -> IRModule:
     """Replace calls of operators over constants by their values."""
     types = infer_types(module)
     return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
@@ -67,8 +67,8 @@ def _elements(t: Type) -> int:
 CHANNELS = {"nn.conv": 1, "nn.dense": -1}
 
 
-@module_pass(opt_level=2, name="FoldScaleAxis")
-def fold_scale_axis(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def FoldScaleAxis(module: IRModule) -> IRModule:
     """Write ``product(data, weight) * factor`` as ``product(data, weight * factor)``.
 
     Where the weight and the factor are constants, the factor is one for each output channel, and
@@ -117,8 +117,8 @@ def _scaled(product: Expr, factor: Constant, result: Type, own: Type) -> Expr | 
     return replace(product, args=(product.args[0], const(data, name=weight.name)))
 
 
-@module_pass(opt_level=0, name="SimplifyInference")
-def simplify_inference(module: IRModule) -> IRModule:
+@module_pass(opt_level=0)
+def SimplifyInference(module: IRModule) -> IRModule:
     """Write every ``nn.batch_norm`` as ``data * scale + shift``, in float32 where it is narrower.
 
     The scale is gamma / sqrt(variance + epsilon), the shift beta - mean * scale. Both are constants

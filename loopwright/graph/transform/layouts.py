@@ -52,8 +52,8 @@ def AlterOpLayout(choice: LayoutChoice) -> Pass:
     return Pass("AlterOpLayout", 0, run, IRModule, check_module)
 
 
-@module_pass(opt_level=2, name="ConvertLayout")
-def convert_layout(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def ConvertLayout(module: IRModule) -> IRModule:
     """Write convolutions as `nn.conv_channels_last`, with what follows in that layout.
 
     Convolutions of one group, and those of each channel by itself, are taken, where there are

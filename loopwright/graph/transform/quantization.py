@@ -12,12 +12,12 @@ from loopwright.graph.dataflow_pattern import (
     DFPattern,
     Match,
     Rule,
-    Types,
     is_constant,
     is_op,
     rewrite,
     wildcard,
 )
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
@@ -207,8 +207,8 @@ RULES = (
 )
 
 
-@module_pass(opt_level=1, name="FakeQuantizationToInteger")
-def fake_quantization_to_integer(module: IRModule) -> IRModule:
+@module_pass(opt_level=1)
+def FakeQuantizationToInteger(module: IRModule) -> IRModule:
     """Write products of dequantised data and weights as products of whole numbers in int32.
 
     The weight is a constant with the zero point 0, and one scale or one for each output channel;
@@ -284,8 +284,8 @@ _CANONICAL = (
 )
 
 
-@module_pass(opt_level=0, name="QnnCanonicalize")
-def qnn_canonicalize(module: IRModule) -> IRModule:
+@module_pass(opt_level=0)
+def QnnCanonicalize(module: IRModule) -> IRModule:
     """Write ``qnn.quantize`` and ``qnn.dequantize`` as the arithmetic that they are.
 
     The name is that of TVM's pass.
@@ -315,8 +315,8 @@ def qnn_canonicalize(module: IRModule) -> IRModule:
 _ALIKE = ("add", "subtract", "maximum", "minimum", "nn.relu")
 
 
-@module_pass(opt_level=1, name="FoldRequantize")
-def fold_requantize(module: IRModule) -> IRModule:
+@module_pass(opt_level=1)
+def FoldRequantize(module: IRModule) -> IRModule:
     """Write ``round((x * factor + bias) / scale)`` as ``round(x * factor' + bias')``.
 
     Where whole numbers became real ones by a constant factor, and become whole ones again, by one

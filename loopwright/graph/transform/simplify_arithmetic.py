@@ -180,8 +180,8 @@ RULES = (
 REASSOCIATING = (_joined("add", np.add, floats=True), _joined("multiply", np.multiply, floats=True))
 
 
-@module_pass(opt_level=2, name="ReassociateConstants")
-def reassociate_constants(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def ReassociateConstants(module: IRModule) -> IRModule:
     """Write ``(x * a) * b`` as ``x * (a * b)``, and so for sums.
 
     That rounds once in place of twice, and loses what the first rounding is for, as in

@@ -179,8 +179,8 @@ RULES = (
 )
 
 
-@module_pass(opt_level=2, name="SimplifyExpr")
-def simplify_expr(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def SimplifyExpr(module: IRModule) -> IRModule:
     """Simplify arithmetic with constants, casts, bounds, and what moves elements.
 
     * ``x - 0``, ``x * 1``, ``x / 1``, a cast to the own dtype, a reshape to the own shape: ``x``;

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from loopwright.graph.dataflow_pattern import Types
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, TensorType, const
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
@@ -17,8 +17,8 @@ from loopwright.graph.registry import get_op
 _BY_CHANNEL = ("nn.max_pool", "nn.avg_pool")
 
 
-@module_pass(opt_level=2, name="SplitConcatenation")
-def split_concatenation(module: IRModule) -> IRModule:
+@module_pass(opt_level=2)
+def SplitConcatenation(module: IRModule) -> IRModule:
     """Write a convolution of concatenated channels as the sum of convolutions of the parts.
 
     Convolutions are linear, so that the sum is that over all channels, rounded in another order.

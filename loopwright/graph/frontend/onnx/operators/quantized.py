@@ -38,12 +38,12 @@ def any_dtype_of(number: int) -> str:
 
 def any_dtype(node: Node, e: Expr) -> str:
     """The dtype of an expression, narrow dtypes included."""
-    return node.around.types.narrow(e) or node.dtype(e)
+    return node.types.narrow(e) or node.dtype(e)
 
 
 def widened(node: Node, e: Expr) -> Expr:
     """An expression of a narrow dtype as float32, or as the integers in which it is stored."""
-    name = node.around.types.narrow(e)
+    name = node.types.narrow(e)
     if name is None:
         return e
     if name in INTEGERS:
@@ -69,7 +69,7 @@ def converted(node: Node, e: Expr, dtype: str, saturate: bool = True, rounding: 
         number = node.call("cast", wide, dtype="float32")
         attrs = {"dtype": dtype, "saturate": saturate, "rounding": rounding}
         found = node.call("encode_float", number, **attrs)
-    return node.around.types.mark(found, dtype)
+    return node.types.mark(found, dtype)
 
 
 def _cast(node: Node, dtype: str) -> Expr:
@@ -148,7 +148,7 @@ def quantized(
     low, high = bounds(dtype) if dtype in INTEGERS else dtypes.limits(dtype)
     held = node.call("clip", found, a_min=float(low), a_max=float(high))
     if dtype in INTEGERS:
-        return node.around.types.mark(node.call("cast", held, dtype=storage(dtype)), dtype)
+        return node.types.mark(node.call("cast", held, dtype=storage(dtype)), dtype)
     return node.call("cast", held, dtype=dtype)
 
 

@@ -24,7 +24,7 @@ def constant(node: Node) -> Expr:
     for name, value in node.attrs.items():
         if name in _VALUES:
             dtype = "int64" if "int" in name else "float32" if "float" in name else None
-            return known_array(node.around.types, np.asarray(value, dtype))
+            return known_array(node.types, np.asarray(value, dtype))
     raise GraphError(f"its value is {', '.join(node.attrs)}; tensors and numbers are supported")
 
 
@@ -259,7 +259,7 @@ def _surrounded(node: Node, width: Sequence[tuple[int, int]], value: Expr) -> Ex
         end = [n - max(-high, 0) for n, (_, high) in zip(old, width, strict=True)]
         found = sliced(node, found, begin, end, None)
     pads = [(max(low, 0), max(high, 0)) for low, high in width]
-    if node.around.types.tensor(value).shape == () and not isinstance(value, Constant):
+    if node.types.tensor(value).shape == () and not isinstance(value, Constant):
         inside = np.pad(np.ones(node.shape(found), "bool"), pads)
         return node.call("where", const(inside), node.call("nn.pad", found, pad_width=pads), value)
     fill = node.value(value, "padding").reshape(-1)[0].item()
