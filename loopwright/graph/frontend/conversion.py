@@ -52,9 +52,25 @@ def standardised(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...], epsi
 
     ``call`` makes calls of operators, as `Node.call` does.
     """
-    centred = call("subtract", x, call("mean", x, axis=axes, keepdims=True))
-    variance = call("mean", call("multiply", centred, centred), axis=axes, keepdims=True)
+    _, centred, variance = moments(call, x, axes)
     return call("multiply", centred, call("rsqrt", call("add", variance, epsilon)))
+
+
+def moments(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...]) -> tuple[Expr, Expr, Expr]:
+    """The mean of a tensor over some axes, the tensor minus that mean, and the variance."""
+    mean = call("mean", x, axis=axes, keepdims=True)
+    centred = call("subtract", x, mean)
+    return mean, centred, call("mean", call("multiply", centred, centred), axis=axes, keepdims=True)
+
+
+def last_step(extent: int, reach: int, stride: int, low: int, high: int) -> int:
+    """Elements missing for the last window, unless it would begin behind the image.
+
+    ``low`` and ``high`` are the padding before and after the image.
+    """
+    missing = -(extent + low + high - reach) % stride
+    begin = extent + low + high + missing - reach
+    return missing if begin < extent + low else 0
 
 
 class ExprTypes(Types):

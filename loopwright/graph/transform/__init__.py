@@ -10,24 +10,19 @@ from loopwright.graph.transform.cleanup import (
     InferType,
     RemoveUnusedFunctions,
 )
-from loopwright.graph.transform.combine_parallel import (
-    CombineParallelConv2D,
-    CombineParallelDense,
-)
 from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
 from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
+from loopwright.graph.transform.parallel_products import (
+    CombineParallelConv2D,
+    CombineParallelDense,
+    SplitConcatenation,
+)
 from loopwright.graph.transform.quantization import (
     FakeQuantizationToInteger,
     FoldRequantize,
     QnnCanonicalize,
 )
-from loopwright.graph.transform.simplify_arithmetic import (
-    ReassociateConstants,
-)
-from loopwright.graph.transform.simplify_expr import SimplifyExpr
-from loopwright.graph.transform.split_concatenation import (
-    SplitConcatenation,
-)
+from loopwright.graph.transform.simplify_expr import ReassociateConstants, SimplifyExpr
 from loopwright.graph.transform.to_mixed_precision import ToMixedPrecision
 from loopwright.lowering import Pass, PassContext, Sequential
 

@@ -15,14 +15,13 @@ from loopwright.graph.transform.cleanup import (
 )
 from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
 from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
+from loopwright.graph.transform.parallel_products import SplitConcatenation
 from loopwright.graph.transform.quantization import (
     FakeQuantizationToInteger,
     FoldRequantize,
     QnnCanonicalize,
 )
-from loopwright.graph.transform.simplify_arithmetic import ReassociateConstants
-from loopwright.graph.transform.simplify_expr import SimplifyExpr
-from loopwright.graph.transform.split_concatenation import SplitConcatenation
+from loopwright.graph.transform.simplify_expr import ReassociateConstants, SimplifyExpr
 from loopwright.lowering import Pass, Sequential
 from loopwright.target import Target
 
@@ -39,13 +38,7 @@ FOLDING = Sequential(
     ],
     name="folding",
 )
-_AFTER = [
-    SimplifyExpr,
-    DeadCodeElimination,
-    EliminateCommonSubexpr,
-    RemoveUnusedFunctions,
-    FuseOps,
-]
+_AFTER = [SimplifyExpr, DeadCodeElimination, EliminateCommonSubexpr, RemoveUnusedFunctions, FuseOps]
 #: Passes that follow the choice of layouts.
 AFTER_LAYOUTS = Sequential(_AFTER, name="after_layouts")
 

@@ -337,13 +337,6 @@ def copy_together(s: Schedule, stage: te.Tensor, threads: Any, width: Any) -> No
     s[stage].pragma(rounds, "auto_unroll_max_step", _UNROLLED)
 
 
-def inline_all(s: Schedule, tensors: Sequence[te.Tensor], but: Callable[[te.Tensor], bool]) -> None:
-    """Inline tensors, except those for which ``but`` is true."""
-    for t in tensors:
-        if not but(t):
-            s[t].compute_inline()
-
-
 @dataclass(frozen=True)
 class KernelStages:
     """Result in global memory with the stages that it computes on its way."""

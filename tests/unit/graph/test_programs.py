@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 import loopwright as lw
 from loopwright import graph
 from loopwright.errors import GraphError
 from loopwright.graph import op
 from tests.unit.graph.random_graphs import SHAPE, functions
+from tests.unit.graph.values import drawn
 
 
 def _module(e: graph.Expr) -> graph.IRModule:
@@ -53,7 +53,7 @@ def _run(f: graph.Function, flag: bool) -> object:
     return _value(f.body, dict(zip(f.params, (x, x[::-1] * 2, flag), strict=True)))
 
 
-@given(functions())
+@drawn(functions())
 def test_random_functions_survive_json_and_rewriting(f: graph.Function) -> None:
     module = _module(f)
     again = graph.load_json(graph.save_json(module))
@@ -65,7 +65,7 @@ def test_random_functions_survive_json_and_rewriting(f: graph.Function) -> None:
     assert graph.rewrite(f, lambda e: e) is f
 
 
-@given(functions())
+@drawn(functions())
 def test_types_of_random_functions_are_those_of_their_values(f: graph.Function) -> None:
     types = graph.infer_types(_module(f))
     found = types[f.body]
@@ -73,7 +73,7 @@ def test_types_of_random_functions_are_those_of_their_values(f: graph.Function) 
     assert found == graph.TensorType(value.shape, str(value.dtype))
 
 
-@given(functions(), functions())
+@drawn(functions(), functions())
 def test_different_hashes_mean_different_programs(a: graph.Function, b: graph.Function) -> None:
     equal = graph.structural_equal(a, b)
     assert equal == (graph.structural_hash(a) == graph.structural_hash(b))

@@ -164,6 +164,24 @@ def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]
     return register
 
 
+def one_call(
+    name: str, operator: str, since: int = 1, **attrs: tuple[str, bool | int | float | str | None]
+) -> None:
+    """Register a converter to one call of an operator of graphs over all inputs.
+
+    ``attrs`` are those of the call: the node's attribute, and its default.
+    """
+
+    @converter(name, since)
+    def convert(node: Node) -> Expr:
+        inputs = (node[n] for n in range(1, len(node.inputs)))
+        values: dict[str, Any] = {}
+        for own, (known, default) in attrs.items():
+            value = node.attr(known, default)
+            values[own] = bool(value) if isinstance(default, bool) else value
+        return node.call(operator, node[0], *inputs, **values)
+
+
 def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
     """Convert a node of one output with its first input in another dtype, and cast back."""
     first = node.dtype(node[0])
