@@ -11,6 +11,7 @@ from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
+from tests.covering import covering
 from tests.numeric.programs import Matmul, chain, run, small
 
 
@@ -156,17 +157,20 @@ def test_micro_kernel_with_packing_at_prime_sizes(checker: Checker) -> None:
 
 
 @pytest.mark.parametrize(
-    "index_map",
-    [
-        lambda k, j: k * 20 + j,
-        lambda k, j: ((k * 20 + j) // 16, (k * 20 + j) % 16),
-        lambda k, j: (j // 8, k * 8 + j % 8),
-        lambda k, j: ((k * 24 + j) // 32, (k * 24 + j) % 32 // 8, j % 8),
-        lambda k, j: (19 - j, k + 5),
-        lambda k, j: (k + j, j),
-    ],
+    ("index_map", "pad"),
+    covering(
+        [
+            lambda k, j: k * 20 + j,
+            lambda k, j: ((k * 20 + j) // 16, (k * 20 + j) % 16),
+            lambda k, j: (j // 8, k * 8 + j % 8),
+            lambda k, j: ((k * 24 + j) // 32, (k * 24 + j) % 32 // 8, j % 8),
+            lambda k, j: (19 - j, k + 5),
+            lambda k, j: (k + j, j),
+        ],
+        [None, 7],
+        strength=1,
+    ),
 )
-@pytest.mark.parametrize("pad", [None, 7])
 def test_general_layouts_of_a_packed_operand(checker: Checker, index_map: Any, pad: Any) -> None:
     mm = Matmul(9, 20, 11)
     s, C = mm.s, mm.C
