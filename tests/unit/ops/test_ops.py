@@ -132,8 +132,8 @@ def test_conv2d_in_random_configurations(args: tuple[object, ...]) -> None:
 @pytest.mark.parametrize(
     ("trans_a", "trans_b", "dtype"),
     [
-        (False, False, "float32"),
-        (True, False, "float32"),
+        night(False, False, "float32"),
+        night(True, False, "float32"),
         (False, True, "float32"),
         (True, True, "uint8"),
     ],

@@ -58,16 +58,19 @@ def test_the_default(given: tuple[Any, ...]) -> None:
     check(s, args, task.reference)
 
 
-def test_other_configurations() -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        night({"tile": [16, 32], "warps": [1, 1], "step": 16, "stages": 5}),
+        {"tile": [16, 16], "warps": [2, 2], "step": 32, "stages": 2},
+    ],
+    ids=str,
+)
+def test_other_configurations(values: dict[str, Any]) -> None:
     """Tiles that overrun the shape, one warp and many."""
     task = lw.create_task("matmul_tensor_core", (32, 24, 32), CUDA)
-    wanted = [
-        {"tile": [16, 32], "warps": [1, 1], "step": 16, "stages": 5},
-        {"tile": [16, 16], "warps": [2, 2], "step": 32, "stages": 2},
-    ]
-    for values in wanted:
-        s, args = task.instantiate(values)
-        check(s, args, task.reference)
+    s, args = task.instantiate(values)
+    check(s, args, task.reference)
 
 
 @pytest.mark.parametrize("trans_b", [False, True])
