@@ -37,26 +37,23 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 #: end. They run one after the other, with nothing beside them: `make test` runs them in a pass of
 #: their own. A test that only has kernels timed, and takes whatever comes out, is not one of them.
 SERIAL = (
-    "contracts/test_measurers.py",
+    "contracts/test_measurers.py::TestLocalMeasurer::test_a_limit_is_kept",
     "unit/benchmarks/test_measuring.py",
-    "unit/measure/test_building.py",
-    "unit/measure/test_drift.py",
-    "unit/measure/test_faults.py",
-    "unit/measure/test_lock.py",
-    "unit/measure/test_measurer.py",
-    "unit/measure/test_playoff.py",
-    "unit/measure/test_reference.py",
-    "unit/measure/test_running.py",
+    "unit/measure/test_faults.py::test_a_batch_of_faults",
+    "unit/measure/test_playoff.py::test_a_winner_that_fails_while_it_is_judged",
+    "unit/measure/test_playoff.py::test_playoff_goes_on_after_a_crash",
+    "unit/measure/test_running.py::test_killed_from_outside",
     "unit/measure/test_sampling.py",
-    "unit/measure/test_worker.py",
-    "unit/measure/test_yardsticks.py",
-    "unit/measure/test_wrong_kernels.py",
+    "unit/measure/test_yardsticks.py::test_an_opencl_device",
+    "unit/measure/test_wrong_kernels.py::test_a_right_kernel_passes_and_keeps_its_times",
+    "unit/measure/test_wrong_kernels.py::test_what_looks_before_it_works",
+    "unit/measure/test_wrong_kernels.py::test_results_say",
     "unit/runtime/test_device.py",
     "unit/runtime/test_peak.py",
     "unit/runtime/test_pool.py",
     "unit/runtime/test_timing.py",
     "unit/test_time_limit.py",
-    "unit/tuner/test_stall.py",
+    "unit/tuner/test_stall.py::test_what_a_measurer_waits_for",
 )
 
 
@@ -76,8 +73,6 @@ SHARES = {
     "property/test_symbolic.py::test_one_function_for_several_sizes": 4,
     "test_docs.py::test_tutorial_runs": 7,  # `make docs` runs all of them, too
     "unit/codegen/test_c_math.py::test_functions_are_those_of_llvm": 3,
-    "unit/cost/test_extract.py::test_symbolic_rows_are_those_of_each_candidate": 4,
-    "unit/cost/test_nest.py::test_touched_elements_are_those_that_are_counted": 3,
     "unit/lowering/test_tensor_cores.py::test_products": 4,
     "unit/lowering/test_tensorize.py::test_dot_products_agree_everywhere": 3,
     "unit/lowering/test_tensorize.py::test_dot_products_of_all_types_agree_everywhere": 3,
@@ -96,9 +91,6 @@ SHARES = {
     "unit/space/test_structures_gpu.py::test_points_are_within_the_limits_of_other_devices": 9,
     "unit/space/test_tensor_core_structures.py::test_products_of_halves_go_to_tensor_cores": 4,
     "unit/space/test_windows.py::test_structures_compute_what_numpy_does": 5,
-    "unit/tuner/test_every_dtype.py::test_operators_are_tuned_in_a_dtype": 2,
-    "unit/tuner/test_replayed_spaces.py::test_one_seed_one_sequence_in_another_process": 4,
-    "unit/tuner/test_structures.py::test_real_structures_are_tuned_by_every_tuner": 5,
 }
 
 

@@ -7,11 +7,14 @@ from loopwright import ops
 from loopwright.cost.features import Extractor, itervar, per_store
 from loopwright.errors import UsageError
 from loopwright.task import create_task
+from tests.covering import covering
 from tests.unit.cost import workloads
 
 
-@pytest.mark.parametrize("kind", ["itervar", "curve", "per_store"])
-@pytest.mark.parametrize("name", workloads.OPERATORS)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    covering(workloads.OPERATORS, ["itervar", "curve", "per_store"], strength=1),
+)
 def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None:
     task = workloads.task_of(name)
     digits = workloads.digits_of(task, 16)

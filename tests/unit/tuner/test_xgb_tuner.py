@@ -16,6 +16,7 @@ from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask,
 from loopwright.tuner import XGBTuner, find_tuner
 from loopwright.tuner.evolution import Evolution
 from loopwright.tuner.model.candidates import CandidateBatches
+from tests.unit.tuner.variants import VariantContract
 
 KNOB = {"feature_type": "knob", "analytical": False}
 
@@ -25,7 +26,7 @@ class TestXGBTuner(TunerContract):
     options = KNOB
 
 
-class TestXGBTunerWithOtherOptions(TunerContract):
+class TestXGBTunerWithOtherOptions(VariantContract):
     tuner = XGBTuner
     options = {  # noqa: RUF012
         **KNOB,
