@@ -51,33 +51,26 @@ class KnownAnswers(NamedTuple):
     edges: Sequence[Sequence[KnownElements]]
 
 
-class CheckAnswers(NamedTuple):
-    """Right answers and the accuracy that they require."""
-
-    known: KnownAnswers
-    close: Closeness
-    exact: bool
-
-    def closeness(self, number: int) -> Closeness:
-        """Required accuracy of the answer to a set of inputs."""
-        return self.close._replace(exact=self.exact and number == 1)
-
-
 class _Wrong(Exception):
     """The kernel is wrong, for the reason in the text."""
 
 
 class Checkup:
-    """One check of a kernel in ``memory``, with the inputs of the arrays that it was timed on."""
+    """One check of a kernel in ``memory``, with the inputs of the arrays that it was timed on.
+
+    ``close`` is the required accuracy; only the answer to set 1 may have to be equal.
+    """
 
     def __init__(
         self,
         kernel: LoadedKernel,
         data: KernelArrays,
         memory: ArgumentMemory,
-        answers: CheckAnswers,
+        answers: KnownAnswers,
+        close: Closeness,
     ) -> None:
-        self._kernel, self._data, self._memory, self._answers = kernel, data, memory, answers
+        self._kernel, self._data, self._memory = kernel, data, memory
+        self._answers, self._close = answers, close
         self._max_error = 0.0
         self._tainted = False
 
@@ -89,7 +82,7 @@ class Checkup:
                 self._run("end", 0)
                 self._run("start", 1)
                 took = self._change_a_little(self._memory, 0, _LAST)
-                for number, known in zip(EDGES, self._answers.known.edges, strict=False):
+                for number, known in zip(EDGES, self._answers.edges, strict=False):
                     self._run_at_edges(number, known)
                 if request.seconds is not None:
                     times = self._retimed(request, request.seconds, took)
@@ -127,9 +120,8 @@ class Checkup:
 
     def _judge(self, memory: ArgumentMemory, number: int, when: str, guarded: bool = True) -> None:
         """Compare the contents of arrays with the answer to a set of inputs; raises _Wrong."""
-        close = self._answers.closeness(number)
-        expected = self._answers.known.sets[number]
-        result = memory.judge(self._data.inputs(number), expected, close)
+        close = self._close if number == 1 else self._close._replace(exact=False)
+        result = memory.judge(self._data.inputs(number), self._answers.sets[number], close)
         self._decide(memory, result, when, guarded)
 
     def _decide(

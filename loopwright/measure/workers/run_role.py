@@ -14,7 +14,7 @@ from loopwright import runtime
 from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
 from loopwright.measure.comparison import Closeness, known_from
 from loopwright.measure.inputs import DataPlan, arguments
-from loopwright.measure.workers.checkup import CheckAnswers, Checkup, KnownAnswers
+from loopwright.measure.workers.checkup import Checkup, KnownAnswers
 from loopwright.measure.workers.cpu_kernels import CpuHost
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
@@ -173,13 +173,10 @@ class RunRole:
             self._references[request.key] = KnownAnswers(sets, edges)
         if request.key not in self._references:
             raise InternalError("a runner was asked to check against what it was never sent")
-        answers = CheckAnswers(
-            self._references[request.key],
-            Closeness(request.length, request.computed, rounding=request.rounding),
-            request.exact,
-        )
+        answers = self._references[request.key]
+        close = Closeness(request.length, request.computed, request.exact, request.rounding)
         try:
-            return Checkup(kernel, data, self._memory_for(kernel), answers).reply(request)
+            return Checkup(kernel, data, self._memory_for(kernel), answers, close).reply(request)
         finally:
             data.restore()
             if sum(arg.nbytes for arg in data.args) > _KEPT_BYTES:

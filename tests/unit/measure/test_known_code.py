@@ -16,6 +16,7 @@ from tests.unit.measure.programs import OPTION
 @pytest.fixture(autouse=True)
 def _own_device_lock(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("loopwright.measure.playoff.JUDGING", (1, 6))
 
 
 def task():
