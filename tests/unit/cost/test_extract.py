@@ -7,13 +7,12 @@ from loopwright import ops
 from loopwright.cost.features import Extractor, itervar, per_store
 from loopwright.errors import UsageError
 from loopwright.task import create_task
-from tests.covering import covering
 from tests.unit.cost import workloads
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    covering(workloads.OPERATORS, ["itervar", "curve", "per_store"], strength=1),
+    workloads.by_kind(["itervar", "curve", "per_store"]),
 )
 def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None:
     task = workloads.task_of(name)

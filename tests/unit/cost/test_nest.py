@@ -33,7 +33,7 @@ def schedules(name: str, n: int, seed: int) -> list[Schedule]:
     return found[:n]
 
 
-@pytest.mark.parametrize("name", workloads.OPERATORS)
+@pytest.mark.parametrize("name", workloads.by_kind())
 def test_loops_and_regions_are_those_of_bound_inference(name: str) -> None:
     for s in schedules(name, 12, 1):
         bounds = s.bounds()

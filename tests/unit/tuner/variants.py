@@ -38,9 +38,9 @@ class VariantContract(TunerContract):
 
     @pytest.mark.parametrize("cut", [17, *(pytest.param(n, marks=pytest.mark.slow) for n in CUTS)])
     def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
-        self, tmp_path: Path, cut: int
+        self, tmp_path: Path, whole: list[int], cut: int
     ) -> None:
-        super().test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, cut)
+        super().test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path, whole, cut)
 
 
 for name, test in vars(TunerContract).items():
