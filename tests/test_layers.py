@@ -145,7 +145,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("quantize", "torch_backend"),
     ),
     "records": (
-        ("line", "error_help"),
+        ("line", "error_kinds"),
         ("provenance", "verdict"),
         ("record",),
         ("autotvm", "store"),

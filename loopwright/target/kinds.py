@@ -124,10 +124,6 @@ COMMON: Options = {
 _COMPILERS = ("gcc", "clang", "cc")
 
 
-def _no_resolution(options: OptionValues) -> None:
-    """All options have values already."""
-
-
 def _resolve_llvm(options: OptionValues) -> None:
     """Fill in the CPU, and drop what has no effect."""
     options.pop("link_params", None)
@@ -167,7 +163,7 @@ class Kind:
     options: Options = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
-    resolve: Callable[[OptionValues], None] = _no_resolution
+    resolve: Callable[[OptionValues], None] = lambda options: None  # all have values already
     is_host: bool = False
 
 
