@@ -71,7 +71,6 @@ SHARES = {
     "numeric/test_vector_math.py::test_error_bound_without_fma": 3,
     "numeric/test_vector_math.py::test_no_call_of_a_library": 6,
     "numeric/test_vector_math.py::test_the_result_does_not_depend_on_the_schedule": 4,
-    "property/test_hostile_lines.py::test_every_verb_takes_it": 4,
     "property/test_passes.py::test_a_pass_keeps_the_meaning": 2,
     "property/test_symbolic.py::test_one_function_for_several_sizes": 4,
     "test_docs.py::test_tutorial_runs": 7,  # `make docs` runs all of them, too
