@@ -63,8 +63,6 @@ SERIAL = (
 #: Tests with many parameters that take minutes together. For every change one of so many of them
 #: runs, the first among them; the others are `slow`, for `make nightly`.
 SHARES = {
-    "cli/test_bad_logs.py::test_escapes_and_markup_in_a_log_stay_text": 2,
-    "migration/test_tutorials.py::test_a_script_runs_with_other_imports": 6,
     "numeric/test_tuples.py::test_a_tuple_reduction_under_every_primitive": 2,
     "numeric/test_values.py::test_intrinsic_against_numpy_in_float64": 4,
     "numeric/test_values.py::test_intrinsic_at_the_edges": 4,

@@ -214,7 +214,8 @@ def test_the_report_shows_the_model(cli: Cli, model: str, log: str, tmp_path: Pa
     )
     assert all(row["trials"] for row in kernels)
     totals = data["model"]["steps"]["seconds"]
-    assert totals and totals == sorted(totals, reverse=True)
+    assert totals
+    assert totals == sorted(totals, reverse=True)
     (tmp_path / "n.onnx").write_bytes(_named(3))
     ran = cli("report", log, "--model", "n.onnx")
     assert "no record of any kernel of n.onnx; it is a log of something else" in ran.err

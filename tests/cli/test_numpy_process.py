@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from loopwright.cli.numpy_process import NumpyProcess, environment, input_specs, reference_of
+from loopwright.cli.numpy_process import NumpyProcess, environment, input_specs
 from loopwright.cli.workload import find_workload
 
 WORDS = ("matmul", ["M=8", "N=16", "K=4", "trans_a=true"])
@@ -65,7 +65,7 @@ def test_every_operator_has_a_reference():
     for name, operator in ops.WORKLOADS.items():
         given = [f"{k}={sizes[k]}" for k in operator.params if k in sizes]
         assert json.dumps(given)
-        assert callable(reference_of(find_workload(name, given)))
+        assert callable(find_workload(name, given).task.reference)
 
 
 def test_a_killed_parent_leaves_no_stopped_process(tmp_path: Path) -> None:

@@ -101,13 +101,13 @@ def test_an_error_names_a_help_page_that_is_there(tmp_path):
     assert shell(help_page, tmp_path).returncode == 0
 
 
-def test_the_example_of_the_first_page(tmp_path):
-    script = installed(tmp_path / "bin")
-    text = " ".join(shell(f"{script} --help", tmp_path).stdout.split())
+@pytest.mark.usefixtures("instant")
+def test_the_example_of_the_first_page(cli):
+    text = " ".join(cli("--help").out.split())
     found = re.search(r"loopwright (tune [a-z_]+(?: \w+=\w+)+ --trials \d+)", text)
     assert found, text
-    ran = shell(f"{script} {found[1]} --threads 1", tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    ran = cli(*shlex.split(found[1]), "--threads", "1")
+    assert ran.code == 0, ran.err
 
 
 def test_another_program_that_calls_main_has_no_command_of_its_own(monkeypatch):

@@ -352,15 +352,16 @@ def test_a_terminal_that_is_closed_ends_a_run_cleanly(tmp_path):
     assert not records.load(log).skipped
 
 
-def test_ctrl_c_before_the_first_trial_prints_the_command_too(cli, tmp_path, monkeypatch):
+def test_ctrl_c_before_the_first_trial_prints_the_command_too(cli, tmp_path, monkeypatch, tuned):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("loopwright.runtime.fma_peak", interrupt)
     log = str(tmp_path / "log.jsonl")
-    ran = cli("tune", *WORKLOAD, "--trials", "7", "--log", log)
+    ran = cli("tune", *WORKLOAD, "--trials", "7", "--log", log, "--pretrain", str(tuned))
     assert ran.code == 130
-    assert f"loopwright tune matmul M=32 N=32 K=32 --threads 1 --log {log} --trials 7" in ran.out
+    words = f"--threads 1 --log {log} --trials 7 --pretrain {tuned}"
+    assert f"loopwright tune matmul M=32 N=32 K=32 {words}" in ran.out
 
 
 def test_the_display_on_a_terminal():

@@ -156,7 +156,6 @@ def _logs_line(page: Page, live: bool) -> Element:
 
 
 def _choice(page: Page) -> list[Element]:
-    """Selection of the overview or one task."""
     if len(page.tasks) < 2:
         return []
     options = [element("option", "Overview of all tasks", value="-1")]
@@ -176,7 +175,6 @@ def _overview(page: Page) -> Element:
 
 
 def _overview_caption(page: Page) -> str:
-    """Caption of the overview."""
     sentences = [
         "Best beside default is the ratio of two medians; the verdict of a playoff, which measured "
         "both in turns, counts for more."
