@@ -62,7 +62,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     differs = (*fit.refused, *fit.others)
     if reason := refusal(record, fit, failed_checks(group)):
         return AppliesHere(False, reason, differs, True)
-    task = _task(record, target)
+    task = task_of(record, target)
     if task is None:
         reason = (
             f"nothing speaks against it ({record.op!r}, which it was tuned as, is not known here)"
@@ -82,7 +82,7 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     return AppliesHere(True, f"{choice.match} match", differs, True)
 
 
-def _task(record: Record, target: Target) -> Task | None:
+def task_of(record: Record, target: Target) -> Task | None:
     """Record's task; None where its template is not known here, or takes other arguments."""
     import loopwright.ops  # noqa: F401  (its templates become known)
     from loopwright.task import TASKS

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from loopwright.env import usable_cpus
 from loopwright.errors import LoopwrightError
 from loopwright.history import Here, Rebuilt, expression_of, rebuild
+from loopwright.inspection.applying_here import task_of
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
 from loopwright.inspection.speed import seed_of, work_of
 from loopwright.inspection.ties import Change, change, median_interval
@@ -220,14 +221,11 @@ def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
 
 def _known_task(record: Record, rebuilt: Rebuilt) -> Task | None:
     """Task of a record, where its template is here and makes the expression of the record."""
-    import loopwright.ops  # noqa: F401  (its templates become known)
-    from loopwright.task import TASKS, create_task
-
-    if record.op not in TASKS:
-        return None
 
     def made() -> Task | None:
-        task = create_task(record.op, record.args, rebuilt.target)
+        task = task_of(record, rebuilt.target)
+        if task is None:
+            return None
         schedule, args = task.expression()
         same = schedule.dag.hash == rebuilt.schedule.dag.hash
         ids = rebuilt.schedule.arg_ids(rebuilt.args)

@@ -74,11 +74,6 @@ class Status:
     eta_s: float | None = None
 
 
-class _Best(NamedTuple):
-    seconds: float
-    trial: int
-
-
 class _Line(NamedTuple):
     """Columns of a record that tell the state of its task."""
 
@@ -105,7 +100,8 @@ class _Task:
 
     def __init__(self, first: Record) -> None:
         self.name = task_text(first.op, first.args)
-        self.ranking: Ranking[tuple[str, _Best]] = Ranking()
+        #: Items are candidate, seconds, and number of the trial.
+        self.ranking: Ranking[tuple[str, float, int]] = Ranking()
         self.playoffs: PlayoffReader[_Line] = PlayoffReader()
         self.trials = self.failed = 0
         self.default_s: float | None = None
@@ -133,7 +129,7 @@ class _Task:
             placed = [*self.playoffs.add(line, *columns)]
         for one, place in placed:
             if one.median is not None:
-                item = (one.candidate, _Best(one.median, one.trial))
+                item = (one.candidate, one.median, one.trial)
                 self.ranking.add(one.candidate, item, one.median, one.ts, place)
 
     def status(self) -> TaskStatus:
@@ -142,8 +138,8 @@ class _Task:
             self.name,
             self.trials,
             self.failed,
-            None if best is None else best.item[1].seconds,
-            0 if best is None else best.item[1].trial,
+            None if best is None else best.item[1],
+            0 if best is None else best.item[2],
             best is not None and self.ranking.is_checked(best.item[0]),
             self.default_s,
             self.flop,

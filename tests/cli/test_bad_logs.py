@@ -287,7 +287,10 @@ def harmful(cli: Cli, written: Path) -> str:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_escapes_and_markup_in_a_log_stay_text(cli: Cli, harmful: str, verb: str) -> None:
+def test_escapes_and_markup_in_a_log_stay_text(
+    cli: Cli, harmful: str, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopwright.cli.bench._numpy", lambda *_: None)
     words = VERBS[verb](harmful, "best")
     known = cli(*words[:2], "--help").out
     for form in [[], *([form] for form in ("--json", "--csv") if form in known)]:

@@ -21,12 +21,9 @@ def test_samples():
     with NumpyProcess(found, specs, threads=1) as side:
         assert side.problem == ""
         samples = [side.sample() for _ in range(3)]
-    assert all(0 < s < 1 for s in samples)
-
-
-def test_inputs_that_do_not_fit_are_a_problem_and_no_exception():
-    found = find_workload(*WORDS)
-    with NumpyProcess(found, [((3, 8), "float32"), ((4, 16), "float32")], threads=1) as side:
+        assert all(0 < s < 1 for s in samples)
+        # Inputs that do not fit are a problem, and no exception.
+        side.prepare(found, [((3, 8), "float32"), ((4, 16), "float32")])
         assert "ValueError" in side.problem
         assert side.sample() is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,8 @@ def test_what_is_recorded_is_compared_in_words(done: Rerun) -> None:
 def test_what_differs_from_then_is_said(
     log: Log, done: Rerun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopwright.inspection.rerun._measured", lambda *_: done.result)
+    module = sys.modules["loopwright.inspection.rerun"]  # a function has the same name
+    monkeypatch.setattr(module, "_measured", lambda *_: done.result)
     other = dataclasses.replace(
         log.records[0], build="0" * 16, env={"cpu": "Elbrus", "cores": 1, "isa": ["x"]}
     )
