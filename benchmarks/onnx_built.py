@@ -96,7 +96,9 @@ class _Builder:
         return self.add("Mul", found, self.weight(np.array(0.5)))
 
 
-def resnet18(size: int = 224, width: int = 64, classes: int = 1000, seed: int = 0) -> Any:
+def resnet18(
+    size: int = 224, width: int = 64, classes: int = 1000, seed: int = 0, stages: int = 4
+) -> Any:
     """The residual network of 18 layers (He et al., 2015) with random weights.
 
     Args:
@@ -104,12 +106,13 @@ def resnet18(size: int = 224, width: int = 64, classes: int = 1000, seed: int = 
         width: channels of its first layers.
         classes: that it tells apart.
         seed: of the weights.
+        stages: of two blocks each.
     """
     b = _Builder(seed)
     x = b.add("Relu", b.conv("image", 3, width, 7, 2))
     x = b.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     channels = width
-    for stage in range(4):
+    for stage in range(stages):
         outputs = width << stage
         x = b.block(x, channels, outputs, 2 if stage else 1)
         x = b.block(x, outputs, outputs, 1)

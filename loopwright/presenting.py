@@ -28,6 +28,11 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def harmless_lines(text: str) -> str:
+    """Text in which each line is `harmless`."""
+    return "\n".join(map(harmless, text.split("\n")))
+
+
 def duration(seconds: float) -> str:
     """A time for people, such as ``1.234 ms``."""
     for unit, scale in (("s", 1.0), ("ms", 1e3)):

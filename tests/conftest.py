@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -37,93 +37,49 @@ settings.load_profile("ci" if os.environ.get("CI") else "default")
 #: end. They run one after the other, with nothing beside them: `make test` runs them in a pass of
 #: their own. A test that only has kernels timed, and takes whatever comes out, is not one of them.
 SERIAL = (
-    "contracts/test_measurers.py",
+    "contracts/test_measurers.py::TestLocalMeasurer::test_a_limit_is_kept",
     "unit/benchmarks/test_measuring.py",
     "unit/graph/test_finalists.py::test_what_is_slower_inside_is_not_built",
     "unit/graph/test_layout_choice.py::test_a_compiled_model_in_measured_layouts_computes_the_same",
-    "unit/measure/test_building.py",
-    "unit/measure/test_drift.py",
-    "unit/measure/test_faults.py",
-    "unit/measure/test_lock.py",
-    "unit/measure/test_measurer.py",
-    "unit/measure/test_playoff.py",
-    "unit/measure/test_reference.py",
-    "unit/measure/test_running.py",
+    "unit/measure/test_faults.py::test_a_batch_of_faults",
+    "unit/measure/test_playoff.py::test_a_winner_that_fails_while_it_is_judged",
+    "unit/measure/test_playoff.py::test_playoff_goes_on_after_a_crash",
+    "unit/measure/test_running.py::test_killed_from_outside",
     "unit/measure/test_sampling.py",
-    "unit/measure/test_worker.py",
-    "unit/measure/test_yardsticks.py",
-    "unit/measure/test_wrong_kernels.py",
+    "unit/measure/test_yardsticks.py::test_an_opencl_device",
+    "unit/measure/test_wrong_kernels.py::test_a_right_kernel_passes_and_keeps_its_times",
+    "unit/measure/test_wrong_kernels.py::test_what_looks_before_it_works",
+    "unit/measure/test_wrong_kernels.py::test_results_say",
     "unit/runtime/test_device.py",
     "unit/runtime/test_peak.py",
     "unit/runtime/test_pool.py",
     "unit/runtime/test_timing.py",
     "unit/test_time_limit.py",
-    "unit/tuner/test_stall.py",
+    "unit/tuner/test_stall.py::test_what_a_measurer_waits_for",
 )
-
-
-#: Tests with many parameters that take minutes together. For every change one of so many of them
-#: runs, the first among them; the others are `slow`, for `make nightly`.
-SHARES = {
-    "cli/test_bad_logs.py::test_escapes_and_markup_in_a_log_stay_text": 2,
-    "migration/test_tutorials.py::test_a_script_runs_with_other_imports": 6,
-    "numeric/test_tuples.py::test_a_tuple_reduction_under_every_primitive": 2,
-    "numeric/test_values.py::test_intrinsic_against_numpy_in_float64": 4,
-    "numeric/test_values.py::test_intrinsic_at_the_edges": 4,
-    "numeric/test_vector_math.py::test_error_bound_without_fma": 3,
-    "numeric/test_vector_math.py::test_no_call_of_a_library": 6,
-    "numeric/test_vector_math.py::test_the_result_does_not_depend_on_the_schedule": 4,
-    "property/test_hostile_lines.py::test_every_verb_takes_it": 4,
-    "property/test_passes.py::test_a_pass_keeps_the_meaning": 2,
-    "property/test_symbolic.py::test_one_function_for_several_sizes": 4,
-    "unit/codegen/test_c_math.py::test_functions_are_those_of_llvm": 3,
-    "unit/cost/test_extract.py::test_symbolic_rows_are_those_of_each_candidate": 4,
-    "unit/cost/test_nest.py::test_touched_elements_are_those_that_are_counted": 3,
-    "unit/lowering/test_tensor_cores.py::test_products": 4,
-    "unit/lowering/test_tensorize.py::test_dot_products_agree_everywhere": 3,
-    "unit/lowering/test_tensorize.py::test_dot_products_of_all_types_agree_everywhere": 3,
-    "unit/lowering/test_threads.py::test_kernels": 2,
-    "unit/lowering/test_vector_reduction.py::test_elements_of_a_tile_are_folded_together": 3,
-    "unit/ops/test_gpu.py::test_defaults_and_random_points_are_right": 6,
-    "unit/ops/test_gpu.py::test_points_of_large_shapes_are_within_the_limits": 6,
-    "unit/ops/test_ops.py::test_conv2d_in_random_configurations": 4,
-    "unit/ops/test_ops.py::test_halves_are_summed_as_float32": 3,
-    "unit/ops/test_ops.py::test_rows_and_elementwise_in_random_configurations": 4,
-    "unit/space/test_dot_instructions.py::test_sums_of_bytes_are_exact": 2,
-    "unit/space/test_ranking.py::test_another_question_is_asked_anew": 2,
-    "unit/space/test_structures.py::test_structures_compute_what_the_naive_schedule_does": 6,
-    "unit/space/test_structures.py::test_structures_lower_at_their_default_and_elsewhere": 9,
-    "unit/space/test_structures_gpu.py::test_defaults_and_random_points_are_right": 9,
-    "unit/space/test_structures_gpu.py::test_points_are_within_the_limits_of_other_devices": 9,
-    "unit/space/test_tensor_core_structures.py::test_products_of_halves_go_to_tensor_cores": 4,
-    "unit/space/test_windows.py::test_structures_compute_what_numpy_does": 5,
-    "unit/tuner/test_every_dtype.py::test_operators_are_tuned_in_a_dtype": 2,
-    "unit/tuner/test_replayed_spaces.py::test_one_seed_one_sequence_in_another_process": 4,
-    "unit/tuner/test_structures.py::test_real_structures_are_tuned_by_every_tuner": 5,
-}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The pass of serial tests reads no other file."""
-    if collection_path.suffix == ".py" and config.option.markexpr.startswith("serial"):
-        name = collection_path.relative_to(TESTS).as_posix()
-        return None if any(entry.startswith(name) for entry in SERIAL) else True
-    return None
+    alone = config.option.markexpr in ("serial", "serial and not slow")
+    if not alone or collection_path.suffix != ".py" or not collection_path.is_relative_to(TESTS):
+        return None
+    name = collection_path.relative_to(TESTS).as_posix()
+    return None if any(e.startswith(name) or name.startswith(e) for e in SERIAL) else True
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests the markers that `SERIAL` and `SHARES` ask for, before ``-m`` chooses."""
-    seen: Counter[str] = Counter()
+    """Give tests the marker that `SERIAL` asks for, before ``-m`` chooses."""
     for item in items:
-        name = item.nodeid.removeprefix("tests/")
-        if name.startswith(SERIAL):
+        if item.nodeid.removeprefix("tests/").startswith(SERIAL):
             item.add_marker("serial")
-        test = name.partition("[")[0]
-        if test in SHARES and item.get_closest_marker("slow") is None:
-            if seen[test] % SHARES[test]:
-                item.add_marker("slow")
-            seen[test] += 1
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage look at no object that was there before the first test."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -139,6 +95,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
+    # A flush to the disk takes milliseconds, and files of tests need not outlive the machine.
+    patch.setattr(os, "fsync", lambda descriptor: None)
     if cpu := config.getoption("--cpu"):
         pretend_cpu(patch, cpu)
     if sizes := config.getoption("--caches"):

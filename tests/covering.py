@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations, product
 from typing import Any
@@ -13,18 +14,23 @@ def covering(*axes: Iterable[Any], strength: int = 2) -> list[Any]:
     """The product of the axes, of which what a covering set does not need is `slow`.
 
     Any ``strength`` axes meet in all combinations of their values in the tests that are left; 1
-    asks for each value once. The set is chosen greedily, the first of equals, so that it is the
-    same each time (Cohen et al., The AETG system, 1997).
+    asks for each value once. The set is chosen greedily (Cohen et al., The AETG system, 1997): of
+    equals the case whose values were used least, then the first, so that it is the same each time.
     """
     columns = [list(axis) for axis in axes]
     cases = list(product(*(range(len(column)) for column in columns)))
     groups = list(combinations(range(len(columns)), min(strength, len(columns))))
     met = {case: {(group, *(case[n] for n in group)) for group in groups} for case in cases}
     missing = set[tuple[Any, ...]]().union(*met.values())
-    kept = set()
+    kept, uses = set(), Counter[tuple[int, int]]()
+
+    def gain(case: tuple[int, ...]) -> tuple[int, int]:
+        return len(met[case] & missing), -sum(uses[place] for place in enumerate(case))
+
     while missing:
-        best = max(cases, key=lambda case: len(met[case] & missing))
+        best = max(cases, key=gain)
         kept.add(best)
+        uses.update(enumerate(best))
         missing -= met[best]
     return [
         pytest.param(

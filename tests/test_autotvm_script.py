@@ -102,7 +102,7 @@ tasks = [
 tuners = ["xgb", "xgb_knob", "ga", "xgb-rank"]
 
 
-def tune_tasks(tasks, measure_option, n_trial=10, early_stopping=None, log_filename="tuning.log",
+def tune_tasks(tasks, measure_option, n_trial=6, early_stopping=None, log_filename="tuning.log",
                use_transfer_learning=True):
     tmp_log_file = log_filename + ".tmp"
     if os.path.exists(tmp_log_file):
@@ -174,5 +174,5 @@ def test_several_tasks_with_transfer_learning(tmp_path: Path) -> None:
     # What came before taught the second and the fourth; the genetic one has no model.
     taught = re.findall(r"pretrained on (\d+) results of (\d) other task", done.stderr)
     assert [tasks for _, tasks in taught] == ["1", "3"]
-    assert 10 <= int(taught[0][0]) < int(taught[1][0])
+    assert 6 <= int(taught[0][0]) < int(taught[1][0])
     assert "default configuration" not in done.stderr

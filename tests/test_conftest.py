@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import SERIAL, SHARES, pytest_collection_modifyitems
+import loopwright.testing
+from tests.conftest import SERIAL
 from tests.covering import covering
 
 
@@ -51,29 +53,6 @@ def test_isa_marker_skips() -> None:
     pytest.fail("ran on a CPU without the feature")
 
 
-class _Test:
-    """As much of a test as choosing looks at."""
-
-    def __init__(self, nodeid: str, *markers: str) -> None:
-        self.nodeid, self.markers = nodeid, list(markers)
-
-    def add_marker(self, name: str) -> None:
-        self.markers.append(name)
-
-    def get_closest_marker(self, name: str) -> str | None:
-        return name if name in self.markers else None
-
-
-def test_one_of_so_many_parameters_runs_for_every_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SHARES, "unit/test_a.py::test_b", 3)
-    tests = [_Test(f"tests/unit/test_a.py::test_b[{n}]", *["slow"][: n == 1]) for n in range(6)]
-    other = _Test("tests/unit/test_a.py::test_bc[0]")
-    pytest_collection_modifyitems([*tests, other])  # type: ignore[list-item]
-    assert [n for n, test in enumerate(tests) if test.markers == []] == [0, 4]
-    assert all(test.markers in ([], ["slow"]) for test in tests)
-    assert other.markers == []
-
-
 @pytest.mark.parametrize("strength", [1, 2, 3])
 def test_a_covering_set_has_every_combination_of_few_axes(strength: int) -> None:
     axes = [1, 2, 3, 4], "abc", [None, 0.5], "xyz"
@@ -87,10 +66,17 @@ def test_a_covering_set_has_every_combination_of_few_axes(strength: int) -> None
     assert [case.values for case in covering("ab", strength=2)] == [("a",), ("b",)]
 
 
-@pytest.mark.parametrize("entry", [*SERIAL, *SHARES])
-def test_what_runs_alone_or_in_part_is_there(entry: str) -> None:
-    """A folder, file or test that got another name would run beside others, or as a whole."""
+def test_a_covering_set_uses_values_alike() -> None:
+    cases = [case.values for case in covering(range(9), "abc", strength=1) if not case.marks]
+    assert Counter(letter for _, letter in cases) == {"a": 3, "b": 3, "c": 3}
+
+
+@pytest.mark.parametrize("entry", SERIAL)
+def test_what_runs_alone_is_there(entry: str) -> None:
+    """A folder, file or test that got another name would run beside others."""
     file, _, test = entry.partition("::")
-    path = Path(__file__).parent / file
-    assert path.exists()
-    assert not test or f"def {test}(" in path.read_text(encoding="utf-8")
+    contracts = Path(loopwright.testing.__file__).parent.glob("*_contract.py")
+    paths = [Path(__file__).parent / file, *contracts]
+    assert paths[0].exists()
+    name = f"def {test.rpartition('::')[2]}"
+    assert any(name in path.read_text(encoding="utf-8") for path in paths)

@@ -111,7 +111,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("pipeline",),
     ),
     "codegen": (
-        ("code", "program_queries"),
+        ("code",),
         ("llvm", "c"),
         ("gpu", "kernel_cache"),
         ("manifests",),
@@ -120,9 +120,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "space": (
         ("expression",),
-        ("analysis", "structure"),
+        ("analysis",),
         ("kernels",),
-        ("sketch",),
+        ("structure",),
         ("registry",),
         ("rules",),
         ("derivation", "ranking"),
@@ -145,7 +145,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("quantize", "torch_backend"),
     ),
     "records": (
-        ("line", "error_help"),
+        ("line", "error_kinds"),
         ("provenance", "verdict"),
         ("record",),
         ("autotvm", "store"),

@@ -11,11 +11,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from loopwright import dtypes, te
-from loopwright.ir.expr import Const, Expr, IterVar, Var
+from loopwright.ir.expr import Const, Expr, IterVar, Var, binary
 from loopwright.te.tensor import Tensor
 from loopwright.testing.numpy_eval import Array
 
-_MANTISSA = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+# Bits of a significand; not taken from what is checked, whose mistakes would be shared.
+_SIGNIFICANT_BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 # Relative error of one rounded operation or library function, with room to spare.
 _EPS = {"bfloat16": 1e-2, "float16": 1e-3, "float32": 1e-6, "float64": 1e-14}
 _HUGE = 1e30
@@ -37,9 +38,9 @@ class Info(NamedTuple):
 
     def to(self, dtype: str) -> Info:
         """The same values rounded to ``dtype``."""
-        if dtype not in _MANTISSA:
+        if dtype not in _SIGNIFICANT_BITS:
             return self
-        fits = self.bound / self.quantum <= 2.0 ** _MANTISSA[dtype]
+        fits = self.bound / self.quantum <= 2.0 ** _SIGNIFICANT_BITS[dtype]
         if self.exact and fits:
             return self
         return Info(False, self.bound, 1.0, self.err + self.bound * _EPS[dtype])
@@ -134,6 +135,13 @@ class Draw:
 
     def pick(self, items: Sequence[T]) -> T:
         return items[self.integer(0, len(items) - 1)]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        order = list(items)
+        for i in range(len(order) - 1):
+            j = self.integer(i, len(order) - 1)
+            order[i], order[j] = order[j], order[i]
+        return order
 
     def chance(self, percent: int) -> bool:
         """True with this probability in percent."""
@@ -395,21 +403,7 @@ class Expressions:
             y = self.d.integer(0, 3)
             if not info.exact:
                 x = te.cast(1, "int32")
-        return self._compare(x, y)
-
-    def _compare(self, x: Expr, y: Index) -> Expr:
-        match self.d.integer(0, 5):
-            case 0:
-                return x < y
-            case 1:
-                return x >= y
-            case 2:
-                return x <= y
-            case 3:
-                return x > y
-            case 4:
-                return te.equal(x, y)
-        return te.not_equal(x, y)
+        return binary(self.d.pick(("<", ">=", "<=", ">", "==", "!=")), x, y)
 
     # ------------------------------------------------------------ leaves
 

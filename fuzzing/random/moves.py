@@ -106,10 +106,9 @@ class Attempts:
 
     # ------------------------------------------------------------ picking
 
-    def stage(self) -> StageState | None:
+    def stage(self) -> StageState:
         """A stage that is computed."""
-        computed = [s for s in self.state.stages.values() if not s.op.is_placeholder]
-        return self.d.pick(computed) if computed else None
+        return self.d.pick([s for s in self.state.stages.values() if not s.op.is_placeholder])
 
     def refresh(self, stage: StageState) -> StageState:
         return self.state.stages[stage.id]
@@ -123,9 +122,6 @@ class Attempts:
         if last and self.d.chance(70):
             return fit[-1]
         return str(self.d.pick(fit))
-
-    def readers(self, sid: StageId) -> list[StageId]:
-        return self.state.consumers(sid)
 
 
 def _refused_late(x: StageState) -> bool:
@@ -143,8 +139,7 @@ class Moves(Attempts):
 
     def split(self) -> None:
         stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if stage and x:
+        if x := self.loop(stage):
             self.split_loop(stage, x)
 
     def split_loop(
@@ -160,8 +155,8 @@ class Moves(Attempts):
     def follow(self) -> None:
         """Split a loop as one of some stage was split, which may first be split once more."""
         stage, source = self.stage(), self.stage()
-        x = self.loop(stage) if stage else None
-        if not stage or not source or not x:
+        x = self.loop(stage)
+        if x is None:
             return
         if source.leaves and self.d.chance(50):
             self.split_loop(source, self.d.pick(source.leaves), self.d.pick(FACTORS))
@@ -179,35 +174,29 @@ class Moves(Attempts):
     def sample(self) -> None:
         """Choose a factor, as a number or in a tile, and split a loop by it."""
         stage, t = self.stage(), self.state.steps
-        x = self.loop(stage) if stage else None
-        if not stage or not x:
+        x = self.loop(stage)
+        if x is None:
             return
         extent = stage.loops[x].nominal
         chosen, part = self.d.pick(FACTORS), 0
         step: Step = primitives.SampleCategorical(stage.id, FACTORS, chosen)
         if isinstance(extent, int) and self.d.chance(50):
             tile = self.d.pick(list(perfect_tiles(extent, 2, 16)))
-            step, (_, chosen), part = (
-                primitives.SamplePerfectTile(stage.id, x, 2, 16, tile),
-                tile,
-                1,
-            )
+            step, chosen, part = primitives.SamplePerfectTile(stage.id, x, 2, 16, tile), tile[1], 1
         if self.do(step):
             self.do(primitives.Split(stage.id, x, Sampled(chosen, t, part), None))
 
     def sample_place(self) -> None:
         """Compute a stage at a drawn place, mostly at a loop of a reader."""
         stage = self.stage()
-        if not stage:
-            return
         places: list[Place] = [("root",), ("inline",)]
-        for sid in self.readers(stage.id):
+        for sid in self.state.consumers(stage.id):
             places += [("at", sid, x) for x in self.state.stages[sid].leaves]
         self.do(primitives.SampleComputeLocation(stage.id, self.d.pick(places)))
 
     def fuse(self) -> None:
         stage = self.stage()
-        if not stage or len(stage.leaves) < 2:
+        if len(stage.leaves) < 2:
             return
         pairs = list(zip(stage.leaves, stage.leaves[1:], strict=False))
         like = [p for p in pairs if stage.loops[p[0]].kind == stage.loops[p[1]].kind]
@@ -215,25 +204,17 @@ class Moves(Attempts):
         self.do(primitives.Fuse(stage.id, a, b))
 
     def reorder(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.shuffle(stage)
+        self.shuffle(self.stage())
 
     def shuffle(self, stage: StageState) -> None:
         """Put some of the loops of a stage into another order."""
         leaves = list(self.refresh(stage).leaves)
-        chosen = [x for x in leaves if self.d.chance(70)]
-        for i in range(len(chosen) - 1):
-            j = self.d.integer(i, len(chosen) - 1)
-            chosen[i], chosen[j] = chosen[j], chosen[i]
+        chosen = self.d.shuffled([x for x in leaves if self.d.chance(70)])
         if len(chosen) > 1:
             self.do(primitives.Reorder(stage.id, tuple(chosen)))
 
-    def mark(
-        self, stage: StageState | None, verb: MarkKind, kind: AxisKind | None, last: bool
-    ) -> None:
-        x = self.loop(self.refresh(stage), kind, last) if stage else None
-        if stage and x:
+    def mark(self, stage: StageState, verb: MarkKind, kind: AxisKind | None, last: bool) -> None:
+        if x := self.loop(self.refresh(stage), kind, last):
             self.do(primitives.Annotate(stage.id, x, verb))
 
     def vectorize(self) -> None:
@@ -250,8 +231,7 @@ class Moves(Attempts):
 
     def pragma(self) -> None:
         stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if stage and x:
+        if x := self.loop(stage):
             n = self.d.pick((4, 16, 64))
             if self.d.chance(75):
                 self.do(primitives.Pragma(stage.id, x, "auto_unroll_max_step", n))
@@ -263,11 +243,12 @@ class Moves(Attempts):
     def inline(self) -> None:
         """Inline a stage, mostly one that can be."""
         stage = self.stage()
-        if stage and self.d.chance(80):
+        if self.d.chance(80):
             fitting = [x for x in self.state.stages.values() if self._can_inline(x)]
-            stage = self.d.pick(fitting) if fitting else None
-        if stage:
-            self.do(primitives.ComputeInline(stage.id))
+            if not fitting:
+                return
+            stage = self.d.pick(fitting)
+        self.do(primitives.ComputeInline(stage.id))
 
     def _can_inline(self, stage: StageState) -> bool:
         return (
@@ -278,16 +259,11 @@ class Moves(Attempts):
 
     def root(self) -> None:
         """Compute a stage at root again."""
-        stage = self.stage()
-        if stage:
-            self.do(primitives.ComputeRoot(stage.id))
+        self.do(primitives.ComputeRoot(self.stage().id))
 
     def attach(self) -> None:
         stage = self.stage()
-        if not stage:
-            return
-        users = [u for u in self.readers(stage.id)]
-        if users:
+        if users := self.state.consumers(stage.id):
             self.attach_at(stage.id, self.d.pick(users))
 
     def attach_at(self, sid: StageId, user: StageId) -> bool:
@@ -305,8 +281,8 @@ class Moves(Attempts):
     def attach_all(self) -> None:
         """Compute a chain of producers in one loop, consumers first."""
         stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if not stage or not x:
+        x = self.loop(stage)
+        if x is None:
             return
         for sid in reversed(self.state.order):
             movable = sid not in (stage.id, *self.state.outputs)
@@ -316,8 +292,6 @@ class Moves(Attempts):
     def group(self) -> None:
         """Group the stages between one and another that it needs, and move a group."""
         stage = self.stage()
-        if not stage:
-            return
         output = stage.id
         if stage.id in self.state.outputs and self.d.chance(85):
             output = next((r.source for r in stage.op.reads()), output)
@@ -337,12 +311,12 @@ class Moves(Attempts):
         of it.
         """
         gid = self.d.pick(tuple(self.state.groups))
-        own = members(self.state, gid)
+        group = members(self.state, gid)
         if self.d.chance(15):
             self.do(primitives.ComputeRoot(gid))
         elif self.d.chance(15):
-            self.do(primitives.ComputeRoot(self.d.pick(own)))
-        users = [u for sid in own for u in self.readers(sid) if u not in own]
+            self.do(primitives.ComputeRoot(self.d.pick(group)))
+        users = [u for sid in group for u in self.state.consumers(sid) if u not in group]
         if users:
             self.attach_at(gid, self.d.pick(users))
 
@@ -371,9 +345,7 @@ class Moves(Attempts):
             self.tune(self.state.stages[f"s{t}"])
 
     def cache_write(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.do(primitives.CacheWrite(stage.id, self.d.pick(("local", "global"))))
+        self.do(primitives.CacheWrite(self.stage().id, self.d.pick(("local", "global"))))
 
     def rfactor(self) -> None:
         """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
@@ -416,9 +388,7 @@ class Moves(Attempts):
                 self.tune(self.state.stages[sid])
 
     def layout(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.layout_of(stage)
+        self.layout_of(self.stage())
 
     def layout_of(self, stage: StageState) -> None:
         """Another layout: digits of indices, or all of them fused and perhaps split again."""
@@ -426,7 +396,7 @@ class Moves(Attempts):
         if self.d.chance(60):
             self.digits_of(stage, pad)
             return
-        m, reverse = self.d.integer(0, 2), self.d.chance(20)
+        gap, reverse = self.d.integer(0, 2), self.d.chance(20)
         f, kind = self.d.pick((2, 3, 4, 8, 16)), self.d.pick(("fuse", "split", "swap", "skew"))
         shape = stage.op.shape
 
@@ -434,11 +404,11 @@ class Moves(Attempts):
             parts = [n - 1 - x if reverse else x for x, n in zip(axes, shape, strict=True)]
             flat = parts[0]
             for x, n in zip(parts[1:], shape[1:], strict=True):
-                flat = flat * (n + m) + x
+                flat = flat * (n + gap) + x
             if kind == "skew" and len(axes) == 2:
                 return parts[0] + parts[1], axes[0]
             split = [flat // f, flat % f]
-            return flat + m if kind == "fuse" else split[:: -1 if kind == "swap" else 1]
+            return flat + gap if kind == "fuse" else split[:: -1 if kind == "swap" else 1]
 
         if shape:
             dims = trace_map(index_map, len(shape), "fuzz")
@@ -448,7 +418,9 @@ class Moves(Attempts):
         """A copy of a constant input in another layout, at the root, for all that read it."""
         constants = [s for s in self.state.stages.values() if s.op.constant]
         source, t = self.d.pick(constants), self.state.steps
-        if not self.do(primitives.CacheRead(source.id, "global", tuple(self.readers(source.id)))):
+        if not self.do(
+            primitives.CacheRead(source.id, "global", tuple(self.state.consumers(source.id)))
+        ):
             return
         self.layout_of(self.state.stages[f"s{t}"])
         if self.d.chance(35):
@@ -468,34 +440,23 @@ class Moves(Attempts):
                 dims += [(d, f, g), (d, f * g, None)]
             else:
                 dims += [(d, f, None)]
-        for i in range(len(dims) - 1):
-            j = self.d.integer(i, len(dims) - 1)
-            dims[i], dims[j] = dims[j], dims[i]
         if dims:
-            self.do(primitives.TransformLayout(stage.id, tuple(dims), pad))
+            self.do(primitives.TransformLayout(stage.id, tuple(self.d.shuffled(dims)), pad))
 
     def storage(self) -> None:
-        stage = self.stage()
-        if stage:
-            self.storage_of(stage)
+        self.storage_of(self.stage())
 
     def halves(self) -> None:
         """Alternating places for a buffer, mostly of a stage computed at a serial loop."""
-        fitting = [x for x in self.state.stages.values() if self._at_serial_loop(x)]
+        places = [(x, x.attach) for x in self.state.stages.values() if x.attach.kind == "at"]
+        fitting = [x for x, at in places if at.loop not in self.state.stages[at.stage].marks]
         stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
-        if stage:
-            self.do(primitives.DoubleBuffer(stage.id, self.d.pick((2, 2, 3, 4))))
-
-    def _at_serial_loop(self, stage: StageState) -> bool:
-        a = stage.attach
-        return a.kind == "at" and a.loop not in self.state.stages[a.stage].marks
+        self.do(primitives.DoubleBuffer(stage.id, self.d.pick((2, 2, 3, 4))))
 
     def storage_outside(self) -> None:
         """Let the buffer of an attached stage exist further out."""
         fitting = [x for x in self.state.stages.values() if x.attach.kind == "at"]
         stage = self.d.pick(fitting) if fitting and self.d.chance(95) else self.stage()
-        if not stage:
-            return
         around = loops_around(self.state, stage)
         if self.d.chance(30) or not around:
             self.do(primitives.StoreRoot(stage.id))
@@ -564,7 +525,7 @@ class _Drawing:
         spatial, reduced = self._axes(op.axes), self._axes(op.reduce_axes)
         if not spatial:
             raise _Unfit
-        self.old = [*spatial, *reduced]
+        self.old = {**spatial, **reduced}
         over = [te.reduce_axis((0, n), a.name) for a, n in reduced.items()]
         source = red.source[0] if red is not None else op.body
         assert source is not None
@@ -603,17 +564,10 @@ class _Drawing:
         axes = [a for a in self.old if a.var in used]
         key = StructuralKey(e)
         if key not in self.tensors:
-            extents = {v: self._extent(v) for v in (a.var for a in axes)}
-            shape = tuple(extents.values()) or (1,)
+            shape = tuple(self.old[a] for a in axes) or (1,)
             self.tensors[key] = te.placeholder(shape, e.dtype, name=f"x{len(self.tensors)}")
         at = tuple(env[a.var] for a in axes)
         return self.tensors[key][at or (0,)]
-
-    def _extent(self, v: Var) -> int:
-        axis = next(a for a in self.old if a.var is v)
-        part = region(self.sb, self.position, axis)
-        assert not isinstance(part, str)
-        return part.extent
 
     # ------------------------------------------------------------ statements
 
@@ -627,25 +581,22 @@ class _Drawing:
             loaded = e.map_children(loads)
             return views[loaded.source][loaded.indices] if isinstance(loaded, Read) else loaded
 
-        own = tuple(a.var for a in op.axis)
+        place = tuple(a.var for a in op.axis)
         if not isinstance(body, Reduce):
-            return self._nest(op.axis, Store(out.buffer, own, loads(body)))
+            return self._nest(op.axis, Store(out.buffer, place, loads(body)))
         source, start = loads(body.source[0]), body.combiner.identity[0]
-        (added,) = body.combiner.combine((out[own],), (source,))
-        reset = self._nest(op.axis, Store(out.buffer, own, start))
+        (added,) = body.combiner.combine((out[place],), (source,))
+        reset = self._nest(op.axis, Store(out.buffer, place, start))
         axes = [*op.axis, *op.reduce_axis]
-        update = self._nest(axes, Store(out.buffer, own, added))
-        whole = seq(reset, self._nest(axes, Store(out.buffer, own, added)))
+        update = self._nest(axes, Store(out.buffer, place, added))
+        whole = seq(reset, self._nest(axes, Store(out.buffer, place, added)))
         if self.d.chance(20):
             return whole
         return whole, (reset if self.d.chance(70) else None), update
 
     def _nest(self, axes: Sequence[IterVar], store: Stmt) -> Stmt:
         """Loops over all axes in some order, annotated at random, around a store."""
-        order = list(axes)
-        for i in range(len(order) - 1):
-            j = self.d.integer(i, len(order) - 1)
-            order[i], order[j] = order[j], order[i]
+        order = self.d.shuffled(axes)
         fresh: dict[Var, Expr] = {a.var: Var(a.name) for a in axes}
         out: Stmt = substitute(store, fresh)
         vector = False

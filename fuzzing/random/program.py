@@ -158,10 +158,7 @@ class _Builder(Tuples):
 
     def transpose(self) -> Known:
         src = self.source()
-        order = list(range(src.tensor.ndim))
-        for i in range(len(order) - 1):
-            j = self.d.integer(i, len(order) - 1)
-            order[i], order[j] = order[j], order[i]
+        order = self.d.shuffled(range(src.tensor.ndim))
         shape = tuple(src.tensor.static_shape[o] for o in order)
 
         def make() -> tuple[Expr, Info]:

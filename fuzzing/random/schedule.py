@@ -19,7 +19,7 @@ from loopwright.errors import LowerError, ScheduleError
 from loopwright.ir.kinds import Scope
 from loopwright.lowering import lower_ids
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
-from loopwright.schedule import Schedule, primitives
+from loopwright.schedule import primitives
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.bounds.launches import LAUNCH_TAGS, cross_tags
 from loopwright.schedule.bounds.results import launch_tag
@@ -27,7 +27,7 @@ from loopwright.schedule.state import StageId, StageState, loops_around
 from loopwright.space import structures
 from loopwright.target import Target
 from loopwright.task.space import ConfigSpace
-from loopwright.te.dag import ArgId, Dag
+from loopwright.te.dag import Dag
 
 
 def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
@@ -67,15 +67,11 @@ class Drawing(Moves):
 
     def recipe_tile(self) -> None:
         """Split, reorder and mark the loops of a stage."""
-        stage = self.stage()
-        if stage:
-            self.tune(stage)
+        self.tune(self.stage())
 
     def bind(self) -> None:
         """Bind some loops of a root stage to a launch, and of a stage inside it to its threads."""
         stage = self.stage()
-        if not stage:
-            return
         tags = ["blockIdx.x", "threadIdx.x", "threadIdx.y", "vthread"]
         if stage.attach.kind == "at":
             tags = ["threadIdx.x", "threadIdx.y", "vthread"]
@@ -88,8 +84,6 @@ class Drawing(Moves):
     def recipe_flat(self) -> None:
         """Fuse all loops that can be fused, split again, vectorize."""
         stage = self.stage()
-        if not stage:
-            return
         self._flatten(stage)
         leaves = self.refresh(stage).leaves
         loops = self.split_loop(stage, leaves[0]) if leaves else None
@@ -101,8 +95,6 @@ class Drawing(Moves):
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
         stage = self.stage()
-        if not stage:
-            return
         self._flatten(stage)
         stage = self.refresh(stage)
         extent = stage.loops[stage.leaves[0]].nominal if stage.leaves else None
@@ -126,8 +118,6 @@ class Drawing(Moves):
     def recipe_cache(self) -> None:
         """Compute a stage in a tile of its copy, as a matmul's register tile is."""
         stage = self.stage()
-        if not stage:
-            return
         t = self.state.steps
         if not self.do(primitives.CacheWrite(stage.id, "local")):
             return
@@ -145,8 +135,8 @@ class Drawing(Moves):
     def prefetch(self) -> None:
         """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
         stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if not stage or not x:
+        x = self.loop(stage)
+        if x is None:
             return
         reads = list(dict.fromkeys((r.source, r.value_index) for r in stage.op.reads()))
         if not reads or self.d.chance(10):
@@ -157,11 +147,11 @@ class Drawing(Moves):
     def prefetch_next(self) -> None:
         """Prefetch a tensor in shares for a loop around one of a stage that reads it, mostly."""
         stage = self.stage()
-        x = self.loop(stage, last=True) if stage else None
-        if not stage or not x:
+        x = self.loop(stage, last=True)
+        if x is None:
             return
-        own = [(stage.id, p) for p in range(stage.leaves.index(x))]
-        around = [*own, *loops_around(self.state, stage)]
+        outer_loops = [(stage.id, p) for p in range(stage.leaves.index(x))]
+        around = [*outer_loops, *loops_around(self.state, stage)]
         if not around or self.d.chance(10):
             around = [(s.id, 0) for s in self.state.stages.values() if s.leaves]
         host, p = self.d.pick(around)
@@ -175,8 +165,6 @@ class Drawing(Moves):
     def tensorize(self) -> None:
         """Replace some of the inner loops by a drawn intrinsic."""
         stage = self.stage()
-        if not stage or not stage.leaves:
-            return
         free = list(takewhile(lambda x: x not in stage.marks, reversed(stage.leaves)))[:4]
         if not free:
             return
@@ -223,9 +211,9 @@ class _Kernels(Drawing):
     def lanes(self) -> None:
         """Let a thread move or compute a few neighbouring elements at once."""
         stage = self.stage()
-        x = self.loop(stage, "spatial", last=True) if stage else None
-        parts = self.split_loop(stage, x, self.d.pick((2, 4))) if stage and x else None
-        if stage and parts:
+        x = self.loop(stage, "spatial", last=True)
+        parts = self.split_loop(stage, x, self.d.pick((2, 4))) if x else None
+        if parts:
             self.do(primitives.Annotate(stage.id, parts[1], "vectorized"))
 
     # ------------------------------------------------------------ which stages
@@ -236,22 +224,19 @@ class _Kernels(Drawing):
             stage = self.state.stages[sid]
             if sid in self.state.outputs and self.d.chance(35):
                 self.do(primitives.CacheWrite(sid, self.d.pick(("local", "local", "shared"))))
-            users = [u for u in self.readers(sid) if self.d.chance(80)]
+            users = [u for u in self.state.consumers(sid) if self.d.chance(80)]
             if not users or not self.d.chance(45):
                 continue
             t, k = self.state.steps, self.d.integer(0, stage.op.num_outputs - 1)
             users = [u for u in users if u in self.state.consumers(sid, k)]
-            if not users or not self.do(self.copied(sid, users, k)):
+            scopes: tuple[Scope, ...] = ("shared", "shared", "local")
+            if not users or not self.do(
+                primitives.CacheRead(sid, self.d.pick(scopes), tuple(users), k)
+            ):
                 continue
             again = [u for u in users if self.d.chance(50)]
             if again and self.d.chance(30):
                 self.do(primitives.CacheRead(f"s{t}", "local", tuple(again)))
-
-    def copied(self, sid: StageId, users: list[StageId], k: int) -> primitives.CacheRead:
-        """A cache of one output of a stage."""
-        return primitives.CacheRead(
-            sid, self.d.pick(("shared", "shared", "local")), tuple(users), k
-        )
 
     def place(self, sid: StageId) -> None:
         """Make a stage a kernel of its own, a stage inside one, or an inlined one."""
@@ -262,15 +247,14 @@ class _Kernels(Drawing):
             self.do(primitives.ComputeInline(sid))
         elif self.inside(stage):
             self.share(self.refresh(stage))
-        elif stage.scope == "global":
-            self.launch(stage)
         else:
-            self.do(primitives.SetScope(sid, "global"))
+            if stage.scope != "global":
+                self.do(primitives.SetScope(sid, "global"))
             self.launch(stage)
 
     def inside(self, stage: StageState) -> bool:
         """Compute a stage in a loop of one that reads it, or of one around that."""
-        users = self.readers(stage.id)
+        users = self.state.consumers(stage.id)
         if users and self.d.chance(35) and self.in_threads(stage, self.d.pick(users)):
             return True
         attached = users and any(self.attach_at(stage.id, self.d.pick(users)) for _ in range(3))
@@ -356,7 +340,7 @@ class _Kernels(Drawing):
             self.flatten(stage)
         extents = self.extents(stage)
         for x in self.refresh(stage).leaves:
-            self._split_by_threads(stage, x, list(extents.values()))
+            self._split_by_threads(stage.id, x, list(extents.values()))
         if self.d.chance(30):
             self.shuffle(stage)
         if self.d.chance(80):
@@ -368,12 +352,12 @@ class _Kernels(Drawing):
         if self.d.chance(20):
             self.mark(stage, "unrolled", None, last=True)
 
-    def _split_by_threads(self, stage: StageState, loop: str, extents: list[int]) -> None:
+    def _split_by_threads(self, sid: StageId, loop: str, extents: list[int]) -> None:
         """Split a loop some times, mostly by the extents of thread axes."""
         factor = self.d.pick([*extents, 2, 3, 4])
         while self.d.chance(45):
             t = self.state.steps
-            if not self.do(primitives.Split(stage.id, loop, factor, None)):
+            if not self.do(primitives.Split(sid, loop, factor, None)):
                 return
             loop, factor = f"{t}.0", self.d.pick([*extents, 2, 4])
 
@@ -399,7 +383,12 @@ def random_structure(d: Draw, program: Program, target: str) -> RandomSchedule:
     index = _random_index(d, structure.config_space)
     schedule, args = structure.instantiate(structure.config_space.get(index))
     if "gpu" in structure.target.keys:
-        _check_launchable(schedule, schedule.arg_ids(args), structure.target)
+        with structure.target:
+            func = lower_ids(schedule, schedule.arg_ids(args))
+        verify_gpu_limits(func, limits_of(structure.target.options), schedule)
+        for kernel in split_host_device(func, structure.target.kind.name).kernels:
+            if not kernel.threads:
+                raise LowerError(f"gpu limits: {kernel.name} runs unbound:\n{func}")
     trace = schedule.trace_json()
     return RandomSchedule(trace, Counter(step[0] for step in trace))
 
@@ -418,13 +407,3 @@ def _random_index(d: Draw, space: ConfigSpace) -> int:
 
 def _drawn_index(d: Draw, space: ConfigSpace) -> int:
     return space.knob2point([d.integer(0, len(knob) - 1) for knob in space.knobs.values()])
-
-
-def _check_launchable(s: Schedule, ids: list[ArgId], target: Target) -> None:
-    """Check that a point of a space is bound, and within the limits, before it is built."""
-    with target:
-        func = lower_ids(s, ids)
-    verify_gpu_limits(func, limits_of(target.options), s)
-    for kernel in split_host_device(func, target.kind.name).kernels:
-        if not kernel.threads:
-            raise LowerError(f"gpu limits: {kernel.name} runs unbound:\n{func}")

@@ -176,7 +176,6 @@ def _ended_like_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """Handler of a signal that ends a verb."""
     if number == signal.SIGHUP:
         signal.signal(number, signal.SIG_IGN)  # the shell sends it, and the kernel once more
         for fd in (1, 2):
@@ -190,7 +189,6 @@ def _interrupt(number: int, _: object) -> NoReturn:
 
 
 def _report(error: BaseException) -> int:
-    """Print an error in one line, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         print("interrupted", file=sys.stderr)
         return 130

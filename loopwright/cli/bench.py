@@ -22,7 +22,6 @@ from loopwright.records import Json, spread_text
 
 if TYPE_CHECKING:
     from loopwright.graph import CompiledModel
-    from loopwright.history import Choice
     from loopwright.inspection import Contestant, CpuLimits, DeviceLimits
 
 
@@ -155,10 +154,10 @@ def _bench_workload(
 
 def _numpy(subject: WorkloadSubject, threads: int, stack: ExitStack) -> Contestant | None:
     """NumPy's time of a workload, until the stack ends; None without a reference."""
-    from loopwright.cli.numpy_process import NumpyProcess, input_specs, reference_of
+    from loopwright.cli.numpy_process import NumpyProcess, input_specs
     from loopwright.inspection import Contestant
 
-    if reference_of(subject) is None:
+    if subject.task.reference is None:
         return None
     side = stack.enter_context(NumpyProcess(subject, input_specs(subject), threads))
     if side.problem:
@@ -180,7 +179,6 @@ def _row(one: Contestant, flop: int, peak: float | None) -> dict[str, Json]:
 
 
 def _print_rows(rows: Sequence[dict[str, Json]], limit: str, peaks: Sequence[float]) -> None:
-    """Print the kernels, and the limit as the last row."""
     last = [""] if peaks else []
     names = [*(row["name"] for row in rows), *([limit] if peaks else [])]
     times = [row["times"] for row in rows]
@@ -218,7 +216,12 @@ def _bench_model(
         models["tuned"] = subject.compiled_one(history, subject.options.finalists)
     inputs = random_inputs(models["default"].program)
     place = bench.RunPlace.of_model(models["default"])
-    runs = {name: _run(model, inputs) for name, model in models.items()}
+    runs = {}
+    for name, model in models.items():
+        executor = model.executor()
+        executor.run(**inputs)
+        executor.sync()
+        runs[name] = bench.model_run(executor)
     other = _onnx_runtime(subject.words[0], place.threads, inputs) if place.on_cpu else None
     runs |= {} if other is None else {_ONNX_RUNTIME: other}
     with place.held(announce):
@@ -236,7 +239,7 @@ def _bench_model(
     if "tuned" in models:
         built = models["tuned"]
         if built.choices:
-            click.echo(_recorded([*built.choices.values()], inside=built.inside is not None))
+            click.echo(_recorded(built))
         if subject.layouts is not None:
             echo(f"layouts of tuned: {subject.layouts}")
         if built.inside is not None:
@@ -257,23 +260,15 @@ def _bench_model(
         )
 
 
-def _recorded(choices: Sequence[Choice], *, inside: bool) -> str:
+def _recorded(model: CompiledModel) -> str:
     """The number of kernels with a record, and of those among them that no playoff verified."""
+    choices, inside = model.choices.values(), model.inside is not None
     records = sum(choice.record is not None for choice in choices)
     text = f"{records} of {len(choices)} kernels have a record"
     if unverified := sum(choice.unverified for choice in choices):
         text += f", {unverified} of them unverified: their defaults are built "
         text += "unless they win inside the model" if inside else "(--finalists lets them compete)"
     return text
-
-
-def _run(model: CompiledModel, inputs: Mapping[str, Any]) -> Callable[[], object]:
-    from loopwright.inspection import model_run
-
-    executor = model.executor()
-    executor.run(**inputs)
-    executor.sync()
-    return model_run(executor)
 
 
 def _onnx_runtime(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from loopwright.cli.console import announce, command_line, echo
-from loopwright.cli.model import BUILT, ModelOptions, ModelSubject
+from loopwright.cli.model import BUILT, ModelOptions
 from loopwright.cli.options import (
     HistoryOptions,
     RecordOptions,
@@ -114,9 +115,6 @@ def _build_model(
     output: str,
     force: bool,
 ) -> None:
-    """Compile a model into a file, or into a library of its kernels alone."""
-    from dataclasses import replace
-
     from loopwright import files
     from loopwright.executors import HEADER, SAVED
     from loopwright.graph import CompiledModel
@@ -131,7 +129,7 @@ def _build_model(
     is_library = form != BUILT
     kinds = [(path, LIBRARY_FILE), (path.with_suffix(".h"), HEADER)]
     files.check(*(kinds if is_library else [(path, SAVED)]), force=force)
-    model: ModelSubject = subject.find_model(replace(options, no_fallback=True))
+    model = subject.find_model(replace(options, no_fallback=True))
     if is_library and len(model.batches) > 1:
         raise UsageError(
             f"-o {output}: a library is of one batch; give --batch once, or write a {BUILT} file"

@@ -18,25 +18,18 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.errors import UsageError
-from loopwright.presenting import harmless
+from loopwright.presenting import harmless, harmless_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["harmless"]
+__all__ = ["harmless", "harmless_lines"]
 
 _NAME = "loopwright"
 #: Loggers that are shown: our own, and the one on which AutoTVM's users look for trials.
 _LOGGERS = ("loopwright", "autotvm")
 #: Longer lines are hard to read, however wide the terminal is.
 _WIDEST = 100
-
-
-# Text of logs and files may hold control sequences of terminals.
-
-
-def harmless_lines(text: str) -> str:
-    return "\n".join(map(harmless, text.split("\n")))
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -49,18 +42,14 @@ def announce(text: str) -> None:
     echo(text, err=True)
 
 
-def text_width() -> int:
-    """Width of text: the terminal's (COLUMNS, else 80), 100 at most."""
-    return max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns))
-
-
 def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
-    """A text in lines of at most `text_width`; longer words stay whole. ``indent`` blanks stand
-    before each line but the first, which begins with ``first``.
+    """A text in lines as wide as the terminal (COLUMNS, else 80), 100 characters at most; longer
+    words stay whole. ``indent`` blanks stand before each line but the first, which begins with
+    ``first``.
     """
     return textwrap.wrap(
         text,
-        text_width(),
+        max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns)),
         initial_indent=first,
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -120,20 +109,14 @@ class Verbosity(IntEnum):
 def split_verbosity(args: Sequence[str]) -> tuple[Verbosity, list[str]]:
     """Take ``-v``, ``-vv``, ``--verbose`` and ``--quiet`` out of a command line, up to ``--``."""
     end = list(args).index("--") if "--" in args else len(args)
-    louder = sum(map(_levels, args[:end]))
+    louder = [word for word in args[:end] if re.fullmatch("-v+|--verbose", word)]
+    levels = sum(1 if word == "--verbose" else len(word) - 1 for word in louder)
     quiet = "--quiet" in args[:end]
     if quiet and louder:
         raise UsageError("--quiet and -v contradict each other; give one of them")
-    rest = [word for word in args[:end] if not _levels(word) and word != "--quiet"]
-    level = Verbosity.QUIET if quiet else Verbosity(min(louder, Verbosity.TRIALS))
+    rest = [word for word in args[:end] if word not in louder and word != "--quiet"]
+    level = Verbosity.QUIET if quiet else Verbosity(min(levels, Verbosity.TRIALS))
     return level, [*rest, *args[end:]]
-
-
-def _levels(word: str) -> int:
-    """The number of levels that a word adds."""
-    if word == "--verbose":
-        return 1
-    return len(word) - 1 if re.fullmatch("-v+", word) else 0
 
 
 def verbosity() -> Verbosity:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,7 +44,7 @@ def command(as_json: bool, threads: int | None) -> None:
     device = runtime.cpu(0)
     with RunPlace(device, threads).held(announce):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
-    others = [(one, _facts(one)) for one in _accelerators()]
+    others = [(one, _facts(one)) for make in (runtime.cuda, runtime.opencl) for one in _all(make)]
     facts = {
         "device": str(device),
         "cpu": machine["cpu"],
@@ -73,15 +74,8 @@ def command(as_json: bool, threads: int | None) -> None:
             click.echo(f"{make().name}: none ({make().why_absent()})")
 
 
-def _accelerators() -> Iterator[Device]:
-    """All devices of kinds that are driven here, except the CPU."""
-    from loopwright.runtime import cuda, opencl
-
-    for make in (cuda, opencl):
-        number = 0
-        while make(number).exist:
-            yield make(number)
-            number += 1
+def _all(make: Callable[[int], Device]) -> Iterator[Device]:
+    return itertools.takewhile(lambda device: device.exist, map(make, itertools.count()))
 
 
 def _facts(device: Device) -> dict[str, Any]:

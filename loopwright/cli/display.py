@@ -76,7 +76,10 @@ class Display(Monitor):
 
     def phase(self, text: str, quiet: bool) -> None:
         """Draw anew if it is time, now and, if nothing is timed, while the phase lasts."""
-        self._begin()
+        console = self.console
+        if self._live is None and console.is_terminal and not console.is_dumb_terminal:
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+            self._live.start()
         self._ticker.quiet(False)
         self._phase = text or self._phase
         if text and self._live is not None:
@@ -101,13 +104,6 @@ class Display(Monitor):
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-    def _begin(self) -> None:
-        """Take the terminal, if there is one and it is not taken already."""
-        console = self.console
-        if self._live is None and console.is_terminal and not console.is_dumb_terminal:
-            self._live = Live(console=console, auto_refresh=False, transient=True)
-            self._live.start()
 
     def _print(self, text: str) -> None:
         self.console.print(Text(harmless_lines(text)), soft_wrap=True)
@@ -136,7 +132,6 @@ class Display(Monitor):
         )
 
     def _current(self, state: RunState) -> str:
-        """The result of the latest trial."""
         if self._latest is None:
             return "-"
         result = self._latest.result
@@ -165,9 +160,6 @@ class Display(Monitor):
             style = "bold" if name == "best" else ""
             cell = Text(harmless(text), style=style, no_wrap=True, overflow="ellipsis")
             grid.add_row(Text(name), cell)
-        return Group(self._bar(state), grid)
-
-    def _bar(self, state: RunState) -> RenderableType:
         budget = state.budget
         done, total = state.valid, state.total
         count = f"trials   {done}" if total is None else f"trials   {done}/{total}"
@@ -176,7 +168,7 @@ class Display(Monitor):
             share = max(share, budget.elapsed / budget.timeout)
         eta = "" if state.eta is None else f"ETA {clock(state.eta)}"
         parts = [Part(0, count), Part(2, clock(budget.elapsed)), Part(1, eta)]
-        return line_with_bar(parts, min(1.0, share), self.console.width)
+        return Group(line_with_bar(parts, min(1.0, share), self.console.width), grid)
 
     def _speed(self, state: RunState, seconds: float | None) -> str:
         if seconds is None:

@@ -11,11 +11,9 @@ from loopwright.cli.console import harmless, paragraph
 from loopwright.cli.options import json_option
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.presenting import counted
-from loopwright.records import ErrorHelp, ErrorKind, error_help, errors_page
+from loopwright.records import ErrorKind, error_help, errors_page
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from loopwright.inspection import Finding
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "blue"}
@@ -64,16 +62,14 @@ def _finding(finding: Finding) -> list[str]:
     return [lines[0].replace(finding.state.value, state, 1), *lines[1:]]
 
 
-def _completed_kinds(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(kind) for kind in ErrorKind if kind.startswith(incomplete.upper())]
-
-
 @click.command("explain-error")
-@click.argument("kind", required=False, shell_complete=_completed_kinds)
+@click.argument(
+    "kind",
+    required=False,
+    shell_complete=lambda context, parameter, incomplete: [
+        kind for kind in ErrorKind if kind.startswith(incomplete.upper())
+    ],
+)
 @click.option("--markdown", is_flag=True, help="Print all kinds as a page in Markdown.")
 def explain_error_command(kind: str | None, markdown: bool) -> None:
     """Explain a KIND of error, such as RUN_TIMEOUT: what it means, how it comes about, what to do.
@@ -100,15 +96,10 @@ def explain_error_command(kind: str | None, markdown: bool) -> None:
                 f"unknown kind of error {kind!r}{did_you_mean(name, names)}; there are "
                 f"{', '.join(names)}"
             )
-        lines = _section(error)
+        lines = [*paragraph(error.meaning, first=f"{error.kind}: "), ""]
+        lines += paragraph(error.next_step, 2, first="In general: ")
+        for cause in error.causes:
+            lines += ["", *paragraph(cause.what, 11, first="Cause:     ")]
+            lines += paragraph(cause.example, 11, first="Example:   ")
+            lines += paragraph(cause.next_step, 11, first="Next step: ")
     click.echo("\n".join(lines))
-
-
-def _section(error: ErrorHelp) -> list[str]:
-    lines = [*paragraph(error.meaning, first=f"{error.kind}: "), ""]
-    lines += paragraph(error.next_step, 2, first="In general: ")
-    for cause in error.causes:
-        lines += ["", *paragraph(cause.what, 11, first="Cause:     ")]
-        lines += paragraph(cause.example, 11, first="Example:   ")
-        lines += paragraph(cause.next_step, 11, first="Next step: ")
-    return lines

@@ -94,14 +94,27 @@ def explain_command(
     measured = best if record is not None and record.config == explanation.config.values else None
     if limit is None and model is not None:
         limit = max(1, min(_TOP, sum(bool(x.contribution) for x in explanation.lines)))
-    if as_json:
-        click.echo(json.dumps(_json(task, explanation, measured, limit)))
-    else:
+    if not as_json:
         _print(task, explanation, measured, limit)
+        return
+    figures = {
+        "task": str(task),
+        "index": explanation.config.index,
+        "config": explanation.config.values,
+        **_structure(task, explanation.config),
+        "seconds": None if measured is None else measured.expected,
+        "estimate": explanation.estimate,
+        "predicted": explanation.predicted,
+        "ahead": explanation.ahead,
+        "features": [
+            {"name": x.name, "value": x.value, "contribution": x.contribution}
+            for x in explanation.lines[:limit]
+        ],
+    }
+    click.echo(json.dumps(figures))
 
 
 def _chosen(task: Task, config: str | None, log: Log | None, best: Choice | None) -> ConfigEntity:
-    """The configuration that was asked for."""
     space = task.config_space
     record = None if best is None else best.record
     if config == "best" and log is None:
@@ -143,25 +156,6 @@ def _structure(task: Task, config: ConfigEntity) -> dict[str, Json]:
     why = list(getattr(part, "why", ()))  # a template that stands in the list gives no reasons
     loops = outline(lower(*task.instantiate(config))).splitlines()
     return {"structure": config.values[STRUCTURE], "why": why, "loops": list(loops)}
-
-
-def _json(
-    task: Task, explanation: Explanation, measured: Choice | None, limit: int | None
-) -> dict[str, Json]:
-    return {
-        "task": str(task),
-        "index": explanation.config.index,
-        "config": explanation.config.values,
-        **_structure(task, explanation.config),
-        "seconds": None if measured is None else measured.expected,
-        "estimate": explanation.estimate,
-        "predicted": explanation.predicted,
-        "ahead": explanation.ahead,
-        "features": [
-            {"name": x.name, "value": x.value, "contribution": x.contribution}
-            for x in explanation.lines[:limit]
-        ],
-    }
 
 
 def _print(

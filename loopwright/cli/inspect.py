@@ -17,7 +17,7 @@ from loopwright.cli.tables import TextColumn, table_lines
 from loopwright.records import Json
 
 if TYPE_CHECKING:
-    from loopwright.graph import CompiledModel, KernelTasks, Planned
+    from loopwright.graph import KernelTasks, Planned
     from loopwright.history import ApplyHistoryBest, Choice
 
 
@@ -94,7 +94,7 @@ def command(
     shown, one after the other; --json prints a line for each. With --layouts the model is shown in
     these layouts.
     """
-    from loopwright.graph import ModelBuilder, kernel_tasks, prepared
+    from loopwright.graph import ModelBuilder, kernel_tasks, prepared, seconds_by_step
     from loopwright.history import apply_history_best
 
     subject = find_model(model, shapes, target, options)
@@ -104,8 +104,14 @@ def command(
         with one.limits():
             tasks = kernel_tasks(planned, one.target)
         rows = _rows(planned, tasks, applied)
-        if not no_time:
-            rows = _timed(rows, ModelBuilder(one.target, applied).program(planned, tasks))
+        if not no_time:  # longest first
+            from loopwright.inspection import RunPlace
+
+            built = ModelBuilder(one.target, applied).program(planned, tasks)
+            with RunPlace.of_model(built).held(announce):
+                seconds = seconds_by_step(built, _RUNS)
+            rows = [replace(row, seconds=seconds[row.name]) for row in rows]
+            rows.sort(key=lambda row: -(row.seconds or 0.0))
         if as_json:
             click.echo(json.dumps(_as_json(one, planned, rows)))
             continue
@@ -157,24 +163,9 @@ def _record(choice: Choice | None) -> tuple[str, str]:
     return choice.record.id, choice.against_default
 
 
-def _timed(rows: Sequence[KernelRow], model: CompiledModel) -> list[KernelRow]:
-    """The rows with the time of their calls inside runs of the model, longest first."""
-    from loopwright.graph import seconds_by_step
-    from loopwright.inspection import RunPlace
-
-    with RunPlace.of_model(model).held(announce):
-        seconds = seconds_by_step(model, _RUNS)
-    timed = [replace(row, seconds=seconds[row.name]) for row in rows]
-    return sorted(timed, key=lambda row: -(row.seconds or 0.0))
-
-
 def _operators(rows: Sequence[KernelRow]) -> Counter[str]:
     """Number of calls of each operator in a run of the model, as it is compiled."""
     return Counter(name for row in rows for name in row.ops for _ in range(row.calls))
-
-
-def _weight_bytes(planned: Planned) -> int:
-    return sum(a.nbytes for a in planned.constants.values())
 
 
 def _as_json(subject: ModelSubject, planned: Planned, rows: Sequence[KernelRow]) -> dict[str, Json]:
@@ -186,7 +177,7 @@ def _as_json(subject: ModelSubject, planned: Planned, rows: Sequence[KernelRow])
         "inputs": {v.name: [v.dtype, *v.shape] for v in program.input_values},
         "outputs": {v.name: [v.dtype, *v.shape] for v in program.output_values},
         **({"layouts": subject.layouts.to_json()} if subject.layouts is not None else {}),
-        "weight_bytes": _weight_bytes(planned),
+        "weight_bytes": sum(a.nbytes for a in planned.constants.values()),
         "pool_bytes": program.pool_bytes,
         "operators": dict(_operators(rows)),
         "kernels": [row.to_json() for row in rows],
@@ -206,8 +197,9 @@ def _text(
     for title, values in (("inputs", program.input_values), ("outputs", program.output_values)):
         texts = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in values)
         yield f"{title + ':':11}{texts}"
-    weights, rest = map(_bytes, (_weight_bytes(planned), program.pool_bytes))
-    yield f"{'memory:':11}{weights} of weights, {rest} beside"
+    weights = sum(a.nbytes for a in planned.constants.values())
+    rest = _bytes(program.pool_bytes)
+    yield f"{'memory:':11}{_bytes(weights)} of weights, {rest} beside"
     counts = ", ".join(f"{count} {name}" for name, count in operators.most_common())
     yield f"{'operators:':11}{counts}"
     if (choice := subject.layouts) is not None:
@@ -235,19 +227,15 @@ def _table(rows: Sequence[KernelRow], with_records: bool) -> Iterator[str]:
     if total:
         width = max(len(name) for name in ("kernel", *(row.name for row in rows)))
         yield f"{'sum':{width}} {duration(total)} a run, inside kernels"
-    if with_records:
-        yield _recorded(rows)
-
-
-def _recorded(rows: Sequence[KernelRow]) -> str:
-    """The number of tasks with records, and their share of the time."""
+    if not with_records:
+        return
     rows = [row for row in rows if not row.by]
     have = [row for row in rows if row.record or row.note]
     recorded, tasks = ({row.key for row in some} for some in (have, rows))
     text = f"{len(recorded)} of {len(tasks)} tasks have records"
     if total := sum(row.seconds or 0.0 for row in rows):
         text += f" ({sum(row.seconds or 0.0 for row in have) / total:.1%} of the time)"
-    return f"{text}, {len({row.key for row in have if row.record})} are built from them"
+    yield f"{text}, {len({row.key for row in have if row.record})} are built from them"
 
 
 def _bytes(count: int) -> str:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -78,10 +78,6 @@ class SampleReply(Reply):
     seconds: float
 
 
-def reference_of(workload: WorkloadSubject) -> Callable[..., Any] | None:
-    return workload.task.reference
-
-
 def input_specs(workload: WorkloadSubject) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of each input, in calling order."""
     from loopwright.inspection import default_schedule
@@ -135,7 +131,7 @@ class NumpyProcess:
         self._signal(signal.SIGCONT)
         self._ask(request)
 
-    def __enter__(self) -> NumpyProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -194,7 +190,18 @@ class TimingRole:
     def answer(self, request: Message) -> Reply:
         match request:
             case PrepareRequest():
-                return self._make_call(request)
+                if hasattr(os, "sched_setaffinity"):
+                    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: request.threads])
+                name, *params = request.words
+                workload = find_workload(name, params, request.target, request.threads)
+                types = [np.dtype(dtypes.check(dtype)) for dtype in request.dtypes]
+                specs = enumerate(zip(request.shapes, types, strict=True))
+                args = [Arg(f"input {i}", shape, dtype, False) for i, (shape, dtype) in specs]
+                inputs = task_inputs(workload.task, args)
+                self._call = self._prepare(workload, inputs, request.threads)
+                self._call()
+                self._number = max(1, round(WINDOW_S / _seconds_of(self._call, 1)))
+                return Done()
             case SampleRequest() if self._call is not None:
                 # The process was stopped: caches are cold and the library's threads asleep.
                 warm_until = time.perf_counter() + WARM_UP_S
@@ -203,20 +210,6 @@ class TimingRole:
                 seconds = _seconds_of(self._call, self._number) / self._number
                 return SampleReply(seconds=seconds)
         raise InternalError(f"a library was sent a {type(request).__name__}")
-
-    def _make_call(self, request: PrepareRequest) -> Done:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: request.threads])
-        name, *params = request.words
-        workload = find_workload(name, params, request.target, request.threads)
-        types = [np.dtype(dtypes.check(dtype)) for dtype in request.dtypes]
-        specs = enumerate(zip(request.shapes, types, strict=True))
-        args = [Arg(f"input {i}", shape, dtype, False) for i, (shape, dtype) in specs]
-        inputs = task_inputs(workload.task, args)
-        self._call = self._prepare(workload, inputs, request.threads)
-        self._call()
-        self._number = max(1, round(WINDOW_S / _seconds_of(self._call, 1)))
-        return Done()
 
 
 def _seconds_of(call: Callable[[], object], number: int) -> float:
@@ -234,7 +227,7 @@ def serve(prepare: Prepare) -> int:
 def _prepare(
     workload: WorkloadSubject, inputs: list[npt.NDArray[Any]], threads: int
 ) -> Callable[[], object]:
-    reference = reference_of(workload)
+    reference = workload.task.reference
     if reference is None:
         raise LookupError(f"{workload.words[0]} has no NumPy reference")
     return lambda: reference(*inputs)

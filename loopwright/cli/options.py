@@ -18,8 +18,6 @@ from loopwright.errors import UsageError, did_you_mean
 from loopwright.records import Json
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from loopwright.inspection import ChosenSchedule
     from loopwright.measure import MeasureOption
     from loopwright.task import Task
@@ -199,14 +197,10 @@ class HistoryOptions:
         )
 
 
-def _completed_tuners(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    from click.shell_completion import CompletionItem
-
+def _completed_tuners(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from loopwright.tuner import TUNERS
 
-    return [CompletionItem(name) for name in TUNERS if name.startswith(incomplete)]
+    return [name for name in TUNERS if name.startswith(incomplete)]
 
 
 class _TunerOption(click.Option):

@@ -235,7 +235,7 @@ def _run_model(
     with place.held(announce):
         sample = bench.model_sampler(bench.model_run(executor))
         times = BenchmarkResult(tuple(sample() for _ in range(repeat)))
-    described = {name: _statistics(a) for name, a in outputs.items()}
+    described = {name: _statistics(array) for name, array in outputs.items()}
     if as_json:
         click.echo(json.dumps({"outputs": described, **place.to_json(), "times": times.results}))
         return

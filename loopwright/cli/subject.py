@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,22 +11,15 @@ from loopwright.cli.options import SubjectOption, TargetOptions, argument
 from loopwright.cli.workload import WorkloadSubject, completed_workloads, find_workload
 from loopwright.errors import UsageError
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
-
-def _completed_parameters(
-    ctx: click.Context, param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def _completed_parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Completions after an operator: its parameters that are not given yet."""
-    from click.shell_completion import CompletionItem
-
     from loopwright import ops
 
     operator = ops.WORKLOADS.get(ctx.params.get("workload") or "")
     written = {word.partition("=")[0] for word in ctx.params.get("params") or ()}
     names = [] if operator is None else [n for n in operator.params if n not in written]
-    return [CompletionItem(f"{n}=") for n in names if f"{n}=".startswith(incomplete)]
+    return [f"{n}=" for n in names if f"{n}=".startswith(incomplete)]
 
 
 def refuse_other_options(is_model: bool) -> None:

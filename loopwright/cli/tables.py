@@ -154,12 +154,7 @@ def bars(values: Sequence[float], width: int, height: int) -> Iterator[str]:
     else:
         drawn = [values[(column + 1) * count // columns - 1] for column in range(columns)]
     for line in reversed(range(height)):
-        cells = "".join(_cell(value / top * height - line) for value in drawn)
-        yield f"{labels[line]:>{margin}} │{cells}".rstrip()
+        eighths = [8 * (value / top * height - line) for value in drawn]
+        cells = (" " if math.isnan(n) else _EIGHTHS[min(8, max(0, round(n)))] for n in eighths)
+        yield f"{labels[line]:>{margin}} │{''.join(cells)}".rstrip()
     yield f"{'0':>{margin}} └{'─' * len(drawn)}"
-
-
-def _cell(filled: float) -> str:
-    if math.isnan(filled):
-        return " "
-    return _EIGHTHS[min(8, max(0, round(filled * 8)))]

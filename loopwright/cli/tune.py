@@ -16,7 +16,7 @@ import click
 
 from loopwright.cli.console import announce, harmless, progress_console, result_console
 from loopwright.cli.model import ModelOptions
-from loopwright.cli.numpy_process import NumpyProcess, input_specs, reference_of
+from loopwright.cli.numpy_process import NumpyProcess, input_specs
 from loopwright.cli.options import (
     NO_GAIN,
     BudgetOptions,
@@ -37,7 +37,7 @@ from loopwright.inspection import default_schedule, locked
 from loopwright.measure import arithmetic_roof, lock_log, measured_on
 from loopwright.presenting import counted
 from loopwright.records import Json, Store, load
-from loopwright.runtime import runs_on_cpu
+from loopwright.runtime import get_num_threads, runs_on_cpu
 from loopwright.tuner import (
     Summary,
     Tuner,
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from loopwright.measure import MachineLimit
 
 
-#: Parameters of options that the words of a workload hold, or that a log keeps.
-_SUBJECT = ("target", "threads", "pretrain")
+#: Parameters of options that the words of a workload hold.
+_SUBJECT = ("target", "threads")
 #: Spread of the yardsticks, as a share of their median, above which they are called noisy.
 NOISY = 0.3
 
@@ -230,14 +230,12 @@ def _tune(
 
 
 def _threads(workload: WorkloadSubject) -> int:
-    from loopwright.runtime import get_num_threads
-
     return workload.task.target.canonical.get("num_threads") or get_num_threads()
 
 
 def _numpy(workload: WorkloadSubject, stack: ExitStack) -> NumpyProcess | None:
     """NumPy on the workload, until the stack ends; None without a reference or operations."""
-    if reference_of(workload) is None or not flop_of(workload.task):
+    if workload.task.reference is None or not flop_of(workload.task):
         return None
     # Started before anything is pinned, which it would inherit.
     return stack.enter_context(NumpyProcess(workload, input_specs(workload), _threads(workload)))
@@ -263,7 +261,13 @@ def _yardsticks(
             numpy = flop / statistics.median(seconds) / 1e9 if seconds else None
             if numpy is None or peak is None or numpy <= peak or not same_instructions:
                 break  # a share of the peak above 100 % is measured again
-    parts = [] if limit is None else [_limit_text(limit, statistics.median(limits), flop)]
+    parts = []
+    if limit is not None:
+        # Such as ``peak 237.1 GFLOP/s (FMA peak, AVX2, measured now)``.
+        call, name = statistics.median(limits), limit.name.replace(" (", ", ").rstrip(")")
+        name += f" of {limit.work / call / 1e9:.1f} GB/s" if limit.by_moving else ""
+        speed = f"peak {flop / call / 1e9:.1f} GFLOP/s " if flop else ""
+        parts.append(f"{speed}({name}, measured now)")
     if numpy is not None:
         share = "" if peak is None else f" ({numpy / peak:.0%} of the peak)"
         parts.append(f"NumPy {numpy:.1f} GFLOP/s{share}")
@@ -296,15 +300,6 @@ def _limit(workload: WorkloadSubject) -> MachineLimit | None:
     nbytes = sum(math.prod(t.static_shape) * dtypes.nbytes(t.dtype) for t in default.args)
     roof = arithmetic_roof(workload.task.target, default.schedule.dag)
     return limit_of(nbytes, flop_of(workload.task), _threads(workload), roof)
-
-
-def _limit_text(limit: MachineLimit, seconds: float, flop: int) -> str:
-    """The limit with its figures, such as ``peak 237.1 GFLOP/s (FMA peak, AVX2, measured now)``."""
-    name = limit.name.replace(" (", ", ").rstrip(")")
-    if limit.by_moving:
-        name += f" of {limit.work / seconds / 1e9:.1f} GB/s"
-    peak = f"peak {flop / seconds / 1e9:.1f} GFLOP/s " if flop else ""
-    return f"{peak}({name}, measured now)"
 
 
 def _interleaved(

@@ -8,7 +8,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,14 +62,6 @@ if TYPE_CHECKING:
 
 #: Parameters of options that the words of a model hold.
 _MODEL = ("target", "threads", "no_fallback", "batches", "layouts", "max_error")
-
-
-@dataclass(frozen=True)
-class WeightedWorkload:
-    """One line of the file: a workload, and its number of calls."""
-
-    workload: WorkloadSubject
-    weight: float
 
 
 @click.command("tune-tasks")
@@ -130,7 +122,7 @@ def command(
     lines = list(_lines(file, target))
     if not lines:
         raise UsageError(f"{file} names no workload; write one a line: matmul M=64 N=64 K=64")
-    tasks = [line.workload.task for line in lines]
+    tasks = [workload.task for workload, _ in lines]
     budget = budget.resolved(len(lines))
     path = log or f"{file.stem}.jsonl"
     # Impossible requests are refused before anything is measured.
@@ -145,7 +137,7 @@ def command(
         return command_line(["tune-tasks", str(file), *again(path, trials, {reached})])
 
     def tune(table: TaskTable) -> TasksSummary:
-        weights = [line.weight for line in lines]
+        weights = [calls for _, calls in lines]
         return tune_tasks(tasks, callbacks=[log_to_file(path), table], weights=weights, **settings)
 
     console = progress_console(stderr=script.as_json)
@@ -160,9 +152,9 @@ def command(
     steps = []
     if change is not None and summary.stopped != "tasks":
         steps.append(("continue", continued(*change)))
-    for line, row in zip(lines, summary.rows, strict=True):
+    for (workload, _), row in zip(lines, summary.rows, strict=True):
         if row.best_seconds is not None:
-            compare = line.workload.command("bench", "--history", path, *one_device())
+            compare = workload.command("bench", "--history", path, *one_device())
             steps.append(("compare", compare))
     return _print_summary(summary, [], steps, script)
 
@@ -282,7 +274,8 @@ def _print_summary(
     return NO_GAIN if script.fail_without_gain and not summary.is_gain else None
 
 
-def _lines(file: Path, target: TargetOptions) -> Iterator[WeightedWorkload]:
+def _lines(file: Path, target: TargetOptions) -> Iterator[tuple[WorkloadSubject, float]]:
+    """The workload of each line that has one, and its number of calls."""
     if not file.is_file():
         raise UsageError(f"no file {str(file)!r}; name a text file with one workload a line")
     try:
@@ -298,8 +291,7 @@ def _lines(file: Path, target: TargetOptions) -> Iterator[WeightedWorkload]:
             yield parsed
 
 
-def _line(line: str, target: TargetOptions) -> WeightedWorkload | None:
-    """The workload of a line; None where it has none."""
+def _line(line: str, target: TargetOptions) -> tuple[WorkloadSubject, float] | None:
     words = shlex.split(line, comments=True)
     if not words:
         return None
@@ -315,7 +307,7 @@ def _line(line: str, target: TargetOptions) -> WeightedWorkload | None:
     if not words or not words[0]:
         raise UsageError(f"{line.strip()!r} has no workload behind its number")
     name, *params = words
-    return WeightedWorkload(find_workload(name, params, target.target, target.threads), weight)
+    return find_workload(name, params, target.target, target.threads), weight
 
 
 def _layouts(

@@ -102,7 +102,6 @@ def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> N
 
 
 def _line(status: Status, writers: Writers) -> str:
-    """The state of the run, in one line."""
     parts = [_trials(status)]
     if status.latest is not None:
         task = status.tasks[status.latest]
@@ -114,13 +113,15 @@ def _line(status: Status, writers: Writers) -> str:
 
 
 def _panel(status: Status, writers: Writers, width: int, height: int) -> Group:
-    """The state of the run, for a terminal of so many columns and rows."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    from loopwright.inspection import duration_text
+
     grid = Table.grid(padding=(0, 2))
-    age = _age(status)
+    seconds = time.time() - status.event_ts
+    age = f" ({duration_text(seconds)} ago)" if status.event_ts and seconds >= 0 else ""
     rows = [
         ("log", f"{status.path}"),
         ("trials", ", ".join(filter(None, [_trials(status), _pace(status)]))),
@@ -202,13 +203,6 @@ def _skipped(status: Status) -> str:
     if not status.skipped:
         return ""
     return f"{status.skipped} line{'s are' if status.skipped != 1 else ' is'} not understood"
-
-
-def _age(status: Status) -> str:
-    from loopwright.inspection import duration_text
-
-    age = time.time() - status.event_ts
-    return f" ({duration_text(age)} ago)" if status.event_ts and age >= 0 else ""
 
 
 def _state(status: Status, writers: Writers) -> str:

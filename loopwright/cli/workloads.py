@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from loopwright.cli.console import command_line, echo
+from loopwright.cli.options import json_option
 from loopwright.cli.workload import (
     completed_workloads,
     find_operator,
@@ -23,7 +24,7 @@ from loopwright.ops import Description, Parameter, describe, describe_all, param
 
 @click.command("workloads")
 @click.argument("name", required=False, shell_complete=completed_workloads)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option
 def command(name: str | None, as_json: bool) -> None:
     """List the operators that can be tuned by name; with NAME the parameters of that one, their
     meaning and default, and a command to begin with.
@@ -63,7 +64,6 @@ def _templates(name: str) -> tuple[Description, ...]:
 
 
 def _list(descriptions: Sequence[Description]) -> str:
-    """A line for each."""
     page = _page()
     page.write_dl([(one.name, one.summary) for one in descriptions])
     page.write_paragraph()
@@ -76,7 +76,6 @@ def _list(descriptions: Sequence[Description]) -> str:
 
 
 def _full(descriptions: Sequence[Description]) -> str:
-    """All parameters and examples of each."""
     page = _page()
     for one in descriptions:
         page.write_text(f"{one.name}: {one.summary}" if one.summary else one.name)

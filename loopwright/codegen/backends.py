@@ -24,7 +24,7 @@ from loopwright.codegen.code import Code, CodePart, SourceText
 from loopwright.codegen.gpu import nvrtc
 from loopwright.codegen.gpu.cuda import write_cuda, write_hip
 from loopwright.codegen.gpu.opencl import write_opencl
-from loopwright.codegen.gpu.split import Kernel, SplitProgram, split_parts
+from loopwright.codegen.gpu.split import Kernel, split_parts
 from loopwright.codegen.llvm import compiler as llvm
 from loopwright.codegen.manifests import device_code
 from loopwright.errors import (
@@ -168,12 +168,8 @@ def compile_opencl(program: LoweredProgram, target: Target) -> Code:
     split, parts = split_parts(program.func, "opencl")
     text = write_opencl(split)
     code = device_code(split, text.encode(), parts=parts)
-    return Code(code.to_bytes(), {"cl": text}, parts=_described(parts))
-
-
-def _described(parts: Sequence[SplitProgram]) -> tuple[CodePart, ...]:
-    """The parts of a function, which take no workspace of the host."""
-    return tuple(CodePart(part.func) for part in parts)
+    # The parts of a function take no workspace of the host.
+    return Code(code.to_bytes(), {"cl": text}, parts=tuple(CodePart(part.func) for part in parts))
 
 
 def compile_cuda(program: LoweredProgram, target: Target) -> Code:
@@ -183,20 +179,20 @@ def compile_cuda(program: LoweredProgram, target: Target) -> Code:
     split, parts = split_parts(program.func, "cuda")
     source = write_cuda(split, fast_math)
     name = program.func.name
-    made = nvrtc.compile_cubin(source.text, name, arch, fast_math)
+    cubin = nvrtc.compile_cubin(source.text, name, arch, fast_math)
     taken = {
         k: replace(r, shared_bytes=(r.shared_bytes or 0) + source.shared_bytes.get(k, 0))
-        for k, r in nvrtc.resources(made.log).items()
+        for k, r in nvrtc.resources(cubin.log).items()
     }
     for kernel in split.kernels:
         check_resources(kernel, taken.get(kernel.name, KernelResources()), options)
-    code = device_code(split, made.image, source.shared_bytes, taken, arch, parts)
+    code = device_code(split, cubin.image, source.shared_bytes, taken, arch, parts)
     sources: dict[str, SourceText] = {
         "cuda": source.text,
         "ptx": lambda: nvrtc.compile_ptx(source.text, name, arch, fast_math),
         "hip": lambda: write_hip(split),
     }
-    return Code(code.to_bytes(), sources, parts=_described(parts))
+    return Code(code.to_bytes(), sources, parts=tuple(CodePart(part.func) for part in parts))
 
 
 def check_resources(k: Kernel, taken: KernelResources, options: Mapping[str, Any]) -> None:
@@ -227,11 +223,8 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctype
 
 
 def keep_program(program: LoweredProgram, target: Target) -> Code:
-    """A program as the bytes of an artifact; in this process its function runs as it is.
-
-    Refuses a lowered function alone, and a pass's calls of packed functions, which no schedule
-    holds.
-    """
+    """A program as the bytes of an artifact; in this process its function runs as it is. Refuses a
+    lowered function alone, and a pass's calls of packed functions, which no schedule holds."""
     s = program.schedule
     if s is None:
         raise BuildError("build: the target interp keeps the schedule, and was given a function")
@@ -283,6 +276,11 @@ def _interpreter(f: Func, last: threading.local) -> Callable[[Any, int | None], 
     """The entry of a function, run by the interpreter; an exception is left in ``last.error``."""
     run = prepare(f)
 
+    def array(address: int, p: Buffer, sizes: Mapping[Var, int]) -> npt.NDArray[Any]:
+        shape = tuple(evaluate(n, sizes) for n in p.shape)
+        raw = (ctypes.c_char * (prod(shape) * dtypes.nbytes(p.dtype))).from_address(address)
+        return np.frombuffer(memoryview(raw), p.dtype).reshape(shape)
+
     def call(args: Any, _: int | None) -> int:
         try:
             with np.errstate(all="ignore"):
@@ -290,19 +288,13 @@ def _interpreter(f: Func, last: threading.local) -> Callable[[Any, int | None], 
                     ctypes.c_int64(args[len(f.params) + k] or 0).value for k in range(len(f.sizes))
                 ]
                 sizes: dict[Var, int] = dict(zip(f.sizes, values, strict=True))
-                run(*(_array(args[k], p, sizes) for k, p in enumerate(f.params)), *values)
+                run(*(array(args[k], p, sizes) for k, p in enumerate(f.params)), *values)
         except BaseException as error:
             last.error = error
             return _FAILED
         return 0
 
     return call
-
-
-def _array(address: int, p: Buffer, sizes: Mapping[Var, int]) -> npt.NDArray[Any]:
-    shape = tuple(evaluate(n, sizes) for n in p.shape)
-    raw = (ctypes.c_char * (prod(shape) * dtypes.nbytes(p.dtype))).from_address(address)
-    return np.frombuffer(memoryview(raw), p.dtype).reshape(shape)
 
 
 register_artifact_kind(replace(INTERP_KIND, link=link_program, needs=""))

@@ -80,7 +80,12 @@ def build(
         [2. 3. 4. 5.]
     """
     if isinstance(s, Func):
-        return _build_lowered(s, args is None and not (binds or verify or cache), target, name)
+        if args is not None or binds or verify or cache or name not in ("main", s.name):
+            raise BuildError(
+                f"build: {s.name!r} is lowered already, with its arguments and its name: give the "
+                "target alone, or the schedule in its place"
+            )
+        return build_func(s, target)
     if not isinstance(s, Schedule) or args is None:
         raise BuildError(f"build: expected a schedule and its arguments, got {s!r} first")
     _check_host(target_host)
@@ -93,9 +98,9 @@ def build(
             "build: verify compares with what a record expects; make the schedule by calling its "
             "template inside apply_history_best"
         )
-    wanted = origin is not None if cache is None else cache
-    make = _kept if wanted else _built_now
-    module = make(s, s.arg_ids(tensors), resolved, name, _order(s, args))
+    program = s, s.arg_ids(tensors), resolved, name, _order(s, args)
+    is_cached = origin is not None if cache is None else cache
+    module = _cached(*program) if is_cached else _build(*program).module()
     if verify and isinstance(origin, Verifier):
         origin.verify(module)
     return module
@@ -132,18 +137,7 @@ def build_func(f: Func, target: TargetLike | None = None) -> Module:
         [1. 1. 1. 1.]
     """
     resolved = Target(target) if target is not None else Target.current()
-    built = _build_program(LoweredProgram(f), resolved)
-    return Module(built.artifact, built.sources, built.link)
-
-
-def _build_lowered(f: Func, alone: bool, target: TargetLike | None, name: str) -> Module:
-    """`build` of a lowered function, which refuses arguments that the function determines."""
-    if not alone or name not in ("main", f.name):
-        raise BuildError(
-            f"build: {f.name!r} is lowered already, with its arguments and its name: give the "
-            "target alone, or the schedule in its place"
-        )
-    return build_func(f, target)
+    return _build_program(LoweredProgram(f), resolved).module()
 
 
 def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar] | None:
@@ -289,6 +283,9 @@ class _Built:
     sources: Sources
     link: Link | None
 
+    def module(self) -> Module:
+        return Module(self.artifact, self.sources, self.link)
+
 
 def _build(
     s: Schedule,
@@ -311,18 +308,7 @@ def _check_name(name: str) -> None:
         raise BuildError(f"build: the name {name!r} is that of a C function which code may call")
 
 
-def _built_now(
-    s: Schedule,
-    arg_ids: Sequence[ArgId],
-    target: Target,
-    name: str,
-    order: Sequence[int | SizeVar] | None,
-) -> Module:
-    built = _build(s, arg_ids, target, name, order)
-    return Module(built.artifact, built.sources, built.link)
-
-
-def _kept(
+def _cached(
     s: Schedule,
     arg_ids: Sequence[ArgId],
     target: Target,
@@ -333,10 +319,10 @@ def _kept(
     cache = kernel_cache()
     key = None if cache is None else schedule_key(s, arg_ids, target, name, order)
     if cache is None or key is None:
-        return _built_now(s, arg_ids, target, name, order)
+        return _build(s, arg_ids, target, name, order).module()
     artifact = cache.get(key)
     if artifact is None:
-        module = _built_now(s, arg_ids, target, name, order)
+        module = _build(s, arg_ids, target, name, order).module()
         cache.put(key, module.artifact)
         return module
     again = replay(s.dag, s.trace_json())  # as it is now: the caller may go on scheduling
@@ -366,6 +352,13 @@ def _manifest(
     # Where sizes are passed, a call of the second part alone would not know their places.
     passed = any(isinstance(x, SizeVar) for x in order or ())
     code_parts = () if passed else code.parts
+    parts_spec = None
+    if isinstance(f, SplitFunc) and code_parts:
+        number = {p: k for k, p in enumerate(f.params)}
+        first, second = (
+            tuple(number[p] for p in part.params if p in number) for part in (f.prepare, f.main)
+        )
+        parts_spec = PartsSpec(f.prepare.name, f.main.name, first, second)
     function = FunctionSpec(
         f.name,
         _arg_specs(f, sizes),
@@ -375,7 +368,7 @@ def _manifest(
         code.checks,
         sizes.spec(f, dag, order) if f.sizes else None,
         code.packed,
-        _parts_spec(f) if isinstance(f, SplitFunc) and code_parts else None,
+        parts_spec,
     )
     parts = [
         FunctionSpec(
@@ -409,11 +402,3 @@ def _arg_specs(f: Func, sizes: SizeManifest) -> tuple[ArgSpec, ...]:
         ArgSpec(p.name, tuple(sizes.formula(n) for n in p.shape), p.dtype, output, p.constant)
         for p, output in zip(f.params, f.outputs, strict=True)
     )
-
-
-def _parts_spec(f: SplitFunc) -> PartsSpec:
-    number = {p: k for k, p in enumerate(f.params)}
-    first, second = (
-        tuple(number[p] for p in part.params if p in number) for part in (f.prepare, f.main)
-    )
-    return PartsSpec(f.prepare.name, f.main.name, first, second)

@@ -1,19 +1,32 @@
-"""`Code`, which a code generator makes of a lowered function, and the workspace of functions."""
+"""`Code`, which a code generator makes of a lowered function, the workspace of functions, and
+queries of loop IR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from functools import reduce as fold
 from typing import Any
 
 from loopwright import dtypes
-from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Expr, Var, binary, cast
-from loopwright.ir.node import same
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import COMPARE, Binary, Cast, Expr, IfThenElse, Select, Var, binary, cast
+from loopwright.ir.node import Node, same
 from loopwright.ir.sizes import SizeVar
-from loopwright.ir.stmt import Func
-from loopwright.ir.visitor import free_vars
+from loopwright.ir.stmt import (
+    Allocate,
+    CallPacked,
+    Check,
+    For,
+    Func,
+    If,
+    Prefetch,
+    Stmt,
+    Store,
+    View,
+)
+from loopwright.ir.visitor import contains, free_vars, nodes
 from loopwright.runtime import Link
 
 # ---------------------------------------------------------------- workspace
@@ -143,3 +156,81 @@ MATH_FUNCTIONS = frozenset({
 })  # fmt: skip
 #: Functions that generated code may call, or LLVM on its behalf: no kernel may have such a name.
 C_FUNCTIONS = MATH_FUNCTIONS | {f"{n}f" for n in MATH_FUNCTIONS} | {"memcpy", "memmove", "memset"}
+
+
+# ---------------------------------------------------------------- queries
+#
+# Queries of loop IR by code generators; answers asked for in every unrolled iteration are kept.
+
+
+def touches_memory(e: Expr) -> bool:
+    return contains(e, Load)
+
+
+def has_nontemporal(s: Stmt) -> bool:
+    """Whether something in it is stored past the caches."""
+    return any(isinstance(n, Store) and n.nontemporal for n in nodes(s))
+
+
+@lru_cache(maxsize=1024)
+def has_blocks(s: Stmt) -> bool:
+    """Whether a body cannot stand inside vector code: the loop around it then runs one by one."""
+    return any(
+        isinstance(n, Allocate | CallPacked | Check | View)
+        or (isinstance(n, For) and n.kind in ("vectorized", "parallel", "thread"))
+        for n in nodes(s)
+    )
+
+
+@lru_cache(maxsize=1024)
+def widest(s: Stmt) -> int:
+    """Bytes of the widest element that a body loads, stores or computes. Integers of loops do not
+    count: addresses and tests of them are affine and need no vectors."""
+    widths = [1]
+
+    def visit(n: Node) -> None:
+        if isinstance(n, Load | Store):
+            widths.append(_register_bytes(n.buffer.dtype))
+        elif isinstance(n, Cast):
+            widths.append(_register_bytes(n.dtype))
+        for c in n.children():
+            if not _of_loops(c):
+                visit(c)
+
+    visit(s)
+    return max(widths)
+
+
+def _of_loops(n: Node) -> bool:
+    """Whether an expression is arithmetic on loops and sizes alone, or compares such."""
+    if isinstance(n, Binary) and n.op in COMPARE:
+        return _of_loops(n.a) and _of_loops(n.b)
+    return isinstance(n, Expr) and n.dtype == "int64" and not touches_memory(n)
+
+
+def _register_bytes(dtype: str) -> int:
+    return 4 if dtype in dtypes.HALVES else dtypes.nbytes(dtype)
+
+
+def has_guarded_accesses(s: Stmt) -> bool:
+    """Whether a load or store happens under a condition."""
+    return any(
+        isinstance(n, If) or (isinstance(n, Select | IfThenElse) and touches_memory(n))
+        for n in nodes(s)
+    )
+
+
+def variables_of_extents(buffers: Iterable[Buffer]) -> set[Var]:
+    extents = (n for b in buffers for n in b.shape if isinstance(n, Expr))
+    return set[Var]().union(*map(free_vars, extents))
+
+
+def buffers_of(s: Stmt) -> list[Buffer]:
+    """Buffers that a statement uses, in order, on which signatures of functions depend."""
+    seen: dict[Buffer, None] = {}
+    for n in nodes(s):
+        if isinstance(n, Load | Store | Prefetch):
+            seen.setdefault(n.buffer)
+        elif isinstance(n, CallPacked):
+            seen.update(dict.fromkeys(n.buffers))
+    return list(seen)

@@ -50,12 +50,11 @@ class KernelCache:
 
     @property
     def hits(self) -> int:
-        """Number of artifacts read."""
         return self._counts.hits
 
     @property
     def misses(self) -> int:
-        """Number of look-ups that found no whole artifact."""
+        """Number of look-ups that found no whole artifact; damaged files count."""
         return self._counts.misses
 
     def get(self, key: str) -> Artifact | None:
@@ -85,10 +84,8 @@ def cache_key(
     order: Sequence[Any] | None = None,
 ) -> str | None:
     """The key of a program's code; None where the compiler is not one that a hash describes.
-
     ``dag``, ``trace`` and ``order`` are JSON; ``order`` has the arguments of a call, where sizes
-    are passed among the arrays.
-    """
+    are passed among the arrays."""
     if target.kind not in _KINDS:
         return None
     facts = [

@@ -27,8 +27,6 @@ from loopwright.te import Dag, OpNode
 
 
 class SizeManifest:
-    """The size variables of one function under unique names."""
-
     def __init__(self, variables: Sequence[SizeVar]) -> None:
         self.names: dict[Var, str] = {}
         for v in variables:
@@ -43,12 +41,10 @@ class SizeManifest:
         return formula
 
     def spec(self, f: Func, dag: Dag | None, order: Sequence[int | SizeVar] | None) -> SizesSpec:
-        """The part of the manifest on a function with sizes.
-
-        A call checks the extents and reads of ``dag``, if given. ``order`` has the arguments of a
-        call: indices of arrays, and sizes that are passed; None for the arrays alone. A size that
-        is neither determined by an array nor passed is a BuildError.
-        """
+        """The part of the manifest on a function with sizes. A call checks the extents and reads of
+        ``dag``, if given. ``order`` has the arguments of a call: indices of arrays, and sizes that
+        are passed; None for the arrays alone. A size that is neither determined by an array nor
+        passed is a BuildError."""
         given = list(order) if order is not None else list(range(len(f.params)))
         passed = {v for v in given if isinstance(v, SizeVar)}
         determined = {v for p in f.params for n in p.shape for v in _determined_by(n)}
@@ -70,10 +66,8 @@ class SizeManifest:
 
 
 def requirements(dag: Dag) -> list[tuple[Expr, str]]:
-    """Expressions that must not be negative, so that reads which nothing guards stay inside.
-
-    Only affine indices are judged; whether they stay inside may depend on the sizes.
-    """
+    """Expressions that must not be negative, so that reads which nothing guards stay inside. Only
+    affine indices are judged; whether they stay inside may depend on the sizes."""
     needs: dict[StructuralKey, str] = {}
     for op in dag.ops:
         sizes = Sizes(n for other in dag.ops for n in other.extents)
@@ -126,11 +120,9 @@ def device_code(
     arch: str = "",
     parts: Sequence[SplitProgram] = (),
 ) -> DeviceCode:
-    """The code of a function for a device.
-
-    ``image`` has its kernels, those of its ``parts`` included, as source text or machine code of
-    ``arch``; ``shared_bytes`` is shared memory by kernel, beyond what the kernel declares.
-    """
+    """The code of a function for a device. ``image`` has its kernels, those of its ``parts``
+    included, as source text or machine code of ``arch``; ``shared_bytes`` is shared memory by
+    kernel, beyond what the kernel declares."""
     shared = shared_bytes or {}
     whole = _call_plan(program, shared)
     plans = {part.func.name: _call_plan(part, shared) for part in parts}
@@ -138,21 +130,14 @@ def device_code(
 
 
 def _call_plan(program: SplitProgram, shared: Mapping[str, int]) -> CallPlan:
-    plan = _Plan(program)
-    launches = tuple(plan.launch(k, shared.get(k.name, 0)) for k in program.kernels)
-    buffers = tuple(plan.sizes.formula(program.buffer_bytes(b)) for b in program.buffers)
-    return CallPlan(launches, buffers)
+    """Launches of a function's kernels, whose arguments are numbered."""
+    f, buffers, manifest = program.func, program.buffers, SizeManifest(program.func.sizes)
 
+    def extents(k: Kernel, which: str) -> ExtentFormulas:
+        x, y, z = (manifest.formula(program.extent(n)) for n in k.extents(which))
+        return x, y, z
 
-class _Plan:
-    """Numbers the arguments of one function's kernels."""
-
-    def __init__(self, program: SplitProgram) -> None:
-        self.program = program
-        self.sizes = SizeManifest(program.func.sizes)
-
-    def launch(self, k: Kernel, shared_bytes: int) -> LaunchSpec:
-        f, buffers = self.program.func, self.program.buffers
+    def launch(k: Kernel) -> LaunchSpec:
         arguments: list[ArgumentSource] = [
             ("parameter", f.params.index(b)) if b in f.params else ("buffer", buffers.index(b))
             for b in k.parameters
@@ -160,9 +145,8 @@ class _Plan:
         sizes: list[ArgumentSource] = [
             ("size", n) for n, v in enumerate(f.sizes) if any(v is w for w in k.sizes)
         ]
-        grid, block = self._extents(k, "blockIdx"), self._extents(k, "threadIdx")
-        return LaunchSpec(k.name, grid, block, (*arguments, *sizes), shared_bytes)
+        grid, block = extents(k, "blockIdx"), extents(k, "threadIdx")
+        return LaunchSpec(k.name, grid, block, (*arguments, *sizes), shared.get(k.name, 0))
 
-    def _extents(self, k: Kernel, which: str) -> ExtentFormulas:
-        x, y, z = (self.sizes.formula(self.program.extent(n)) for n in k.extents(which))
-        return x, y, z
+    sizes = tuple(manifest.formula(program.buffer_bytes(b)) for b in buffers)
+    return CallPlan(tuple(map(launch, program.kernels)), sizes)

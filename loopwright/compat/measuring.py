@@ -133,11 +133,6 @@ class MeasureResult(TrialResult):
         return "" if self.error is None else self.error.text
 
 
-def recorded_result(record: Record) -> MeasureResult:
-    """The result that a record keeps."""
-    return as_measured(result_of(record))
-
-
 def as_measured(found: TrialResult) -> MeasureResult:
     """A result of loopwright with Ansor's fields."""
     return MeasureResult(**{f.name: getattr(found, f.name) for f in fields(found)})
@@ -243,7 +238,7 @@ class RecordReader:
 
     def pair(self, record: Record) -> tuple[MeasureInput, MeasureResult]:
         """A record of the log as input and result."""
-        return input_of(self._log, record, EXPRESSION), recorded_result(record)
+        return input_of(self._log, record, EXPRESSION), as_measured(result_of(record))
 
     def read_lines(
         self, max_lines: int | None = None, skip_lines: int = 0
@@ -462,26 +457,23 @@ class TuningOptions:
 
     def callbacks(self, policies: Sequence[Any]) -> list[Callback]:
         """The callbacks of tuners; those with Ansor's method get the policy whose round it was."""
-        return [self._callback(one, policies) for one in self.measure_callbacks]
+        by_task = {policy.automatic_task.key: policy for policy in policies}
+
+        def relay(one: Any) -> Callback:
+            def call(
+                tuner: TunerLike, inputs: Sequence[TrialInput], results: Sequence[TrialResult]
+            ) -> None:
+                policy = by_task[tuner.task.key]
+                measured = [input_of_tuner(item, policy.task) for item in inputs]
+                one.callback(policy, measured, [as_measured(result) for result in results])
+
+            return call
+
+        return [one if callable(one) else relay(one) for one in self.measure_callbacks]
 
     def display(self, policy: Any) -> Monitor:
         """The progress display of a search."""
         return progress_bar() if self.verbose and policy.verbose else _Silent()
-
-    def _callback(self, one: Any, policies: Sequence[Any]) -> Callback:
-        if callable(one):
-            called: Callback = one
-            return called
-        by_task = {policy.automatic_task.key: policy for policy in policies}
-
-        def call(
-            tuner: TunerLike, inputs: Sequence[TrialInput], results: Sequence[TrialResult]
-        ) -> None:
-            policy = by_task[tuner.task.key]
-            measured = [input_of_tuner(item, policy.task) for item in inputs]
-            one.callback(policy, measured, [as_measured(result) for result in results])
-
-        return call
 
 
 def _checked_count(name: str, value: int, least: int) -> int:

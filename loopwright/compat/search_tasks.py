@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -370,11 +370,10 @@ class HardwareParams:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise UsageError(f"HardwareParams: {name} is a positive integer, got {value!r}")
-        if self.target is not None:
-            self._fill(resolve_target(self.target))
-
-    def _fill(self, target: Target) -> None:
-        facts: dict[str, Any] = {}
+        if self.target is None:
+            return
+        target = resolve_target(self.target)
+        facts: dict[str, Any]
         if "gpu" in target.keys:
             facts = {name: target.canonical.get(option) for name, option in _GPU.items()}
         else:
@@ -420,18 +419,16 @@ def _first(records: Any, n_lines: int | None) -> Any:
         return records if n_lines is None else list(islice(logs.load(records), n_lines))
     if records is None:
         return None
-    return [_record(item) for item in islice(records, n_lines)]
-
-
-def _record(item: Any) -> Record:
-    """The record of an item of `load_records`, or the record itself."""
-    record = item if isinstance(item, Record) else getattr(item[0], "record", None)
-    if not isinstance(record, Record):
-        raise UsageError(
-            "records are those of a log: give its path, or what load_records yields; got "
-            f"{item!r:.60}"
-        )
-    return record
+    chosen = []
+    for item in islice(records, n_lines):
+        record = item if isinstance(item, Record) else getattr(item[0], "record", None)
+        if not isinstance(record, Record):
+            raise UsageError(
+                "records are those of a log: give its path, or what load_records yields; got "
+                f"{item!r:.60}"
+            )
+        chosen.append(record)
+    return chosen
 
 
 class ApplyHistoryBest(HistoryBest):
@@ -488,10 +485,10 @@ class ApplyHistoryBest(HistoryBest):
         key = None if dag is not None else workload_key
         task = SearchTask(compute_dag=dag, workload_key=key, target=target)
 
-        def best() -> Scheduled | None:
+        def best() -> Any:
             return self.choose(task.automatic_task)[1]
 
-        return None if best() is None else State(cast("Any", best), task.compute_dag.places)
+        return None if best() is None else State(best, task.compute_dag.places)
 
 
 class ApplyHistoryBestOrSample(HistoryBestOrSample):

@@ -113,8 +113,11 @@ def space_rule_of(policy: Any, custom: PreloadCustomSketchRule) -> SpaceRule:
     """A rule of loopwright from a user's rule, whose functions get ``policy``."""
     task, places = policy.task.automatic_task, policy.task.compute_dag.places
 
+    def no_schedule() -> Any:
+        raise InternalError("a state over a sketch has its schedule from there")
+
     def initial(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> State:
-        return State(_no_schedule, places, sketch=lambda: Sketch(outputs, args))
+        return State(no_schedule, places, sketch=lambda: Sketch(outputs, args))
 
     probe = initial(task.program.outputs, task.program.args)
     answers = {
@@ -142,10 +145,6 @@ def _finished(state: Any, name: str, number: int) -> Structure:
         )
     state.sketch.why.append(f"PreloadCustomSketchRule {name!r}")
     return state.sketch.finished(name if not number else f"{name} {number}")
-
-
-def _no_schedule() -> Any:
-    raise InternalError("a state over a sketch has its schedule from there")
 
 
 def rule_of(task: AutomaticTask, name: str, rule: Any, stops: bool) -> SpaceRule:
@@ -445,11 +444,7 @@ class SketchPolicy(SearchPolicy):
         task = self.automatic_task
         space = union_of(task).parts[number].config_space
         score = self.program_cost_model.scorer(task, number)
-
-        def valid(indices: Sequence[int]) -> Any:
-            return np.array([space.is_valid(index) for index in indices], np.bool_)
-
-        pool = Pool(space, score, valid, set())
+        pool = Pool(space, score, lambda at: np.array([*map(space.is_valid, at)], np.bool_), set())
         order = np.argsort(-score(seeds), kind="stable")
         nothing = np.empty((0, len(space.dims)), np.int64)
         rng = np.random.default_rng(self.seed)

@@ -15,7 +15,7 @@ from loopwright.compat.states import ComputeDAG
 from loopwright.errors import UsageError
 from loopwright.files import FileKind, Output, marked, write
 from loopwright.space import AutomaticTask
-from loopwright.task import TargetLike, Task, resolve_target
+from loopwright.task import TargetLike, resolve_target
 from loopwright.tuner import (
     ALPHA,
     BACKWARD_WINDOW,
@@ -321,18 +321,16 @@ def extract_tasks(
     module = bound_module(mod, params)
     kernels = tasks_of(module, resolved, include_simple_tasks=include_simple_tasks)
     first = [one for one in kernels if one.rank == 0]
-    tasks = [_search_task(one.task, hardware_params) for one in first]
+    tasks = []
+    for task in (one.task for one in first):
+        assert isinstance(task, AutomaticTask)
+        dag = ComputeDAG(list(task.program.args))
+        tasks.append(
+            SearchTask(
+                compute_dag=dag, target=task.target, hardware_params=hardware_params, desc=str(task)
+            )
+        )
     if dump_workload_to_dag_log is not None:
         text = json.dumps({task.workload_key: str(task.compute_dag) for task in tasks})
         write(Output(Path(dump_workload_to_dag_log), text.encode(), _EXPRESSIONS), force=None)
     return tasks, [one.weight for one in first]
-
-
-def _search_task(task: Task, hardware_params: HardwareParams | None) -> SearchTask:
-    assert isinstance(task, AutomaticTask)
-    return SearchTask(
-        compute_dag=ComputeDAG(list(task.program.args)),
-        target=task.target,
-        hardware_params=hardware_params,
-        desc=str(task),
-    )

@@ -167,11 +167,7 @@ def prim_func(
     marks = (False,) * len(inputs) + (True,) * len(outputs)
     f = Func(name, tuple(params), marks, stmt)
     verify(f, "of prim_func")
-    _check_inputs(f)
-    return f
 
-
-def _check_inputs(f: Func) -> None:
     def visit(n: Node) -> None:
         if isinstance(n, Store) and n.buffer in f.inputs:
             raise TensorError(
@@ -180,6 +176,7 @@ def _check_inputs(f: Func) -> None:
             )
 
     walk(f.body, visit)
+    return f
 
 
 def _parameter(x: OperandBuffer) -> Buffer:

@@ -69,9 +69,6 @@ class AsyncGraphExecutor(GraphExecutor):
         [0.75 0.75 0.75 0.75]
     """
 
-    _workers: ThreadPool
-    _share_memory: bool
-
     def __init__(
         self,
         program: Program,

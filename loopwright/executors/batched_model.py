@@ -28,7 +28,6 @@ from loopwright.runtime import Module, linear
 
 Array = npt.NDArray[Any]
 
-
 #: Of files that hold such a model.
 VERSION = 2
 
@@ -192,7 +191,16 @@ class BatchedModel:
         others = {} if self.rest is None else self.rest.host_steps
         for steps in (*(one.host_steps for one in self.models.values()), others):
             refuse_host_steps(steps, "saved")
-        return write(path, self.size, self.inputs, self.models, self.rest, force=force)
+        parts = _Parts()
+        head = {
+            "format": saved.FORMAT,
+            "version": VERSION,
+            "size": self.size,
+            "inputs": [[v.name, list(v.shape), v.dtype] for v in self.inputs],
+            "batches": [[batch, parts.add(one)] for batch, one in self.models.items()],
+            "rest": None if self.rest is None else parts.add(self.rest),
+        }
+        return saved.write(path, head, parts.kernels, parts.weights, force=force)
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs))
@@ -203,28 +211,6 @@ class BatchedModel:
 def check_batch(size: str, batch: object) -> None:
     if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
         raise ArgumentError(f"{size} is {batch!r}; a batch is a whole number from 1")
-
-
-def write(
-    path: str | os.PathLike[str],
-    size: str,
-    inputs: Sequence[SizedValue],
-    models: Mapping[int, Model],
-    rest: SizedModel | None,
-    *,
-    force: bool = False,
-) -> Path:
-    """Write a model of several batches; arguments and errors as of `BatchedModel.save`."""
-    parts = _Parts()
-    head = {
-        "format": saved.FORMAT,
-        "version": VERSION,
-        "size": size,
-        "inputs": [[v.name, list(v.shape), v.dtype] for v in inputs],
-        "batches": [[batch, parts.add(one)] for batch, one in models.items()],
-        "rest": None if rest is None else parts.add(rest),
-    }
-    return saved.write_parts(path, head, parts.kernels, parts.weights, force=force)
 
 
 class _Parts:

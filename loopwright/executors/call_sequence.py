@@ -178,7 +178,10 @@ class ParallelRun:
         """
         with self._lock:
             self._failure = self._failure or failure
-            ready = [] if self._failure else self._ready_after(step)
+            following = () if self._failure else self._order.after[step]
+            for n in following:
+                self._waits[n] -= 1
+            ready = [n for n in following if not self._waits[n]]
             self._under_way += len(ready) - 1
             ended = not self._under_way
         for n in ready[1:]:
@@ -188,11 +191,3 @@ class ParallelRun:
         elif ended:
             self._future.set_result(None)
         return ready[0] if ready else None
-
-    def _ready_after(self, step: int) -> list[int]:
-        ready = []
-        for n in self._order.after[step]:
-            self._waits[n] -= 1
-            if not self._waits[n]:
-                ready.append(n)
-        return ready

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,6 @@ from loopwright.executors.program import Step
 from loopwright.runtime import Arena, Device, InPlace, Kernel, Module, NDArray, device
 
 Array = npt.NDArray[Any]
-
-
-class NumberedWeights(Collection[int], Protocol):
-    """Arrays of constants by number of the value, on the host or on a device."""
-
-    def __getitem__(self, number: int, /) -> Any: ...
 
 
 class SharedArrays:
@@ -116,10 +110,19 @@ class HostCall:
 
     def time(self, number: int) -> float:
         """Seconds of `number` calls, one after the other."""
-        begin = time.perf_counter()
-        for _ in range(number):
-            self()
-        return time.perf_counter() - begin
+        return seconds_of(self, number)
+
+
+def seconds_of(
+    run: Callable[[], object], number: int, until: Callable[[], object] | None = None
+) -> float:
+    """Seconds of `number` calls of ``run``, and of one call of ``until`` behind them."""
+    begin = time.perf_counter()
+    for _ in range(number):
+        run()
+    if until is not None:
+        until()
+    return time.perf_counter() - begin
 
 
 def copied(source: Array | NDArray, target: Array | NDArray) -> None:
@@ -146,7 +149,7 @@ class Callee(NamedTuple):
 def callees(
     steps: Sequence[Step],
     kernels: Mapping[str, Module | HostStep],
-    weights: NumberedWeights,
+    weights: Mapping[int, Any],
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
     shared: SharedArrays | None = None,
@@ -154,9 +157,10 @@ def callees(
 ) -> list[Callee]:
     """The callee of each step; steps with one kernel and the same constants share its results.
 
-    Constants that kernels read lie side by side in huge pages. ``before`` are the callees for other
-    weights (empty: prepare all), of which those in ``changed`` differ. Prepared arrays that equal
-    one of ``shared`` are that array. Weights in ``in_place`` are not copied.
+    Constants that kernels read lie side by side in huge pages. ``weights`` are the constants by
+    number of the value. ``before`` are the callees for other weights (empty: prepare all), of which
+    those in ``changed`` differ. Prepared arrays that equal one of ``shared`` are that array.
+    Weights in ``in_place`` are not copied.
     """
     arena = Arena()
     kept = arena.copy_of if shared is None else partial(shared.one_of, copy=arena.copy_of)

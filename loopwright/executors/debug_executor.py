@@ -109,8 +109,20 @@ class DebugExecutor(GraphExecutor):
             )
             if self._dump_root is not None:
                 outputs |= self._outputs_by_name(number)
-        if self._dump_root is not None:
-            self._dump(self._dump_root, events, outputs)
+        if self._dump_root is None:
+            return
+        program = json.dumps(self.program.to_json(), indent=1).encode()
+        trace = json.dumps({**_MADE_BY, "traceEvents": events}, indent=1).encode()
+        try:
+            self._dump_root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot write {self._dump_root}: {error.strerror or error}") from error
+        write(
+            Output(self._dump_root / "program.json", program, _PROGRAM),
+            Output(self._dump_root / "trace.json", trace, _TRACE),
+            force=None,
+        )
+        save_params(self._dump_root / "outputs.safetensors", outputs)
 
     def run_individual(
         self, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
@@ -261,7 +273,7 @@ class DebugExecutor(GraphExecutor):
     def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
         """Number and call of each step; with ``ran`` the call has already run."""
         for number in range(len(self.nodes)):
-            call = self._bound(number)
+            call = self._bound(self._callees[number])
             self._share_workspace([call])
             if ran:
                 call()
@@ -276,13 +288,13 @@ class DebugExecutor(GraphExecutor):
             numbers = [n for n, name in enumerate(self.nodes) if name in candidates]
             steps = [self.program.steps[n] for n in numbers]
             for n, callee in zip(numbers, callees(steps, candidates, self._weights), strict=True):
-                found[n][1].append(self._bound_to(callee))
+                found[n][1].append(self._bound(callee))
         self._share_workspace([call for _, calls in found for call in calls])
         return found
 
     def _run_up_to(self, node: int | str) -> Any:
         """Run the model up to a step; returns its call."""
-        calls = [self._bound(number) for number in range(self._node(node) + 1)]
+        calls = [*map(self._bound, self._callees[: self._node(node) + 1])]
         for call in calls:
             call()
         return calls[-1]
@@ -302,31 +314,13 @@ class DebugExecutor(GraphExecutor):
     def _nbytes(self, number: int) -> int:
         return sum(self.program.values[n].nbytes for n in self.program.steps[number].args)
 
-    # -- dumps ---------------------------------------------------------------------------------
-
     def _outputs_by_name(self, number: int) -> dict[str, Array]:
         """Copies of a step's outputs, since later steps overwrite them."""
         step = self.program.steps[number]
-        outputs = step.args[len(step.args) - step.outputs :]
-        names = [f"{number}_{step.kernel}_{k}" for k in range(step.outputs)]
+        outputs = enumerate(step.args[len(step.args) - step.outputs :])
         return {
-            name: np.array(self._arrays[n], order="C")
-            for name, n in zip(names, outputs, strict=True)
+            f"{number}_{step.kernel}_{k}": np.array(self._arrays[n], order="C") for k, n in outputs
         }
-
-    def _dump(self, folder: Path, events: list[dict[str, Any]], outputs: dict[str, Array]) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"cannot write {folder}: {error.strerror or error}") from error
-        program = json.dumps(self.program.to_json(), indent=1).encode()
-        trace = json.dumps({**_MADE_BY, "traceEvents": events}, indent=1).encode()
-        write(
-            Output(folder / "program.json", program, _PROGRAM),
-            Output(folder / "trace.json", trace, _TRACE),
-            force=None,
-        )
-        save_params(folder / "outputs.safetensors", outputs)
 
 
 def _run_timed(

@@ -40,25 +40,21 @@ from loopwright.runtime import (
 Array = npt.NDArray[Any]
 
 
-class DeviceWeights(Collection[int]):
+class DeviceWeights(Mapping[int, NDArray]):
     """The weights of a program on a device: each is copied when a kernel first reads it.
 
-    ``weights`` are arrays of the host by number of the value, ``there`` those copied before.
+    ``weights`` are arrays of the host by number of the value, ``there`` those on the device.
     """
 
     def __init__(
-        self,
-        weights: Mapping[int, Array],
-        device: Device,
-        there: Mapping[int, NDArray] | None = None,
+        self, weights: Mapping[int, Array], device: Device, there: Mapping[int, NDArray]
     ) -> None:
-        self._weights, self.device = weights, device
-        self._there = dict(there or {})
+        self._weights, self.device, self.there = weights, device, dict(there)
 
     def __getitem__(self, number: int) -> NDArray:
-        if number not in self._there:
-            self._there[number] = array(self._weights[number], device=self.device)
-        return self._there[number]
+        if number not in self.there:
+            self.there[number] = array(self._weights[number], device=self.device)
+        return self.there[number]
 
     def __contains__(self, number: object) -> bool:
         return number in self._weights
@@ -68,15 +64,6 @@ class DeviceWeights(Collection[int]):
 
     def __len__(self) -> int:
         return len(self._weights)
-
-    @property
-    def there(self) -> Mapping[int, NDArray]:
-        """Weights that are on the device."""
-        return self._there
-
-    def keep(self, numbers: Collection[int]) -> None:
-        """Drop all others; arrays that kernels have packed of them stay."""
-        self._there = {n: a for n, a in self._there.items() if n in numbers}
 
 
 def device_callees(
@@ -103,7 +90,7 @@ def device_callees(
     for n in read:
         weights[n]  # those that a kernel takes as ordinary arguments are copied now, too
     held = {id(a) for f, _ in functions for a in f.given}
-    weights.keep({n for n, a in weights.there.items() if id(a) in held} | read)
+    weights.there = {n: a for n, a in weights.there.items() if n in read or id(a) in held}
     return called
 
 
@@ -171,7 +158,7 @@ class DeviceProgram:
         )
         numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
         self.constants = {n: weight_of(program.values[n], constants) for n in numbers}
-        self.weights = DeviceWeights(self.constants, device)
+        self.weights = DeviceWeights(self.constants, device, {})
         nbytes = sum(a.nbytes for a in self.constants.values())
         with room(device, self.program, "its weights", nbytes):
             self.callees = device_callees(program.steps, kernels, self.weights)
@@ -232,6 +219,8 @@ class DeviceGraphExecutor(GraphExecutor):
         ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
         ...
     """
+
+    _there: DeviceWeights
 
     def __init__(self, program: DeviceProgram, *, graph: bool = False) -> None:
         self.device, self.graph, self._there = program.device, graph, program.weights
@@ -305,7 +294,7 @@ class DeviceGraphExecutor(GraphExecutor):
             self.device.api.fill(input_array.memory, 0)
         return input_array
 
-    def _bound_to(self, callee: Callee) -> Any:
+    def _bound(self, callee: Callee) -> Any:
         arrays = [self._arrays[n] for n in callee.rest]
         if isinstance(callee.function, HostStep):
             return callee.function.bind(*arrays)
@@ -374,10 +363,7 @@ class DeviceGraphExecutor(GraphExecutor):
         """
         if not isinstance(other, DeviceGraphExecutor) or other.device != self.device:
             raise ArgumentError(f"share_params: the other executor does not run on {self.device}")
-        if other.program != self.program:
-            raise ArgumentError("share_params: the other executor runs another program")
-        self._check_shared(other)
-        self._take(other._weights, other._there, other._callees)
+        super().share_params(other)
 
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         same = {n: a for n, a in self._there.there.items() if n not in changed}
@@ -385,17 +371,8 @@ class DeviceGraphExecutor(GraphExecutor):
         called = device_callees(
             self.program.steps, self._kernels, there, self._callees, list(changed)
         )
-        self._take(weights, there, called)
-        self._taken = None
-
-    def _take(
-        self, weights: Mapping[int, Array], there: DeviceWeights, called: Sequence[Callee]
-    ) -> None:
-        self._weights, self._there, self._callees = weights, there, called
-        for n, v in enumerate(self.program.values):
-            if v.kind == "constant":
-                self._arrays[n] = self._array(n, v)
-        self._bind_again(range(len(self._calls)))
+        self._there, self._taken = there, None
+        self._take(weights, called, weights, range(len(self._calls)))
 
     # -- running -------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ The methods are those of TVM's graph executor.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
-from loopwright.executors.callees import copied
+from loopwright.executors.callees import copied, seconds_of
 from loopwright.executors.program import Value
 from loopwright.runtime import (
     BenchmarkResult,
@@ -321,7 +320,7 @@ class Executor(ABC):
         once()
         self.sync()
         return sampled(
-            lambda n: self._seconds(once, n),
+            lambda n: seconds_of(once, n, self.sync),
             number,
             repeat,
             least_ms,
@@ -329,14 +328,6 @@ class Executor(ABC):
             cooldown_interval_ms * 1e-3,
             repeats_to_cooldown,
         )
-
-    def _seconds(self, once: Callable[[], object], number: int) -> float:
-        """Seconds of `number` runs together, until the last has ended."""
-        begin = time.perf_counter()
-        for _ in range(number):
-            once()
-        self.sync()
-        return time.perf_counter() - begin
 
     def _end_to_end(self, inputs: dict[str, object]) -> Callable[[], None]:
         """A run with copies of inputs and outputs; inputs that are not given keep their values."""
@@ -416,10 +407,3 @@ def _place(key: str | int, places: dict[str, int], what: str) -> int:
     raise ArgumentError(
         f"there is no {what} {key!r}{hint}; there are {', '.join(places) or 'none'}"
     )
-
-
-def seconds_of(run: Callable[[], object], number: int) -> float:
-    begin = time.perf_counter()
-    for _ in range(number):
-        run()
-    return time.perf_counter() - begin

@@ -7,7 +7,6 @@ so that a run only calls the kernels.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -18,8 +17,8 @@ import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, did_you_mean
 from loopwright.executors.call_sequence import in_one_piece, independent_runs, sequence
-from loopwright.executors.callees import Callee, HostStep, SharedArrays, callees
-from loopwright.executors.executor import Executor, fitted, seconds_of
+from loopwright.executors.callees import Callee, HostStep, SharedArrays, callees, seconds_of
+from loopwright.executors.executor import Executor, fitted
 from loopwright.executors.program import Program, Value
 from loopwright.executors.whole_program import WholeProgram, whole_program
 from loopwright.runtime import BoundCall, Module, aligned_bytes, decoded, load_params, save_params
@@ -58,6 +57,9 @@ class GraphExecutor(Executor):
         [2. 2. 2. 2.]
     """
 
+    #: The weights on the device of a `DeviceGraphExecutor`.
+    _there: object = None
+
     def __init__(
         self,
         program: Program,
@@ -85,7 +87,7 @@ class GraphExecutor(Executor):
         self._pool = self._memory()
         self._arrays: list[Any] = [self._array(n, v) for n, v in enumerate(program.values)]
         self._room = aligned_bytes(0)
-        self._calls = [self._bound(n) for n in range(len(program.steps))]
+        self._calls = [*map(self._bound, called)]
         self._groups: tuple[range, ...] = ()
         self._share_workspace()
         self._sequence: Callable[[], None] | None = None
@@ -95,9 +97,7 @@ class GraphExecutor(Executor):
 
         Weights and arrays computed from them are shared, so creating it costs little.
         """
-        executor = GraphExecutor.__new__(GraphExecutor)
-        executor._begin(self.program, self._kernels, self._weights, self._callees)
-        return executor
+        return GraphExecutor.of_size(self, self.program)
 
     def of_size(self, program: Program) -> GraphExecutor:
         """An executor of the same kernels on values of other sizes, with the same weights.
@@ -135,10 +135,8 @@ class GraphExecutor(Executor):
             return part.view(v.dtype).reshape(v.shape)
         return np.zeros(v.shape, v.dtype) if v.kind == "input" else self._weights[number]
 
-    def _bound(self, number: int) -> Any:
-        return self._bound_to(self._callees[number])
-
-    def _bound_to(self, callee: Callee) -> Any:
+    def _bound(self, callee: Callee) -> Any:
+        """A call of a step's callee on the arrays of this executor."""
         return callee.function.bind(*(self._arrays[n] for n in callee.rest))
 
     def _input_array(self, place: int) -> Any:
@@ -170,7 +168,7 @@ class GraphExecutor(Executor):
             raise
 
     def _bind_again(self, steps: Sequence[int]) -> None:
-        bound = [self._bound(n) for n in steps]
+        bound = [self._bound(self._callees[n]) for n in steps]
         for n, call in zip(steps, bound, strict=True):
             self._calls[n] = call
         self._share_workspace()
@@ -237,10 +235,9 @@ class GraphExecutor(Executor):
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
         self._check_shared(other)
-        self._weights, self._callees = other._weights, other._callees
-        for n, array in self._weights.items():
-            self._arrays[n] = array
-        self._bind_again(range(len(self._calls)))
+        self._there = other._there
+        # All: kernels of one name may come from another build there.
+        self._take(other._weights, other._callees, other._weights, range(len(self._calls)))
 
     def _check_shared(self, other: GraphExecutor) -> None:
         """Raise ArgumentError where an output of this executor lies in weights of another."""
@@ -252,12 +249,24 @@ class GraphExecutor(Executor):
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         """Use other weights; the steps that read a changed one are prepared again."""
         args = self.program.steps, self._kernels, weights
-        self._callees = callees(*args, before=self._callees, changed=changed)
-        self._weights, self._taken = weights, None
-        for n, array in changed.items():
-            self._arrays[n] = array
-        touched = [n for n, s in enumerate(self.program.steps) if set(s.args) & set(changed)]
-        self._bind_again(touched)
+        called = callees(*args, before=self._callees, changed=changed)
+        self._taken = None
+        steps = enumerate(self.program.steps)
+        touched = [n for n, step in steps if not set(step.args).isdisjoint(changed)]
+        self._take(weights, called, changed, touched)
+
+    def _take(
+        self,
+        weights: Mapping[int, Array],
+        called: Sequence[Callee],
+        changed: Collection[int],
+        steps: Sequence[int],
+    ) -> None:
+        """Use weights and the callees that are prepared for them; bind these steps again."""
+        self._weights, self._callees = weights, called
+        for n in changed:
+            self._arrays[n] = self._array(n, self.program.values[n])
+        self._bind_again(steps)
 
     def whole_program(self, name: str) -> WholeProgram:
         """The program as one function with the weights as they are now.
@@ -280,13 +289,7 @@ class GraphExecutor(Executor):
         Raises:
             RunError: a step failed.
         """
-        seconds = []
-        for call in self._calls:
-            begin = time.perf_counter()
-            call()
-            self.sync()
-            seconds.append(time.perf_counter() - begin)
-        return seconds
+        return [seconds_of(call, 1, self.sync) for call in self._calls]
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
         """Find calls that are faster in parallel than one after the other, and run them so.
@@ -309,7 +312,8 @@ class GraphExecutor(Executor):
         candidates = groups if in_one_piece(self._calls) else []
         taken = []
         for group in candidates:
-            apart = [self._bound(n) for n in group]  # each with a workspace of its own
+            # Each with a workspace of its own.
+            apart = [self._bound(self._callees[n]) for n in group]
             if _faster_together(apart, number, gain):
                 self._calls[group.start : group.stop] = apart
                 taken.append(group)

@@ -103,17 +103,6 @@ class Model:
             UsageError: the device is of another type, or not here; or it records no graphs.
             TargetError, OutOfMemoryError: as of `DeviceGraphExecutor`.
         """
-        home = self._home(device)
-        if home.device_type != HOST:
-            return DeviceGraphExecutor(self._placed_on(home), graph=graph)
-        if graph:
-            raise UsageError("graph=True: cpu(0) records no graphs; leave it out")
-        if in_place:
-            return GraphExecutor(self.program, self._called, self.constants, self._shared, in_place)
-        return self._first.another()
-
-    def _home(self, device: Device | str | None) -> Device:
-        """The device, which must be here and of the type that the model was built for."""
         home = as_device(self.device_type if device is None else device)
         if home.name != self.device_type:
             raise UsageError(
@@ -121,15 +110,17 @@ class Model:
                 "for that"
             )
         home.require()
-        return home
-
-    def _placed_on(self, home: Device) -> DeviceProgram:
-        """The model's program on a device; its weights are copied there once."""
-        with self._lock:
-            if home not in self._devices:
-                called = self.program, self._called, self.constants
-                self._devices[home] = DeviceProgram(*called, home)
-            return self._devices[home]
+        if home.device_type != HOST:
+            with self._lock:  # weights are copied there once
+                if home not in self._devices:
+                    called = self.program, self._called, self.constants
+                    self._devices[home] = DeviceProgram(*called, home)
+            return DeviceGraphExecutor(self._devices[home], graph=graph)
+        if graph:
+            raise UsageError("graph=True: cpu(0) records no graphs; leave it out")
+        if in_place:
+            return GraphExecutor(self.program, self._called, self.constants, self._shared, in_place)
+        return self._first.another()
 
     @cached_property
     def _first(self) -> GraphExecutor:
@@ -147,6 +138,10 @@ class Model:
     @property
     def _called(self) -> dict[str, Module | HostStep]:
         return {**self.kernels, **self.host_steps}
+
+    def _check_whole(self, done: str) -> None:
+        """Raise an error where the model cannot be ``done``, such as ``"saved"``."""
+        refuse_host_steps(self.host_steps, done)
 
     def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
         """A `DebugExecutor` of the model, which shows every call of a kernel.
@@ -173,7 +168,7 @@ class Model:
         Raises:
             UsageError: a kernel is not of compiled code of the host, or there is none.
         """
-        refuse_host_steps(self.host_steps, "one function")
+        self._check_whole("one function")
         return AotExecutor(self._first.whole_program("model").module(), self.constants)
 
     def export_library(
@@ -205,7 +200,7 @@ class Model:
             TargetError: no linker is installed; the message says what to install.
             RunError: a file cannot be written, or linking failed.
         """
-        refuse_host_steps(self.host_steps, "a library")
+        self._check_whole("a library")
         target = Path(path)
         whole = self._first.whole_program(c_name(target))
         return export_model(whole, target, cc, fcompile, force=force)
@@ -249,8 +244,16 @@ class Model:
             RunError: the file cannot be written; or a step is a Python function, which no file
                 holds.
         """
-        refuse_host_steps(self.host_steps, "saved")
-        return saved.write(path, self.program, self.kernels, self.constants, force=force)
+        self._check_whole("saved")
+        head = {
+            "format": saved.FORMAT,
+            "version": saved.VERSION,
+            "program": self.program.to_json(),
+            "kernels": list(self.kernels),
+        }
+        used = {v.name for v in self.program.values if v.kind == "constant"}
+        weights = {n: a for n, a in self.constants.items() if n in used}
+        return saved.write(path, head, self.kernels.values(), weights, force=force)
 
     def __repr__(self) -> str:
         values = self.program.input_values

@@ -19,8 +19,8 @@ from loopwright.errors import UsageError
 from loopwright.executors.program import ALIGNMENT
 from loopwright.executors.whole_program import WholeProgram
 from loopwright.files import FileKind, Output, check, marked, write
-from loopwright.runtime import FunctionSpec, linker
 from loopwright.runtime import libraries as export
+from loopwright.runtime import linker
 
 #: Bytes of weights at most: code reaches them by distances of 32 bits.
 _MOST = 1 << 31
@@ -138,9 +138,12 @@ def _weights_object(constants: Mapping[str, npt.NDArray[Any]], room: Path) -> by
 
 def _header(whole: WholeProgram) -> str:
     spec, version = whole.manifest.functions[0], whole.manifest.loopwright
-    names = _parameters(spec)
-    params, values, lines = [], [], []
-    for a, name in zip(spec.args, names, strict=True):
+    params, values, lines, names = [], [], [], list[str]()
+    for a in spec.args:
+        name = re.sub(r"\W", "_", a.name, flags=re.ASCII) or "value"
+        if name[0].isdigit() or name in names or name in _TAKEN:  # all differ
+            name = f"{'out' if a.output else 'in'}{len(names)}_{name}"
+        names.append(name)
         c_type = _C_TYPES.get(a.dtype, f"{a.dtype}_t")
         params.append(f"{c_type} *{name}" if a.output else f"const {c_type} *{name}")
         values.append(name if a.output else f"(void *){name}")
@@ -156,14 +159,3 @@ def _header(whole: WholeProgram) -> str:
         params=", ".join(params),
         values=", ".join(values),
     )
-
-
-def _parameters(spec: FunctionSpec) -> list[str]:
-    """Names of the arguments in C, all different."""
-    names: list[str] = []
-    for arg in spec.args:
-        name = re.sub(r"\W", "_", arg.name, flags=re.ASCII) or "value"
-        if name[0].isdigit() or name in names or name in _TAKEN:
-            name = f"{'out' if arg.output else 'in'}{len(names)}_{name}"
-        names.append(name)
-    return names

@@ -31,7 +31,6 @@ from loopwright.runtime import HOST, Device, Module, ThreadPool, array, empty
 _NEVER = (1 << 31) - 1
 _MOST = 1 << 30
 
-
 Array = npt.NDArray[Any]
 #: A value on a device; its number, and that of the device.
 _Place = tuple[int, int]
@@ -83,14 +82,18 @@ class Partition:
     loads: tuple[float, ...]
 
     @property
-    def communication_edges(self) -> tuple[Edge, ...]:
-        """The values that go from one device to another, each once, as steps read them."""
-        home = {
+    def homes(self) -> dict[int, int]:
+        """For each value that a step writes the number of the device where it does."""
+        return {
             n: device
             for step, device in zip(self.program.steps, self.devices, strict=True)
             for n in step.args[-step.outputs :]
         }
-        edges: dict[Edge, None] = {}
+
+    @property
+    def communication_edges(self) -> tuple[Edge, ...]:
+        """The values that go from one device to another, each once, as steps read them."""
+        home, edges = self.homes, dict[Edge, None]()
         for step, device in zip(self.program.steps, self.devices, strict=True):
             for n in step.args[: -step.outputs]:
                 if n in home and home[n] != device:
@@ -153,8 +156,14 @@ def partition(
 
 class _Cutter:
     def __init__(self, program: Program, loads: Sequence[float], slack: float) -> None:
-        self._program, self._loads, self._slack = program, loads, slack
-        self._nets = _nets(program)
+        self._loads, self._slack = loads, slack
+        users: dict[int, set[int]] = {}
+        for at, step in enumerate(program.steps):
+            for n in step.args:
+                if program.values[n].kind == "stored":
+                    users.setdefault(n, set()).add(at)
+        #: For each value the steps that write and read it, and its bytes.
+        self._nets = [(s, program.values[n].nbytes) for n, s in users.items() if len(s) > 1]
 
     def assign(self, steps: list[int], shares: list[tuple[int, float]], devices: list[int]) -> None:
         """Assign steps to devices with the given shares of the work."""
@@ -195,7 +204,7 @@ class _Cutter:
     ) -> int:
         """A step outside of a side that shares a net with it, the nearest in the program."""
         outside = [s for s in steps if s not in side and s not in other]
-        touching = {s for net in self._nets if net.steps & side for s in net.steps}
+        touching = {s for users, _ in self._nets if users & side for s in users}
         near = [s for s in outside if s in touching] or outside
         if not near:  # all that is left is pinned to the other side
             return next(iter(other))
@@ -220,14 +229,14 @@ class _Cutter:
             add(place[s], 1, _NEVER)
         size = len(steps) + 2
         # Bytes that count as one, so that the sum of all nets is a number of 32 bits.
-        unit = 1 + sum(net.nbytes for net in self._nets) // _MOST
-        for net in self._nets:
-            inside = [place[s] for s in net.steps if s in place]
+        unit = 1 + sum(nbytes for _, nbytes in self._nets) // _MOST
+        for users, nbytes in self._nets:
+            inside = [place[s] for s in users if s in place]
             if len(inside) < 2:
                 continue
             entry, leave = size, size + 1
             size += 2
-            add(entry, leave, max(1, net.nbytes // unit))
+            add(entry, leave, max(1, nbytes // unit))
             for p in inside:
                 add(p, entry, _NEVER)
                 add(leave, p, _NEVER)
@@ -238,23 +247,6 @@ class _Cutter:
         residual.eliminate_zeros()
         reached = set(breadth_first_order(residual, 0, return_predecessors=False).tolist())
         return {s for s in steps if place[s] in reached}
-
-
-@dataclass(frozen=True)
-class _Net:
-    """The steps that write and read a value."""
-
-    steps: frozenset[int]
-    nbytes: int
-
-
-def _nets(program: Program) -> list[_Net]:
-    users: dict[int, set[int]] = {}
-    for at, step in enumerate(program.steps):
-        for n in step.args:
-            if program.values[n].kind == "stored":
-                users.setdefault(n, set()).add(at)
-    return [_Net(frozenset(s), program.values[n].nbytes) for n, s in users.items() if len(s) > 1]
 
 
 class PartitionedExecutor(Executor):
@@ -313,11 +305,7 @@ class PartitionedExecutor(Executor):
             n: weight_of(v, constants) for n, v in enumerate(program.values) if v.kind == "constant"
         }
         self._callees = [self._callees_of(d, kernels[d], weights) for d in range(len(devices))]
-        self._home = {
-            n: device
-            for step, device in zip(program.steps, cut.devices, strict=True)
-            for n in step.args[-step.outputs :]
-        }
+        self._home = cut.homes
         self._arrays: dict[_Place, Any] = {(n, _CALLER): w for n, w in weights.items()}
         self._workers = ThreadPool(len(devices), "loopwright-device")
         self._bind()

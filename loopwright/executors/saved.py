@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from loopwright.files import write as write_file
 from loopwright.runtime import ArgSpec, Artifact, Module, artifact_kind, decoded, encoded
 
 Array = npt.NDArray[Any]
-FORMAT, _VERSION = "loopwright.model", 1
+FORMAT, VERSION = "loopwright.model", 1
 #: Versions that are read: models of one program, and of several batches.
 VERSIONS = (1, 2)
 _MODEL, _WEIGHTS = "model.json", "weights.safetensors"
@@ -51,24 +51,8 @@ _DAMAGE = (
 
 def write(
     path: str | os.PathLike[str],
-    program: Program,
-    kernels: Mapping[str, Module],
-    constants: Mapping[str, Array],
-    *,
-    force: bool = False,
-) -> Path:
-    """Write a model; arguments and errors as of `Model.save`."""
-    names = list(kernels)
-    head = {"format": FORMAT, "version": _VERSION, "program": program.to_json(), "kernels": names}
-    used = {v.name for v in program.values if v.kind == "constant"}
-    weights = {n: a for n, a in constants.items() if n in used}
-    return write_parts(path, head, [kernels[name] for name in names], weights, force=force)
-
-
-def write_parts(
-    path: str | os.PathLike[str],
     head: Mapping[str, Any],
-    kernels: Sequence[Module],
+    kernels: Iterable[Module],
     weights: Mapping[str, Array],
     *,
     force: bool = False,
@@ -80,42 +64,58 @@ def write_parts(
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, _MODEL, json.dumps(head).encode())
+
+        def add(name: str, data: bytes) -> None:
+            """Add a part; its date is fixed, so that equal models are equal files."""
+            archive.writestr(zipfile.ZipInfo(name), data)
+
+        add(_MODEL, json.dumps(head).encode())
         for number, module in enumerate(kernels):
-            artifact = module.artifact
-            _add(archive, f"kernels/{number}.json", json.dumps(artifact.manifest).encode())
-            _add(archive, f"kernels/{number}.bin", artifact.objects)
-        arrays = {n: np.asarray(a, order="C") for n, a in weights.items()}
-        _add(archive, _WEIGHTS, encoded(arrays))
+            add(f"kernels/{number}.json", json.dumps(module.artifact.manifest).encode())
+            add(f"kernels/{number}.bin", module.artifact.objects)
+        add(_WEIGHTS, encoded({n: np.asarray(a, order="C") for n, a in weights.items()}))
     target = Path(path)
     write_file(Output(target, packed.getvalue(), SAVED), force=force)
     return target
 
 
-def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    """Add a part; its date is fixed, so that equal models are equal files."""
-    archive.writestr(zipfile.ZipInfo(name), data)
-
-
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapping[str, Any]]]:
-    """The archive and ``model.json`` of a model; UsageError for other files and other versions."""
+    """The archive and ``model.json`` of a model; UsageError for other files and other versions.
+
+    Whatever is wrong with the file, also inside the block, is said in one line.
+    """
     source = Path(path)
-    with _refusing(source), zipfile.ZipFile(source) as archive:
-        total = source.stat().st_size
-        for part in archive.infolist():
-            if part.compress_type != zipfile.ZIP_STORED or part.file_size > total:
-                raise zipfile.BadZipFile(f"its part {part.filename!r:.80} is compressed")
-        head = json.loads(archive.read(_MODEL))
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise UsageError(f"{source} is no model of loopwright")
-        if head.get("version") not in VERSIONS:
-            raise UsageError(
-                f"{source} has version {head.get('version')!r:.40}, and "
-                f"{' and '.join(map(str, VERSIONS))} are known; save the model again with this "
-                "version of loopwright"
-            )
-        yield archive, head
+    try:
+        with zipfile.ZipFile(source) as archive:
+            yield archive, _head(archive, source)
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {source}") from None
+    except OSError as error:
+        raise RunError(f"cannot read {source}: {error.strerror or error}") from error
+    except _DAMAGE as error:
+        text = " ".join(str(error).split())
+        raise UsageError(
+            f"{source} is no model of loopwright, or was damaged ({text:.120}); save it again"
+        ) from error
+
+
+def _head(archive: zipfile.ZipFile, source: Path) -> Mapping[str, Any]:
+    """``model.json`` of an archive without compression, of a version that is read."""
+    total = source.stat().st_size
+    for part in archive.infolist():
+        if part.compress_type != zipfile.ZIP_STORED or part.file_size > total:
+            raise zipfile.BadZipFile(f"its part {part.filename!r:.80} is compressed")
+    head = json.loads(archive.read(_MODEL))
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise UsageError(f"{source} is no model of loopwright")
+    if head.get("version") not in VERSIONS:
+        raise UsageError(
+            f"{source} has version {head.get('version')!r:.40}, and "
+            f"{' and '.join(map(str, VERSIONS))} are known; save the model again with this "
+            "version of loopwright"
+        )
+    return head
 
 
 def read(
@@ -132,22 +132,6 @@ def read(
 def weights_of(archive: zipfile.ZipFile, source: Path) -> dict[str, Array]:
     arrays = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
     return {name: array.numpy() for name, array in arrays.items()}
-
-
-@contextmanager
-def _refusing(source: Path) -> Iterator[None]:
-    """Say in one line why a file is not a model."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {source}") from None
-    except OSError as error:
-        raise RunError(f"cannot read {source}: {error.strerror or error}") from error
-    except _DAMAGE as error:
-        text = " ".join(str(error).split())
-        raise UsageError(
-            f"{source} is no model of loopwright, or was damaged ({text:.120}); save it again"
-        ) from error
 
 
 def kernel_of(archive: zipfile.ZipFile, number: int) -> Module:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy.typing as npt
 
@@ -27,14 +25,12 @@ from loopwright.executors.program import (
     steps_from_json,
     steps_to_json,
 )
-from loopwright.executors.whole_program import AotExecutor
 from loopwright.runtime import Module, RuntimeCache, SizeFormula, evaluate, text
 
 Array = npt.NDArray[Any]
 _FORMAT = "loopwright.sized_program"
 #: Size for the checks of a program when it is read: any size gives the same structure.
 _ANY = 2
-
 
 #: Sizes whose programs are kept for the next call.
 _KEEP = 16
@@ -213,28 +209,10 @@ class _ModelOfSize(Model):
     def _first(self) -> GraphExecutor:
         return self._whole.executor(self.program)
 
-    def aot_executor(self) -> AotExecutor:
-        """Refused: the function would be of one size, its kernels are of any."""
-        self._refuse("one function")
-
-    def export_library(
-        self,
-        path: str | os.PathLike[str],
-        cc: str | None = None,
-        fcompile: Callable[..., object] | None = None,
-        *,
-        force: bool = False,
-    ) -> Path:
-        """Refused, as `aot_executor` is."""
-        self._refuse("a library")
-
-    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Refused: the model of all sizes is saved."""
-        self._refuse("saved by itself")
-
-    def _refuse(self, done: str) -> NoReturn:
-        size = self._whole.program.size
+    def _check_whole(self, done: str) -> None:
+        """Refused: it would be of one size, its kernels are of any; the model of all is saved."""
+        size, alone = self._whole.program.size, " by itself" if done == "saved" else ""
         raise UsageError(
-            f"a model whose kernels take every {size} cannot be {done}; compile it with this one "
-            "among its batches, and take that"
+            f"a model whose kernels take every {size} cannot be {done}{alone}; compile it with "
+            "this one among its batches, and take that"
         )

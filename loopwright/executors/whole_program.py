@@ -201,7 +201,15 @@ def whole_program(
     UsageError where a kernel is not of compiled code of the host, a step runs in Python or a kernel
     calls it, or the function has the name of a kernel.
     """
-    used = {step.kernel: _compiled(step.kernel, kernels) for step in program.steps}
+    used: dict[str, Module] = {}
+    for step in program.steps:
+        module = kernels[step.kernel]
+        if isinstance(module, HostStep):
+            raise UsageError(
+                f"step {step.kernel!r} of the model runs in Python ({module.by}); compile it with "
+                "fallback=False to see what its nodes lack"
+            )
+        used[step.kernel] = module
     contents = [_checked(kernel, module) for kernel, module in used.items()]
     if not contents:
         raise UsageError(
@@ -226,16 +234,6 @@ def whole_program(
     needs = sorted({n for c in contents for n in c.needs})
     manifest = replace(contents[0], entry=name, functions=(spec,), needs=tuple(needs), workload={})
     return WholeProgram(code.text(), manifest, used, code.functions, code.constants)
-
-
-def _compiled(kernel: str, kernels: Mapping[str, Module | HostStep]) -> Module:
-    module = kernels[kernel]
-    if isinstance(module, HostStep):
-        raise UsageError(
-            f"step {kernel!r} of the model runs in Python ({module.by}); compile it with "
-            "fallback=False to see what its nodes lack"
-        )
-    return module
 
 
 def _checked(kernel: str, module: Module) -> Manifest:

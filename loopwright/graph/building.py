@@ -308,8 +308,7 @@ def records_in_force() -> ApplyHistoryBest | None:
 
 
 def _gain(first: Sequence[float], other: Sequence[float]) -> PairedGain:
-    gain = paired_gain(first, other)
-    if gain is None:
+    if (gain := paired_gain(first, other)) is None:
         raise InternalError(f"{len(first)} rounds are too few to compare two kernels")
     return gain
 

@@ -24,7 +24,7 @@ from itertools import permutations
 from typing import Any
 
 from loopwright.errors import GraphError
-from loopwright.graph.infer import complete_types, infer_types
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import (
     Call,
     Constant,
@@ -36,7 +36,6 @@ from loopwright.graph.ir.expr import (
     TensorType,
     Tuple,
     TupleGetItem,
-    Type,
     Var,
 )
 from loopwright.graph.ir.module import IRModule
@@ -59,33 +58,6 @@ __all__ = [
 
 #: Operators whose two inputs may stand the other way round.
 _COMMUTATIVE = frozenset(["add", "multiply", "maximum", "minimum", "equal", "not_equal"])
-
-
-class Types:
-    """Types of the nodes of a module, and of nodes made from them, inferred on demand."""
-
-    def __init__(self, module: IRModule) -> None:
-        self._known = infer_types(module)
-
-    def __getitem__(self, e: Expr) -> Type:
-        if e not in self._known:
-            complete_types(e, self._known)
-        return self._known[e]
-
-    def tensor(self, e: Expr) -> TensorType:
-        """The type of an expression that is a tensor.
-
-        Raises:
-            GraphError: it is something else.
-        """
-        found = self[e]
-        if not isinstance(found, TensorType):
-            raise GraphError(f"a tensor is needed, got {found}")
-        return found
-
-    def keep(self, e: Expr, t: Type) -> None:
-        """Enter the type of an expression that replaces one of that type."""
-        self._known[e] = t
 
 
 #: Expressions that the parts of a pattern matched.
@@ -120,11 +92,16 @@ class Match:
 
     def attrs(self, part: DFPattern | None = None) -> Mapping[str, Any]:
         """All attributes of a part that is a call of an operator; None is the root."""
-        found = self.root if part is None else self.places[part]
-        name = called(found)
-        assert isinstance(found, Call)
+        call = self.call(part)
+        name = called(call)
         assert name is not None
-        return get_op(name).complete(found.attrs)
+        return get_op(name).complete(call.attrs)
+
+    def call(self, part: DFPattern | None = None) -> Call:
+        """A part that is a call; None is the root."""
+        found = self.root if part is None else self.places[part]
+        assert isinstance(found, Call)
+        return found
 
     def type(self, part: DFPattern | Expr) -> TensorType:
         """The type of a part, or of an expression, that is a tensor.
@@ -192,15 +169,32 @@ class DFPattern:
 
     def has_attr(self, **attrs: Any) -> DFPattern:
         """The pattern, where the call has these attributes, defaults included."""
-        return _Attrs(self, attrs)
+
+        def holds(e: Expr, _: Types | None) -> bool:
+            name = called(e)
+            if name is None or not isinstance(e, Call):
+                return False
+            known = get_op(name).complete(e.attrs)
+            return all(n in known and known[n] == value for n, value in attrs.items())
+
+        return _Where(self, holds)
 
     def has_dtype(self, dtype: str) -> DFPattern:
         """The pattern, where the expression is a tensor of this dtype."""
-        return _Typed(self, lambda t: t.dtype == dtype)
+        return self._of_tensor(lambda t: t.dtype == dtype)
 
     def has_shape(self, shape: Sequence[int]) -> DFPattern:
         """The pattern, where the expression is a tensor of this shape."""
-        return _Typed(self, lambda t: t.shape == tuple(shape))
+        return self._of_tensor(lambda t: t.shape == tuple(shape))
+
+    def _of_tensor(self, fits: Callable[[TensorType], bool]) -> DFPattern:
+        def holds(e: Expr, types: Types | None) -> bool:
+            if types is None:
+                raise GraphError("a pattern of types is matched; give `match` the module")
+            t = types[e]
+            return isinstance(t, TensorType) and fits(t)
+
+        return _Where(self, holds)
 
     def __or__(self, other: DFPattern) -> DFPattern:
         return _Either(self, other)
@@ -219,39 +213,24 @@ class DFPattern:
 
 
 @dataclass(frozen=True, eq=False)
-class _Any(DFPattern):
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        yield known
+class _Single(DFPattern):
+    """An expression for which a condition holds, whatever it is made of."""
 
-
-@dataclass(frozen=True, eq=False)
-class _Variable(DFPattern):
-    name: str | None
+    holds: Callable[[Expr], bool]
 
     def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if isinstance(e, Var) and self.name in (None, e.name):
-            yield known
-
-
-@dataclass(frozen=True, eq=False)
-class _IsConstant(DFPattern):
-    fits: Callable[[Any], bool] | None
-
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if isinstance(e, Constant) and (self.fits is None or self.fits(e.data)):
+        if self.holds(e):
             yield known
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts(DFPattern):
-    """A tuple of patterns; None matches a tuple of any parts."""
+    """A tuple of patterns."""
 
-    fields: tuple[DFPattern, ...] | None
+    fields: tuple[DFPattern, ...]
 
     def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if isinstance(e, Tuple) and self.fields is None:
-            yield known
-        elif isinstance(e, Tuple) and self.fields is not None:
+        if isinstance(e, Tuple):
             yield from _in_order(self.fields, e.fields, known, types)
 
 
@@ -288,35 +267,17 @@ class _Calls(DFPattern):
 
 
 @dataclass(frozen=True, eq=False)
-class _Attrs(DFPattern):
+class _Where(DFPattern):
+    """A pattern, where a condition of the expression and the types holds."""
+
     inner: DFPattern
-    attrs: Mapping[str, Any]
+    holds: Callable[[Expr, Types | None], bool]
 
     def roots(self) -> frozenset[str] | None:
         return self.inner.roots()
 
     def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        name = called(e)
-        if name is None or not isinstance(e, Call):
-            return
-        given = get_op(name).complete(e.attrs)
-        if all(n in given and given[n] == value for n, value in self.attrs.items()):
-            yield from self.inner.places(e, known, types)
-
-
-@dataclass(frozen=True, eq=False)
-class _Typed(DFPattern):
-    inner: DFPattern
-    fits: Callable[[TensorType], bool]
-
-    def roots(self) -> frozenset[str] | None:
-        return self.inner.roots()
-
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if types is None:
-            raise GraphError("a pattern of types is matched; give `match` the module")
-        t = types[e]
-        if isinstance(t, TensorType) and self.fits(t):
+        if self.holds(e, types):
             yield from self.inner.places(e, known, types)
 
 
@@ -352,12 +313,12 @@ def _in_order(
 
 def wildcard() -> DFPattern:
     """Any expression."""
-    return _Any()
+    return _Single(lambda _: True)
 
 
 def is_var(name: str | None = None) -> DFPattern:
     """A variable, of a name where one is given."""
-    return _Variable(name)
+    return _Single(lambda e: isinstance(e, Var) and name in (None, e.name))
 
 
 def is_constant(fits: Callable[[Any], bool] | None = None) -> DFPattern:
@@ -372,12 +333,14 @@ def is_constant(fits: Callable[[Any], bool] | None = None) -> DFPattern:
         >>> print(one.match(lw.graph.const([1.0, 2.0])))
         None
     """
-    return _IsConstant(fits)
+    return _Single(lambda e: isinstance(e, Constant) and (fits is None or fits(e.data)))
 
 
 def is_tuple(fields: Sequence[DFPattern] | None = None) -> DFPattern:
     """A tuple of some patterns; None: of any."""
-    return _Parts(None if fields is None else tuple(fields))
+    if fields is None:
+        return _Single(lambda e: isinstance(e, Tuple))
+    return _Parts(tuple(fields))
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> DFPattern:

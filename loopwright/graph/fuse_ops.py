@@ -62,8 +62,8 @@ class _Group:
         return self.anchor.pattern if self.anchor else max(n.pattern for n in self.nodes)
 
 
-@module_pass(opt_level=0, name="FuseOps")
-def fuse_ops(module: IRModule) -> IRModule:
+@module_pass(opt_level=0)
+def FuseOps(module: IRModule) -> IRModule:
     """Make functions of one kernel each."""
     types = infer_types(module)
     made = {n: _fused(f, types) for n, f in module.functions.items()}

@@ -57,26 +57,50 @@ def infer_types(module: IRModule) -> dict[Expr, Type]:
     return inference.types
 
 
-def complete_types(e: Expr, types: dict[Expr, Type]) -> None:
-    """Enter the types of an expression that is made of nodes whose types are known.
+class Types:
+    """Types of the nodes of a module, and of nodes made from them, inferred on demand.
 
-    Calls of operators, constants, tuples and their parts may be new in it.
+    Calls of operators and Python functions, constants, tuples and their parts may be new.
     """
-    inference = _Inference(IRModule({}), types)
-    waiting = [e]
-    while waiting:
-        at = waiting[-1]
-        unknown = [
-            c for c in at.children if c not in types and not isinstance(c, (OpRef, HostFunction))
-        ]
-        if not unknown:
-            types[at] = inference.type_of(waiting.pop())
-        waiting += unknown
+
+    def __init__(self, module: IRModule) -> None:
+        self._inference = _Inference(IRModule({}))
+        self._known = self._inference.types = infer_types(module)
+
+    def __getitem__(self, e: Expr) -> Type:
+        waiting = [] if e in self._known else [e]
+        while waiting:
+            at = waiting[-1]
+            unknown = [c for c in at.children if c not in self._known and not _is_untyped(c)]
+            if not unknown:
+                self._known[at] = self._inference.type_of(waiting.pop())
+            waiting += unknown
+        return self._known[e]
+
+    def tensor(self, e: Expr) -> TensorType:
+        """The type of an expression that is a tensor.
+
+        Raises:
+            GraphError: it is something else.
+        """
+        found = self[e]
+        if not isinstance(found, TensorType):
+            raise GraphError(f"a tensor is needed, got {found}")
+        return found
+
+    def keep(self, e: Expr, t: Type) -> None:
+        """Enter the type of an expression that replaces one of that type."""
+        self._known[e] = t
+
+
+def _is_untyped(e: Expr) -> bool:
+    """Whether a node is called without having a type itself."""
+    return isinstance(e, (OpRef, HostFunction))
 
 
 class _Inference:
-    def __init__(self, module: IRModule, types: dict[Expr, Type] | None = None) -> None:
-        self.types: dict[Expr, Type] = {} if types is None else types
+    def __init__(self, module: IRModule) -> None:
+        self.types: dict[Expr, Type] = {}
         self._module = module
         self._begun: list[str] = []
         self._bound: dict[Var, Expr] = {}
@@ -103,7 +127,7 @@ class _Inference:
         return found
 
     def _infer(self, name: str, e: Expr) -> None:
-        if e in self.types or isinstance(e, (OpRef, HostFunction)):
+        if e in self.types or _is_untyped(e):
             return
         try:
             self.types[e] = self.type_of(e)

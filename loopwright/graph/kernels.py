@@ -12,7 +12,7 @@ import numpy as np
 from loopwright import driver, te
 from loopwright.errors import GraphError, InternalError
 from loopwright.executors import GraphExecutor
-from loopwright.graph.fuse_ops import fuse_ops
+from loopwright.graph.fuse_ops import FuseOps
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, TensorType, Tuple, Var
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order
@@ -231,7 +231,7 @@ def evaluate(exprs: Sequence[Expr]) -> list[np.ndarray[Any, Any]]:
         >>> print(lw.graph.evaluate([e])[0])
         [4. 5.]
     """
-    planned = plan(fuse_ops(IRModule.from_expr(Function((), Tuple(tuple(exprs))))))
+    planned = plan(FuseOps(IRModule.from_expr(Function((), Tuple(tuple(exprs))))))
     kernels = {}
     with Target("llvm"):
         for name, (function, _) in planned.kernels.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +17,24 @@ from loopwright.errors import UsageError
 from loopwright.graph.building import records_of
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.fuse_ops import calls_beside
-from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, TensorType, Type, Var
+from loopwright.graph.infer import Types
+from loopwright.graph.ir.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    OpRef,
+    TensorType,
+    Var,
+    elements,
+)
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import called, free_vars
 from loopwright.graph.kernels import KernelTask, fastest, kernel_tasks
 from loopwright.graph.layout.choice import LayoutChoice, Places, identity
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
 from loopwright.graph.layout.pbqp import solve
-from loopwright.graph.layout.rewriting import Rewriting, has_few, leaving, rule_of
+from loopwright.graph.layout.rewriting import Rewriting, has_few
 from loopwright.graph.plan import plan
 from loopwright.graph.transform.pipeline import AFTER_LAYOUTS, before_layouts
 from loopwright.history import ApplyHistoryBest, Source, apply_history_best
@@ -41,7 +50,7 @@ Kernels = Sequence[tuple[Sequence[KernelTask], int]]
 
 
 def kernels_of_calls(
-    calls: Sequence[Call], types: Mapping[Expr, Type], layout: Layout, target: Target
+    calls: Sequence[Call], types: Types, layout: Layout, target: Target
 ) -> Kernels | None:
     """The kernels of some calls that are fused, in a layout that their inputs have already.
 
@@ -49,15 +58,16 @@ def kernels_of_calls(
     inputs, constants stay.
     """
     f, anchor = _alone(calls, types)
-    known = infer_types(IRModule({MAIN: f}))
-    r = Rewriting(known, lambda _: layout, rule_of, leaving)
-    rank = len(_shape(known[anchor]))
+    known = Types(IRModule({MAIN: f}))
+    r = Rewriting(known, lambda _: layout)
+    rank = r.rank(anchor)
     few = anchor.args[0] if called(anchor) == "nn.conv" else None
     for p in f.params:
-        shape = _shape(known[p])
+        t = known.tensor(p)
+        shape = t.shape
         as_is = len(shape) != rank or not layout.fits(shape) or (p is few and has_few(shape))
         lies = FIRST if as_is else layout
-        r.forms[p] = {lies: Var(p.name, TensorType(lies.shape(shape), _dtype(known[p])))}
+        r.forms[p] = {lies: Var(p.name, TensorType(lies.shape(shape), t.dtype))}
     r.walk(f.body)
     if r.home(f.body) != layout:
         return None
@@ -77,7 +87,7 @@ def _kernels(body: Expr, target: Target) -> Kernels:
     return [(candidates, planned.calls[name]) for name, candidates in tasks.items()]
 
 
-def _alone(calls: Sequence[Call], types: Mapping[Expr, Type]) -> tuple[Function, Call]:
+def _alone(calls: Sequence[Call], types: Types) -> tuple[Function, Call]:
     """Some calls as a function of what they read, and the first convolution or pool among them."""
     params: dict[Expr, Var] = {}
     made: dict[Expr, Expr] = {}
@@ -97,16 +107,6 @@ def _alone(calls: Sequence[Call], types: Mapping[Expr, Type]) -> tuple[Function,
     (anchor,) = anchors
     assert isinstance(anchor, Call)
     return Function(tuple(params.values()), body), anchor
-
-
-def _shape(t: Type) -> tuple[object, ...]:
-    assert isinstance(t, TensorType)
-    return t.shape
-
-
-def _dtype(t: Type) -> str:
-    assert isinstance(t, TensorType)
-    return t.dtype
 
 
 #: Total cost of some kernels; infinite where one of them cannot be built.
@@ -258,7 +258,7 @@ class LayoutCosts:
                 raise UsageError(f"blocks has {block!r}; give numbers of channels, such as 8, 16")
         module = before_layouts(module, target)
         f = module[MAIN]
-        made = LayoutCosts(Places.of(f, infer_types(module)), identity(module), target)
+        made = LayoutCosts(Places.of(f, Types(module)), identity(module), target)
         layouts = [FIRST, LAST, *(blocked(b) for b in dict.fromkeys(blocks))]
         made._add_kernels(calls_beside(f), layouts)
         made._add_moves()
@@ -280,11 +280,11 @@ class LayoutCosts:
         largest: dict[tuple[Layout, Layout, str], TensorType] = {}
         for t, source, to in self._transforms():
             key = (source, to, t.dtype)
-            if key not in largest or _elements(t) > _elements(largest[key]):
+            if key not in largest or elements(t) > elements(largest[key]):
                 largest[key] = t
         for (source, to, dtype), t in largest.items():
             kernels = kernels_of_transform(t, source, to, self.target)
-            self.moves[source, to, dtype] = (kernels, _elements(t))
+            self.moves[source, to, dtype] = (kernels, elements(t))
 
     @property
     def transforms(self) -> list[Kernels]:
@@ -363,10 +363,6 @@ class LayoutCosts:
             if source == to:
                 return 0.0
             own = each.get((source, to, t.dtype), worst)
-            return _elements(t) * (own if math.isfinite(own) else worst)
+            return elements(t) * (own if math.isfinite(own) else worst)
 
         return moved
-
-
-def _elements(t: TensorType) -> int:
-    return math.prod(n if isinstance(n, int) else 1 for n in t.shape)

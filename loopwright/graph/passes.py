@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 
 from loopwright.errors import GraphError
-from loopwright.graph.infer import infer_types
+from loopwright.graph.infer import Types, infer_types
 from loopwright.graph.ir.expr import Expr, Function
 from loopwright.graph.ir.module import IRModule
 from loopwright.lowering import Pass, register_pass
@@ -69,13 +70,29 @@ def function_pass(
     """
 
     def decorate(run: Callable[[Function], Expr]) -> Pass:
+        found = name or run.__name__
+
+        @wraps(run)  # whose pass it is, decides who may replace it
         def over_all(module: IRModule) -> IRModule:
             return module.with_functions(
                 {n: _function(n, run(f)) for n, f in module.functions.items()}
             )
 
-        over_all.__module__ = run.__module__  # whose pass it is, decides who may replace it
-        return module_pass(opt_level, name or run.__name__)(over_all)
+        return module_pass(opt_level, found)(over_all)
+
+    return decorate
+
+
+def typed_pass(opt_level: int) -> Callable[[Callable[[Function, Types], Function]], Pass]:
+    """As `function_pass`, of a function that also gets the types of the nodes of the module."""
+
+    def decorate(run: Callable[[Function, Types], Function]) -> Pass:
+        @wraps(run)
+        def over_all(module: IRModule) -> IRModule:
+            types = Types(module)
+            return module.with_functions({n: run(f, types) for n, f in module.functions.items()})
+
+        return module_pass(opt_level)(over_all)
 
     return decorate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -32,18 +32,14 @@ from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
 from loopwright.ir.sizes import SizeVar, size_json, size_vars
 
-
-@dataclass(frozen=True)
-class KernelKey:
-    """Calls with equal keys are calls of one kernel."""
-
-    hash: str  # of the function
-    constants: tuple[int, ...]  # indices of constant parameters
+P = TypeVar("P", Program, SizedProgram)
 
 
 @dataclass
-class Planned:
-    program: Program
+class ProgramPlan(Generic[P]):
+    """A module as a program of kernels."""
+
+    program: P
     #: function of each kernel by name, with the indices of constant parameters
     kernels: dict[str, tuple[Function, tuple[int, ...]]]
     constants: dict[str, np.ndarray[Any, Any]]
@@ -52,15 +48,9 @@ class Planned:
     hosts: dict[str, HostFunction] = field(default_factory=dict)
 
 
-@dataclass
-class SizedPlan:
-    """A module as a program with one size known only at run time; fields as of `Planned`."""
-
-    program: SizedProgram
-    kernels: dict[str, tuple[Function, tuple[int, ...]]]
-    constants: dict[str, np.ndarray[Any, Any]]
-    calls: dict[str, int]
-    hosts: dict[str, HostFunction] = field(default_factory=dict)
+Planned: TypeAlias = ProgramPlan[Program]
+#: A module as a program with one size known only at run time.
+SizedPlan: TypeAlias = ProgramPlan[SizedProgram]
 
 
 def plan(module: IRModule) -> Planned:
@@ -84,7 +74,8 @@ class _Planner:
     size: SizeVar | None
     values: list[SizedValue] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    names: dict[KernelKey, str] = field(default_factory=dict)
+    #: names of kernels by the hash of their function and the indices of constant parameters
+    names: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
     kernels: dict[str, tuple[Function, tuple[int, ...]]] = field(default_factory=dict)
     constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
@@ -141,7 +132,7 @@ class _Planner:
 
     def _step(self, call: Call, function: Function, args: list[int]) -> list[int]:
         constant = tuple(i for i, n in enumerate(args) if self.values[n].kind == "constant")
-        key = KernelKey(structural_hash(function), constant)
+        key = structural_hash(function), constant
         if key not in self.names:
             self.names[key] = f"{_label(function)}_{len(self.names)}"
             self.kernels[self.names[key]] = (function, constant)

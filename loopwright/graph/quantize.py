@@ -17,6 +17,7 @@ from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import called, post_order, rewrite_each
 from loopwright.graph.registry import get_op
 from loopwright.graph.transform.pipeline import FOLDING
+from loopwright.graph.transform.quantization import CHANNELS
 from loopwright.task import TargetLike
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -53,11 +54,11 @@ def calibrate(
 
     ``percentile`` is the percentage of the numbers that lie inside, for that method.
     """
-    whole = Function(main.params, Tuple(tuple(values)))
-    executor = compile(IRModule({MAIN: whole}), target).executor()
     given = list(data)
     if not given:
         raise GraphError("there are no calibration data; give the inputs of one run at least")
+    whole = Function(main.params, Tuple(tuple(values)))
+    executor = compile(IRModule({MAIN: whole}), target).executor()
 
     def each(see: Callable[[int, Array], None]) -> None:
         for inputs in given:
@@ -137,8 +138,6 @@ def _divergence(sizes: Array, n: int) -> float:
     return float((p[seen] * np.log(p[seen] / q[seen])).sum() + missing * np.log(1e6))
 
 
-#: Products whose weights are quantised, with the dimension of their output channels.
-_CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
 #: A convolution of no more channels, the first one of most models, is faster in float32.
 _FEW = 4
 #: The scale of a value that is 0 throughout.
@@ -232,7 +231,7 @@ def _products(module: IRModule, of_values: bool) -> list[Call]:
     found = []
     for e in post_order(module[MAIN].body):
         name = called(e)
-        if name is None or name not in _CHANNELS or not isinstance(e, Call):
+        if name is None or name not in CHANNELS or not isinstance(e, Call):
             continue
         t = types[e.args[0]]
         chosen = _pays(name, e) or (of_values and _of_values(e) and _are_matrices(e, types))
@@ -308,7 +307,7 @@ def _there_and_back(e: Expr, scale: np.float32, zero: int, dtype: str) -> Expr:
 
 def _weight(product: Call) -> Expr:
     """A weight of int8 with a scale for each output channel, dequantised."""
-    weight, axis = product.args[1], _CHANNELS[called(product) or ""]
+    weight, axis = product.args[1], CHANNELS[called(product) or ""]
     assert isinstance(weight, Constant)
     data: np.ndarray[Any, Any] = weight.data
     if not np.isfinite(data).all():

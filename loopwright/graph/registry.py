@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -176,16 +176,11 @@ def _plain(op: str, name: str, value: Any) -> Any:
     )
 
 
-@dataclass(frozen=True)
-class _Registry:
-    ops: dict[str, Op] = field(default_factory=dict)
-    #: by operator, then by name, without definitions
-    implementations: dict[str, dict[str, Implementation]] = field(default_factory=dict)
-    #: computations as the workloads of `loopwright.ops` write them, where definitions differ
-    workload_forms: dict[str, Compute] = field(default_factory=dict)
-
-
-_REGISTRY = _Registry()
+_OPS: dict[str, Op] = {}
+#: By operator, then by name, without definitions.
+_IMPLEMENTATIONS: dict[str, dict[str, Implementation]] = {}
+#: Computations as the workloads of `loopwright.ops` write them, where definitions differ.
+_WORKLOAD_FORMS: dict[str, Compute] = {}
 
 
 def register_op(name: str, pattern: Pattern) -> Callable[[Compute], Op]:
@@ -216,30 +211,26 @@ def register_op(name: str, pattern: Pattern) -> Callable[[Compute], Op]:
     """
 
     def register(function: Compute) -> Op:
-        before = _REGISTRY.ops.get(name)
+        before = _OPS.get(name)
         if before is not None and _origin(before.compute) != _origin(function):
             raise GraphError(f"an operator {name!r} is registered already; choose another name")
-        op = _op_of(name, pattern, function)
-        _REGISTRY.ops[name] = op
-        return op
+        parameters = inspect.signature(function).parameters.values()
+        by_position = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        _OPS[name] = Op(
+            name,
+            pattern,
+            function,
+            inputs=tuple(p.name for p in by_position),
+            optional=sum(p.default is not _REQUIRED for p in by_position),
+            variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
+            attrs=MappingProxyType(
+                {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+            ),
+            summary=(inspect.getdoc(function) or "").partition("\n")[0],
+        )
+        return _OPS[name]
 
     return register
-
-
-def _op_of(name: str, pattern: Pattern, function: Compute) -> Op:
-    parameters = inspect.signature(function).parameters.values()
-    by_name = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    by_position = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    return Op(
-        name,
-        pattern,
-        function,
-        inputs=tuple(p.name for p in by_position),
-        optional=sum(p.default is not _REQUIRED for p in by_position),
-        variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
-        attrs=MappingProxyType(by_name),
-        summary=(inspect.getdoc(function) or "").partition("\n")[0],
-    )
 
 
 def _origin(function: Compute) -> tuple[object, object]:
@@ -258,9 +249,9 @@ def get_op(name: str) -> Op:
         >>> print(lw.graph.get_op("add").summary)
         The sum of two tensors, broadcast.
     """
-    if name not in _REGISTRY.ops:
-        raise GraphError(f"there is no operator {name!r}{did_you_mean(name, _REGISTRY.ops)}")
-    return _REGISTRY.ops[name]
+    if name not in _OPS:
+        raise GraphError(f"there is no operator {name!r}{did_you_mean(name, _OPS)}")
+    return _OPS[name]
 
 
 def op_names() -> list[str]:
@@ -270,7 +261,7 @@ def op_names() -> list[str]:
         >>> print("nn.conv" in lw.graph.op_names())
         True
     """
-    return sorted(_REGISTRY.ops)
+    return sorted(_OPS)
 
 
 def remove_op(name: str) -> None:
@@ -289,7 +280,7 @@ def remove_op(name: str) -> None:
         False
     """
     get_op(name)
-    del _REGISTRY.ops[name]
+    del _OPS[name]
 
 
 #: The name of the way that an operator is defined, and its priority.
@@ -390,7 +381,7 @@ def register_implementation(
         raise GraphError(f"{name!r} is what {op} is defined by; choose another name")
 
     def register(compute: Compute) -> Compute:
-        own = _REGISTRY.implementations.setdefault(op, {})
+        own = _IMPLEMENTATIONS.setdefault(op, {})
         own[name] = Implementation(op, name, compute, plevel, condition, error)
         return compute
 
@@ -402,12 +393,12 @@ def register_workload_form(op: str, compute: Compute) -> None:
 
     ``compute`` writes the operator as the workload does, which names its records.
     """
-    _REGISTRY.workload_forms[op] = compute
+    _WORKLOAD_FORMS[op] = compute
 
 
 def workload_form(op: str) -> Implementation | None:
     """An operator as workloads write it; None where that is its definition."""
-    compute = _REGISTRY.workload_forms.get(op)
+    compute = _WORKLOAD_FORMS.get(op)
     return None if compute is None else Implementation(op, "workload", compute)
 
 
@@ -421,7 +412,8 @@ def implementations(op: str) -> list[Implementation]:
         >>> print([one.name for one in lw.graph.implementations("nn.softmax")])
         ['definition']
     """
-    return [_definition(get_op(op)), *_REGISTRY.implementations.get(op, {}).values()]
+    definition = Implementation(op, DEFINITION, get_op(op).compute)
+    return [definition, *_IMPLEMENTATIONS.get(op, {}).values()]
 
 
 def remove_implementation(op: str, name: str) -> None:
@@ -435,15 +427,11 @@ def remove_implementation(op: str, name: str) -> None:
         Traceback (most recent call last):
         loopwright.errors.GraphError: nn.softmax has no implementation 'fast' beside its definition
     """
-    own = _REGISTRY.implementations.get(op, {})
+    own = _IMPLEMENTATIONS.get(op, {})
     if name not in own:
         hint = did_you_mean(name, own)
         raise GraphError(f"{op} has no implementation {name!r} beside its definition{hint}")
     del own[name]
-
-
-def _definition(op: Op) -> Implementation:
-    return Implementation(op.name, DEFINITION, op.compute)
 
 
 def applicable(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from loopwright import te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.expr import (
+    Array,
     Call,
     Constant,
     Expr,
@@ -157,35 +159,56 @@ class _Reader:
             numbers = d.get("children", [])
             if any(not isinstance(n, int) or not 0 <= n < len(made) for n in numbers):
                 raise GraphError(f"node {len(made)} of a graph reads one that does not precede it")
-            make = _MAKE.get(d["kind"])
-            if make is None:
+            e = self.node(d, [made[n] for n in numbers])
+            if e is None:
                 raise GraphError(
                     f"node {len(made)} of a graph is a {d['kind']!r:.40}; it is unknown"
                 )
-            made.append(make(self, d, [made[n] for n in numbers]))
+            made.append(replace(e, span=d["span"]) if d.get("span") else e)
         functions = {name: made[n] for name, n in self._data["functions"].items()}
         found = {name: f for name, f in functions.items() if isinstance(f, Function)}
         if len(found) < len(functions):
             raise GraphError("a function of this graph is none")
         return IRModule(found)
 
-    def var(self, d: Mapping[str, Any], _: list[Expr]) -> Expr:
-        return Var(d["name"], self.type(d["type"]), span=d.get("span", ""))
+    def node(self, d: Mapping[str, Any], children: list[Expr]) -> Expr | None:
+        """A node over its children, without its span; None for an unknown kind."""
+        match d["kind"], children:
+            case "Var", _:
+                return Var(d["name"], self.type(d["type"]))
+            case "Constant", _:
+                return Constant(self.elements(d), d["name"])
+            case "GlobalVar", _:
+                return GlobalVar(d["name"])
+            case "OpRef", _:
+                return OpRef(d["name"])
+            case "Call", [*args, op]:
+                return Call(op, tuple(args), _tuples(d["attrs"]))
+            case "Function", [*params, body]:
+                variables = tuple(p for p in params if isinstance(p, Var))
+                if len(variables) < len(params):
+                    raise GraphError("a parameter of a function of this graph is no variable")
+                return Function(variables, body, self.type(d["result"]), _tuples(d["attrs"]))
+            case "Tuple", _:
+                return Tuple(tuple(children))
+            case "TupleGetItem", [whole]:
+                return TupleGetItem(whole, d["index"])
+            case "Let", [value, Var() as var, body]:
+                return Let(var, value, body)
+            case "Let", [_, _, _]:
+                raise GraphError("a let of this graph binds no variable")
+            case "If", [condition, then, otherwise]:
+                return If(condition, then, otherwise)
+            case "Call" | "Function" | "TupleGetItem" | "Let" | "If" as kind, _:
+                raise ValueError(f"{len(children)} children of a {kind}")
+        return None
 
-    def constant(self, d: Mapping[str, Any], _: list[Expr]) -> Expr:
+    def elements(self, d: Mapping[str, Any]) -> Array:
         found = self.type(d["type"])
         if not isinstance(found, TensorType) or not found.static:
             raise GraphError(f"a constant of this graph has the type {found}")
         raw = base64.b64decode(d["data"], validate=True)
-        array = np.frombuffer(raw, np.dtype(found.dtype)).reshape(found.shape)  # type: ignore[arg-type]
-        return Constant(array, d["name"], span=d.get("span", ""))
-
-    def function(self, d: Mapping[str, Any], children: list[Expr]) -> Expr:
-        *params, body = children
-        if not all(isinstance(p, Var) for p in params):
-            raise GraphError("a parameter of a function of this graph is no variable")
-        result = self.type(d["result"])
-        return Function(tuple(params), body, result, _tuples(d["attrs"]), span=d.get("span", ""))  # type: ignore[arg-type]
+        return np.frombuffer(raw, np.dtype(found.dtype)).reshape(found.shape)  # type: ignore[arg-type]
 
     def type(self, d: Any) -> Type | None:
         if d is None:
@@ -210,24 +233,3 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_tuples(v) for v in value)
     return {k: _tuples(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-
-def _let(_: _Reader, d: Mapping[str, Any], children: list[Expr]) -> Expr:
-    value, var, body = children
-    if not isinstance(var, Var):
-        raise GraphError("a let of this graph binds no variable")
-    return Let(var, value, body, span=d.get("span", ""))
-
-
-_MAKE: dict[str, Callable[[_Reader, Mapping[str, Any], list[Expr]], Expr]] = {
-    "Var": _Reader.var,
-    "Constant": _Reader.constant,
-    "GlobalVar": lambda _, d, __: GlobalVar(d["name"]),
-    "OpRef": lambda _, d, __: OpRef(d["name"]),
-    "Call": lambda _, d, c: Call(c[-1], tuple(c[:-1]), _tuples(d["attrs"]), span=d.get("span", "")),
-    "Function": _Reader.function,
-    "Tuple": lambda _, d, c: Tuple(tuple(c), span=d.get("span", "")),
-    "TupleGetItem": lambda _, d, c: TupleGetItem(c[0], d["index"], span=d.get("span", "")),
-    "Let": _let,
-    "If": lambda _, d, c: If(c[0], c[1], c[2], span=d.get("span", "")),
-}

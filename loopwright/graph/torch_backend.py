@@ -13,12 +13,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from loopwright.errors import GraphError, RunError
-from loopwright.executors import SharedArrays
+from loopwright.executors import GraphExecutor, Model, SharedArrays, SizedModel
 from loopwright.graph.building import CompiledModel, ModelBuilder, records_in_force, records_of
-from loopwright.graph.frontend.torch.any_size import AnySize
 from loopwright.graph.frontend.torch.fallback import (
     FallbackShare,
     elements_of,
@@ -49,9 +50,12 @@ from loopwright.graph.frontend.torch.weights import Weights, is_weight
 from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import post_order
+from loopwright.graph.plan import plan_sized
 from loopwright.graph.registry import get_op
+from loopwright.graph.sized import Generalised, generalised, sized_kernels
+from loopwright.graph.transform.pipeline import pipeline
 from loopwright.graph.tuning import tune
-from loopwright.runtime import Module
+from loopwright.runtime import Module, device_of_target
 
 
 def loopwright(
@@ -160,13 +164,13 @@ class CompiledGraph:
         self, graph: Any, static: frozenset[int], options: Options, eager: Sequence[Any] = ()
     ) -> None:
         # static: indices of inputs that are parameters
-        self._graph, self._static, self._options = graph, static, options
+        self._graph, self.static, self.options = graph, static, options
         # outputs as of `eager_outputs`, as many as are known
         self._eager = eager
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._dynamic = any(_is_symbolic(n.meta.get("val")) for n in self._holders)
         self._builds: OrderedDict[Any, _Build] = OrderedDict()
-        self._share, self._any_size = FallbackShare(), AnySize(options, _PACKED)
+        self.share, self.any_size = FallbackShare(), AnySize(options, _PACKED)
         self._made = 0
         self._lock = threading.Lock()
 
@@ -190,10 +194,7 @@ class CompiledGraph:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
             eager = eager_layouts(self._eager, self._holders, args)
             self._made += 1
-            shared = self._share, self._any_size
-            found = _Build(
-                graph, self._static, self._options, eager, *shared, many=self._made > _KEEP
-            )
+            found = _Build(self, graph, eager, many=self._made > _KEEP)
         self._builds[key] = found
         if len(self._builds) > _KEEP:
             self._builds.popitem(last=False)
@@ -245,6 +246,76 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
     return torch.fx.GraphModule(graph, made)
 
 
+class Served(NamedTuple):
+    """A model with its executor, for one size of a graph."""
+
+    model: Model
+    executor: GraphExecutor
+    weights: Weights
+    moved: list[int]  # indices of weights that are its last inputs
+
+
+class AnySize:
+    """The program that takes every size of a graph, where there can be one."""
+
+    def __init__(self, options: Options, packed: SharedArrays) -> None:
+        # packed: shared arrays that kernels compute from weights
+        self._options, self._packed = options, packed
+        self._known: list[IRModule] = []
+        self._pattern: tuple[object, ...] = ()
+        self._whole: tuple[SizedModel, Weights, list[int], frozenset[str]] | None = None
+        self._possible = device_of_target(options.resolved.kind) == "cpu"
+
+    def serve(
+        self, module: IRModule, weights: Weights, args: Sequence[Any], many: bool
+    ) -> Served | None:
+        """Serve a module by the program of any size; None: it needs its own.
+
+        ``many`` says that so many sizes came that no more programs are to be built.
+        """
+        if self._whole is not None and self._whole[1].changed(args):
+            self._known, self._whole = [], None
+        pair = self._paired(module) if many and self._possible else None
+        if self._whole is None:
+            self._known = [*self._known, module] if pair else [module]
+        if pair is None:
+            return None
+        if self._whole is None:
+            self._pattern = pair.pattern
+            try:
+                self._whole = self._built(pair, weights)
+            except GraphError:  # an operator or a kernel needs to know the size
+                self._possible = False
+        if self._whole is None or pair.pattern != self._pattern:
+            return None
+        sized, weights, moved, live = self._whole
+        model = sized.at(pair.numbers[1])
+        return Served(model, sized.executor(model.program, live), weights, moved)
+
+    def _paired(self, module: IRModule) -> Generalised | None:
+        """Merge this module with a known one of another size; None where they differ more."""
+        for known in self._known:
+            try:
+                return generalised(known, module)
+            except GraphError:  # the same size, another graph, or other weights
+                continue
+        return None
+
+    def _built(
+        self, pair: Generalised, weights: Weights
+    ) -> tuple[SizedModel, Weights, list[int], frozenset[str]]:
+        """The program, its weights, which of them are inputs, and which are read in place."""
+        module, moved = weights.with_inputs(pair.module)
+        order, target = sorted(pair.numbers, reverse=True), self._options.resolved
+        planned = plan_sized(pipeline(module, target=target), pair.size)
+        builder = ModelBuilder(target, records_of(self._options.records))
+        kernels = sized_kernels(planned, pair.size, order, builder)
+        constants = {n: np.asarray(a) for n, a in planned.constants.items()}
+        sized = SizedModel(planned.program, kernels.modules, constants, shared=self._packed)
+        weights.leave(moved)
+        return sized, weights, moved, weights.in_place(module, sized.at(order[0]))
+
+
 class _Build:
     """A graph of known sizes as a model, and its state to run.
 
@@ -252,20 +323,12 @@ class _Build:
     makes the model anew; kernels stay.
     """
 
-    def __init__(
-        self,
-        graph: Any,
-        static: frozenset[int],
-        options: Options,
-        eager: Sequence[Any],
-        share: FallbackShare,
-        any_size: AnySize,
-        many: bool,
-    ) -> None:
-        self._graph, self._options, self._eager = graph, options, eager
-        self._share, self._any_size, self._many = share, any_size, many
+    def __init__(self, whole: CompiledGraph, graph: Any, eager: Sequence[Any], many: bool) -> None:
+        # whole: the graph of any size; many: no more programs are to be built, as so many were
+        self._graph, self._eager, self._many = graph, eager, many
+        self._options, self._maybe_static = whole.options, whole.static
+        self._share, self._any_size = whole.share, whole.any_size
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
-        self._maybe_static = static
         self._weights: Weights | None = None
         self._kernels: dict[str, Module] = {}
         self._outputs: list[Any] = []
@@ -364,11 +427,7 @@ class _Build:
             elif (order := _turned(value)) is None:
                 add(node, value, n)
             else:  # as it lies in memory, so that it is not copied
-                add(
-                    node,
-                    value.permute(order),
-                    InputView(n, (partial(torch.permute, dims=order),)),
-                )
+                add(node, value.permute(order), InputView(n, (partial(torch.permute, dims=order),)))
                 back = [order.index(d) for d in range(len(order))]
                 bound[node] = get_op("transpose")(bound[node], axes=tuple(back))
         for node, view in input_views(self._graph.graph, self._holders).items():

@@ -250,7 +250,13 @@ class ApplyHistoryBest(DispatchContext):
         self, task: Task, *, needs_playoff: bool
     ) -> tuple[Iterator[tuple[Choice, Scheduled]], PassedOver]:
         """Choices for a task with their schedules, best first, and what was passed over so far."""
-        here = _here(task)
+        from loopwright.lowering import PassContext  # templates of pretence need no compiler
+
+        try:
+            passes = PassContext.current().to_json()
+        except UsageError:  # its passes live in this process alone: no record was made with them
+            passes = {"local": True}
+        here = Here(task.target.canonical, passes)
         fitting, passed = self._known.select(task, here, any_hardware=self.any_hardware)
 
         def choices() -> Iterator[tuple[Choice, Scheduled]]:
@@ -348,13 +354,3 @@ class _Applied:
 def _name(task: Task) -> tuple[str, str]:
     """Key of a task in a report: its name and all options of the target."""
     return task.alias, canonical_json(task.target.canonical)
-
-
-def _here(task: Task) -> Here:
-    from loopwright.lowering import PassContext  # templates of pretence need no compiler
-
-    try:
-        passes = PassContext.current().to_json()
-    except UsageError:  # its passes live in this process alone: no record was made with them
-        passes = {"local": True}
-    return Here(task.target.canonical, passes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.history.call_overhead import AsCalled
-from loopwright.presenting import duration
+from loopwright.presenting import counted, duration
 from loopwright.records import FACTOR, NOT_COMPARED, Checked, Outcome, Record, Verdict
 
 
@@ -230,6 +230,5 @@ def span(seconds: float) -> str:
     """An age for people, such as ``2 hours``."""
     for name, size in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
         if seconds >= size:
-            count = int(seconds / size)
-            return f"{count} {name}{'s' * (count != 1)}"
+            return counted(int(seconds / size), name)
     return f"{int(seconds)} seconds"

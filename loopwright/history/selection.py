@@ -275,27 +275,27 @@ def why_not_applied(
 
     def hardware(record: Record) -> str:
         if record.kind not in machines:
-            machines[record.kind] = _here(record, target)
+            try:
+                resolved = resolve_target(record.kind if target is None else target)
+                machines[record.kind] = Here(resolved.canonical, {})
+            except TargetError:  # of an unknown kind, which `_task_of` reports
+                machines[record.kind] = None
         here = machines[record.kind]
         return of_other_hardware(here.fit(record)) if here is not None else ""
 
     tasks = once_for_equal(lambda record: _task_of(record, target), records, ("task",))
     foreign = once_for_equal(hardware, records, ("target", "env", "threads", "build"))
     usable, configs = fields_of(records, "usable", "config")
+    reasons = []
     columns = zip(records, tasks, foreign, usable, configs, strict=True)
-    return [
-        _reason(record, task, "" if any_hardware else other, ok, config)
-        for record, task, other, ok, config in columns
-    ]
-
-
-def _reason(
-    record: Record, task: Task | str, hardware: str, usable: bool, config: Mapping[str, Json]
-) -> str:
-    """Reason why one record cannot be applied, the plainest first."""
-    if not usable:
-        return unusable(record)
-    return task if isinstance(task, str) else hardware or _misfit(record, task, config)
+    for record, task, other, ok, config in columns:
+        if not ok:  # the plainest reason first
+            reasons.append(unusable(record))
+        elif isinstance(task, str):
+            reasons.append(task)
+        else:
+            reasons.append(("" if any_hardware else other) or _misfit(record, task, config))
+    return reasons
 
 
 def _task_of(record: Record, target: TargetLike) -> Task | str:
@@ -306,14 +306,6 @@ def _task_of(record: Record, target: TargetLike) -> Task | str:
         return create_task(record.op, record.args, target if target is not None else record.kind)
     except LoopwrightError as exc:
         return f"there is no such task: {exc}"
-
-
-def _here(record: Record, target: TargetLike) -> Here | None:
-    """Target and machine to compare with; None for an unknown kind, which `_task_of` reports."""
-    try:
-        return Here(resolve_target(record.kind if target is None else target).canonical, {})
-    except TargetError:
-        return None
 
 
 def _misfit(record: Record, task: Task, config: Mapping[str, Json]) -> str:

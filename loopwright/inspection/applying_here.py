@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from loopwright.errors import LoopwrightError
 from loopwright.history import (
-    Choice,
     FieldDifference,
     Here,
     Match,
@@ -15,7 +14,7 @@ from loopwright.history import (
     failed_checks,
     refusal,
 )
-from loopwright.records import Json, Record, by_task
+from loopwright.records import Record, by_task
 from loopwright.target import Target
 from loopwright.task import Task, create_task
 
@@ -52,7 +51,10 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     groups = by_task(records).values()
     group = next((g for g in groups if any(other is record for other in g)), [])
     try:
-        target = _target_here(record.target)
+        # A log names no program to be run, so that of a C compiler is left out.
+        target = Target(
+            {k: v for k, v in record.target.items() if k not in _OF_MACHINE and k != "cc"}
+        )
     except LoopwrightError as exc:
         return AppliesHere(False, f"its target cannot be used here: {exc}", (), False)
     here = Here(target.canonical, {})
@@ -60,17 +62,13 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     differs = (*fit.refused, *fit.others)
     if reason := refusal(record, fit, failed_checks(group)):
         return AppliesHere(False, reason, differs, True)
-    task = _task(record, target)
+    task = task_of(record, target)
     if task is None:
         reason = (
             f"nothing speaks against it ({record.op!r}, which it was tuned as, is not known here)"
         )
         return AppliesHere(True, reason, differs, False)
-    return _by_choice(record, apply_history_best(group).explain(task), differs)
-
-
-def _by_choice(record: Record, choice: Choice, differs: tuple[FieldDifference, ...]) -> AppliesHere:
-    """Answer by the choice of a build."""
+    choice = apply_history_best(group).explain(task)
     if choice.record is None:
         return AppliesHere(False, "; ".join(choice.reasons), differs, True)
     if choice.record.candidate != record.candidate:
@@ -84,16 +82,7 @@ def _by_choice(record: Record, choice: Choice, differs: tuple[FieldDifference, .
     return AppliesHere(True, f"{choice.match} match", differs, True)
 
 
-def _target_here(said: Mapping[str, Json]) -> Target:
-    """Record's target with this machine's CPU and number of threads.
-
-    `TargetError` if its kind or an option is not known, or not available here.
-    """
-    # A log names no program to be run, so that of a C compiler is left out.
-    return Target({k: v for k, v in said.items() if k not in _OF_MACHINE and k != "cc"})
-
-
-def _task(record: Record, target: Target) -> Task | None:
+def task_of(record: Record, target: Target) -> Task | None:
     """Record's task; None where its template is not known here, or takes other arguments."""
     import loopwright.ops  # noqa: F401  (its templates become known)
     from loopwright.task import TASKS

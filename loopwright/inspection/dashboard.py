@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import LoopwrightError, RecordError
 from loopwright.inspection.report.collect import page_of
-from loopwright.inspection.report.elements import visible
 from loopwright.inspection.report.html import (
     PageParts,
     document,
@@ -26,6 +25,7 @@ from loopwright.inspection.report.html import (
     waiting,
 )
 from loopwright.inspection.report.page_data import Page
+from loopwright.presenting import harmless_lines
 from loopwright.records import Log, open_log
 from loopwright.version import __version__
 
@@ -58,8 +58,12 @@ class ReportState:
 
     def head(self) -> dict[str, str]:
         """Updates of a displayed page: text, and text of HTML."""
-        titles = {"title": visible(title_of(self.page)), "logs": visible(logs_of(self.page))}
-        return {**titles, "nav": self.parts.nav, "main": self.parts.main}
+        return {
+            "title": harmless_lines(title_of(self.page)),
+            "logs": harmless_lines(logs_of(self.page)),
+            "nav": self.parts.nav,
+            "main": self.parts.main,
+        }
 
 
 class LiveReport:
@@ -98,16 +102,11 @@ class LiveReport:
         if time.monotonic() < self._next:
             return
         # Looked at before reading: what is appended meanwhile is found the next time.
-        seen = [_looks(path) for path in self.paths]
+        seen = [_fingerprint(path) for path in self.paths]
         if seen == self._seen:
             return
         self._seen = seen
         begin = time.thread_time()
-        page, parts = self._made()
-        self._state = ReportState(f"{self._begun}.{next(self._numbers)}", page, parts)
-        self._next = time.monotonic() + max(_LEAST_S, _REST * (time.thread_time() - begin))
-
-    def _made(self) -> tuple[Page, PageParts]:
         logs, missing = [], []
         for path in self.paths:
             try:
@@ -117,14 +116,16 @@ class LiveReport:
                 logs.append(Log(path))
         try:
             page = page_of(logs, self.task)
-            return page, parts_of(page, missing)
+            parts = parts_of(page, missing)
         except RecordError as error:
-            empty = Page(int(time.time()), __version__, (), (), 0)
-            return empty, waiting(missing or [str(error)])
+            page = Page(int(time.time()), __version__, (), (), 0)
+            parts = waiting(missing or [str(error)])
+        self._state = ReportState(f"{self._begun}.{next(self._numbers)}", page, parts)
+        self._next = time.monotonic() + max(_LEAST_S, _REST * (time.thread_time() - begin))
 
 
-def _looks(path: Path) -> tuple[int, ...]:
-    """Fingerprint of a file to detect changes; empty while there is none."""
+def _fingerprint(path: Path) -> tuple[int, ...]:
+    """Detects changes of a file; empty while there is none."""
     try:
         status = os.stat(path)
     except OSError:

@@ -15,12 +15,12 @@ from loopwright.files import FileKind, Output, check, marked, write
 from loopwright.history import Rebuilt, expression_of, rebuild
 from loopwright.inspection import kernel_file
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
+from loopwright.inspection.speed import seed_of
 from loopwright.presenting import counted, duration, harmless
 from loopwright.records import Checked, Expression, Json, Log, Record, Verdict
 
 if TYPE_CHECKING:
     from loopwright.measure import DataPlan
-    from loopwright.te import Dag
 
 
 #: Forms of a program in an exported file: calls of te and of the schedule's primitives, or
@@ -94,14 +94,18 @@ def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
         kernel_file.IMPORTS + (kernel_file.IMPORTS_FOR_DATA if from_data else ""),
         _constants(rebuilt, expression, record, plan),
         *_trusted(rebuilt),
-        _data(dag, record, why) if from_data else program,
+        program
+        or "\n".join(
+            [
+                f"# Program and schedule stand here as data, since {why}.",
+                f"DAG = json.loads({_literal(dag.to_json())})",
+                f"TRACE = json.loads({_literal(record.trace)})",
+            ]
+        ),
         kernel_file.FROM_DATA if from_data else kernel_file.FROM_PYTHON,
         kernel_file.MAIN,
     ]
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
-
-
-# ---------------------------------------------------------------- where it is from
 
 
 def _origin(
@@ -113,17 +117,32 @@ def _origin(
     clock = time.strftime(", %Y-%m-%d %H:%M UTC", time.gmtime(record.ts)) if record.ts > 0 else ""
     threads = f", {counted(record.threads, 'thread')}" if record.threads else ""
     packages = ("loopwright", "llvmlite", "numpy", "python")
+    try:
+        verdict = "" if record.verdict is None else Verdict.from_json(record.verdict).text("it")
+    except RecordError:
+        verdict = ""
+    if record.checked is Checked.YES:
+        error = "" if record.max_error is None else f", largest error {record.max_error:.3g}"
+        answer = f"compared with the reference{error}"
+    else:
+        why = f": {record.check_reason}" if record.check_reason else ""
+        answer = f"not compared with a reference{why}"
+    if expression.inputs.get("made_by") != "template":
+        inputs = f"random, from seed {seed_of(expression)}, as in the log"
+    else:
+        inputs = "made by the template, which is not in the log; "
+        inputs += "give your own with --inputs" if plan is None else "here they are random"
     rows = [
         ("task", title(record)),
         ("record", f"{record.id} of {log.path.name}{run}{clock}"),
         ("speed", _speed(record, rebuilt)),
-        ("verdict", _verdict(record.verdict)),
-        ("answer", _answer(record)),
+        ("verdict", verdict),
+        ("answer", answer),
         ("hardware", f"{env.get('cpu') or 'unknown'}{threads}"),
         ("target", str(rebuilt.target)),
         ("knobs", " ".join(f"{name}={json.dumps(v)}" for name, v in config.items())),
         ("software", ", ".join(f"{name} {env[name]}" for name in packages if env.get(name))),
-        ("inputs", _inputs(expression, plan)),
+        ("inputs", inputs),
     ]
     yield "# Where it is from:"
     for name, text in rows:
@@ -145,31 +164,6 @@ def _speed(record: Record, rebuilt: Rebuilt) -> str:
         f"{duration(record.median)} per call (median of {windows}, {duration(min(record.times))} "
         f"to {duration(max(record.times))}){speed}{rough}"
     )
-
-
-def _verdict(data: Mapping[str, Json] | None) -> str:
-    try:
-        return "" if data is None else Verdict.from_json(data).text("it")
-    except RecordError:
-        return ""
-
-
-def _answer(record: Record) -> str:
-    if record.checked is Checked.YES:
-        error = "" if record.max_error is None else f", largest error {record.max_error:.3g}"
-        return f"compared with the reference{error}"
-    return f"not compared with a reference{f': {record.check_reason}' * bool(record.check_reason)}"
-
-
-def _inputs(expression: Expression, plan: DataPlan | None) -> str:
-    if expression.inputs.get("made_by") != "template":
-        return f"random, from seed {_seed(expression)}, as in the log"
-    if plan is None:
-        return "made by the template, which is not in the log; give your own with --inputs"
-    return "made by the template, which is not in the log; here they are random"
-
-
-# ---------------------------------------------------------------- what it is
 
 
 def _plan(rebuilt: Rebuilt) -> DataPlan | None:
@@ -202,7 +196,7 @@ def _constants(
         "#: How the inputs are made: ranges of what is used as an index, and the largest number of",
         "#: the second set of inputs, which are integers where sums of them are exact.",
         f"INPUTS = {plan!r}",
-        f"SEED = {_seed(expression)}",
+        f"SEED = {seed_of(expression)}",
         "#: How close floats must be: terms of the longest sum, and the type that is computed in.",
         f"CLOSENESS = {close}",
         "#: Seconds per call in the log.",
@@ -211,11 +205,6 @@ def _constants(
         f'DAG_HASH = "{dag.hash}"',
     ]
     return "\n".join(lines)
-
-
-def _seed(expression: Expression) -> int:
-    seed = expression.inputs.get("seed", 0)
-    return seed if type(seed) is int and seed >= 0 else 0
 
 
 def _assigned(name: str, value: Mapping[str, object]) -> str:
@@ -240,17 +229,6 @@ def _as_python(rebuilt: Rebuilt) -> tuple[str, str]:
     except (TensorError, SyntaxError, RecursionError, MemoryError) as error:
         return "", f"Python cannot say it: {harmless(str(error))[:200]}"
     return text, ""
-
-
-def _data(dag: Dag, record: Record, why: str) -> str:
-    """Program and steps as the log has them."""
-    return "\n".join(
-        [
-            f"# Program and schedule stand here as data, since {why}.",
-            f"DAG = json.loads({_literal(dag.to_json())})",
-            f"TRACE = json.loads({_literal(record.trace)})",
-        ]
-    )
 
 
 def _literal(data: Json) -> str:

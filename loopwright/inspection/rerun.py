@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, cast
 from loopwright.env import usable_cpus
 from loopwright.errors import LoopwrightError
 from loopwright.history import Here, Rebuilt, expression_of, rebuild
+from loopwright.inspection.applying_here import task_of
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
-from loopwright.inspection.speed import work_of
+from loopwright.inspection.speed import seed_of, work_of
 from loopwright.inspection.ties import Change, change, median_interval
 from loopwright.presenting import duration
-from loopwright.records import Checked, Json, Log, Record
+from loopwright.records import Checked, Json, Record
 from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
@@ -182,8 +183,9 @@ def rerun(
     rebuilt = rebuild(opened, record)
     task, reference = _task(record, rebuilt)
     busy = _busy()
+    seed = seed_of(expression_of(opened, record))
     with rebuilt.passes:
-        result = _measured(task, _seed(opened, record), timeout, announce or _log.warning, device)
+        result = _measured(task, seed, timeout, announce or _log.warning, device)
         here = Here(rebuilt.target.canonical, rebuilt.passes.to_json())
     fit = here.fit(record)
     work = work_of(opened, record)
@@ -197,12 +199,6 @@ def _busy() -> list[str]:
     if load < _BUSY * cores:
         return []
     return [f"load: {load:.1f} on {cores} cores before it was timed; other programs disturb it"]
-
-
-def _seed(log: Log, record: Record) -> int:
-    """Seed of the inputs of its timing."""
-    seed = expression_of(log, record).inputs.get("seed", 0)
-    return seed if type(seed) is int and seed >= 0 else 0
 
 
 def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
@@ -225,14 +221,12 @@ def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
 
 def _known_task(record: Record, rebuilt: Rebuilt) -> Task | None:
     """Task of a record, where its template is here and makes the expression of the record."""
-    import loopwright.ops  # noqa: F401  (its templates become known)
-    from loopwright.task import TASKS, create_task
-
-    if record.op not in TASKS:
-        return None
+    import loopwright.ops  # noqa: F401  (importing it does not count for the limit of a template)
 
     def made() -> Task | None:
-        task = create_task(record.op, record.args, rebuilt.target)
+        task = task_of(record, rebuilt.target)
+        if task is None:
+            return None
         schedule, args = task.expression()
         same = schedule.dag.hash == rebuilt.schedule.dag.hash
         ids = rebuilt.schedule.arg_ids(rebuilt.args)
@@ -247,7 +241,6 @@ def _known_task(record: Record, rebuilt: Rebuilt) -> Task | None:
 def _measured(
     task: ScheduledTask, seed: int, timeout: float, announce: Callable[[str], None], device: str
 ) -> MeasureResult:
-    """Measure one schedule as `Measurer` does, with more samples."""
     from loopwright.measure import LocalBuilder, LocalRunner, MeasureInput, Measurer, measure_option
     from loopwright.task import ConfigSpace
 

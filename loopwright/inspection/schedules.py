@@ -201,7 +201,6 @@ def _of_named_record(
 
 
 def _joined(logs: Sequence[Log]) -> Log:
-    """Several logs as one."""
     if len(logs) == 1:
         return logs[0]
     joined = Log(Path(", ".join(str(log.path) for log in logs)))
@@ -248,7 +247,6 @@ def _check_fit(task: Task, record: Record) -> None:
 
 
 def _threads(task: Task) -> int:
-    """Number of threads of a kernel of the task on this machine."""
     from loopwright.env import usable_cpus
 
     return threads(task.target.canonical, {}) or len(usable_cpus())

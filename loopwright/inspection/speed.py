@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from loopwright.dtypes import nbytes
 from loopwright.errors import LoopwrightError
 from loopwright.history import dag_of, expression_of
-from loopwright.records import Log, Record, fields_of
+from loopwright.presenting import counted
+from loopwright.records import Expression, Log, Record, fields_of
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,12 @@ def work_of(log: Log, record: Record) -> Work | None:
         return Work(dag.flop, sum(sizes))
     except (LoopwrightError, LookupError):
         return None
+
+
+def seed_of(expression: Expression) -> int:
+    """Seed of the inputs that the records of an expression were timed on."""
+    seed = expression.inputs.get("seed", 0)
+    return seed if type(seed) is int and seed >= 0 else 0
 
 
 def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
@@ -131,4 +138,4 @@ def duration_text(seconds: float) -> str:
 
 def threads_text(count: int) -> str:
     """Number of threads, as ``2 threads``; empty for 0, which stands for an unknown number."""
-    return f"{count} thread{'s' * (count != 1)}" if count else ""
+    return counted(count, "thread") if count else ""

@@ -64,8 +64,9 @@ def ties_of(
     for other in [one for one in near if one.candidate != winner.candidate][:LOOKED_AT]:
         same = winner.id in playoff and playoff[winner.id] == playoff.get(other.id)
         tie = _paired_tie(winner, other) if same else None
-        if tie is None:
-            tie = _window_tie(winner, other)
+        ratio = time_ratio(winner, other) if tie is None else None
+        if ratio is not None and ratio.low is not None and ratio.high is not None:
+            tie = Tie(other, ratio.value, ratio.low, ratio.high, False)
         if tie is not None and tie.low <= 1.0 <= tie.high:
             ties.append(tie)
     return sorted(ties, key=lambda tie: tie.ratio)
@@ -88,13 +89,6 @@ def _paired_tie(winner: Record, other: Record) -> Tie | None:
     near = 1.0 if gain.outcome is Outcome.TIE else 1.0 + gain.low
     low, high = min(near, 1.0 + gain.low), max(near, 1.0 + gain.high)
     return Tie(other, 1.0 + gain.gain, low, high, True)
-
-
-def _window_tie(winner: Record, other: Record) -> Tie | None:
-    ratio = time_ratio(winner, other)
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return None
-    return Tie(other, ratio.value, ratio.low, ratio.high, False)
 
 
 #: Fewer samples have no interval: both ends would lie outside of them.

@@ -74,11 +74,6 @@ class Status:
     eta_s: float | None = None
 
 
-class _Best(NamedTuple):
-    seconds: float
-    trial: int
-
-
 class _Line(NamedTuple):
     """Columns of a record that tell the state of its task."""
 
@@ -105,7 +100,8 @@ class _Task:
 
     def __init__(self, first: Record) -> None:
         self.name = task_text(first.op, first.args)
-        self.ranking: Ranking[tuple[str, _Best]] = Ranking()
+        #: Items are candidate, seconds, and number of the trial.
+        self.ranking: Ranking[tuple[str, float, int]] = Ranking()
         self.playoffs: PlayoffReader[_Line] = PlayoffReader()
         self.trials = self.failed = 0
         self.default_s: float | None = None
@@ -133,7 +129,7 @@ class _Task:
             placed = [*self.playoffs.add(line, *columns)]
         for one, place in placed:
             if one.median is not None:
-                item = (one.candidate, _Best(one.median, one.trial))
+                item = (one.candidate, one.median, one.trial)
                 self.ranking.add(one.candidate, item, one.median, one.ts, place)
 
     def status(self) -> TaskStatus:
@@ -142,8 +138,8 @@ class _Task:
             self.name,
             self.trials,
             self.failed,
-            None if best is None else best.item[1].seconds,
-            0 if best is None else best.item[1].trial,
+            None if best is None else best.item[1],
+            0 if best is None else best.item[2],
             best is not None and self.ranking.is_checked(best.item[0]),
             self.default_s,
             self.flop,
@@ -205,6 +201,19 @@ class Watcher:
         self.path = path
         self._forget(False)
 
+    def _forget(self, exists: bool) -> None:
+        self._exists = exists
+        self._dags = Log(self.path)
+        self._tasks: dict[str, _Task] = {}
+        self._latest: str | None = None
+        self._records = self._skipped = 0
+        self._failures: Counter[str] = Counter()
+        self._event, self._event_ts = "", 0.0
+        self._pace: deque[float] = deque()
+        self._runs: dict[str, _Run] = {}
+        self._last_run: _Run | None = None
+        self._valid: Counter[str] = Counter()
+
     def take(self, news: News) -> None:
         """Take in the news of a look (`Follower.look`).
 
@@ -217,8 +226,18 @@ class Watcher:
         self._dags.dags.update(news.log.dags)
         self._skipped += len(news.log.skipped)
         for header in news.log.headers:
-            self._open_run(header)
-        self._take_records(news.log.records)
+            self._last_run = self._runs[str(header.get("run", ""))] = _Run.of(header)
+            self._event, self._event_ts = "a run began", max(self._event_ts, self._last_run.ts)
+        records = news.log.records
+        if not records:
+            return
+        self._records += len(records)
+        columns = fields_of(records, *_Line._fields)
+        for record, line in zip(records, map(_Line._make, zip(*columns, strict=True)), strict=True):
+            self._take_record(record, line)
+        last = records[-1]
+        self._latest = last.task
+        self._event, self._event_ts = _in_words(last), last.ts
 
     def status(self, now: float | None = None) -> Status:
         """State of the run; ``now`` is seconds since the epoch, None for this moment."""
@@ -239,34 +258,6 @@ class Watcher:
             eta,
         )
 
-    def _forget(self, exists: bool) -> None:
-        self._exists = exists
-        self._dags = Log(self.path)
-        self._tasks: dict[str, _Task] = {}
-        self._latest: str | None = None
-        self._records = self._skipped = 0
-        self._failures: Counter[str] = Counter()
-        self._event, self._event_ts = "", 0.0
-        self._pace: deque[float] = deque()
-        self._runs: dict[str, _Run] = {}
-        self._last_run: _Run | None = None
-        self._valid: Counter[str] = Counter()
-
-    def _open_run(self, header: Mapping[str, Json]) -> None:
-        self._last_run = self._runs[str(header.get("run", ""))] = _Run.of(header)
-        self._event, self._event_ts = "a run began", max(self._event_ts, self._last_run.ts)
-
-    def _take_records(self, records: list[Record]) -> None:
-        if not records:
-            return
-        self._records += len(records)
-        columns = fields_of(records, *_Line._fields)
-        for record, line in zip(records, map(_Line._make, zip(*columns, strict=True)), strict=True):
-            self._take_record(record, line)
-        last = records[-1]
-        self._latest = last.task
-        self._event, self._event_ts = self._in_words(last), last.ts
-
     def _take_record(self, record: Record, line: _Line) -> None:
         task = self._tasks.get(line.task)
         if task is None:
@@ -274,12 +265,9 @@ class Watcher:
         if line.dag and not task.dag:
             work = work_of(self._dags, record)
             task.dag, task.flop = record.dag, 0 if work is None else work.flop
-        if not line.phase and not line.same_as:
-            self._count(task, line)
         task.rank(line)
-
-    def _count(self, task: _Task, line: _Line) -> None:
-        """Count a trial of the search."""
+        if line.phase or line.same_as:
+            return  # no trial of the search
         self._pace.append(line.ts)
         while self._pace[-1] - self._pace[0] > _PACE_S and len(self._pace) > 2:
             self._pace.popleft()
@@ -311,18 +299,16 @@ class Watcher:
             left.append(max(0.0, runs[0][1].ts + last.timeout - now))
         return done, last.n_trial, min(left, default=None)
 
-    def _in_words(self, record: Record) -> str:
-        """Last line of a log in words."""
-        what = (
-            f"{record.phase} of trial {record.trial}" if record.phase else f"trial {record.trial}"
-        )
-        if record.error is not None:
-            text = " ".join(str(record.error.get("text", "")).split())
-            return f"{what} failed: {record.error.get('kind', '')}: {text}"[:200]
-        if record.median is None:
-            return f"{what}: no time"
-        dropped = ", dropped: clearly slower than the best" if record.dropped else ""
-        return f"{what}: {time_text(record.median)}{dropped}"
+
+def _in_words(record: Record) -> str:
+    what = f"{record.phase} of trial {record.trial}" if record.phase else f"trial {record.trial}"
+    if record.error is not None:
+        text = " ".join(str(record.error.get("text", "")).split())
+        return f"{what} failed: {record.error.get('kind', '')}: {text}"[:200]
+    if record.median is None:
+        return f"{what}: no time"
+    dropped = ", dropped: clearly slower than the best" if record.dropped else ""
+    return f"{what}: {time_text(record.median)}{dropped}"
 
 
 #: Folder in which Linux shows processes. A run holds the lock of its log only while it writes a

@@ -219,7 +219,7 @@ def _combine(op: str, x: Affine, y: Affine, ranges: Ranges, dtype: str) -> Affin
         return None if y.terms else x * y.const
     if y.terms or y.const <= 0 or not _inside(x, ranges, dtype):
         return None
-    whole, part = _whole_part(x, y.const)
+    whole, part = whole_part(x, y.const)
     lo, hi = part.bounds(ranges)
     if lo // y.const != hi // y.const:
         return None
@@ -227,7 +227,7 @@ def _combine(op: str, x: Affine, y: Affine, ranges: Ranges, dtype: str) -> Affin
     return whole + q if op == "//" else part - q * y.const
 
 
-def _whole_part(x: Affine, m: int) -> tuple[Affine, Affine]:
+def whole_part(x: Affine, m: int) -> tuple[Affine, Affine]:
     """``x = m * whole + part`` where part holds the terms that m does not divide."""
     whole = {v: c // m for v, c in x.terms.items() if c % m == 0}
     part = {v: c for v, c in x.terms.items() if c % m}
@@ -244,7 +244,7 @@ def div_mod(
     low part (a vector lane, say) stays affine. New variables are appended to ``lets`` with their
     definitions and entered in ``ranges``.
     """
-    whole, part = _whole_part(x, m)
+    whole, part = whole_part(x, m)
     lo, hi = part.bounds(ranges)
     if lo // m == hi // m:
         return whole + lo // m, part - (lo // m) * m
@@ -269,7 +269,7 @@ def shorter_division(e: Binary, env: Mapping[Var, Affine], ranges: Ranges) -> Ex
     x = to_affine(e.a, env, ranges)
     if x is None or not isinstance(e.b, Const) or e.b.value < 1 or not _inside(x, ranges, e.dtype):
         return None
-    whole, part = _whole_part(x, e.b.value)
+    whole, part = whole_part(x, e.b.value)
     high, low, d = split_digits(part, e.b.value, ranges)
     if d == 1 and not whole.terms and not whole.const:
         return None

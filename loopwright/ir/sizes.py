@@ -16,10 +16,10 @@ from typing import Any, Self, TypeAlias, overload
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges, form_expr
+from loopwright.ir.affine import Affine, Extent, Interval, SizeRanges, form_expr, whole_part
 from loopwright.ir.expr import Binary, Cast, Const, Dim, Expr, Unary, Var, binary, cast
 from loopwright.ir.node import Node, node
-from loopwright.ir.visitor import substitute, walk
+from loopwright.ir.visitor import nodes, substitute
 
 #: Largest extent that a size may give. Tiles that over-run stay within int32.
 MAX_EXTENT = 1 << 30
@@ -48,7 +48,7 @@ def size_vars(parts: Iterable[Dim]) -> list[SizeVar]:
     seen: dict[SizeVar, None] = {}
     for e in parts:
         if isinstance(e, Expr):
-            walk(e, lambda n: seen.setdefault(n) if isinstance(n, SizeVar) else None)
+            seen |= {n: None for n in nodes(e) if isinstance(n, SizeVar)}
     return list(seen)
 
 
@@ -58,27 +58,22 @@ def check_extent(e: Expr, what: str) -> Expr:
     """
     if not dtypes.is_int(e.dtype):
         raise TensorError(f"{what}: an extent is an integer, got one of dtype {e.dtype}")
-    walk(e, lambda n: _check_part(n, what))
+    for n in nodes(e):
+        match n:
+            case SizeVar() | Const() | Cast() | Unary(op="-") | Binary(op="+" | "-" | "*"):
+                continue
+            case Binary(op="//" | "%", b=Const(value=v)) if v > 0:
+                continue
+            case Var():
+                raise TensorError(
+                    f"{what}: {n.name!r} is a loop axis or a plain variable; extents are made of "
+                    "te.var and te.size_var"
+                )
+        raise TensorError(
+            f"{what}: an extent is made of size variables and constants with +, -, *, and // and % "
+            f"by positive constants; {getattr(n, 'op', type(n).__name__)!r} cannot be in it"
+        )
     return e
-
-
-def _check_part(n: Node, what: str) -> None:
-    match n:
-        case SizeVar() | Const() | Cast() | Unary(op="-"):
-            return
-        case Binary(op="+" | "-" | "*"):
-            return
-        case Binary(op="//" | "%", b=Const(value=v)) if v > 0:
-            return
-        case Var():
-            raise TensorError(
-                f"{what}: {n.name!r} is a loop axis or a plain variable; extents are made of "
-                "te.var and te.size_var"
-            )
-    raise TensorError(
-        f"{what}: an extent is made of size variables and constants with +, -, *, and // and % by "
-        f"positive constants; {getattr(n, 'op', type(n).__name__)!r} cannot be in it"
-    )
 
 
 class Sizes:
@@ -170,8 +165,7 @@ class Sizes:
         """``a // m`` for a positive constant m."""
         if isinstance(a, int):
             return a // m
-        whole = Affine(a.const // m, {v: c // m for v, c in a.terms.items() if c % m == 0})
-        part = Affine(a.const % m, {v: c for v, c in a.terms.items() if c % m})
+        whole, part = whole_part(a, m)
         lo, hi = part.bounds(self.ranges)
         if lo // m == hi // m:
             return _plain(whole + lo // m)

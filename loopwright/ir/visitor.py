@@ -99,6 +99,21 @@ def substitute(n: N, env: Mapping[Var, Expr]) -> N:
     return out
 
 
+K = TypeVar("K", bound=Node)
+
+
+def map_nodes(n: N, kind: type[K], f: Callable[[K], Node]) -> N:
+    """``n`` with ``f(x)`` for each node ``x`` of a class, those below ``x`` first; an expression
+    has to become an expression and a statement a statement."""
+
+    def go(n: Any) -> Any:
+        new = n.map_children(go)
+        return f(new) if isinstance(new, kind) else new
+
+    out: N = go(n)
+    return out
+
+
 def nodes(n: Node) -> Iterator[Node]:
     """A node and everything below it, parents first."""
     waiting = [n]

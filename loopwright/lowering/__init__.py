@@ -29,12 +29,11 @@ if TYPE_CHECKING:
     )
     from loopwright.lowering.gpu_limits import GpuLimits, limits_of, verify_gpu_limits
     from loopwright.lowering.passes.bound_checkers import instrument_bound_checkers
-    from loopwright.lowering.passes.constant_folding import constant_folding
     from loopwright.lowering.passes.redundancy import (
         common_subexpr_elim,
         loop_invariant_code_motion,
     )
-    from loopwright.lowering.passes.simplify import remove_no_op, simplify
+    from loopwright.lowering.passes.simplify import constant_folding, remove_no_op, simplify
     from loopwright.lowering.passes.storage_rewrite import storage_rewrite
     from loopwright.lowering.passes.vectorize import skip_vectorize, unroll_loop, vectorize_loop
     from loopwright.lowering.pipeline import check_work, pass_order, run_passes

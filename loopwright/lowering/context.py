@@ -45,8 +45,6 @@ def _are_added_passes(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """Values that a key of ``config`` takes."""
-
     allowed: str  #: the values, in words
     fits: Callable[[object], bool]
     #: Whether programs depend on it, so that other processes must know it.
@@ -262,7 +260,14 @@ class PassContext:
         if config is not None and not isinstance(config, Mapping):
             raise UsageError(f"PassContext: config is a dictionary of settings, got {config!r}")
         self.config = dict(check_setting(k, v) for k, v in (config or {}).items())
-        self.instruments = tuple(_instrument(x) for x in _listed(instruments, "instruments"))
+        self.instruments = tuple(_listed(instruments, "instruments"))
+        calls = [n for n in vars(PassInstrument) if not n.startswith("_")]
+        for x in self.instruments:
+            if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
+                raise UsageError(
+                    f"PassContext: {x!r} is no instrument; derive a class from "
+                    "transform.PassInstrument and give an object of it"
+                )
         asked = "verify" in self.config
         self.verify = self.flag("verify") if asked else env.settings().verify
         self._tokens: list[Token[PassContext | None]] = []
@@ -270,7 +275,7 @@ class PassContext:
     @staticmethod
     def current() -> PassContext:
         """The innermost context, or the default one."""
-        return _current.get() or _default()
+        return _current.get() or _default_context()
 
     def __enter__(self) -> PassContext:
         for x in self.instruments:
@@ -454,22 +459,8 @@ def _listed(given: Iterable[T], what: str) -> Iterable[T]:
     return given
 
 
-def _instrument(x: PassInstrument) -> PassInstrument:
-    calls = [n for n in vars(PassInstrument) if not n.startswith("_")]
-    if isinstance(x, type) or not all(callable(getattr(x, n, None)) for n in calls):
-        raise UsageError(
-            f"PassContext: {x!r} is no instrument; derive a class from transform.PassInstrument "
-            "and give an object of it"
-        )
-    return x
-
-
 _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)
-
-
-@cache
-def _default() -> PassContext:
-    return PassContext()
+_default_context = cache(PassContext)
 
 
 class PassInstrument:

@@ -109,16 +109,16 @@ def verify_gpu_limits(
     limits = limits or GpuLimits()
     if schedule is not None:
         _check_vthreads(schedule, limits)
-    _go(f.body, f.name, limits)
+    _check_kernels(f.body, f.name, limits)
 
 
-def _go(s: Stmt, name: str, limits: GpuLimits) -> None:
+def _check_kernels(s: Stmt, name: str, limits: GpuLimits) -> None:
     if is_launch(s):
         _KernelCheck(name, limits).check(s)
         return
     for c in s.children():
         if isinstance(c, Stmt):
-            _go(c, name, limits)
+            _check_kernels(c, name, limits)
 
 
 def _check_vthreads(schedule: Schedule, limits: GpuLimits) -> None:

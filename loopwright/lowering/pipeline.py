@@ -33,9 +33,8 @@ from loopwright.lowering.context import Pass, PassContext, as_pass, func_pass
 from loopwright.lowering.gpu_limits import verify_target_limits
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.builder import NestBuilder
-from loopwright.lowering.nest.partition import PARTITION_CAP
+from loopwright.lowering.nest.tiles import PARTITION_CAP
 from loopwright.lowering.passes.bound_checkers import instrument_bound_checkers
-from loopwright.lowering.passes.constant_folding import constant_folding  # noqa: F401  (registers it)
 from loopwright.lowering.passes.double_buffer import inject_double_buffer
 from loopwright.lowering.passes.redundancy import common_subexpr_elim, loop_invariant_code_motion
 from loopwright.lowering.passes.simplify import remove_no_op, simplify
@@ -58,17 +57,6 @@ from loopwright.te import ArgId, OperandBuffer, Tensor, read_arg_id
 
 #: Buffers of arguments by stage and output.
 Params = Mapping[tuple[StageId, int], Buffer]
-
-
-def check_constants(state: State, params: Params) -> None:
-    """Refuse constant placeholders that are no arguments."""
-    given = {sid for sid, _ in params}
-    for sid, stage in state.stages.items():
-        if stage.op.constant and sid not in given:
-            raise LowerError(
-                f"lower: the constant tensor {state.label(sid)!r} is not in the arguments; its "
-                "values come with a call, or by with_constants"
-            )
 
 
 def constant_stages(state: State, arguments: frozenset[StageId] = frozenset()) -> set[StageId]:
@@ -129,11 +117,9 @@ def prepared_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
 
 
 def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> SplitFunc | None:
-    """Split a function in two parts; None where nothing can be computed before calls.
-
-    Sizes come with a call: a program with size variables is left whole where the part before calls
-    depends on one, or an argument that varies does not determine it.
-    """
+    """Split a function in two parts; None where nothing can be computed before calls. Sizes come
+    with a call: a program with size variables is left whole where the part before calls depends on
+    one, or an argument that varies does not determine it."""
     first = prepared_stages(bounds.state, frozenset(sid for sid, _ in params))
     if not first:
         return None
@@ -149,17 +135,21 @@ def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> Sp
     if size_vars(shapes) or any(isinstance(v, SizeVar) for v in free_vars(prepare)):
         return None
     of_first = tuple(b for b in whole.params if b in read)
-    of_second = tuple(b for b in whole.params if not b.constant or b in also)
-    written = dict(zip(whole.params, whole.outputs, strict=True))
-    marks = tuple(written[b] for b in of_second)
-    told = {n for b in of_second for n in b.shape if isinstance(n, SizeVar)}
-    if not told.issuperset(whole.sizes):
+    second = [
+        x
+        for x in zip(whole.params, whole.outputs, strict=True)
+        if not x[0].constant or x[0] in also
+    ]
+    of_second = tuple(b for b, _ in second)
+    determined = {n for b in of_second for n in b.shape if isinstance(n, SizeVar)}
+    if not determined.issuperset(whole.sizes):
         return None
     writes, reads = (True,) * len(buffers), (False,) * len(buffers)
+    outputs = tuple(is_output for _, is_output in second) + reads
     return SplitFunc(
         whole,
         Func(whole.name + PREPARE, of_first + buffers, (False,) * len(of_first) + writes, prepare),
-        Func(whole.name + PREPARED, of_second + buffers, marks + reads, main, whole.sizes),
+        Func(whole.name + PREPARED, of_second + buffers, outputs, main, whole.sizes),
         buffers,
     )
 
@@ -167,7 +157,13 @@ def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> Sp
 def _kept(bounds: Bounds, params: Params, first: set[StageId]) -> dict[tuple[StageId, int], Buffer]:
     """The buffers of the first part that the second one reads."""
     state = bounds.state
-    inside = {i for i in bounds.stages if _root_of(state, i) in first}
+
+    def root_of(sid: StageId) -> StageId:
+        while state.stages[sid].attach.kind == "at":
+            sid = state.stages[sid].attach.stage
+        return sid
+
+    inside = {i for i in bounds.stages if root_of(i) in first}
     reads = [r for i in bounds.stages if i not in inside for r in bounds.ops[i].reads()]
     wanted = {(r.source, r.value_index) for r in reads}
     buffers = Buffers(bounds, dict(params)).of
@@ -180,13 +176,6 @@ def _kept(bounds: Bounds, params: Params, first: set[StageId]) -> dict[tuple[Sta
     }
 
 
-def _root_of(state: State, sid: StageId) -> StageId:
-    """The stage at the root inside whose loops a stage is computed; itself at the root."""
-    while state.stages[sid].attach.kind == "at":
-        sid = state.stages[sid].attach.stage
-    return sid
-
-
 def _touched(s: Stmt) -> set[Buffer]:
     read = {n.buffer for n in nodes(s) if isinstance(n, Load | Prefetch)}
     return read.union(*(n.buffers for n in nodes(s) if isinstance(n, CallPacked)))
@@ -194,7 +183,7 @@ def _touched(s: Stmt) -> set[Buffer]:
 
 @func_pass(opt_level=1, name="LoopPartition")
 def loop_partition(f: Func) -> Func:
-    """Stands for the partition by the nest's builder (`loopwright.lowering.nest.partition`), so
+    """Stands for the partition by the nest's builder (`loopwright.lowering.nest.tiles`), so
     that contexts can disable it by name as they disable passes."""
     return f
 
@@ -213,13 +202,7 @@ PIPELINE: tuple[tuple[Pass, ...], ...] = (
     # 1: clean up.
     (simplify, remove_no_op),
     # 2: bring loops into the form in which they will run.
-    (
-        vectorize_loop,
-        skip_vectorize,
-        unroll_loop,
-        loop_invariant_code_motion,
-        common_subexpr_elim,
-    ),
+    (vectorize_loop, skip_vectorize, unroll_loop, loop_invariant_code_motion, common_subexpr_elim),
     # 3: arrange storage, and insert checks that watch the program.
     (storage_rewrite, instrument_bound_checkers),
 )
@@ -266,23 +249,16 @@ def lower(
     if not isinstance(s, Schedule):
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
-    ids = [i for i in s.arg_ids(tensors) if not _is_inside(s.state, read_arg_id(i)[0])]
+    # No array holds what is computed inside another stage.
+    inside = {
+        sid
+        for sid, stage in s.state.stages.items()
+        if sid not in s.state.outputs and stage.attach.kind in ("at", "inline")
+    }
+    ids = [i for i in s.arg_ids(tensors) if read_arg_id(i)[0] not in inside]
     f = lower_ids(s, ids, name, simple_mode)
     verify_target_limits(f, s)
     return f
-
-
-def _is_inside(state: State, sid: StageId) -> bool:
-    """Whether a stage is computed inside another one, so that no array holds its result."""
-    return (
-        sid in state.stages
-        and sid not in state.outputs
-        and state.stages[sid].attach.kind
-        in (
-            "at",
-            "inline",
-        )
-    )
 
 
 def lower_ids(
@@ -316,11 +292,15 @@ def too_deep(s: Schedule) -> LowerError:
 
 
 def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
-    """The loop nest of a schedule, as it is before the first pass."""
     context = PassContext.current()
     bounds = s.validate()
     params = _parameters(s, [read_arg_id(a) for a in arg_ids])
-    check_constants(s.state, params)
+    for sid, stage in s.state.stages.items():
+        if stage.op.constant and (sid, 0) not in params:
+            raise LowerError(
+                f"lower: the constant tensor {s.state.label(sid)!r} is not in the arguments; its "
+                "values come with a call, or by with_constants"
+            )
     partition = context.enabled(loop_partition)
     cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
     body = NestBuilder(bounds, params, cap).build()
@@ -394,9 +374,9 @@ def _parameters(
     state = s.state
     if len(set(arg_ids)) != len(arg_ids):
         raise LowerError("lower: a tensor is given twice in the arguments")
-    given = {i for i, _ in arg_ids}
+    arguments = {sid for sid, _ in arg_ids}
     for i in state.outputs:
-        if i not in given:
+        if i not in arguments:
             raise LowerError(f"lower: the output {state.label(i)!r} is not in the arguments")
     params: dict[tuple[StageId, int], Buffer] = {}
     for i, k in arg_ids:
@@ -405,10 +385,7 @@ def _parameters(
         stage = state.stages[i]
         _check_argument(stage, state.label(i))
         params[i, k] = Buffer(
-            state.output_label(i, k),
-            stage.op.shape,
-            stage.op.dtypes[k],
-            constant=stage.op.constant,
+            state.output_label(i, k), stage.op.shape, stage.op.dtypes[k], constant=stage.op.constant
         )
     return params
 
@@ -482,7 +459,6 @@ class _Count:
         self.sizes: dict[int, tuple[Expr, int]] = {}
 
     def stmt(self, s: Node, copies: _Copies) -> None:
-        """Count a statement that is written so many times."""
         self.add(1, copies)
         if isinstance(s, Allocate):
             self.buffer(s.buffer)

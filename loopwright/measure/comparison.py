@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -189,36 +189,42 @@ def compare(
     close = Closeness(close) if isinstance(close, int) else close
     dtype = got.dtype.name
     if got.dtype.kind == "b":
-        return _compare_exact(name, got.view(np.uint8), expected.view(np.uint8))
-    if not dtypes.is_float(dtype):
-        return _compare_exact(name, got, expected)
-    if dtypes.bits(dtype) < 32:
+        got, expected = got.view(np.uint8), expected.view(np.uint8)
+    elif dtypes.is_float(dtype) and dtypes.bits(dtype) < 32:
         got, expected = got.astype(np.float32), expected.astype(np.float32)
-    if close.exact:
-        return _compare_exact(name, got, expected)
-    if got.size == 0:
+    if close.exact or got.dtype.kind != "f":
+        if bool((got == expected).all()):
+            return Comparison(0.0, None)
+        allowed = 0.0
+    elif got.size == 0:
         return Comparison(0.0, None)
-    with np.errstate(all="ignore"):
-        # Without NaN and infinities, as nearly always, this decides; a NaN makes both tests fail.
-        worst, scale = float(np.abs(got - expected).max()), float(np.abs(expected).max())
-    if math.isfinite(scale) and worst <= close.allowed(dtype, scale, output):
+    else:
+        with np.errstate(all="ignore"):
+            # Without NaN and infinities, as nearly always, this decides; a NaN makes both fail.
+            worst, scale = float(np.abs(got - expected).max()), float(np.abs(expected).max())
+        if math.isfinite(scale) and worst <= close.allowed(dtype, scale, output):
+            return Comparison(worst, None)
+        finite = np.abs(expected[np.isfinite(expected)])
+        allowed = close.allowed(dtype, float(finite.max(initial=0.0)), output)
+    error = _distances(got, expected)
+    worst = float(error.max())
+    if worst <= allowed:
         return Comparison(worst, None)
-    return _compare_floats(name, got, expected, lambda scale: close.allowed(dtype, scale, output))
+    where = np.unravel_index(int(np.argmax(error)), got.shape)
+    text = (
+        f"{name}[{', '.join(str(int(i)) for i in where)}] is {got[where]}, expected "
+        f"{expected[where]} (error {worst:.3g}, allowed {allowed:.3g}); "
+        f"{int(np.count_nonzero(error > allowed))} of {got.size} elements are wrong"
+    )
+    return Comparison(worst, text)
 
 
 def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
     """Compare the known elements of an output; ``name`` is that of the output, for the text."""
     actual = got.reshape(-1)[known.places].astype(known.values.dtype)
-    with np.errstate(all="ignore"):
-        distance = np.abs(np.subtract(actual, known.values, dtype=np.float64))
-        same = actual == known.values
-        if actual.dtype.kind == "f":
-            same |= np.isnan(actual) & np.isnan(known.values)
-        else:
-            distance = np.maximum(distance, 1.0)  # a float64 cannot tell large integers apart
-        distance[np.isnan(distance)] = np.inf
-        distance[same | np.isinf(known.errors)] = 0.0
-        wrong = distance > known.errors
+    distance = _distances(actual, known.values)
+    distance[np.isinf(known.errors)] = 0.0
+    wrong = distance > known.errors
     bad = int(np.count_nonzero(wrong))
     if not bad:
         return Comparison(0.0, None)
@@ -232,58 +238,19 @@ def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
     return Comparison(float(distance[worst]), text)
 
 
-def _compare_floats(
-    name: str, got: Array, expected: Array, allowed_at: Callable[[float], float]
-) -> Comparison:
+def _distances(got: Array, expected: Array) -> Array:
+    """Absolute differences as float64: 0 where both are equal or NaN, infinite where one is."""
     with np.errstate(all="ignore"):
-        error = np.asarray(np.abs(np.subtract(got, expected, dtype=np.float64)))
-        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-        error[same] = 0.0
-        error[np.isnan(error)] = np.inf
-        finite = np.abs(expected[np.isfinite(expected)])
-    scale = float(finite.max()) if finite.size else 0.0
-    allowed = allowed_at(scale)
-    worst = float(error.max())
-    if worst <= allowed:
-        return Comparison(worst, None)
-    bad = int(np.count_nonzero(error > allowed))
-    where = np.unravel_index(int(np.argmax(error)), got.shape)
-    return Comparison(worst, _problem(name, got, expected, where, bad, worst, allowed))
-
-
-def _compare_exact(name: str, got: Array, expected: Array) -> Comparison:
-    wrong = np.asarray(got != expected)
-    if not wrong.any():
-        return Comparison(0.0, None)
-    distance = np.asarray(np.abs(got.astype(np.float64) - expected.astype(np.float64)))
-    if dtypes.is_float(got.dtype.name):
-        wrong &= ~(np.isnan(got) & np.isnan(expected))
+        distance = np.asarray(np.abs(np.subtract(got, expected, dtype=np.float64)))
+        same = np.asarray(got == expected)
+    if got.dtype.kind == "f":
+        same |= np.isnan(got) & np.isnan(expected)
         distance[np.isnan(distance)] = np.inf
     else:
-        distance = np.maximum(distance, 1.0)  # a float64 cannot tell large integers apart
-    bad = int(np.count_nonzero(wrong))
-    if not bad:
-        return Comparison(0.0, None)
-    error = np.where(wrong, distance, 0.0)
-    where = np.unravel_index(int(np.argmax(error)), got.shape)
-    worst = float(error.max())
-    return Comparison(worst, _problem(name, got, expected, where, bad, worst, 0.0))
-
-
-def _problem(
-    name: str,
-    got: Array,
-    expected: Array,
-    where: tuple[np.intp, ...],
-    bad: int,
-    worst: float,
-    allowed: float,
-) -> str:
-    place = ", ".join(str(int(i)) for i in where)
-    return (
-        f"{name}[{place}] is {got[where]}, expected {expected[where]} (error {worst:.3g}, "
-        f"allowed {allowed:.3g}); {bad} of {got.size} elements are wrong"
-    )
+        # A float64 cannot tell large integers apart.
+        distance = np.asarray(np.maximum(distance, 1.0))
+    distance[same] = 0.0
+    return distance
 
 
 def reference_problem(outputs: Sequence[Arg], arrays: Sequence[Array]) -> str | None:

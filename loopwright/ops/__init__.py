@@ -31,6 +31,7 @@ from loopwright.space import create_task
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
+    from loopwright.ops.gemm import product
     from loopwright.ops.operator import (
         Description,
         Parameter,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         describe_all,
         parameters_of,
     )
+    from loopwright.ops.rows import reduced
     from loopwright.ops.windows import IMAGE, Window, convolution, mean_pool, numbered, padded, pool
 
 __all__ = [

@@ -11,12 +11,15 @@ It stays beside the derived spaces as long as their untuned choice is slower: 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Expr
 from loopwright.ops import tiles
 from loopwright.ops.operator import LoopOrIndex, compute
 from loopwright.schedule import Schedule
+from loopwright.space import column_tiles, fits_registers, row_tiles, vector_lanes
 from loopwright.task import TemplateConfig
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)
@@ -58,8 +61,8 @@ def matmul_compute(
         >>> print(lw.ops.matmul_compute(A, B))
         Tensor(C: float32[4, 2])
     """
-    *lead, m, ka = (*A.shape[:-2], *reversed(A.shape[-2:])) if trans_a else A.shape
-    *lead_b, kb, n = (*B.shape[:-2], *reversed(B.shape[-2:])) if trans_b else B.shape
+    *lead, _, ka = (*A.shape[:-2], *reversed(A.shape[-2:])) if trans_a else A.shape
+    *lead_b, kb, _ = (*B.shape[:-2], *reversed(B.shape[-2:])) if trans_b else B.shape
     if ka != kb or lead != lead_b:
         raise TensorError(
             f"matmul: A is {list(A.shape)} and B {list(B.shape)}: reduction extents {ka} and {kb}, "
@@ -67,18 +70,48 @@ def matmul_compute(
         )
     if A.dtype != B.dtype:
         raise TensorError(f"matmul: A is {A.dtype} and B {B.dtype}; cast one of them")
-    k = te.reduce_axis((0, ka), name="k")
-    wide = out_dtype or A.dtype
+    return product(
+        *(A, B, trans_a, trans_b),
+        dtype=out_dtype or A.dtype,
+        batch=lead,
+        name=name,
+        tag="matmul",
+        axes=[*(f"b{d}" for d in range(len(lead))), "i", "j"],
+    )
+
+
+def product(
+    A: te.Tensor,
+    B: te.Tensor,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    *,
+    dtype: str,
+    batch: Sequence[int | te.Expr],
+    read: Callable[[te.Tensor, Sequence[LoopOrIndex]], Expr] = lambda t, i: t(*i[-len(t.shape) :]),
+    name: str,
+    tag: str = "",
+    axes: Sequence[str] | None = None,
+) -> te.Tensor:
+    """The product of matrices or vectors that fit, for `matmul_compute` and operators of graphs.
+
+    ``batch`` are the leading extents of the result. A vector has no rows, or no columns. ``read``
+    gives the element of an operand at the last indices of the result's batch, row and column.
+    """
+    k = te.reduce_axis((0, A.shape[-2 if trans_a else -1]), name="k")
+    rows = A.shape[-2:][1:] if trans_a else A.shape[-2:-1]
+    columns = B.shape[-2:-1] if trans_b else B.shape[-2:][1:]
+    first, second = len(batch), len(batch) + len(rows)
 
     def element(*at: LoopOrIndex) -> Expr:
-        *b, i, j = at
-        x = A[(*b, k, i)] if trans_a else A[(*b, i, k)]
-        y = B[(*b, j, k)] if trans_b else B[(*b, k, j)]
-        value: Expr = te.sum(x.astype(wide) * y.astype(wide), axis=k)
+        b, i, j = at[:first], at[first:second], at[second:]
+        x = read(A, (*b, k, *i) if trans_a else (*b, *i, k))
+        y = read(B, (*b, *j, k) if trans_b else (*b, k, *j))
+        value: Expr = te.sum(x.astype(dtype) * y.astype(dtype), axis=k)
         return value
 
-    names = [*(f"b{d}" for d in range(len(lead))), "i", "j"]
-    return compute((*lead, m, n), element, name=name, tag="matmul", varargs_names=names)
+    shape = (*batch, *rows, *columns)
+    return compute(shape, element, name=name, tag=tag, varargs_names=axes)
 
 
 def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
@@ -103,19 +136,14 @@ def default_tiles(
     packing: they read the second operand as it is, along k where it is transposed.
     """
     tiles.check_sizes(dtype, M=M, N=N, K=K)
-    if trans_b and M <= _FEW_ROWS and tiles.lanes(dtype) <= K and min(M, N) >= _DOT_TILE:
+    if trans_b and M <= _FEW_ROWS and vector_lanes(dtype) <= K and min(M, N) >= _DOT_TILE:
         tile = [-1, 1, _DOT_TILE]
         return {"tile_i": tile, "tile_j": tile, "unroll_k": 1, "pack": "dot"}
-    fits = tiles.fitting(dtype)
+    fits = fits_registers(dtype)
     rows, wide = min(
-        (
-            (r, w)
-            for r in tiles.row_tiles(M, _ROWS)
-            for w in tiles.column_tiles(N, dtype)
-            if fits(r, w)
-        ),
-        key=lambda tile: _tile_cost(M, N, tile[0], tile[1], tiles.lanes(dtype)),
-        default=(1, tiles.lanes(dtype)),
+        ((r, w) for r in row_tiles(M, _ROWS) for w in column_tiles(N, dtype) if fits(r, w)),
+        key=lambda tile: _tile_cost(M, N, tile[0], tile[1], vector_lanes(dtype)),
+        default=(1, vector_lanes(dtype)),
     )
     count, panels = -(-M // rows), -(-N // wide)
     blocks = [b for b in (*tiles.BLOCKS, count) if b <= count]
@@ -136,9 +164,9 @@ def define_matmul_space(
     With ``trans_b`` both operands run along k, so that the register tile may also hold one vector
     of partial sums an element (``pack`` is "dot"): its width then counts elements, not vectors.
     """
-    rows = tiles.row_tiles(M, _ROWS)
-    columns = tiles.column_tiles(N, dtype)
-    lanes = tiles.lanes(dtype)
+    rows = row_tiles(M, _ROWS)
+    columns = column_tiles(N, dtype)
+    lanes = vector_lanes(dtype)
     if trans_b:
         columns = [w for w in _DOT_COLUMNS if w < min(lanes, N + 1)] + columns
     cfg.define_split(
@@ -151,7 +179,7 @@ def define_matmul_space(
     cfg.define_knob("order", ["ji", "ij"])
     cfg.define_knob("pack", ["panel", "block", "none", *(["dot"] if trans_b else [])])
 
-    fits = tiles.fitting(dtype)
+    fits = fits_registers(dtype)
 
     def tile_fits(c: TemplateConfig) -> bool:
         high, wide = c["tile_i"].size[-1], c["tile_j"].size[-1]
@@ -183,14 +211,16 @@ def schedule_matmul(
     *cb, ci, cj = s[acc].op.axis
     (k,) = s[acc].op.reduce_axis
     if cfg["pack"].val == "dot":
-        ko, ki = s[acc].split(k, factor=tiles.lanes(s[acc].op.output(0).dtype))
+        ko, ki = s[acc].split(k, factor=vector_lanes(s[acc].op.output(0).dtype))
         s[acc].reorder(*cb, ko, ci, cj, ki)
         s[acc].unroll(ci)
         s[acc].unroll(cj)
         s[acc].vectorize(ki)
         return
     ko, ki = s[acc].split(k, factor=cfg["unroll_k"].val)
-    tiles.register_tile(s, acc, ci, cj, [*cb, ko, ki])
+    s[acc].reorder(*cb, ko, ki, ci, cj)
+    s[acc].unroll(ci)
+    s[acc].vectorize(cj)
     s[acc].unroll(ki)
     if cfg["pack"].val != "none":
         packed = s.cache_read(B, "local", [acc])
@@ -209,7 +239,7 @@ def _order_panels(s: Schedule, packed: te.Tensor, width: int, trans_b: bool) -> 
         return
     # Memory runs along k: squares of k and n are turned on the way.
     s[packed].transform_layout(lambda *x: (*x[:-2], x[-2] // width, x[-1], x[-2] % width))
-    side = tiles.lanes(packed.dtype)
+    side = vector_lanes(packed.dtype)
     outer, inner = s[packed].split(rows, factor=side)
     k0, k1 = s[packed].split(columns, factor=side)
     s[packed].reorder(outer, k0, k1, inner)

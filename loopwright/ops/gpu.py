@@ -33,9 +33,11 @@ class TemplateKnobs:
         return make()
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """A size; by default the first."""
+        """A knob; by default the first of its candidates."""
         self.cfg.define_knob(name, list(candidates), default=default)
         return self.value(name)
+
+    flag = choice = number
 
     def numbers(
         self,
@@ -61,13 +63,6 @@ class TemplateKnobs:
             self.cfg.define_split(
                 part, loop.length, policy="candidate", candidate=sizes, default=chosen
             )
-
-    def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
-        return self.choice(name, candidates, default)
-
-    def choice(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        self.cfg.define_knob(name, list(candidates), default=default)
-        return self.value(name)
 
     def keep(self, accepts: Callable[[Values], bool]) -> None:
         self.cfg.multi_filter(lambda c: accepts(lambda name: _chosen(c, name)))

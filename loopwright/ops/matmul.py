@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from loopwright import te
 from loopwright.errors import TensorError
-from loopwright.ir.expr import Expr
 from loopwright.ops import gpu, tiles
 from loopwright.ops.gemm import (
     default_tiles,
@@ -19,38 +19,60 @@ from loopwright.ops.gemm import (
 )
 from loopwright.ops.operator import Array, Reference, compute, register
 from loopwright.schedule import Schedule
-from loopwright.task import get_config, template
+from loopwright.task import Template, get_config, template
+
+#: Inputs, and stages: a product first, each elementwise over the one before, the result last.
+_Stages: TypeAlias = tuple[list[te.Tensor], list[te.Tensor]]
 
 
-def _matmul_default(
-    M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> dict[str, object]:
-    return default_tiles(M, N, K, tiles.wide_dtype(dtype), trans_b=trans_b)
-
-
-def _products(
-    A: te.Tensor, B: te.Tensor, trans_a: bool, trans_b: bool
-) -> tuple[te.Tensor, te.Tensor]:
-    """``A @ B`` in the dtype of the sums, and in that of the result."""
-    wide, final = tiles.wide_dtype(A.dtype), tiles.out_dtype(A.dtype)
-    C = matmul_compute(A, B, trans_a, trans_b, out_dtype=wide)
-    if final == wide:
-        return C, C
-    return C, te.compute(C.shape, lambda *i: C[i].astype(final), name="D")
-
-
-def _product(
-    A: te.Tensor, B: te.Tensor, trans_a: bool, trans_b: bool
+def _scheduled(
+    inputs: list[te.Tensor], stages: list[te.Tensor], trans_b: bool
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """``A @ B`` over the last two dimensions, scheduled by the configuration in force."""
-    C, out = _products(A, B, trans_a, trans_b)
+    """The schedule for CPUs under the configuration in force, with its arguments."""
+    product, out = stages[0], stages[-1]
     s = te.create_schedule(out.op)
     cfg = get_config()
-    *_, m, n = C.static_shape
-    define_matmul_space(cfg, m, n, C.op.reduce_axis[0].count, C.dtype, trans_b)
-    acc = s.cache_write(C, "local") if out is C else C
-    schedule_matmul(cfg, s, out, acc, B, trans_b)
-    return s, [A, B, out]
+    *_, m, n = product.static_shape
+    define_matmul_space(cfg, m, n, product.op.reduce_axis[0].count, product.dtype, trans_b)
+    for stage in stages[1:-1]:
+        s[stage].compute_inline()
+    acc = s.cache_write(product, "local") if out is product else product
+    schedule_matmul(cfg, s, out, acc, inputs[1], trans_b)
+    return s, [*inputs, out]
+
+
+def _enter(by_hand: Template, define: Callable[..., _Stages], summary: str) -> None:
+    """Register a template for CPUs as an operator, with its template for GPUs."""
+
+    def on_gpus(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
+        inputs, stages = define(*args)
+        return gpu.scheduled(stages[-1], inputs)
+
+    by_hand.register("gpu")(on_gpus)
+    register(by_hand, summary)
+
+
+# ---------------------------------------------------------------- matmul, batch_matmul
+
+
+def _product(*args: Any) -> _Stages:
+    """Operands and stages of `matmul`, or with a batch before M of `batch_matmul`."""
+    *batch, m, n, k, trans_a, trans_b, dtype = args
+    A = te.placeholder((*batch, k, m) if trans_a else (*batch, m, k), dtype, name="A")
+    B = te.placeholder((*batch, n, k) if trans_b else (*batch, k, n), dtype, name="B")
+    wide, final = tiles.wide_dtype(dtype), tiles.out_dtype(dtype)
+    C = matmul_compute(A, B, trans_a, trans_b, out_dtype=wide)
+    if final == wide:
+        return [A, B], [C]
+    return [A, B], [C, compute(C.shape, lambda *i: C[i].astype(final), name="D")]
+
+
+def _default(*args: Any) -> dict[str, object]:
+    *batch, m, n, k, _, trans_b, dtype = args
+    for size in batch:
+        tiles.check_sizes(dtype, B=size)
+    wide = tiles.wide_dtype(dtype)
+    return default_tiles(m, n, k, wide, batch=prod(batch), trans_b=trans_b)
 
 
 def _reference(*args: Any) -> Reference:
@@ -65,7 +87,7 @@ def _reference(*args: Any) -> Reference:
     return reference
 
 
-@template("matmul", make_reference=_reference, default=_matmul_default)
+@template("matmul", make_reference=_reference, default=_default)
 def matmul(
     M: int, N: int, K: int, trans_a: bool = False, trans_b: bool = False, dtype: str = "float32"
 ) -> tuple[Schedule, list[te.Tensor]]:
@@ -83,33 +105,10 @@ def matmul(
         >>> print(c[0, :4])
         [3. 3. 3. 3.]
     """
-    return _product(*_operands((), M, N, K, trans_a, trans_b, dtype), trans_a, trans_b)
+    return _scheduled(*_product(M, N, K, trans_a, trans_b, dtype), trans_b)
 
 
-def _operands(
-    batch: tuple[int, ...], M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> tuple[te.Tensor, te.Tensor]:
-    A = te.placeholder((*batch, K, M) if trans_a else (*batch, M, K), dtype, name="A")
-    B = te.placeholder((*batch, N, K) if trans_b else (*batch, K, N), dtype, name="B")
-    return A, B
-
-
-@matmul.register("gpu")
-def _matmul_gpu(
-    M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> tuple[Schedule, list[te.Tensor]]:
-    operands = _operands((), M, N, K, trans_a, trans_b, dtype)
-    return gpu.scheduled(_products(*operands, trans_a, trans_b)[1], operands)
-
-
-def _batch_default(
-    B: int, M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> dict[str, object]:
-    tiles.check_sizes(dtype, B=B)
-    return default_tiles(M, N, K, tiles.wide_dtype(dtype), batch=B, trans_b=trans_b)
-
-
-@template("batch_matmul", make_reference=_reference, default=_batch_default)
+@template("batch_matmul", make_reference=_reference, default=_default)
 def batch_matmul(
     B: int,
     M: int,
@@ -130,39 +129,28 @@ def batch_matmul(
         >>> print(c[0, 0, :4])
         [8. 8. 8. 8.]
     """
-    return _product(*_operands((B,), M, N, K, trans_a, trans_b, dtype), trans_a, trans_b)
+    return _scheduled(*_product(B, M, N, K, trans_a, trans_b, dtype), trans_b)
 
 
-@batch_matmul.register("gpu")
-def _batch_matmul_gpu(
-    B: int, M: int, N: int, K: int, trans_a: bool, trans_b: bool, dtype: str
-) -> tuple[Schedule, list[te.Tensor]]:
-    operands = _operands((B,), M, N, K, trans_a, trans_b, dtype)
-    return gpu.scheduled(_products(*operands, trans_a, trans_b)[1], operands)
-
-
-register(matmul, "C = A @ B; A (M, K) or (K, M), B (K, N) or (N, K)")
-register(
+_enter(matmul, _product, "C = A @ B; A (M, K) or (K, M), B (K, N) or (N, K)")
+_enter(
     batch_matmul,
+    _product,
     "C = A @ B for each of a batch; A (B, M, K) or (B, K, M), B (B, K, N) or (B, N, K)",
 )
 
 
-def _dense_default(
-    M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
-) -> dict[str, object]:
-    return default_tiles(M, N, K, tiles.wide_dtype(dtype), trans_b=weight == "NK")
+# ---------------------------------------------------------------- dense
 
 
-def _dense_reference(
-    M: int,
-    N: int,
-    K: int,
-    bias: bool,
-    relu: bool,
-    dtype: str,
-    weight: str,
-) -> Reference:
+def _dense_default(*args: Any) -> dict[str, object]:
+    m, n, k, _, _, dtype, weight = args
+    return default_tiles(m, n, k, tiles.wide_dtype(dtype), trans_b=weight == "NK")
+
+
+def _dense_reference(*args: Any) -> Reference:
+    *_, bias, relu, dtype, weight = args
+
     def reference(x: Array, w: Array, *b: Array) -> Array:
         x, w = tiles.widen(x, dtype), tiles.widen(w, dtype)
         y = x @ (w.T if weight == "NK" else w)
@@ -196,31 +184,10 @@ def dense(
         >>> print(y[0, :4])
         [17. 17. 17. 17.]
     """
-    inputs, stages = _layer(M, N, K, bias, relu, dtype, weight)
-    Z, out = stages[0], stages[-1]
-    s = te.create_schedule(out.op)
-    cfg = get_config()
-    trans = weight == "NK"
-    define_matmul_space(cfg, M, N, K, Z.dtype, trans)
-    for stage in stages[1:-1]:
-        s[stage].compute_inline()
-    acc = s.cache_write(Z, "local") if out is Z else Z
-    schedule_matmul(cfg, s, out, acc, inputs[1], trans)
-    return s, [*inputs, out]
+    return _scheduled(*_layer(M, N, K, bias, relu, dtype, weight), weight == "NK")
 
 
-@dense.register("gpu")
-def _dense_gpu(
-    M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
-) -> tuple[Schedule, list[te.Tensor]]:
-    inputs, stages = _layer(M, N, K, bias, relu, dtype, weight)
-    return gpu.scheduled(stages[-1], inputs)
-
-
-def _layer(
-    M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str
-) -> tuple[list[te.Tensor], list[te.Tensor]]:
-    """The inputs of a layer, and its stages: the product first, the result last."""
+def _layer(M: int, N: int, K: int, bias: bool, relu: bool, dtype: str, weight: str) -> _Stages:
     if weight not in ("NK", "KN"):
         raise TensorError(f"dense: weight is 'NK' or 'KN', got {weight!r}")
     trans = weight == "NK"
@@ -234,17 +201,13 @@ def _layer(
         b = te.placeholder((N,), final, name="bias")
         inputs.append(b)
         stages.append(te.compute((M, N), lambda i, j: Z[i, j] + b[j].astype(wide), name="biased"))
-    for wanted, name, f in (
-        (relu, "Y", lambda x: te.max(x, 0)),
-        (final != wide, "narrow", lambda x: x.astype(final)),
-    ):
-        if wanted:
-            stages.append(_mapped(stages[-1], f, name))
+    if relu:
+        x = stages[-1]
+        stages.append(compute(x.shape, lambda i, j: te.max(x[i, j], 0), name="Y"))
+    if final != wide:
+        y = stages[-1]
+        stages.append(compute(y.shape, lambda i, j: y[i, j].astype(final), name="narrow"))
     return inputs, stages
 
 
-def _mapped(x: te.Tensor, f: Callable[[Expr], Expr], name: str) -> te.Tensor:
-    return compute(x.shape, lambda i, j: f(x[i, j]), name=name)
-
-
-register(dense, "Y = relu(X @ W + bias); X (M, K), W (N, K) or (K, N)")
+_enter(dense, _layer, "Y = relu(X @ W + bias); X (M, K), W (N, K) or (K, N)")

@@ -16,7 +16,8 @@ from loopwright.ir.expr import Expr
 from loopwright.ops import gpu, tiles
 from loopwright.ops.operator import Array, LoopOrIndex, Reference, register
 from loopwright.schedule import Schedule
-from loopwright.task import TemplateConfig, get_config, template
+from loopwright.space import fits_registers, row_tiles
+from loopwright.task import get_config, template
 
 #: Columns of a block of packed weights, and elements of the reduction that lie together.
 LANES, GROUP = 16, 4
@@ -76,8 +77,8 @@ def _default(M: int, N: int, K: int) -> dict[str, object]:
         loads = (rows + vectors) / (2 * rows * vectors) + 1 / (2 * rows)
         return (whole + _CUT * cut) * rows * columns * (1 + loads)
 
-    fits = tiles.fitting("int32")
-    shapes = [(r, c) for r in tiles.row_tiles(M, _ROWS) for c in _COLUMNS if fits(r, c)]
+    fits = fits_registers("int32")
+    shapes = [(r, c) for r in row_tiles(M, _ROWS) for c in _COLUMNS if fits(r, c)]
     rows, columns = min(shapes, key=cost, default=(1, LANES))
     count, panels = -(-M // rows), -(-N // columns)
     blocks = [b for b in (*tiles.BLOCKS, count) if count % b == 0]
@@ -112,34 +113,8 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
         [8 8 8 8]
     """
     A, W, C = _product(M, N, K)
-    s = te.create_schedule(C.op)
     cfg = get_config()
-    _define_space(cfg, M, N, K)
-    _schedule(cfg, s, C)
-    return s, [A, W, C]
-
-
-@matmul_int8.register("gpu")
-def _matmul_int8_gpu(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
-    A, W, C = _product(M, N, K)
-    return gpu.scheduled(C, [A, W])
-
-
-def _product(M: int, N: int, K: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    A = te.placeholder((M, K), "uint8", name="A")
-    W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")
-    k = te.reduce_axis((0, K), name="k")
-
-    def element(i: LoopOrIndex, j: LoopOrIndex) -> Expr:
-        w = W[j // LANES, k // GROUP, j % LANES, k % GROUP]
-        value: Expr = te.sum(A[i, k].astype("int32") * w.astype("int32"), axis=k)
-        return value
-
-    return A, W, te.compute((M, N), element, name="C", tag="matmul")
-
-
-def _define_space(cfg: TemplateConfig, M: int, N: int, K: int) -> None:
-    rows = tiles.row_tiles(M, _ROWS)
+    rows = row_tiles(M, _ROWS)
     columns = [c for c in _COLUMNS if c <= -(-N // LANES) * LANES]
     for name, extent, tile in (("tile_i", M, rows), ("tile_j", N, columns)):
         candidates = tiles.blocked(extent, tile)
@@ -147,11 +122,10 @@ def _define_space(cfg: TemplateConfig, M: int, N: int, K: int) -> None:
     cfg.define_knob("unroll_k", [1, 2, 4], default=1)
     cfg.define_knob("order", ["ji", "ij"])
     cfg.define_knob("intrinsic", [True, False] if _has_tiles(N, K) else [False])
-    fits = tiles.fitting("int32")
+    fits = fits_registers("int32")
     cfg.multi_filter(lambda c: fits(c["tile_i"].size[-1], c["tile_j"].size[-1]))
 
-
-def _schedule(cfg: TemplateConfig, s: Schedule, C: te.Tensor) -> None:
+    s = te.create_schedule(C.op)
     acc = s.cache_write(C, "local")
     i, j = s[C].op.axis
     i0, i1, i2 = cfg["tile_i"].apply(s, C, i)
@@ -173,9 +147,29 @@ def _schedule(cfg: TemplateConfig, s: Schedule, C: te.Tensor) -> None:
     if cfg["intrinsic"].val:
         s[acc].reorder(outer, inner, ci, blocks, lanes, four)
         s[acc].tensorize(lanes, te.intrinsics.dot_uint8_int8_int32(LANES))
-        return
+        return s, [A, W, C]
     s[acc].reorder(outer, inner, four, ci, blocks, lanes)
     s[acc].vectorize(lanes)
+    return s, [A, W, C]
+
+
+@matmul_int8.register("gpu")
+def _matmul_int8_gpu(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
+    A, W, C = _product(M, N, K)
+    return gpu.scheduled(C, [A, W])
+
+
+def _product(M: int, N: int, K: int) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    A = te.placeholder((M, K), "uint8", name="A")
+    W = te.placeholder((-(-N // LANES), -(-K // GROUP), LANES, GROUP), "int8", name="W")
+    k = te.reduce_axis((0, K), name="k")
+
+    def element(i: LoopOrIndex, j: LoopOrIndex) -> Expr:
+        w = W[j // LANES, k // GROUP, j % LANES, k % GROUP]
+        value: Expr = te.sum(A[i, k].astype("int32") * w.astype("int32"), axis=k)
+        return value
+
+    return A, W, te.compute((M, N), element, name="C", tag="matmul")
 
 
 register(matmul_int8, "C = A @ W in int32; A (M, K) of uint8, W int8 packed [N/16, K/4, 16, 4]")

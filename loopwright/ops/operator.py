@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -225,21 +226,7 @@ class Description:
     example: str
 
     def to_json(self) -> dict[str, Json]:
-        return {
-            "name": self.name,
-            "summary": self.summary,
-            "parameters": [
-                {
-                    "name": p.name,
-                    "meaning": p.meaning,
-                    "required": p.required,
-                    "default": p.default,
-                }
-                for p in self.parameters
-            ],
-            "dtypes": list(self.dtypes),
-            "example": self.example,
-        }
+        return asdict(self)
 
 
 def describe(operator: Operator) -> Description:
@@ -264,13 +251,14 @@ def parameters_of(
 ) -> tuple[Parameter, ...]:
     """Parameters in order, from their defaults (`REQUIRED` for none) and meanings by name."""
     return tuple(
-        Parameter(name, meanings.get(name, ""), default is REQUIRED, _shown(default))
+        Parameter(
+            name,
+            meanings.get(name, ""),
+            default is REQUIRED,
+            None if default is REQUIRED else default,
+        )
         for name, default in defaults.items()
     )
-
-
-def _shown(default: object) -> Json:
-    return None if default is REQUIRED else default
 
 
 def _dtypes(operator: Operator) -> tuple[str, ...]:
@@ -278,12 +266,10 @@ def _dtypes(operator: Operator) -> tuple[str, ...]:
     if "dtype" not in operator.params:
         return ()
     sizes = {name: 8 for name, default in operator.params.items() if default is REQUIRED}
-    return tuple(name for name in dtypes.SUPPORTED if _takes(operator, {**sizes, "dtype": name}))
-
-
-def _takes(operator: Operator, given: Mapping[str, Json]) -> bool:
-    try:
-        create_task(operator.template, operator.args(given), "llvm")
-    except LoopwrightError:  # the refusal is the answer
-        return False
-    return True
+    accepted = []
+    for dtype in dtypes.SUPPORTED:
+        # A refusal is the answer.
+        with suppress(LoopwrightError):
+            create_task(operator.template, operator.args({**sizes, "dtype": dtype}), "llvm")
+            accepted.append(dtype)
+    return tuple(accepted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from loopwright import dtypes, te
@@ -30,24 +32,48 @@ def reduce_compute(X: te.Tensor, kind: str = "sum", axis: int = 1, name: str = "
         accumulated as float32.
 
     Raises:
-        TensorError: unknown kind, or an axis that is neither 0 nor 1.
+        TensorError: X is no matrix, unknown kind, or an axis that is neither 0 nor 1.
 
     Example:
         >>> print(lw.ops.reduce_compute(te.placeholder((4, 8), name="X"), kind="max"))
         Tensor(Y: float32[4])
     """
+    if X.ndim != 2:
+        raise TensorError(f"reduce: the input has 2 dimensions, got {X.ndim}")
     if kind not in REDUCTIONS:
         raise TensorError(f"reduce: kind is one of {', '.join(REDUCTIONS)}, got {kind!r}")
     if axis not in (0, 1) or isinstance(axis, bool):
         raise TensorError(f"reduce: axis is 0 or 1, got {axis!r}")
-    k = te.reduce_axis((0, X.shape[axis]), name="k")
     wide = tiles.wide_dtype(X.dtype) if kind in ("sum", "prod") else X.dtype
-    return compute(
-        (X.shape[1 - axis],),
-        lambda i: REDUCTIONS[kind]((X[i, k] if axis == 1 else X[k, i]).astype(wide), axis=k),
-        name=name,
-        tag="comm_reduce",
-    )
+    return reduced(X, [axis], REDUCTIONS[kind], name, dtype=wide, as_workload=True)
+
+
+def reduced(
+    X: te.Tensor,
+    axes: Sequence[int],
+    reduce: Callable[..., Expr],
+    name: str,
+    *,
+    keepdims: bool = False,
+    dtype: str = "",
+    as_workload: bool = False,
+) -> te.Tensor:
+    """X reduced over sorted axes in ``dtype``, its own by default; without axes X itself.
+
+    A workload names its loops otherwise.
+    """
+    loop = "k" if as_workload else "k{}"
+    loops = {a: te.reduce_axis((0, X.shape[a]), name=loop.format(a)) for a in axes}
+    kept = [a for a in range(X.ndim) if keepdims or a not in loops]
+
+    def element(*i: LoopOrIndex) -> Expr:
+        at: dict[int, LoopOrIndex] = {**dict(zip(kept, i, strict=True)), **loops}
+        x: Expr = X(*(at[a] for a in range(X.ndim))).astype(dtype or X.dtype)
+        return reduce(x, axis=list(loops.values())) if loops else x
+
+    shape = tuple(1 if a in loops else X.shape[a] for a in kept)
+    tag, names = ("comm_reduce", ["i"]) if as_workload else ("", None)
+    return compute(shape, element, name=name, tag=tag, varargs_names=names)
 
 
 def _reduce_reference(M: int, N: int, kind: str, axis: int, dtype: str) -> Reference:

@@ -33,7 +33,7 @@ from loopwright.space import (
     staged_steps,
 )
 from loopwright.target import Target
-from loopwright.task import TemplateConfig, get_config, template
+from loopwright.task import get_config, template
 
 
 def _reference(M: int, N: int, K: int, trans_b: bool, dtype: str) -> Reference:
@@ -129,16 +129,12 @@ def matmul_tensor_core(
     cfg = get_config()
     # Rounding is not counted.
     cfg.add_flop(2 * M * N * K)
-    _define_space(cfg, M, N, K, kind)
-    point = (cfg["tile"].val, cfg["warps"].val, cfg["step"].val, cfg["stages"].val)
-    MmaProduct(s, (a, b, c), kind, point).schedule()
-    return s, [a, b, c]
-
-
-def _define_space(cfg: TemplateConfig, M: int, N: int, K: int, kind: MmaOperands) -> None:
     cfg.define_knob("tile", list(product(TILES, TILES)))
     cfg.define_knob("warps", list(product(WARPS, WARPS)))
     cfg.define_knob("step", staged_steps(K, kind))
     cfg.define_knob("stages", list(STAGES))
     fits = fitting(M, N, kind)
     cfg.multi_filter(lambda c: fits(c["tile"].val, c["warps"].val, c["step"].val, c["stages"].val))
+    point = (cfg["tile"].val, cfg["warps"].val, cfg["step"].val, cfg["stages"].val)
+    MmaProduct(s, (a, b, c), kind, point).schedule()
+    return s, [a, b, c]

@@ -1,34 +1,10 @@
-"""Pieces that the CPU templates share: candidates of tiles, and the register tile."""
+"""Candidates of tiles of the CPU templates, and the dtypes of sums and of results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from loopwright import dtypes, te
-from loopwright.ir.expr import IterVar
+from loopwright import dtypes
 from loopwright.ops.operator import Array
-from loopwright.schedule import Schedule
-from loopwright.space import column_tiles, row_tiles
-from loopwright.space import fits_registers as fitting
-from loopwright.space import vector_lanes as lanes
-from loopwright.space import vector_registers as registers
 from loopwright.te import shape_of
-
-__all__ = [
-    "BLOCKS",
-    "blocked",
-    "check_sizes",
-    "column_tiles",
-    "fitting",
-    "lanes",
-    "narrow",
-    "out_dtype",
-    "register_tile",
-    "registers",
-    "row_tiles",
-    "wide_dtype",
-    "widen",
-]
 
 #: Blocks around a register tile, in register tiles.
 BLOCKS = (1, 2, 4, 8, 16, 32, 64)
@@ -50,15 +26,6 @@ def blocked(extent: int, tiles: list[int]) -> list[list[int]]:
         blocks = [b for b in BLOCKS if b < count] + [count]
         out += [[-1, b, t] for b in blocks]
     return out
-
-
-def register_tile(
-    s: Schedule, stage: te.Tensor, rows: IterVar, columns: IterVar, before: Sequence[IterVar]
-) -> None:
-    """Order a stage as ``before..., rows, columns`` with rows unrolled and columns as vectors."""
-    s[stage].reorder(*before, rows, columns)
-    s[stage].unroll(rows)
-    s[stage].vectorize(columns)
 
 
 #: Dtypes of sums, and of results, of operands of a narrow dtype.

@@ -399,20 +399,15 @@ def conv2d_compute(
     """
     kernel = W.static_shape[2:] if layout == "NCHW" else W.static_shape[:2]
     around = (pad[0], pad[0]), (pad[1], pad[1])
-    return _conv2d(X, W, Window(kernel, stride, around, dilation), groups, layout, name=name)
-
-
-@_named("conv2d")
-def _conv2d(
-    X: te.Tensor,
-    W: te.Tensor,
-    window: Window,
-    groups: int,
-    layout: str,
-    weight_at: Callable[..., Any] | None = None,
-    name: str = "Y",
-) -> te.Tensor:
+    window = Window(kernel, stride, around, dilation)
     _shaped(layout, 1, 1, 1, 1)
+    return _conv2d(X, W, window, layout, name, groups=groups)
+
+
+def _conv2d(
+    X: te.Tensor, W: te.Tensor, window: Window, layout: str, name: str = "Y", **options: Any
+) -> te.Tensor:
+    """`convolution` of a workload; ``options`` are its further ones."""
     first = IMAGE[layout]
     static_shape(X.shape[first : first + 2])
     if X.dtype != W.dtype:
@@ -420,10 +415,9 @@ def _conv2d(
     return convolution(
         *(X, W, window, layout),
         dtype=tiles.wide_dtype(X.dtype),
-        groups=groups,
-        weight_at=weight_at,
         as_workload=True,
         name=name,
+        **options,
     )
 
 
@@ -461,7 +455,9 @@ def _packed(*args: Any) -> list[te.Tensor]:
         f, c, r, q = i if layout == "NCHW" else (i[3], i[2], i[0], i[1])
         return packed[f, (c * kh + r) * kw + q]
 
-    return [X, W, _narrowed(_conv2d(X, W, window, groups, layout, read), dtype)]
+    with _named("conv2d"):
+        Y = _conv2d(X, W, window, layout, groups=groups, weight_at=read)
+    return [X, W, _narrowed(Y, dtype)]
 
 
 @definition(
@@ -499,7 +495,9 @@ def conv2d(
     """
     args = (N, C, H, W, O, KH, KW, stride, pad, dtype, dilation, groups, layout)
     X, weight, window = _conv2d_inputs(*args)
-    return [X, weight, _narrowed(_conv2d(X, weight, window, groups, layout), dtype)]
+    with _named("conv2d"):
+        Y = _conv2d(X, weight, window, layout, groups=groups)
+    return [X, weight, _narrowed(Y, dtype)]
 
 
 # ---------------------------------------------------------------- depthwise_conv2d
@@ -538,20 +536,11 @@ def depthwise_conv2d_compute(
     _shaped(layout, 1, 1, 1, 1)
     weight, nchw = W.static_shape, layout == "NCHW"
     channels, one, *kernel = weight if nchw else (*weight[2:], *weight[:2])
-    c, h, w = X.shape[1:] if nchw else (X.shape[3], *X.shape[1:3])
+    c = X.shape[1 if nchw else 3]
     if channels != c or one != 1:
         raise TensorError(f"the input has {c} channels, the weight {channels} x {one}, not {c} x 1")
-    if X.dtype != W.dtype:
-        raise TensorError(f"the input is {X.dtype}, the weight {W.dtype}; cast one")
-    static_shape((h, w))
     window = Window(tuple(kernel), stride, ((pad[0], pad[0]), (pad[1], pad[1])), dilation)
-    return convolution(
-        *(X, W, window, layout),
-        dtype=tiles.wide_dtype(X.dtype),
-        by_channel=True,
-        as_workload=True,
-        name=name,
-    )
+    return _conv2d(X, W, window, layout, name, by_channel=True)
 
 
 def _depthwise_reference(*args: Any) -> Reference:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.lazy import lazy_names
 from loopwright.records.bulk import fields_of, once_for_equal
-from loopwright.records.error_help import (
+from loopwright.records.error_kinds import (
     FAILED_AGAIN,
     Cause,
     ErrorHelp,
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
         places,
         playoffs,
         ratios,
-        verdict_of,
     )
     from loopwright.records.query import latest_verdict, verdict_on
     from loopwright.records.reports.curve import Curve, best_so_far
@@ -107,7 +106,7 @@ if TYPE_CHECKING:
     from loopwright.records.reports.spread import spread, spread_text, spreads
     from loopwright.records.reports.standings import Standing, Standings, default_record, standings
     from loopwright.records.validation import Validation, line_reports, validate
-    from loopwright.records.verdict import FACTOR, NOT_COMPARED
+    from loopwright.records.verdict import FACTOR, NOT_COMPARED, verdict_of
 
 Log._html = html_of_log
 Record._html = html_of_record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopwright.errors import RecordError
-from loopwright.records.error_help import ErrorKind
+from loopwright.records.error_kinds import ErrorKind
 from loopwright.records.line import Json, UnknownVersionError
 from loopwright.records.record import VERSION, task_key
 
@@ -43,7 +43,9 @@ def read(data: Mapping[str, Json]) -> dict[str, Json]:
         target, op, args, kwargs = data["input"]
         costs, error_no, all_cost, stamp = data["result"]
         entity = data["config"]["entity"]
-        config = {_name(name): value for name, kind, value in entity if kind in _KINDS}
+        config = {name: value for name, kind, value in entity if kind in _KINDS}
+        if not all(isinstance(name, str) for name in config):
+            raise TypeError("the name of a knob is no text")
         parsed = _target(str(target))
         failure = _failure(int(error_no), list(map(float, costs)))
         extra = {"target": target, "index": data["config"].get("index")}
@@ -64,12 +66,6 @@ def read(data: Mapping[str, Json]) -> dict[str, Json]:
         }
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise RecordError("malformed AutoTVM record") from exc
-
-
-def _name(name: Json) -> str:
-    if not isinstance(name, str):
-        raise TypeError("the name of a knob is no text")
-    return name
 
 
 def _target(text: str) -> dict[str, Json]:

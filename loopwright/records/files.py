@@ -18,10 +18,10 @@ from typing import BinaryIO, TypeAlias
 
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import destination, replaced
-from loopwright.records.line import BOM, MAX_LINE, canonical_json, sealed
+from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import LOG, Log, check_has_records, check_is_log, load, without_records
 from loopwright.records.query import by_task, kept
-from loopwright.records.record import VERSION, Record
+from loopwright.records.record import Record, header_line
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 #: Told what a person should know.
@@ -59,23 +59,18 @@ def pick(
     with _replaced(out) as file:
         logs = [*(_load_log(path, announce) for path in sources), *_own(out, sources)]
         chosen = kept([record for log in logs for record in log], k)
+        count = sum(map(len, logs))
+        if not count:
+            raise RecordError(without_records(logs[0]))
         if not chosen:
-            raise _nothing_usable(logs)
+            names = ", ".join(str(log.path) for log in logs)
+            raise RecordError(
+                f"{names}: no usable record among {count}, all failed or were dropped; `loopwright "
+                f"records errors {logs[0].path}` shows why"
+            )
         _check_keeps(out, sources, chosen)
         _write(file, logs, chosen)
     return chosen
-
-
-def _nothing_usable(logs: Sequence[Log]) -> RecordError:
-    """The error for logs of which none has a record that may be best, with the reason."""
-    count = sum(map(len, logs))
-    if not count:
-        return RecordError(without_records(logs[0]))
-    names = ", ".join(str(log.path) for log in logs)
-    return RecordError(
-        f"{names}: no usable record among {count}, all failed or were dropped; `loopwright records "
-        f"errors {logs[0].path}` shows why"
-    )
 
 
 def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
@@ -173,7 +168,12 @@ def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) ->
         raise RecordError(f"cannot make the folder {str(folder)!r}: {exc.strerror}") from exc
     counts = {}
     for key, records in by_task(log).items():
-        path = folder / _file_name(records[0], key)
+        # A readable name that no other task has, such as ``matmul_16x16_3fa2b1c0.jsonl``.
+        first = records[0]
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", first.op).strip(".")[:60] or "task"
+        sizes = "x".join(str(arg) for arg in first.args if type(arg) is int)[:60]
+        digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        path = folder / ("_".join(filter(None, [name, sizes, digest])) + ".jsonl")
         with _replaced(path) as file:
             existing = _own(path, ())
             lines = {record.to_line(): record for part in existing for record in part}
@@ -232,8 +232,7 @@ def _write(
         runs = {record.run for record in records}
         headed = ((h.get("run"), h) for log in logs for h in log.headers)
         opened = [h for run, h in headed if isinstance(run, str | None) and run in runs]
-        lines = (sealed(canonical_json({"v": VERSION, "header": header})) for header in opened)
-        file.writelines(f"{line}\n".encode() for line in dict.fromkeys(lines))
+        file.writelines(f"{line}\n".encode() for line in dict.fromkeys(map(header_line, opened)))
     written: set[str] = set()
     for record in records:
         for expression in (e for log in logs for e in log.dags.get(record.dag, [])):
@@ -251,14 +250,6 @@ def _raw_lines(path: AnyPath) -> Iterator[bytes]:
             if line := raw.rstrip(b"\r\n"):
                 yield line
             raw = file.readline(MAX_LINE)
-
-
-def _file_name(record: Record, key: str) -> str:
-    """A readable name that no other task has, such as ``matmul_16x16_3fa2b1c0.jsonl``."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", record.op).strip(".")[:60] or "task"
-    sizes = "x".join(str(arg) for arg in record.args if type(arg) is int)[:60]
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return "_".join(filter(None, [name, sizes, digest])) + ".jsonl"
 
 
 @contextmanager

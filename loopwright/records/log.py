@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from loopwright.errors import RecordError
 from loopwright.files import FileKind
+from loopwright.presenting import counted
 from loopwright.records import autotvm
 from loopwright.records.line import (
     BOM,
@@ -109,11 +110,10 @@ class Log:
 def _skipped(log: Log) -> str:
     """Number of skipped lines, the first of them, and the reasons."""
     reasons = Counter(item.reason for item in log.skipped)
-    lines = "1 line" if len(log.skipped) == 1 else f"{len(log.skipped)} lines"
     first = log.skipped[0].line
     what = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(4))
     more = f"; {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""
-    return f"{lines} skipped, the first is line {first} ({what}{more})"
+    return f"{counted(len(log.skipped), 'line')} skipped, the first is line {first} ({what}{more})"
 
 
 def load(path: str | os.PathLike[str]) -> Log:
@@ -137,8 +137,8 @@ def load(path: str | os.PathLike[str]) -> Log:
         True matmul
     """
     log = Log(Path(path))
-    with _named_errors(path), _opened(path) as file, without_collector():
-        for number, raw in enumerate(_lines(file), 1):
+    with without_collector():
+        for number, raw in enumerate(raw_lines(path), 1):
             take_line(log, number, raw)
     return log
 
@@ -158,34 +158,11 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
         0 True
     """
     log = Log(Path(path))
-    with _named_errors(path), _opened(path) as file:
-        for number, raw in enumerate(_lines(file), 1):
-            if b'"expression"' in raw[:_BEGINNING] or b'"header"' in raw[:_BEGINNING]:
-                take_line(log, number, raw)
+    for number, raw in enumerate(raw_lines(path), 1):
+        if b'"expression"' in raw[:_BEGINNING] or b'"header"' in raw[:_BEGINNING]:
+            take_line(log, number, raw)
     log.records, log.skipped = [], []
     return log
-
-
-@contextmanager
-def _named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn errors of the system into RecordErrors that name the log."""
-    try:
-        yield
-    except FileNotFoundError as exc:
-        raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
-    except IsADirectoryError as exc:
-        raise RecordError(_a_folder(Path(path))) from exc
-    except OSError as exc:
-        raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
-
-
-def _a_folder(path: Path) -> str:
-    """The message for a folder that was given instead of a log: it lists the logs inside."""
-    logs = sorted(file.name for file in path.glob("*.jsonl"))
-    if not logs:
-        return f"{str(path)!r} is a directory, and holds no log (*.jsonl); name a log file"
-    more = f" and {len(logs) - 3} more" if len(logs) > 3 else ""
-    return f"{str(path)!r} is a directory; name a log in it: {', '.join(logs[:3])}{more}"
 
 
 def check_is_log(log: Log) -> None:
@@ -220,10 +197,9 @@ def without_records(log: Log) -> str:
             f"{log.path} has no record that can be read ({_skipped(log)}); "
             f"`loopwright records validate {log.path}` names the lines"
         )
-    runs = f"{len(log.headers)} run{'s' * (len(log.headers) != 1)} began"
     return (
-        f"{log.path} has no record yet ({runs}, and no trial has ended): wait, or go on with the "
-        "same `loopwright tune ... --log`"
+        f"{log.path} has no record yet ({counted(len(log.headers), 'run')} began, and no trial has "
+        "ended): wait, or go on with the same `loopwright tune ... --log`"
     )
 
 
@@ -246,28 +222,32 @@ def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
     return log
 
 
-def _opened(path: str | os.PathLike[str]) -> BinaryIO:
-    """A log that is open for reading; devices are refused, since they may have no end."""
-    mode = os.stat(path).st_mode
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise RecordError(f"{str(path)!r} is a device; name a log file")
-    return open(path, "rb")
-
-
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
-    """The lines of a file with their newlines; of one that is too long only the beginning."""
-    with _named_errors(path), _opened(path) as file:
-        yield from _lines(file)
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; of one that is too long only the beginning, to bound memory."""
-    raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
-    while raw:
-        yield raw
-        while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
-            raw = file.readline(MAX_LINE + 2)
-        raw = file.readline(MAX_LINE + 2)
+    """The lines of a file with their newlines; of one that is too long only the beginning, to bound
+    memory. Devices are refused, since they may have no end.
+    """
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise RecordError(f"{str(path)!r} is a device; name a log file")
+        with open(path, "rb") as file:
+            raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
+            while raw:
+                yield raw
+                while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+                    raw = file.readline(MAX_LINE + 2)
+                raw = file.readline(MAX_LINE + 2)
+    except FileNotFoundError as exc:
+        raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
+    except IsADirectoryError as exc:
+        logs = sorted(file.name for file in Path(path).glob("*.jsonl"))
+        inside = ", and holds no log (*.jsonl); name a log file"
+        if logs:
+            more = f" and {len(logs) - 3} more" if len(logs) > 3 else ""
+            inside = f"; name a log in it: {', '.join(logs[:3])}{more}"
+        raise RecordError(f"{str(path)!r} is a directory{inside}") from exc
+    except OSError as exc:
+        raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright.errors import UsageError
-from loopwright.presenting import html_block, html_folded, html_table, html_text
+from loopwright.presenting import counted, html_block, html_folded, html_table, html_text
 from loopwright.records.bulk import fields_of
 from loopwright.records.index.open import open_log
 from loopwright.records.line import Json
@@ -199,8 +199,8 @@ def html_of_log(log: Log) -> str:
     parts = [html_table(rows, ("task", "records", "failed", "best", "record"))] if rows else []
     parts += [html_text(f"... and {more} more tasks")] if more else []
     parts += [html_text(log.complaint())] if log.skipped else []
-    title = f"{log.path}: {_counted(len(log), 'record')} of {_counted(len(groups), 'task')}, "
-    return html_block(title + _counted(len(log.headers), "run"), *parts)
+    title = f"{log.path}: {counted(len(log), 'record')} of {counted(len(groups), 'task')}, "
+    return html_block(title + counted(len(log.headers), "run"), *parts)
 
 
 def html_of_record(record: Record) -> str:
@@ -210,8 +210,8 @@ def html_of_record(record: Record) -> str:
     return html_block(
         f"Record {record.id}: {task_text(record.op, record.args)}",
         html_table(_facts(record)),
-        html_folded(_counted(len(record.config), "knob"), knobs),
-        html_folded(_counted(len(record.trace), "step"), steps),
+        html_folded(counted(len(record.config), "knob"), knobs),
+        html_folded(counted(len(record.trace), "step"), steps),
     )
 
 
@@ -229,7 +229,7 @@ def _facts(record: Record) -> Iterator[tuple[str, object]]:
         yield "failed", f"{record.error.get('kind')}: {record.error.get('text')}"
     if record.times:
         low, high = (f"{t * 1e3:.4g}" for t in (min(record.times), max(record.times)))
-        windows = _counted(len(record.times), "window")
+        windows = counted(len(record.times), "window")
         rough = ", dropped as too slow" * record.dropped
         yield "time", f"{_milliseconds(record)} ({low} to {high} ms, {windows}{rough})"
     reason = f": {record.check_reason}" if record.check_reason else ""
@@ -250,7 +250,3 @@ def _facts(record: Record) -> Iterator[tuple[str, object]]:
 
 def _milliseconds(record: Record) -> str:
     return "-" if record.median is None else f"{record.median * 1e3:.4g} ms"
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}{'s' * (count != 1)}"

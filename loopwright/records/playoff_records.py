@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from loopwright.errors import RecordError
 from loopwright.records.bulk import fields_of
 from loopwright.records.line import Json
 from loopwright.records.record import Record
-from loopwright.records.verdict import Outcome, Verdict
+from loopwright.records.verdict import Outcome, Verdict, verdict_of
 
 #: Phase of the records of a playoff.
 PLAYOFF = "playoff"
@@ -124,7 +123,7 @@ class PlayoffReader(Generic[_T]):
             group.played = Played(times, verdict_of(verdict), ts)
         if group.played is None:
             return []
-        placed = [(one, group.played.place(own)) for one, own in group.waiting]
+        placed = [(waiting, group.played.place(seconds)) for waiting, seconds in group.waiting]
         group.waiting.clear()
         return placed
 
@@ -142,14 +141,6 @@ class PlayoffReader(Generic[_T]):
         ]
 
 
-def verdict_of(said: object) -> Verdict | None:
-    """The verdict of a record; None where it has none, or one that `records validate` reports."""
-    try:
-        return None if said is None else Verdict.from_json(said)  # type: ignore[arg-type]
-    except RecordError:
-        return None
-
-
 def is_of_playoff(phase: str, verdict: Json) -> bool:
     """Whether a record belongs to a playoff."""
     return phase == PLAYOFF or verdict is not None
@@ -161,7 +152,7 @@ def places(records: Sequence[object]) -> dict[int, Place]:
     """
     phases, verdicts = fields_of(records, "phase", "verdict")
     kinds = zip(phases, verdicts, strict=True)
-    rows = [row for row, (phase, said) in enumerate(kinds) if phase == PLAYOFF or said is not None]
+    rows = [row for row, kind in enumerate(kinds) if is_of_playoff(*kind)]
     reader: PlayoffReader[int] = PlayoffReader()
     ranks: dict[int, Place] = {}
     columns = fields_of([records[row] for row in rows], *_TAKEN)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TypeVar
 
 from loopwright.records.bulk import fields_of, grouped
-from loopwright.records.playoff_records import is_of_playoff, playoffs, verdict_of
+from loopwright.records.playoff_records import is_of_playoff, playoffs
 from loopwright.records.ranking import ranked
 from loopwright.records.record import Checked, Record
-from loopwright.records.verdict import Verdict
+from loopwright.records.verdict import Verdict, verdict_of
 
 _R = TypeVar("_R")
 
@@ -192,19 +192,15 @@ def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
     for winner in winners:
         if winner.checked is Checked.YES:
             checked.pop((winner.candidate, winner.build), None)
-    placed = _winners_beside([*winners, *verdicts.values()], records)
+    # The winners of the playoffs in which these took part.
+    phases, judged = fields_of(records, "phase", "verdict")
+    played = [r for r, *kind in zip(records, phases, judged, strict=True) if is_of_playoff(*kind)]
+    numbers = playoffs(played)
+    wanted = {numbers[r.id] for r in (*winners, *verdicts.values()) if r.id in numbers}
+    placed = [r for r in played if r.verdict is not None and numbers[r.id] in wanted]
     rests_on = [*winners, *wrong.values(), *checked.values(), *verdicts.values(), *placed]
     chosen = {id(record) for record in rests_on}
     return [record for record in records if id(record) in chosen]
-
-
-def _winners_beside(some: Iterable[Record], records: Sequence[Record]) -> list[Record]:
-    """Winners of the playoffs in which some records took part."""
-    phases, verdicts = fields_of(records, "phase", "verdict")
-    played = [r for r, *own in zip(records, phases, verdicts, strict=True) if is_of_playoff(*own)]
-    numbers = playoffs(played)
-    wanted = {numbers[record.id] for record in some if record.id in numbers}
-    return [r for r in played if r.verdict is not None and numbers[r.id] in wanted]
 
 
 def by_conditions(records: Iterable[Record]) -> dict[tuple[str, str, int], list[Record]]:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from loopwright.errors import RecordError
-from loopwright.records.error_help import FAILED_AGAIN, ErrorKind
+from loopwright.records.error_kinds import FAILED_AGAIN, ErrorKind
 from loopwright.records.line import (
     Json,
     UnknownVersionError,
@@ -26,7 +26,7 @@ from loopwright.records.line import (
     sealed,
 )
 from loopwright.records.provenance import hardware, threads
-from loopwright.records.verdict import Verdict
+from loopwright.records.verdict import verdict_of
 
 #: The version written, and the newest that is understood.
 VERSION = 1
@@ -179,7 +179,15 @@ class Record:
     extra: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "times", _checked_times(self.times))
+        times = tuple(self.times)
+        for value in times:
+            number = not isinstance(value, bool) and hasattr(value, "__float__")
+            if not number or not 0 < float(value) < math.inf:
+                raise RecordError(
+                    f"field 'times' holds {str(value)[:60]!r}; each time is a finite number of "
+                    "seconds above 0"
+                )
+        object.__setattr__(self, "times", tuple(map(float, times)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Record) and self.to_line() == other.to_line()
@@ -301,6 +309,11 @@ class Record:
         return cls(**values, checked=checked, extra=extra)
 
 
+def header_line(header: Mapping[str, Json]) -> str:
+    """The line that opens a run, without the newline."""
+    return sealed(canonical_json({"v": VERSION, "header": header}))
+
+
 def check_version(data: Mapping[str, Json]) -> None:
     """Refuse a line without a version, or of a newer one."""
     version = data.get("v")
@@ -312,18 +325,6 @@ def check_version(data: Mapping[str, Json]) -> None:
         )
     if version < 1:
         raise RecordError(f"version {version} is not known")
-
-
-def _checked_times(times: Iterable[Json]) -> tuple[float, ...]:
-    checked = tuple(times)
-    for value in checked:
-        number = not isinstance(value, bool) and hasattr(value, "__float__")
-        if not number or not 0 < float(value) < math.inf:
-            raise RecordError(
-                f"field 'times' holds {str(value)[:60]!r}; each time is a finite number of "
-                "seconds above 0"
-            )
-    return tuple(map(float, checked))
 
 
 _Check = Callable[[Json], bool]
@@ -354,19 +355,8 @@ def _is_text_or_texts(value: Json) -> bool:
     return type(value) is str or (type(value) is list and all(map(_is_text, value)))
 
 
-def _is_error(value: Json) -> bool:
-    return (
-        type(value) is dict
-        and type(value.get("text", "")) is str
-        and type(value.get("kind")) is str
-    )
-
-
 def _is_verdict(value: Json) -> bool:
-    try:
-        return type(value) is dict and bool(Verdict.from_json(value))
-    except RecordError:
-        return False
+    return type(value) is dict and verdict_of(value) is not None
 
 
 def _or_null(check: _Check) -> _Check:
@@ -399,7 +389,13 @@ _BY_TYPE: dict[str, _Check] = {
     "tuple[float, ...]": _is(list),
     "list[Json]": _is(list),
     "Mapping[str, Json]": _is(dict),
-    "Mapping[str, str] | None": _or_null(_is_error),
+    "Mapping[str, str] | None": _or_null(
+        lambda value: (
+            type(value) is dict
+            and type(value.get("text", "")) is str
+            and type(value.get("kind")) is str
+        )
+    ),
     "Mapping[str, Json] | None": _or_null(_is_verdict),
     "Checked": lambda value: value in ("yes", "no", "off"),
 }

@@ -13,6 +13,8 @@ from loopwright.records.record import Record
 
 #: Parts of a canonical target that name hardware or threads, which are compared on their own.
 _HARDWARE_OPTIONS = frozenset({"mcpu", "mattr", "num_threads"})
+#: Fields and properties of a record that `reuse_of` looks at.
+_COMPARED = ("task", "dag", "threads", "target", "space", "build", "hardware")
 
 
 class Reuse(enum.Enum):
@@ -108,8 +110,7 @@ def reuses_of(records: Sequence[Record], now: Conditions) -> list[Reuse]:
         >>> print(set(lw.records.reuses_of(records, now)))
         {<Reuse.AS_TRIAL: 'trial'>}
     """
-    names = ("task", "dag", "threads", "target", "space", "build", "hardware")
-    return once_for_equal(lambda record: reuse_of(record, now), records, names)
+    return once_for_equal(lambda record: reuse_of(record, now), records, _COMPARED)
 
 
 def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
@@ -142,14 +143,13 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
     records = list(records)
     (codes,) = fields_of(records, "code")
     coded = [record for record, code in zip(records, codes, strict=True) if code]
-    names = ("task", "dag", "threads", "target", "space", "build", "hardware")
 
     def would_be_trial(record: Record) -> bool:
         """Whether it is a trial of the run but for the version of its compiler."""
         then = replace(now, build=record.build)
         return record.build != now.build and reuse_of(record, then) is Reuse.AS_TRIAL
 
-    others = once_for_equal(would_be_trial, coded, names)
+    others = once_for_equal(would_be_trial, coded, _COMPARED)
     for record in compress(coded, others):
         weight = _weight(record)
         if weight[0] and weight >= _weight(chosen.get(record.code, record)):

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loopwright.errors import RecordError
-from loopwright.records.line import BEGINNING, Json, begins_log, canonical_json, sealed
-from loopwright.records.record import VERSION, Expression, Record
+from loopwright.records.line import BEGINNING, Json, begins_log
+from loopwright.records.record import Expression, Record, header_line
 
 _REMEDY = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -87,7 +87,7 @@ class Store:
         Raises:
             RecordError: as for :meth:`append`.
         """
-        self._write(sealed(canonical_json({"v": VERSION, "header": dict(data)})))
+        self._write(header_line(dict(data)))
 
     def expression(self, expression: Expression) -> None:
         """Write the line of an expression, which must precede the first record that refers to it.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
 from loopwright.errors import RecordError
@@ -102,19 +102,32 @@ class Verdict:
         Raises:
             RecordError: a field is missing or malformed.
         """
+        readers = {item.name: _READERS[str(item.type)] for item in fields(cls)}
         try:
-            return cls(
-                Outcome(data["outcome"]),
-                float(data["gain"]),
-                float(data["margin"]),
-                int(data["rounds"]),
-                str(data["default"]),
-                str(data.get("peak", "")),
-                float(data.get("of_peak", 0.0)),
-                bool(data.get("is_default", False)),
-            )
+            named = {
+                name: read(data[name])
+                for name, read in readers.items()
+                if name in data or name not in _OPTIONAL
+            }
         except (KeyError, TypeError, ValueError, OverflowError) as exc:
             raise RecordError("field 'verdict' is malformed") from exc
+        return cls(**named)
+
+
+def verdict_of(value: Json) -> Verdict | None:
+    """The verdict of a record; None where it has none, or one that `records validate` reports."""
+    try:
+        return None if value is None else Verdict.from_json(value)
+    except RecordError:
+        return None
+
+
+#: Readers of the fields of a verdict by their types.
+_READERS: dict[str, Callable[[Json], Json]] = {
+    kind.__name__: kind for kind in (Outcome, float, int, str, bool)
+}
+#: Fields that the first version of a verdict lacked.
+_OPTIONAL = ("peak", "of_peak", "is_default")
 
 
 #: A gain from which on it is said as a factor: "a factor of 5.12" is easier to grasp than "412 %".

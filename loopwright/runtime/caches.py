@@ -42,7 +42,6 @@ _ABANDONED_S = 3600.0
 _TRIM_SHARE = 0.1
 _KEY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 
-
 _Owner = TypeVar("_Owner", bound=object)
 _lock = threading.Lock()
 _live: set[CacheCounts] = set()

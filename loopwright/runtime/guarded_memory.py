@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +37,9 @@ class GuardedMemory:
             raise MemoryError(f"no memory for {self.size} bytes with guards: {error}") from error
         base = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         self._bytes = np.frombuffer(mapping, np.uint8)[guard : guard + self.size]
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
         for at in (base, base + guard + self.size):
-            if _mprotect()(ctypes.c_void_p(at), ctypes.c_size_t(guard), 0):
+            if protect(ctypes.c_void_p(at), ctypes.c_size_t(guard), 0):
                 raise OSError(ctypes.get_errno(), "mprotect")
         self._start = self._end = 0
 
@@ -64,8 +64,3 @@ class GuardedMemory:
 def _pages(nbytes: int) -> int:
     """Bytes, rounded up to whole pages; at least one."""
     return max(1, -(-nbytes // mmap.PAGESIZE)) * mmap.PAGESIZE
-
-
-@lru_cache(maxsize=1)
-def _mprotect() -> Any:
-    return ctypes.CDLL(None, use_errno=True).mprotect

@@ -54,7 +54,6 @@ _CONFIGURE = "lw_pool_configure"
 #: Names of features that differ from those of /proc/cpuinfo by more than dots and underscores.
 _FLAGS = {"sse3": "pni", "lzcnt": "abm", "bmi": "bmi1"}
 
-
 _COMPILERS = ("cc", "gcc", "clang")
 #: Options of the C files.
 _COMPILED = ("-fPIC", "-O1", "-std=gnu11", "-w")
@@ -229,7 +228,6 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 LIBRARY = ArtifactKind("shared-library", None, "so", "library", link=link_library, check=check_host)
 
-
 #: Shared ones have the name of the manifest's section at their end, archives its symbol in front.
 LIBRARY_FILE = FileKind(
     "a library",
@@ -368,6 +366,7 @@ def _write_sealed(path: Path, data: bytes, *, force: bool) -> Path:
     return path
 
 
+@lru_cache(maxsize=1)
 def _pool_object() -> bytes:
     return linker.compile_text(pool.pool_text("auto"), portable=True)
 

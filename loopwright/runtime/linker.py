@@ -66,21 +66,13 @@ def is_loaded() -> bool:
     return _binding.cache_info().currsize > 0
 
 
-def _lljit() -> _Llvmlite:
-    global _engine, _engine_links
-    if _engine is None or _engine_links == LINKS_PER_ENGINE:
-        _engine = _binding().create_lljit_compiler(use_jit_link=True)
-        _engine_links = 0
-    _engine_links += 1
-    return _engine
-
-
 def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}) -> Linked:
     """Link an object file for this machine into this process; `exports` are symbols to look up.
 
     `imports` are addresses of symbols that it needs, save those of the C and maths library.
     RunError where the object is malformed, or a symbol is missing on either side.
     """
+    global _engine, _engine_links
     names = tuple(exports)
     with _lock:
         builder = _binding().JITLibraryBuilder().add_object_img(objects).add_current_process()
@@ -89,13 +81,16 @@ def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}
         for name in names:
             builder.export_symbol(name)
         try:
-            engine = _lljit()
-            tracker = builder.link(engine, f"loopwright.{next(_numbers)}")
+            if _engine is None or _engine_links == LINKS_PER_ENGINE:
+                _engine = _binding().create_lljit_compiler(use_jit_link=True)
+                _engine_links = 0
+            _engine_links += 1
+            tracker = builder.link(_engine, f"loopwright.{next(_numbers)}")
         except RuntimeError as error:
             text = " ".join(str(error).split())
             raise RunError(f"linking {', '.join(names) or 'an object'} failed: {text}") from error
         # An attribute outlives the tracker's destructor, which needs the engine.
-        tracker.engine = engine
+        tracker.engine = _engine
         return Linked({name: tracker[name] for name in names}, tracker)
 
 

@@ -40,7 +40,6 @@ _TEXT = FileKind("a text", lambda data: data.endswith(f"{_MARK}\n".encode()))
 #: An ELF file for NVIDIA's devices.
 _CUBIN = FileKind("a cubin", lambda data: data[:4] == b"\x7fELF" and data[18:20] == b"\xbe\0")
 
-
 _SYMBOL = "lw_manifest"
 
 
@@ -58,8 +57,7 @@ class Module:
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> b = np.empty(4, "float32")
         >>> f(np.zeros(4, "float32"), b)
         >>> print(f.entry_name, b)
@@ -74,10 +72,12 @@ class Module:
     ) -> None:
         self.artifact = artifact
         self._sources = sources or {}
-        image = _image(artifact, link)
-        self._kind = image.kind
+        self._kind = artifact_kinds.artifact_kind(artifact.kind)
+        on_device = self._kind.device != "cpu" and self._kind.link is None and link is None
+        image: Image | DeviceImage
+        image = DeviceImage(artifact) if on_device else Image(artifact, link)
         self._cubin = b""
-        if isinstance(image, DeviceImage) and image.kind == CUDA_CUBIN:
+        if isinstance(image, DeviceImage) and self._kind == CUDA_CUBIN:
             self._cubin = image.code.image
         self._functions = {f.name: function_of(image, f) for f in artifact.contents.functions}
         self._entry = self._functions[artifact.entry]
@@ -409,21 +409,12 @@ class Module:
         return f"<Module {self.entry_name} for {where}: {names}>"
 
 
-def _image(artifact: Artifact, link: Link | None) -> Image | DeviceImage:
-    """The code of an artifact: in this process, or on the devices whose driver loads it."""
-    kind = artifact_kinds.artifact_kind(artifact.kind)
-    if kind.device != "cpu" and kind.link is None and link is None:
-        return DeviceImage(artifact)
-    return Image(artifact, link)
-
-
 def load_module(path: str | os.PathLike[str]) -> Module:
     """Read a file of `Module.export_library` or `Module.save`; see `Module.load`.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> path = f.save("add_one.o")
         >>> b = np.empty(4, "float32")
         >>> lw.load_module(path)(np.zeros(4, "float32"), b)
@@ -451,8 +442,7 @@ def system_lib(library: ctypes.CDLL | None = None) -> Module:
     Example:
         >>> import ctypes
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> path = f.export_library("system.so")
         >>> module = lw.runtime.system_lib(ctypes.CDLL("./system.so"))
         >>> b = np.empty(4, "float32")

@@ -25,7 +25,6 @@ from loopwright.runtime.memory import device_allocator
 #: for CUDA or ROCm, and memory that CUDA moves.
 _READABLE = (HOST, DeviceType.kDLCUDAHost, DeviceType.kDLROCMHost, 13)
 
-
 _A = TypeVar("_A", bound=NDArray)
 
 
@@ -58,21 +57,17 @@ def random_fill(array: _A, seed: int = 0) -> _A:
         )
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ArgumentError(f"random_fill: the seed is a whole number of at least 0, got {seed!r}")
-    rng = np.random.default_rng(int(seed))
-    array.copyfrom(_values(rng, array.shape, dtypes.check(array.dtype)))
-    return array
-
-
-def _values(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: str
-) -> np.ndarray[Any, np.dtype[Any]]:
+    rng, shape, dtype = np.random.default_rng(int(seed)), array.shape, dtypes.check(array.dtype)
+    values: npt.NDArray[Any]
     if dtype == "bool":
-        return rng.integers(0, 2, shape, dtype=np.uint8).astype(np.bool_)
-    if not dtypes.is_float(dtype):
-        return rng.integers(1, 10, shape, dtype=np.int8).astype(dtype)
-    # Cut before it is rounded to the dtype: 9.999 would become 10 in a format of few digits.
-    values = 1 + 9 * rng.random(shape)
-    return np.minimum(values, 10 * (1 - 2.0**-8)).astype(dtype)
+        values = rng.integers(0, 2, shape, dtype=np.uint8)
+    elif not dtypes.is_float(dtype):
+        values = rng.integers(1, 10, shape, dtype=np.int8)
+    else:
+        # Cut before it is rounded to the dtype: 9.999 would become 10 in a format of few digits.
+        values = np.minimum(1 + 9 * rng.random(shape), 10 * (1 - 2.0**-8))
+    array.copyfrom(values.astype(dtype))
+    return array
 
 
 def _home(where: Device | str | None) -> Device:

@@ -38,7 +38,6 @@ LEVELS = {
     "avx512f avx512bw avx512cd avx512dq avx512vl",
 }
 
-
 _SYMBOL_TABLES = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
 _FUNCTION = 2  # STT_FUNC
 #: Result of a function whose first check fails, one more for each further check.

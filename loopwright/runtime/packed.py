@@ -56,7 +56,6 @@ _CLASSES: dict[type, str] = {
     object: "object",
 }
 
-
 _F = TypeVar("_F", bound=Callable[..., object])
 #: Names are ASCII words with dots between them, so that they are texts of C, too.
 _NAME = re.compile(r"[A-Za-z_][\w]*([.][A-Za-z_][\w]*)*", re.ASCII)

@@ -41,7 +41,6 @@ INT, UINT, FLOAT, TENSOR, TEXT, BOOL, INPUT = 0, 1, 2, 7, 11, 15, 107
 _KEPT = 256
 _COUNT = 1 << 30
 
-
 _CALLBACK = ctypes.CFUNCTYPE(
     None,
     ctypes.c_char_p,

@@ -35,10 +35,8 @@ _OUT = 1024
 _BLOCK = 16384
 _WINDOWS = 5
 
-
 #: float32 operands that the kernel keeps beside its accumulators, and a register for a product.
 _OPERANDS = 4
-
 
 #: Multiply-adds of float32 vectors in a cycle, and cycles in a second, of the fastest CPUs.
 _PER_CYCLE, _FASTEST_HZ = 2, 6.5e9

@@ -52,7 +52,6 @@ _pinned_depth = 0
 # The CPUs of each thread, the caller's first, as `config_threadpool` chose; empty: any.
 _places: tuple[frozenset[int], ...] = ()
 
-
 SYSTEM = Path("/sys/devices/system/cpu")
 #: Meaning of each mode.
 MODES = {
@@ -308,11 +307,9 @@ def pinned(num_threads: int | None = None) -> Iterator[None]:
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-        >>> kernel = f.get_function("add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> with lw.runtime.pinned(1):
-        ...     kernel(np.zeros(4, "float32"), np.empty(4, "float32"))
+        ...     f(np.zeros(4, "float32"), np.empty(4, "float32"))
         ...
     """
     if not linker.on_linux():

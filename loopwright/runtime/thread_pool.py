@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
-from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from loopwright.errors import RunError, UsageError
@@ -115,12 +114,7 @@ class ThreadPool:
     def __enter__(self) -> ThreadPool:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ substituted forms: extents of attached stages are known only after
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NoReturn, Self, TypeAlias
 
@@ -312,6 +312,12 @@ class State:
         # Written out: `dataclasses.replace` takes a third of the time of a schedule.
         stages = {**self.stages, st.id: st}
         return State(stages, self.order, self.outputs, self.steps, self.groups, self.samples)
+
+    def inserted(self, at: int, *new: StageState, changed: Iterable[StageState]) -> State:
+        """A state with new stages from place ``at`` of the order on, and some stages replaced."""
+        stages = {**self.stages, **{st.id: st for st in (*new, *changed)}}
+        order = (*self.order[:at], *(st.id for st in new), *self.order[at:])
+        return replace(self, stages=stages, order=order)
 
     def after_step(self) -> State:
         """This state, with one more step counted."""

@@ -11,8 +11,7 @@ from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.kernels import Kernel
 from loopwright.space.ranking import Ranked, ranked
 from loopwright.space.registry import SpaceRule, remove_rule, space_rule
-from loopwright.space.sketch import Sketch, Variant
-from loopwright.space.structure import Structure, structure_of
+from loopwright.space.structure import Sketch, Structure, Variant, structure_of
 from loopwright.space.tasks import AutomaticTask, Workload, create_task, workload
 
 # Imported at their first use, by other rooms.

@@ -279,16 +279,11 @@ def _class_of(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:
     stays = [any(o.access.steps.get(x) != 1 for x in spatial) for o in operands]
     if len(operands) > 1 and all(stays):
         return StageClass.CONTRACTION
-    if any(_slides(o.access, tensor) for o in operands):
-        return StageClass.WINDOW
-    return StageClass.ROW_REDUCTION
-
-
-def _slides(access: AccessMap, tensor: te.Tensor) -> bool:
-    """Whether a loop of the result and one of the reduction move in one dimension."""
-    spatial, reduced = set(tensor.op.axis), set(tensor.op.reduce_axis)
-    moves = [set(dim.moves) for dim in access.dims if dim is not None]
-    return any(found & spatial and found & reduced for found in moves)
+    # A loop of the result and one of the reduction move in one dimension of an operand.
+    result, reduced = set(tensor.op.axis), set(tensor.op.reduce_axis)
+    moves = [set(dim.moves) for o in operands for dim in o.access.dims if dim is not None]
+    slides = any(moved & result and moved & reduced for moved in moves)
+    return StageClass.WINDOW if slides else StageClass.ROW_REDUCTION
 
 
 def _is_read_across(access: AccessMap, tensor: te.Tensor) -> bool:

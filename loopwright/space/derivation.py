@@ -28,8 +28,7 @@ from loopwright.space.rules.several_cpu import Composition, several
 from loopwright.space.rules.tensor_core_gpu import tensor_cores
 from loopwright.space.rules.transformed_cpu import transformed
 from loopwright.space.rules.windows_cpu import window_variants
-from loopwright.space.sketch import Sketch, Variants, kernels_of, structures_of
-from loopwright.space.structure import Structure
+from loopwright.space.structure import Sketch, Structure, Variants, kernels_of, structures_of
 from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
 
@@ -132,11 +131,9 @@ def _expression_structures(
 def _kernel_structures(
     rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], _: Structure
 ) -> list[Structure]:
-    """Structures of a kernel rule for the one kernel of an expression.
-
-    Where there are several the rule is asked again when these are combined; this checks that all
-    its variants can be scheduled, so that errors name this rule.
-    """
+    """Structures of a kernel rule for the one kernel of an expression. Where there are several the
+    rule is asked again when these are combined; this checks that all its variants can be scheduled,
+    so that errors name this rule."""
     program = Composition(tuple(outputs), tuple(args), kernels_of(tuple(outputs)), {})
     for kernel in program.kernels:
         for variant in _guarded(rule, outputs, variants_by, rule, kernel):

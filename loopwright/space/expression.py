@@ -32,8 +32,6 @@ class Index:
 
 @dataclass(frozen=True)
 class AccessMap:
-    """One read of a stage."""
-
     tensor: te.Tensor
     #: For each axis that the element depends on, after how many of its iterations the element may
     #: change: 1, or n where the axis stands in ``axis // n`` only.
@@ -42,24 +40,20 @@ class AccessMap:
     data_dependent: bool = False  # whether an index holds an element of a tensor
 
     def moves_with(self, axis: IterVar) -> bool:
-        """Whether the element depends on an axis."""
         return axis in self.steps
 
     @property
     def contiguous(self) -> IterVar | None:
         """Axis whose next iteration reads the next element of memory, if one axis alone moves in
-        the last dimension of the tensor.
-        """
+        the last dimension of the tensor."""
         last = self.dims[-1] if self.dims else None
         if last is None or list(last.moves.values()) != [1]:
             return None
         return next(iter(last.moves))
 
     def tile(self, sizes: Mapping[IterVar, int]) -> list[int]:
-        """Extents of the smallest box that a tile of some axes reads; other axes stand still.
-
-        A dimension that is no affine function of the axes counts in full.
-        """
+        """Extents of the smallest box that a tile of some axes reads; other axes stand still. A
+        dimension that is no affine function of the axes counts in full."""
         box = list(self.tensor.static_shape)
         for d, dim in enumerate(self.dims):
             if dim is not None:
@@ -120,7 +114,6 @@ def producers(*tensors: te.Tensor) -> list[te.Tensor]:
 
 
 def readers(tensor: te.Tensor, among: Sequence[te.Tensor]) -> list[te.Tensor]:
-    """Tensors among some that read a tensor."""
     return [t for t in among if tensor in t.op.input_tensors]
 
 

@@ -40,10 +40,8 @@ class RowChain:
 
 def row_chain(out: te.Tensor, stages: Sequence[StageAnalysis] | None = None) -> RowChain | None:
     """Chain in an expression, or None: all reductions have one shape, which the result begins with,
-    and every stage reads others at its own row.
-
-    ``stages`` are those of the chain, inputs first; None for all that the result needs.
-    """
+    and every stage reads others at its own row. ``stages`` are those of the chain, inputs first;
+    None for all that the result needs."""
     stages = analyze(out) if stages is None else stages
     chain = [s.tensor for s in stages]
     reductions = [s for s in stages if s.reduced]
@@ -175,10 +173,8 @@ class Kernel:
 
 
 def kernels(outputs: Sequence[te.Tensor]) -> list[Kernel]:
-    """Kernels of an expression in execution order, which together compute every stage.
-
-    A cheap stage may be in several. All ``outputs`` lie in memory.
-    """
+    """Kernels of an expression in execution order, which together compute every stage. A cheap
+    stage may be in several. All ``outputs`` lie in memory."""
     return _Partition(outputs).kernels()
 
 
@@ -191,16 +187,13 @@ class _Growth:
     spread: int = 0  # stages in a row that are read at several places
 
     def fits(self) -> bool:
-        """Whether a compiler takes it."""
         small = self.nodes <= _MOST_NODES and self.depth <= _MOST_DEPTH
         return small and self.spread <= _MOST_SPREAD
 
 
 class _Partition:
-    """Walks stages inputs first, and decides which of them lie in memory.
-
-    Invariant: the part from memory to any walked stage is a kernel that rules know.
-    """
+    """Walks stages inputs first, and decides which of them lie in memory. Invariant: the part from
+    memory to any walked stage is a kernel that rules know."""
 
     def __init__(self, outputs: Sequence[te.Tensor]) -> None:
         self._stages = {s.tensor: s for s in analyze(outputs)}
@@ -280,9 +273,8 @@ class _Partition:
         }
 
     def _is_cheap(self, t: te.Tensor) -> bool:
-        if self._stages[t].reduced or self._inner(t) or _nodes(t.op) > _CHEAP:
-            return False
-        return not any(contains(e, Call) for e in expressions(t.op))
+        large = self._stages[t].reduced or self._inner(t) or _nodes(t.op) > _CHEAP
+        return not large and not any(contains(e, Call) for e in expressions(t.op))
 
 
 def _nodes(op: te.Operation) -> int:

@@ -121,11 +121,9 @@ def ranked(
 
 def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0) -> list[Ranked]:
     """Structures of several kernels that combine the best of each, with the best of their
-    configurations.
-
-    ``found`` is the result of `ranked`, of structures that differ from the first in one kernel. The
-    few new structures are not among them; none where the expression is one kernel.
-    """
+    configurations. ``found`` is the result of `ranked`, of structures that differ from the first in
+    one kernel. The few new structures are not among them; none where the expression is one
+    kernel."""
     best: dict[Composed, Ranked] = {}
     for r in found:
         if isinstance(r.structure, Composed):
@@ -152,10 +150,8 @@ def _best(
     start: Mapping[str, Json],
     top: int,
 ) -> list[Ranked]:
-    """Most promising of the examined configurations of a structure, best first.
-
-    The one with the values ``start`` for its knobs is examined too. Earlier results are cached.
-    """
+    """Most promising of the examined configurations of a structure, best first. The one with the
+    values ``start`` for its knobs is examined too. Earlier results are cached."""
     key = _cache_key(structure, sample, seed, start, top)
     points = _KNOWN.get(key)
     if points is None:
@@ -171,8 +167,7 @@ def _cache_key(
     structure: Scheduler, sample: int, seed: int, start: Mapping[str, Json], top: int
 ) -> Hashable:
     """Key of the configurations that `_points` finds; None where a filter or a template, a function
-    that cannot be compared, takes part.
-    """
+    that cannot be compared, takes part."""
     if not isinstance(structure, Structure) or structure.config_space.is_filtered:
         return None
     target = structure.target
@@ -181,11 +176,7 @@ def _cache_key(
 
 
 def _points(
-    structure: Scheduler,
-    model: AnalyticalModel,
-    sample: int,
-    seed: int,
-    start: Mapping[str, Json],
+    structure: Scheduler, model: AnalyticalModel, sample: int, seed: int, start: Mapping[str, Json]
 ) -> list[tuple[int, float]]:
     """Points of `_best`, by index, with their speeds."""
     space = structure.config_space
@@ -202,8 +193,7 @@ def _points(
 
 def _leaders(space: ConfigSpace, digits: Digits, scores: _Scores, valid: ValidMemo) -> list[int]:
     """Positions of the best points that the filters of a space accept, best first; filters take
-    longer than the model, so few points are tested.
-    """
+    longer than the model, so few points are tested."""
     found: list[int] = []
     order = np.argsort(-scores, kind="stable")
     for begin in range(0, len(order), _PARENTS):

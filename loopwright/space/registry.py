@@ -11,8 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from loopwright import te
 from loopwright.errors import SpaceError, did_you_mean
 from loopwright.space.kernels import Kernel
-from loopwright.space.sketch import Variant
-from loopwright.space.structure import Structure
+from loopwright.space.structure import Structure, Variant
 from loopwright.target import Target
 
 #: A rule: the structures that it knows for some results and arguments, none where it knows none.

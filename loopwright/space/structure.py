@@ -1,4 +1,4 @@
-"""Structures: traces of an expression whose sizes are knobs.
+"""Structures: traces of an expression whose sizes are knobs; and `Sketch`, which makes them.
 
 Orders of loops, annotations and placements are fixed; factors are symbols, each of which stands for
 a part of a knob's choice. So a structure is a trace as data, and a schedule is that trace with
@@ -11,13 +11,14 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, lru_cache
+from itertools import count, islice
 from typing import Any
 
 from loopwright import te
 from loopwright.cost import Graph, Sym, reachable, with_leaves
 from loopwright.errors import InternalError, SpaceError
+from loopwright.ir.expr import IterVar
 from loopwright.ir.sizes import Symbol
 from loopwright.schedule import (
     SampleCategorical,
@@ -25,10 +26,12 @@ from loopwright.schedule import (
     Schedule,
     State,
     Step,
+    create_schedule,
     perfect_tiles,
     replay,
 )
 from loopwright.space.expression import TensorProgram
+from loopwright.space.kernels import Kernel, kernels
 from loopwright.target import Target
 from loopwright.task import STRUCTURE, ConfigEntity, ConfigSpace, Scheduled, Task
 from loopwright.te import ArgId, Dag
@@ -107,27 +110,26 @@ class Structure:
             choice = config[knob].val
             return choice[part] if isinstance(choice, tuple) else choice
 
-        return [_resolved(step, lambda symbol: with_leaves(symbol, leaf)) for step in self.trace]
+        def resolved(step: Step) -> Step:
+            old = {f.name: getattr(step, f.name) for f in fields(step)}
+            new = {
+                name: _with_values(x, lambda sym: with_leaves(sym, leaf)) for name, x in old.items()
+            }
+            changed = {name: x for name, x in new.items() if x is not old[name]}
+            return replace(step, **changed) if changed else step
+
+        return [resolved(step) for step in self.trace]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.config_space.range_length} configurations)"
 
 
 def _symbols_in(x: object) -> Iterator[Sym]:
-    """Symbols of a step's field."""
     if isinstance(x, Sym):
         yield x
     elif isinstance(x, tuple):
         for part in x:
             yield from _symbols_in(part)
-
-
-def _resolved(step: Step, value: Callable[[Sym], Any]) -> Step:
-    """Step with numbers in place of symbols."""
-    old = {f.name: getattr(step, f.name) for f in fields(step)}
-    new = {name: _with_values(x, value) for name, x in old.items()}
-    changed = {name: x for name, x in new.items() if x is not old[name]}
-    return replace(step, **changed) if changed else step
 
 
 def _with_values(x: Any, value: Callable[[Sym], Any]) -> Any:
@@ -140,10 +142,8 @@ def _with_values(x: Any, value: Callable[[Sym], Any]) -> Any:
 
 
 class SymbolicKnobs:
-    """Knobs of a structure under construction, and the symbols of their choices.
-
-    Copies share a graph, in which numbers of knobs tell their symbols apart.
-    """
+    """Knobs of a structure under construction, and the symbols of their choices. Copies share a
+    graph, in which numbers of knobs tell their symbols apart."""
 
     def __init__(self) -> None:
         self.space, self.graph = ConfigSpace(), Graph()
@@ -180,11 +180,9 @@ class SymbolicKnobs:
 
 
 class TemplateStructure:
-    """Template, for the target of an expression, that computes the same.
-
-    Its knobs are those of the template, with the knob that names it. `SpaceError` if the template
-    computes something else, or is for another target. ``like`` is a structure of the expression.
-    """
+    """Template, for the target of an expression, that computes the same. Its knobs are those of the
+    template, with the knob that names it. `SpaceError` if the template computes something else, or
+    is for another target. ``like`` is a structure of the expression."""
 
     def __init__(self, task: Task, program: TensorProgram, like: Structure) -> None:
         self.name = f"template {task}"  # template and its arguments
@@ -286,3 +284,165 @@ def _tiles(state: State, t: int, step: SamplePerfectTile) -> list[tuple[int, ...
             f"factors (step {t}); sample fewer factors"
         )
     return tiles
+
+
+# ---------------------------------------------------------------- structures under construction
+
+
+class Sketch:
+    """Structure under construction, the working object of rules.
+
+    Args:
+        outputs: the results.
+        args: the arguments in calling order.
+
+    Attributes:
+        s: the schedule so far; rules call its primitives, with symbols for sizes.
+        why: steps of rules, and their reasons.
+        prefix: prefix of the names of knobs; of the current kernel where an expression has several.
+
+    Example:
+        >>> A = te.placeholder((64,), name="A")
+        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+        >>> sketch = lw.space.Sketch([B], [A, B])
+        >>> width = sketch.number("width", [4, 8])
+        >>> outer, inner = sketch.s[B].split(B.op.axis[0], factor=width)
+        >>> sketch.s[B].vectorize(inner)
+        >>> structure = sketch.finished("vectors")
+        >>> print(structure)
+        vectors (2 configurations)
+        >>> s, args = structure.instantiate(structure.config_space.get(1))
+        >>> print(lw.lower(s, args))
+        def main(A: float32[64], B: out float32[64]):
+          for i.0 in range(8):
+            for i.1 in vectorized(8):
+              B[i.0 * 8 + i.1] = A[i.0 * 8 + i.1] + 1.0
+    """
+
+    def __init__(self, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> None:
+        self.s = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
+        self.why: list[str] = []
+        self.prefix = ""
+        self._args = list(args)
+        self._knobs = SymbolicKnobs()
+        self._numbers = count()  # shared with copies
+
+    @property
+    def space(self) -> ConfigSpace:
+        """Knobs so far."""
+        return self._knobs.space
+
+    def copy(self) -> Sketch:
+        """Copy of the sketch; later changes of one do not affect the other.
+
+        Symbols of both are of one graph, so that knobs are told apart in both.
+        """
+        twin = copy(self)
+        twin.s, twin.why, twin._knobs = self.s.copy(), list(self.why), self._knobs.copy()
+        return twin
+
+    def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
+        """Define a size as a knob: a symbol, which schedules take for an int; the number itself
+        where there is one candidate.
+
+        Args:
+            name: of the knob.
+            candidates: positive numbers.
+            default: that of the default configuration; None: the first.
+        """
+        number = next(self._numbers)
+        return self._knobs.define(number, self.prefix + name, list(candidates), default)[0]
+
+    def numbers(
+        self,
+        name: str,
+        candidates: Sequence[tuple[int, ...]],
+        default: tuple[int, ...] | None = None,
+    ) -> tuple[Any, ...]:
+        """Define sizes that one knob chooses together, so that misfits are no candidates.
+
+        Args:
+            name: of the knob.
+            candidates: tuples of as many positive numbers each.
+            default: that of the default configuration; None: the first.
+        """
+        number = next(self._numbers)
+        return self._knobs.define(number, self.prefix + name, list(candidates), default)
+
+    def finished(self, name: str) -> Structure:
+        """The structure.
+
+        Args:
+            name: its name in records; the one candidate of the knob ``structure``.
+        """
+        self.space.define_knob(STRUCTURE, [name])
+        ids = tuple(self.s.arg_ids(self._args))
+        return self._knobs.structure(name, self.why, self.s.dag, ids, self.s.trace)
+
+
+def fused(s: Schedule, t: te.Tensor, loops: Sequence[IterVar]) -> IterVar:
+    """Fuse some loops of a stage; a single one stays as it is."""
+    return s[t].fuse(*loops) if len(loops) > 1 else loops[0]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Schedule of one kernel, a part of structures.
+
+    Attributes:
+        name: its name in records.
+        why: reason why it may be good.
+        schedule: function that makes its steps and knobs in a sketch.
+
+    Example:
+        >>> def by_rows(kernel):
+        ...     def schedule(sketch):
+        ...         sketch.s[kernel.out].parallel(kernel.out.op.axis[0])
+        ...
+        ...     return lw.space.Variant("by rows", "a row for each task", schedule)
+        ...
+        >>> by_rows = lw.space_rule("example/by_rows", scope="kernel", stops=True)(by_rows)
+        >>> A = te.placeholder((8, 4), name="A")
+        >>> B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
+        >>> print([s.name for s in lw.create_task([A, B], target="llvm").structures])
+        ['by rows']
+        >>> lw.space.remove_rule("example/by_rows")
+    """
+
+    name: str
+    why: str
+    schedule: Callable[[Sketch], None]
+
+
+#: Function that gives the variants of a kernel, the most sensible first; none where it knows none.
+Variants = Callable[[Kernel], list[Variant]]
+
+
+def structures_of(
+    variants: Variants, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]
+) -> list[Structure]:
+    """Structure for each variant of an expression that is one kernel; else none."""
+    if len(outputs) != 1:
+        return []
+    kernel, *others = kernels_of(tuple(outputs))
+    return [] if others else scheduled(variants(kernel), outputs, args)
+
+
+def scheduled(
+    variants: Sequence[Variant], outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]
+) -> list[Structure]:
+    structures = []
+    begun = Sketch(outputs, args) if variants else None
+    for variant in variants:
+        assert begun is not None
+        sketch = begun.copy()
+        variant.schedule(sketch)
+        sketch.why.append(variant.why)
+        structures.append(sketch.finished(variant.name))
+    return structures
+
+
+@lru_cache(maxsize=4)
+def kernels_of(outputs: tuple[te.Tensor, ...]) -> tuple[Kernel, ...]:
+    """Kernels of an expression; cached, since every rule asks."""
+    return tuple(kernels(outputs))

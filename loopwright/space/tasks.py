@@ -184,7 +184,6 @@ class AutomaticTask(Task):
         )
 
     def _written(self) -> list[Task]:
-        """Templates that compute the same."""
         found = []
         for given in self._templates:
             if not isinstance(given, Task) and not (isinstance(given, (tuple, list)) and given):

@@ -256,16 +256,13 @@ def _ask_llvm(cpu: str, features: str) -> None:
         raise TargetError(f"LLVM makes no code for mcpu={cpu} mattr={features} here: {last}")
 
 
+@lru_cache(maxsize=16)
 def vector_bytes(cpu: str, features: str) -> int:
-    """Bytes of the widest vector register of a CPU with these features."""
+    """Bytes of the widest vector register of a CPU with these features: on another CPU than this
+    one, of those in which LLVM adds 64-byte values.
+    """
     if (cpu, features) == host_cpu():
         return 64 if "+avx512f" in features else 32 if "+avx" in features else 16
-    return _vector_bytes(cpu, features)
-
-
-@lru_cache(maxsize=16)
-def _vector_bytes(cpu: str, features: str) -> int:
-    """Bytes of a CPU's widest vector register: those in which it adds 64-byte values."""
     v = "<16 x float>"
     text = f"define {v} @f({v} %a) {{\n %b = fadd {v} %a, %a\n ret {v} %b\n}}\n"
     asm = _assembly(cpu, features, text)

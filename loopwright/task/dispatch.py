@@ -164,7 +164,7 @@ _stack: ContextVar[tuple[DispatchContext, ...]] = ContextVar("loopwright_dispatc
 
 def schedule_for(template: Template, args: tuple[Json, ...]) -> Scheduled:
     """The schedule that calling a template returns; ``args`` are those of ``Template.bind``."""
-    return schedule_of(task_of_call(template, args))
+    return schedule_of(_task(template, args, Target.current()))
 
 
 def schedule_of(task: Task) -> Scheduled:
@@ -180,12 +180,9 @@ def schedule_of(task: Task) -> Scheduled:
             return scheduled
     reasons = "; ".join(filter(None, (context.why_not(task) for context in reversed(contexts))))
     if contexts or not task.automatic:
-        why = reasons or _UNASKED
+        why = reasons or "no apply_history_best around this call"
         say_once(f"{task}: using the default configuration, not a tuned one ({why})")
     return fallback(task)
-
-
-_UNASKED = "no apply_history_best around this call"
 
 
 def fallback(task: Task) -> Scheduled:
@@ -227,12 +224,8 @@ def task_of(target: TargetLike, workload: Task | tuple[Json, ...]) -> Task:
     return _task(template, template.bind(workload[1:]), resolve_target(target))
 
 
-def task_of_call(template: Template, args: tuple[Json, ...]) -> Task:
-    """The task of a direct call under the current target; the same one for equal calls."""
-    return _task(template, args, Target.current())
-
-
 def _task(template: Template, args: tuple[Json, ...], target: Target) -> Task:
+    """The task of a template, its arguments and a target; the same one for equal calls."""
     key = (args, tuple(map(type, args)), str(target.canonical))
     tasks = _tasks.setdefault(template, {})
     if key not in tasks:
@@ -312,14 +305,14 @@ def template(
 def enter(template: Template) -> None:
     """Register a template by its name; a definition that is run again replaces itself."""
     before = TASKS.get(template.name)
-    if before is not None and not _same_origin(before.function, template.function):
+    if before is not None and not _is_same_definition(before.function, template.function):
         raise TaskError(
             f"template {template.name!r} is defined at {before.where} already; rename one"
         )
     TASKS[template.name] = template
 
 
-def _same_origin(one: Function, other: Function) -> bool:
+def _is_same_definition(one: Function, other: Function) -> bool:
     """True when a definition was run again: a notebook's cell, or a file loaded twice."""
     if one.__qualname__ != other.__qualname__:
         return False

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Number of points on which filters do not end from which on that is an error.
 _ENDLESS = 3
+#: Candidates of a knob that are shown.
+_SHOWN = 6
 
 _log = logging.getLogger("loopwright.task")
 
@@ -77,7 +79,8 @@ class ConfigEntity(TemplateConfig):
         return f"<config {self.index}: {self}>"
 
     def _repr_html_(self) -> str:
-        return html_of_config(self._entities, self.index)
+        number = "which its space does not have" if self.index is None else f"number {self.index:,}"
+        return html_block(f"Configuration, {number}", html_table(self._entities.items()))
 
     @property
     def values(self) -> dict[str, Json]:
@@ -226,7 +229,17 @@ class ConfigSpace(TemplateConfig):
         return "\n".join(lines) if self.knobs else repr(self)
 
     def _repr_html_(self) -> str:
-        return html_of_space(list(self.knobs.values()), self.is_filtered)
+        rows = []
+        for knob in self.knobs.values():
+            candidates = ", ".join(map(str, knob.entities[:_SHOWN]))
+            more = f", and {len(knob) - _SHOWN} more" if len(knob) > _SHOWN else ""
+            default = knob.entities[knob.default]
+            rows.append((knob.name, knob.kind, len(knob), default, candidates + more))
+        refused = ", of which a filter refuses some" if self.is_filtered else ""
+        title = f"Space of {len(rows)} knobs, {self.range_length:,} points{refused}"
+        return html_block(
+            title, html_table(rows, ("knob", "kind", "candidates", "default", "which"))
+        )
 
     @property
     def space_map(self) -> dict[str, Knob]:
@@ -458,30 +471,6 @@ class ConfigSpace(TemplateConfig):
                 what = f"the {len(knob)} candidates of knob {name!r}"
                 return f"{shown(values[name])} is not among {what}"
         return f"unknown knobs {shown(', '.join(sorted(set(values) - set(self.knobs))))}"
-
-
-#: Candidates of a knob that are shown.
-_SHOWN = 6
-
-
-def html_of_space(knobs: Sequence[Knob], filtered: bool) -> str:
-    """HTML of a space: a row for each of its knobs."""
-    rows = []
-    for knob in knobs:
-        shown_ones = ", ".join(map(str, knob.entities[:_SHOWN]))
-        more = f", and {len(knob) - _SHOWN} more" if len(knob) > _SHOWN else ""
-        default = knob.entities[knob.default]
-        rows.append((knob.name, knob.kind, len(knob), default, shown_ones + more))
-    refused = ", of which a filter refuses some" if filtered else ""
-    points = f"{math.prod(map(len, knobs)):,} points{refused}"
-    table = html_table(rows, ("knob", "kind", "candidates", "default", "which"))
-    return html_block(f"Space of {len(knobs)} knobs, {points}", table)
-
-
-def html_of_config(entities: Mapping[str, Entity], index: int | None) -> str:
-    """HTML of a configuration: the choice for each knob; ``index`` is None outside of its space."""
-    number = "which its space does not have" if index is None else f"number {index:,}"
-    return html_block(f"Configuration, {number}", html_table(entities.items()))
 
 
 class StructureRanking(Protocol):

@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from loopwright.te.intrinsics import call_of
     from loopwright.te.op_node import reads_of
     from loopwright.te.reducer_laws import why_in_order
-    from loopwright.te.serial import expr_to_json
+    from loopwright.te.serial import combiner_to_json
     from loopwright.te.source import PythonIdentifiers
     from loopwright.te.tensor import (
         THREAD_TAGS,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -22,13 +22,13 @@ from loopwright.ir.expr import Binary, Call, IfThenElse, Read, Select, Unary, Va
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, Tuple, outputs_of
 from loopwright.ir.sizes import Sizes, SizeVar
-from loopwright.ir.visitor import contains
+from loopwright.ir.visitor import contains, map_nodes
 from loopwright.te import serial
 from loopwright.te.computes import check_read
 from loopwright.te.op_node import OpNode, SizeValues, bind_sizes, sizes_of
 from loopwright.te.serial import Json
 from loopwright.te.source import program_source
-from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, body_parts, shape_of
+from loopwright.te.tensor import ComputeOp, Operation, PlaceholderOp, body_parts, shape_of
 
 #: An argument as data: the index of an operation, or that and the number of one of its outputs.
 ArgId = int | tuple[int, int]
@@ -160,7 +160,7 @@ class Dag:
                     f"malformed JSON of a DAG: operation {i} is {op.dtype} and computes "
                     f"{op.dtypes[0]}"
                 )
-            for part in body_parts(op.body) if op.body is not None else []:
+            for part in body_parts(op.body):
                 if contains(part, (Reduce, Tuple)):
                     raise TensorError(
                         f"malformed JSON of a DAG: operation {i} has a reduction, or several "
@@ -296,15 +296,12 @@ def _to_node(op: Operation, index: dict[Operation, int]) -> OpNode:
         constant = isinstance(op, PlaceholderOp) and op.constant
         return OpNode(op.name, out.shape, out.dtype, constant=constant)
 
-    # Any: an expression gives an expression.
-    def by_index(e: Any) -> Any:
-        new = e.map_children(by_index)
-        if isinstance(new, Read) and isinstance(new.source, Tensor):
-            return Read(index[new.source.op], new.indices, new.dtype, new.value_index)
-        return new
+    def by_index(r: Read) -> Read:
+        return Read(index[r.source.op], r.indices, r.dtype, r.value_index)
 
     axes, reduce_axes = tuple(op.axis), tuple(op.reduce_axis)
-    return OpNode(op.name, out.shape, out.dtype, axes, reduce_axes, by_index(op.body), op.tag)
+    body = map_nodes(op.body, Read, by_index)
+    return OpNode(op.name, out.shape, out.dtype, axes, reduce_axes, body, op.tag)
 
 
 def _op_flop(op: OpNode) -> int:

@@ -32,9 +32,8 @@ from loopwright.ir.expr import (
     Var,
 )
 from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
-from loopwright.ir.node import Node
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
-from loopwright.ir.visitor import contains, walk
+from loopwright.ir.visitor import contains, nodes
 from loopwright.te.dag import Dag
 
 #: Half a unit in the last place of 1, the smallest normal number, and a power of two that is out of
@@ -127,10 +126,8 @@ class Elements:
         node = self._dag.ops[op]
         assert node.body is not None
         terms = math.prod(a.count for a in node.reduce_axes)
-        nodes: list[Node] = []
-        for e in outputs_of(node.body):
-            walk(e, nodes.append)
-        self._left -= places.size * terms * (1 + len(nodes) // _NODES)
+        length = sum(1 for e in outputs_of(node.body) for _ in nodes(e))
+        self._left -= places.size * terms * (1 + length // _NODES)
         if self._left < 0:
             raise TooMuchWorkError("too many elements")
         done, values, errors = self._known[op, output]
@@ -152,7 +149,7 @@ class Elements:
         shape = places.size, math.prod(counts)
         e = _Expressions(self, axes)
         if not isinstance(node.body, Reduce):
-            return _column(_spread(e.of(outputs_of(node.body)[output]), shape))
+            return _columns(_spread(e.of(outputs_of(node.body)[output]), shape), 0)
         return self._reduced(node.body, output, e, shape)
 
     def _reduced(
@@ -160,7 +157,7 @@ class Elements:
     ) -> Estimate:
         sources = [_spread(e.of(s), shape) for s in red.source]
         active = None if red.where is None else _spread(e.of(red.where), shape)
-        starts = [_column(_spread(e.of(s), (shape[0], 1))) for s in red.start]
+        starts = [_columns(_spread(e.of(s), (shape[0], 1)), 0) for s in red.start]
         result, dtype = red.combiner.result[0], red.source[0].dtype
         simple = isinstance(result, Binary) and {result.a, result.b} == {
             *red.combiner.lhs,
@@ -288,12 +285,8 @@ def _spread(x: Estimate, shape: tuple[int, int]) -> Estimate:
     return Estimate(np.broadcast_to(x.value, shape), error)
 
 
-def _column(x: Estimate) -> Estimate:
-    return Estimate(x.value[:, 0], _at(x.error, 0))
-
-
-def _at(error: Array | None, k: int | slice) -> Array | None:
-    return None if error is None else error[:, k]
+def _columns(x: Estimate, k: int | slice) -> Estimate:
+    return Estimate(x.value[:, k], None if x.error is None else x.error[:, k])
 
 
 def _error(x: Estimate) -> Array:
@@ -523,15 +516,14 @@ def _tree(
     c: Combiner, sources: Sequence[Estimate], starts: Sequence[Estimate], step: int
 ) -> list[Estimate]:
     """Combine neighbours, again and again; backwards with a step of -1."""
-    state = [Estimate(s.value[:, ::step], _at(s.error, slice(None, None, step))) for s in sources]
+    state = [_columns(s, slice(None, None, step)) for s in sources]
     while (count := state[0].value.shape[1]) > 1:
         even, odd = slice(0, count - 1, 2), slice(1, None, 2)
-        pairs = [[Estimate(s.value[:, k], _at(s.error, k)) for s in state] for k in (even, odd)]
-        last = [Estimate(s.value[:, -1:], _at(s.error, slice(-1, None))) for s in state]
-        state = folded(c, *pairs)
+        last = [_columns(s, slice(-1, None)) for s in state]
+        state = folded(c, *([_columns(s, k) for s in state] for k in (even, odd)))
         if count % 2:
             state = [_joined(*both) for both in zip(state, last, strict=True)]
-    return folded(c, starts, [_column(s) for s in state])
+    return folded(c, starts, [_columns(s, 0) for s in state])
 
 
 def _joined(a: Estimate, b: Estimate) -> Estimate:
@@ -550,9 +542,9 @@ def _fold(
 ) -> list[Estimate]:
     state = list(starts)
     for k in order:
-        new = folded(c, state, [Estimate(s.value[:, k], _at(s.error, k)) for s in sources])
+        new = folded(c, state, [_columns(s, k) for s in sources])
         if active is not None:
-            on = Estimate(active.value[:, k], _at(active.error, k))
+            on = _columns(active, k)
             new = [_chosen(on, x, old) for x, old in zip(new, state, strict=True)]
         state = new
     return state

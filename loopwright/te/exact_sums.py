@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from loopwright import dtypes
 from loopwright.ir.expr import (
@@ -29,13 +29,15 @@ from loopwright.ir.expr import (
     const,
 )
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
+from loopwright.ir.visitor import map_nodes
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.op_node import OpNode
 
 #: Sizes of integers that are tried, the largest first: small enough for long sums, large enough for
 #: a term in the wrong place to show.
 _SIZES = (4, 3, 2, 1)
-_SIGNIFICANT_BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+#: Bits of the significand of each float, the one that is not stored included.
+SIGNIFICANT_BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 _LOGIC = (*COMPARE, "and", "or")
 _INTEGER = ("floor", "ceil", "round", "trunc")
 
@@ -165,7 +167,7 @@ def _fitting(v: _Value, dtype: str, rounded: bool = False) -> _Value:
     """Result of arithmetic in some type, which must hold it exactly."""
     if not dtypes.is_float(dtype):
         return _Value(min(v.bound, _most(dtype)), max(v.step, 1.0))  # what wraps wraps alike
-    if rounded or v.bound / v.step > 2.0 ** _SIGNIFICANT_BITS[dtype]:
+    if rounded or v.bound / v.step > 2.0 ** SIGNIFICANT_BITS[dtype]:
         raise _Inexact
     return v
 
@@ -173,7 +175,7 @@ def _fitting(v: _Value, dtype: str, rounded: bool = False) -> _Value:
 def _converted(v: _Value, before: str, after: str) -> _Value:
     if not dtypes.is_float(after):
         return _Value(min(v.bound, _most(after)), 1.0)
-    if v.bound / v.step <= 2.0 ** _SIGNIFICANT_BITS[after]:
+    if v.bound / v.step <= 2.0 ** SIGNIFICANT_BITS[after]:
         return v
     if not dtypes.is_float(before) and v.bound > 2.0**53:
         raise _Inexact
@@ -211,8 +213,13 @@ def with_wide_sums(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[Dag, tuple[ArgId
     """
     ops: list[OpNode] = []
     moved: list[int] = []
+
+    def renumbered(r: Read) -> Read:
+        return Read(moved[r.source], r.indices, r.dtype, r.value_index)
+
     for op in dag.ops:
-        op = _renumbered(op, moved)
+        if op.body is not None:
+            op = replace(op, body=map_nodes(op.body, Read, renumbered))
         if _is_short_sum(op):
             ops.append(_wide(op))
             read = Read(len(ops) - 1, tuple(a.var for a in op.axes), _WIDE, 0)
@@ -240,17 +247,6 @@ def _is_short_sum(op: OpNode) -> bool:
         case Binary(op="+", a=Var() as a, b=Var() as b):
             return op.dtype != _WIDE and {a, b} == {*red.combiner.lhs, *red.combiner.rhs}
     return False
-
-
-def _renumbered(op: OpNode, moved: Sequence[int]) -> OpNode:
-    # Any: an expression gives an expression.
-    def visit(e: Any) -> Any:
-        new = e.map_children(visit)
-        if isinstance(new, Read) and isinstance(new.source, int):
-            return Read(moved[new.source], new.indices, new.dtype, new.value_index)
-        return new
-
-    return op if op.body is None else replace(op, body=visit(op.body))
 
 
 def _wide(op: OpNode) -> OpNode:

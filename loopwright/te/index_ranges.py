@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from loopwright import dtypes
 from loopwright.errors import UsageError
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Read, Select, Unary, Var
-from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.visitor import contains, walk
+from loopwright.ir.visitor import contains, nodes
+from loopwright.te.exact_sums import SIGNIFICANT_BITS
 from loopwright.te.op_node import reads_of
 
 if TYPE_CHECKING:
@@ -175,19 +175,16 @@ class _Values:
         r = node.body
         result = r.combiner.result[output]
         each = self.of(r.source[output])
-        if contains(result, (Call, Cast)) or _has_arithmetic(result):
+        if any(
+            isinstance(n, Call | Cast) or (isinstance(n, Binary) and n.op in "+-*/%")
+            for n in nodes(result)
+        ):
             if len(r.source) > 1 or not isinstance(result, Binary) or result.op != "+":
                 raise _Unbounded
             terms = math.prod(a.count for a in r.axes)
             start = self.of(r.start[0])
             return min(0, terms * each[0]) + start[0], max(0, terms * each[1]) + start[1]
         return each  # one of the values: a maximum, a minimum, or where it is
-
-
-def _has_arithmetic(e: Node) -> bool:
-    nodes: list[Node] = []
-    walk(e, nodes.append)
-    return any(isinstance(n, Binary) and n.op in "+-*/%" for n in nodes)
 
 
 def _binary(op: str, a: Expr, b: Expr, values: _Values) -> _Bounds:
@@ -225,9 +222,7 @@ def _candidates(accesses: list[_Access]) -> list[int]:
     near: set[int] = set()
     for access in accesses:
         near |= {access.extent, access.extent - 1, access.extent // 2}
-        nodes: list[Node] = []
-        walk(access.place, nodes.append)
-        for e in nodes:
+        for e in nodes(access.place):
             if isinstance(e, Const) and math.isfinite(e.value) and abs(e.value) < 1 << 40:
                 near.add(int(e.value))
     tried = {0, 1, *near, *(-n for n in near), *(n - 1 for n in near), *(1 - n for n in near)}
@@ -237,7 +232,7 @@ def _candidates(accesses: list[_Access]) -> list[int]:
 def _room(dtype: str) -> Span:
     """Values that a type can hold exactly."""
     if dtypes.is_float(dtype):
-        most = 1 << {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}[dtype]
+        most = 1 << SIGNIFICANT_BITS[dtype]
         return -most, most
     low, high = dtypes.limits(dtype)
     return int(low), int(high)

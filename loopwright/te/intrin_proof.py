@@ -47,9 +47,9 @@ from loopwright.ir.expr import (
     cast,
 )
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.node import Node, distinct
+from loopwright.ir.node import distinct
 from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
-from loopwright.ir.visitor import contains, walk
+from loopwright.ir.visitor import contains, map_nodes, nodes
 from loopwright.te.exact_sums import exactness
 from loopwright.te.intrinsics import call_of
 from loopwright.te.serial import Json
@@ -232,15 +232,14 @@ class _Survey:
                 raise _Unproved(f"its {self.part} holds a {type(s).__name__}")
 
     def expr(self, e: Expr, times: int) -> None:
-        def visit(n: Node) -> None:
+        for n in nodes(e):
             self.count(times)
-            if isinstance(n, Load):
-                self.indices(n.indices)
-            hidden = isinstance(n, IfThenElse) and any(contains(b, Load) for b in (n.a, n.b))
-            if hidden and not self.decided(n.cond):  # type: ignore[attr-defined]
-                raise _Unproved(f"in its {self.part} data decide what is read")
-
-        walk(e, visit)
+            match n:
+                case Load(indices=indices):
+                    self.indices(indices)
+                case IfThenElse(cond=c, a=a, b=b) if contains(a, Load) or contains(b, Load):
+                    if not self.decided(c):
+                        raise _Unproved(f"in its {self.part} data decide what is read")
 
     def count(self, times: int) -> None:
         self.work += times
@@ -280,9 +279,7 @@ class _Survey:
 
 
 def _size(e: Expr) -> int:
-    nodes: list[Node] = []
-    walk(e, nodes.append)
-    return len(nodes)
+    return sum(1 for _ in nodes(e))
 
 
 # ---------------------------------------------------------------- what is computed
@@ -341,11 +338,10 @@ def _loops(axes: Sequence[IterVar], body: Stmt) -> Stmt:
     return body
 
 
-# Any: an expression gives an expression.
-def _loads(e: Any, params: Sequence[Buffer]) -> Any:
+def _loads(e: Expr, params: Sequence[Buffer]) -> Expr:
     """An expression with loads from the operands in place of reads."""
-    e = e.map_children(lambda c: _loads(c, params))
-    return Load(params[e.source], e.indices, e.dtype) if isinstance(e, Read) else e
+    loads: Expr = map_nodes(e, Read, lambda r: Load(params[r.source], r.indices, r.dtype))
+    return loads
 
 
 def _small(largest: int, rng: np.random.Generator, b: Buffer) -> Array:

@@ -14,7 +14,7 @@ from loopwright.ir.expr import Dim, Expr, IfThenElse, IterVar, Read, Var, const
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, SizeVar, evaluate, size_vars
-from loopwright.ir.visitor import substitute, walk
+from loopwright.ir.visitor import nodes, substitute
 from loopwright.te.tensor import body_parts, static_shape
 
 
@@ -76,13 +76,11 @@ class OpNode:
     @cached_property
     def sizes(self) -> tuple[SizeVar, ...]:
         """Size variables of the extents and of the body, in the order of first use."""
-        parts = body_parts(self.body) if self.body is not None else []
-        return tuple(size_vars([*self.extents, *parts]))
+        return tuple(size_vars([*self.extents, *body_parts(self.body)]))
 
     def reads(self) -> list[Read]:
         """All reads of the body, in order, repeated ones included."""
-        parts = body_parts(self.body) if self.body is not None else []
-        return [r for part in parts for r in reads_of(part)]
+        return [r for part in body_parts(self.body) for r in reads_of(part)]
 
     def unguarded_reads(self) -> list[Read]:
         """Reads that happen at every point of the operation: no condition decides about them."""
@@ -95,9 +93,9 @@ class OpNode:
                 visit(c)
 
         red = self.reduction
-        parts = body_parts(self.body) if self.body is not None else []
-        for e in [p for p in parts if red is None or red.where is None or p is red.where]:
-            visit(e)
+        for e in body_parts(self.body):
+            if red is None or red.where is None or e is red.where:
+                visit(e)
         return reads
 
 
@@ -108,9 +106,7 @@ def sizes_of(ops: Iterable[OpNode]) -> tuple[SizeVar, ...]:
 
 def reads_of(e: Node) -> list[Read]:
     """All reads of an expression, in order, repeated ones included."""
-    out: list[Read] = []
-    walk(e, lambda n: out.append(n) if isinstance(n, Read) else None)
-    return out
+    return [n for n in nodes(e) if isinstance(n, Read)]
 
 
 #: Values of size variables, by the variable or by its name.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, assert_never
+from typing import Any, TypeAlias
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -37,23 +37,16 @@ from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import (
     Allocate,
-    AllReduce,
-    AnyStmt,
-    AsyncGroup,
-    AsyncWait,
-    Barrier,
     CallPacked,
-    Check,
     For,
     If,
     IntrinsicCall,
     Let,
-    Prefetch,
     Seq,
     Stmt,
     Store,
-    View,
 )
+from loopwright.ir.visitor import map_nodes
 from loopwright.te.op_node import OpNode
 from loopwright.te.tensor import shape_of
 
@@ -220,6 +213,12 @@ def _reduce_to_json(n: Reduce, go: Callable[[Expr], Json], names: Mapping[Var, s
     ]
 
 
+def combiner_to_json(c: Combiner) -> list[Json]:
+    """The result and identity of a combiner, equal for two that differ in names only."""
+    names = {v: f"x{k}" for k, v in enumerate(c.lhs)} | {v: f"y{k}" for k, v in enumerate(c.rhs)}
+    return [expr_to_json(e, names) for e in (*c.result, *c.identity)]
+
+
 def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -> Reduce:
     _, name, [result, identity], source, axes, where, init, d = t
     many = isinstance(d, list)
@@ -343,8 +342,17 @@ def _call_from_json(fn: Json, args: Sequence[Expr], dtype: str) -> Call:
     return Call(fn, tuple(args), dtype)
 
 
-#: Statements that the body of an intrinsic cannot hold.
-_Refused = Check | View | Prefetch | Barrier | AllReduce | CallPacked | AsyncGroup | AsyncWait
+#: Statements that the body of an intrinsic may hold, as a word and these fields. Before them, a
+#: loop has its variable and extent, a definition its variable and value, an allocation its buffer.
+_STATEMENTS: Mapping[type[Stmt], tuple[str, ...]] = {
+    Seq: ("seq", "stmts"),
+    For: ("for", "kind", "body"),
+    Let: ("let", "body"),
+    If: ("when", "cond", "then", "orelse"),
+    Store: ("store", "buffer", "indices", "value"),
+    Allocate: ("alloc", "body"),
+    IntrinsicCall: ("intrin", "name", "operands"),
+}
 
 
 def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
@@ -362,47 +370,51 @@ class _JsonWriter:
             raise TensorError(f"the body touches {b.name!r}, which is no operand")
         return self.buffers[b]
 
-    def define(self, v: Var) -> str:
-        return self.names.setdefault(v, f"v{len(self.names)}")
-
     def expr(self, e: Expr) -> list[Json]:
+        def numbered(x: Load) -> Read:
+            return Read(self.buffer(x.buffer), x.indices, x.dtype)
+
         try:
-            return expr_to_json(self.reads(e), self.names)
+            return expr_to_json(map_nodes(e, Load, numbered), self.names)
         except KeyError as v:
             raise TensorError(f"the body uses the variable {v}, which no loop of it makes") from v
 
-    # Any: an expression gives an expression.
-    def reads(self, e: Any) -> Any:
-        """An expression with reads of a buffer's number in place of loads."""
-        e = e.map_children(self.reads)
-        if isinstance(e, Load):
-            return Read(self.buffer(e.buffer), e.indices, e.dtype)
-        return e
-
     def stmt(self, s: Stmt) -> list[Json]:
-        if not isinstance(s, AnyStmt) or isinstance(s, _Refused):
+        if type(s) not in _STATEMENTS:
             why = ": a trace is data, and runs no function of a process" * isinstance(s, CallPacked)
             raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}{why}")
-        match s:
-            case Seq(stmts=stmts):
-                return ["seq", [self.stmt(x) for x in stmts]]
-            case For(var=v, extent=n, kind=kind, body=body):
-                return ["for", self.define(v), v.name, n, kind, self.stmt(body)]
-            case Let(var=v, value=e, body=body):
-                value = self.expr(e)
-                return ["let", self.define(v), v.name, value, self.stmt(body)]
-            case If(cond=c, then=then, orelse=other):
-                return ["when", self.expr(c), self.stmt(then), other and self.stmt(other)]
-            case Store(buffer=b, indices=indices, value=e):
-                at = [self.expr(i) for i in indices]
-                return ["store", self.buffer(b), at, self.expr(e)]
-            case Allocate(buffer=b, body=body):
-                self.buffers[b] = k = len(self.buffers)
-                return ["alloc", k, b.name, list(b.shape), b.dtype, self.stmt(body)]
-            case IntrinsicCall(name=name, operands=operands):
-                return ["intrin", name, [self.expr(x) for x in operands]]
-            case _:
-                assert_never(s)
+        word, *fields = _STATEMENTS[type(s)]
+        defined: list[Json] = []
+        if isinstance(s, For | Let):
+            # Written before the variable has a name, since it is not in scope there.
+            first = _count_of(s) if isinstance(s, For) else self.expr(s.value)
+            defined = [self.names.setdefault(s.var, f"v{len(self.names)}"), s.var.name, first]
+        elif isinstance(s, Allocate):
+            b, k = s.buffer, len(self.buffers)
+            self.buffers[b] = k
+            defined = [k, b.name, list(b.shape), b.dtype]
+        return [word, *defined, *(self.field(getattr(s, name)) for name in fields)]
+
+    def field(self, x: Json) -> Json:
+        match x:
+            case Stmt():
+                return self.stmt(x)
+            case Expr():
+                return self.expr(x)
+            case Buffer():
+                return self.buffer(x)
+            case tuple():
+                return [self.field(y) for y in x]
+        return x
+
+
+def _count_of(loop: For) -> int:
+    n = loop.extent.value if isinstance(loop.extent, Const) else loop.extent
+    if type(n) is not int:
+        raise TensorError(
+            f"the extent of a loop in the body of an intrinsic is a number, not {str(n)[:40]}"
+        )
+    return n
 
 
 def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:
@@ -425,16 +437,12 @@ class _JsonReader:
 
     # Any: the operands of instructions, which are loads, are read as expressions, too.
     def expr(self, data: Json) -> Any:
-        return self.loads(expr_from_json(data, self.scope))
-
-    def loads(self, e: Any) -> Any:
-        """Inverse of `_JsonWriter.reads`."""
-        e = e.map_children(self.loads)
-        if isinstance(e, Read):
+        def loaded(e: Read) -> Load:
             b = self.buffers[e.source]
             self.check_dimensions(b, e.indices)
             return Load(b, e.indices, b.dtype)
-        return e
+
+        return map_nodes(expr_from_json(data, self.scope), Read, loaded)
 
     def check_dimensions(self, b: Buffer, indices: Sequence[Expr]) -> None:
         if len(indices) != len(b.shape):

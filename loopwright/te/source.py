@@ -27,7 +27,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple, outputs_of
 from loopwright.te import reducer as reducers
 from loopwright.te.op_node import OpNode, sizes_of
-from loopwright.te.serial import Json, expr_to_json
+from loopwright.te.serial import combiner_to_json
 
 _WIDTH = 100
 #: Precedence of operators in Python; everything else is a call, a name or a literal.
@@ -252,10 +252,4 @@ def _known_reducer(c: Combiner) -> str:
     if c.name not in _REDUCERS or len(types) != (2 if c.name.startswith("arg") else 1):
         return ""
     standard = getattr(reducers, c.name).combiner(types, len(types) > 1)
-    return f"te.{c.name}" if _form(standard) == _form(c) else ""
-
-
-def _form(c: Combiner) -> Json:
-    names = {v: f"x{k}" for k, v in enumerate(c.lhs)}
-    names |= {v: f"y{k}" for k, v in enumerate(c.rhs)}
-    return [[expr_to_json(e, names) for e in part] for part in (c.result, c.identity)]
+    return f"te.{c.name}" if combiner_to_json(standard) == combiner_to_json(c) else ""

@@ -30,7 +30,7 @@ from loopwright.ir.expr import (
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, SizeVar, check_extent
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 
 #: An extent as users give it, and a shape, of which a single extent is the one dimension. A float
 #: is one where it is whole: ``N / 32`` in scripts of TVM.
@@ -232,14 +232,17 @@ class ComputeOp(Operation):
     @property
     def input_tensors(self) -> list[Tensor]:
         """Tensors that the body reads, in the order of first use, each once."""
-        seen: dict[Tensor, None] = {}
-        for e in body_parts(self.body):
-            walk(e, lambda n: seen.setdefault(n.source) if isinstance(n, Read) else None)
-        return list(seen)
+        parts = body_parts(self.body)
+        return list(dict.fromkeys(n.source for e in parts for n in nodes(e) if isinstance(n, Read)))
 
 
-def body_parts(body: Expr) -> list[Expr]:
-    """Expressions that a body evaluates: for a reduction its source, condition and start."""
+def body_parts(body: Expr | None) -> list[Expr]:
+    """Expressions that a body evaluates: for a reduction its source, condition and start.
+
+    None, the body of an input, has none.
+    """
+    if body is None:
+        return []
     if isinstance(body, Reduce):
         return [*body.source, *([body.where] if body.where is not None else []), *(body.init or ())]
     return list(outputs_of(body))

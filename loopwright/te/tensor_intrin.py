@@ -21,7 +21,7 @@ from loopwright.ir.instructions import INSTRUCTIONS
 from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func, IntrinsicCall, Stmt, Store
 from loopwright.ir.verify import verify
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.te.dag import Dag
 from loopwright.te.ir_builder import BufferView
 from loopwright.te.op_node import OpNode
@@ -127,11 +127,8 @@ class TensorIntrin:
     @cached_property
     def of_warp(self) -> bool:
         """Whether the lanes of a warp run it together, as those of tensor cores."""
-        nodes: list[Node] = []
-        for part in (self.body, self.reset, self.update):
-            if part is not None:
-                walk(part, nodes.append)
-        calls = (n for n in nodes if isinstance(n, IntrinsicCall))
+        parts = [x for x in (self.body, self.reset, self.update) if x is not None]
+        calls = (n for x in parts for n in nodes(x) if isinstance(n, IntrinsicCall))
         return any(INSTRUCTIONS[n.name].lanes is not None for n in calls)
 
     def to_json(self) -> dict[str, Json]:
@@ -352,20 +349,21 @@ def _check_body(who: str, x: TensorIntrin, body: Stmt) -> None:
     stmt_to_json(body, x.params)
     declared = dict(zip(x.params, x.strides, strict=True))
 
-    def visit(n: Node) -> None:
+    for n in nodes(body):
         if isinstance(n, Store) and n.buffer in x.params[:-1]:
             raise TensorError(f"{who}: the body writes the input {n.buffer.name!r}")
-        if not isinstance(n, IntrinsicCall):
-            return
-        for given, want in zip(n.operands, INSTRUCTIONS[n.name].operands, strict=True):
-            last = len(want.shape)
-            strides = declared.get(given.buffer, _compact(given.buffer.extents))[-last:]
-            if strides != _compact(want.shape):
-                raise TensorError(
-                    f"{who}: operand {want.name!r} of {n.name} is {list(want.shape)} without gaps; "
-                    f"the strides of {given.buffer.name!r} are {list(strides)}"
-                )
-
-    walk(body, visit)
+        if isinstance(n, IntrinsicCall):
+            _check_operands(who, n, declared)
     outputs = tuple(b is x.params[-1] for b in x.params)
     verify(Func(x.name, x.params, outputs, body), "in the body of an intrinsic")
+
+
+def _check_operands(who: str, call: IntrinsicCall, declared: Mapping[Buffer, Strides]) -> None:
+    """Refuse operands of an instruction that have gaps."""
+    for x, want in zip(call.operands, INSTRUCTIONS[call.name].operands, strict=True):
+        strides = declared.get(x.buffer, _compact(x.buffer.extents))[-len(want.shape) :]
+        if strides != _compact(want.shape):
+            raise TensorError(
+                f"{who}: operand {want.name!r} of {call.name} is {list(want.shape)} without gaps; "
+                f"the strides of {x.buffer.name!r} are {list(strides)}"
+            )

@@ -58,8 +58,11 @@ def _counted(
 
     @functools.wraps(method)
     def run(self: SimulatedDevice, *args: _P.args, **options: _P.kwargs) -> _R:
+        name = method.__name__
         with self._lock:
-            self._count_call(method.__name__)
+            self.calls[name] += 1
+            if self.lost_at is not None and self.calls.total() >= self.lost_at:
+                raise RunError(f"{self.name}: the device is lost, {name} was not done; start again")
             return method(self, *args, **options)
 
     return run
@@ -333,9 +336,15 @@ class SimulatedDevice(DeviceAPI):
         that of moving each byte of that memory once.
         """
         queue = self._queue(name, stream or self._current_stream(device_id), device_id)
-        values = [
-            x if isinstance(x, int) else self._argument(device_id, name, x) for x in arguments
-        ]
+        values: list[Access | int] = []
+        for x in arguments:
+            if isinstance(x, int):
+                values.append(x)
+                continue
+            access = self._book.access(name, x, 0, x.nbytes)
+            if isinstance(access, HostAccess) or access.allocation.device_id != device_id:
+                raise self._book.fault(f"{name}: {x} is not on device {device_id}")
+            values.append(access)
 
         def work() -> None:
             try:
@@ -347,18 +356,7 @@ class SimulatedDevice(DeviceAPI):
         moved = sum(x.nbytes for x in arguments if isinstance(x, Memory))
         self._put(queue, work, moved / BANDWIDTH, touched)
 
-    def _argument(self, device_id: int, name: str, memory: Memory) -> Access:
-        access = self._book.access(name, memory, 0, memory.nbytes)
-        if isinstance(access, HostAccess) or access.allocation.device_id != device_id:
-            raise self._book.fault(f"{name}: {memory} is not on device {device_id}")
-        return access
-
     # Internals.
-
-    def _count_call(self, name: str) -> None:
-        self.calls[name] += 1
-        if self.lost_at is not None and self.calls.total() >= self.lost_at:
-            raise RunError(f"{self.name}: the device is lost, {name} was not done; start again")
 
     def _check_device(self, device_id: int) -> None:
         if not 0 <= device_id < self.devices:

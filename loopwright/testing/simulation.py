@@ -86,15 +86,12 @@ class Queue:
             case Wait(Mark(time=float(reached))):
                 self.time = max(self.time, reached)
             case QueuedWork():
-                self._do(task)
+                self.time += task.seconds + LATENCY
+                try:
+                    task.run()
+                finally:
+                    task.finish()
         return None
-
-    def _do(self, work: QueuedWork) -> None:
-        self.time += work.seconds + LATENCY
-        try:
-            work.run()
-        finally:
-            work.finish()
 
 
 class CurrentStreams(threading.local):
@@ -211,7 +208,12 @@ class MemoryBook:
                 f"{what}: bytes {offset} to {offset + nbytes} are not inside {memory.nbytes} bytes"
             )
         if memory.device_type == HOST:
-            return HostAccess(self, memory.address + offset, nbytes, _owner(memory))
+            owner: object = memory
+            while isinstance(owner, Memory):
+                owner = owner.owner
+            # None where the owner cannot be found.
+            weak = weakref.ref(owner) if type(owner).__weakrefoffset__ else None
+            return HostAccess(self, memory.address + offset, nbytes, weak)
         allocation = self._find(what, memory)
         first = memory.offset + offset
         if first + nbytes > allocation.data.size:
@@ -229,14 +231,6 @@ class MemoryBook:
         return allocation
 
 
-def _owner(memory: Memory) -> weakref.ref[object] | None:
-    """A weak reference to the owner of host memory; None where that cannot be found."""
-    owner: object = memory
-    while isinstance(owner, Memory):
-        owner = owner.owner
-    return weakref.ref(owner) if type(owner).__weakrefoffset__ else None
-
-
 #: Arguments of a kernel: memory as its bytes, integers as they are.
 Values = Sequence[Bytes | int]
 #: A kernel of a simulated device, which is called with the grid, the block and its arguments.
@@ -248,15 +242,13 @@ Enqueue = Callable[
 ]
 
 
+@dataclass(frozen=True, eq=False)
 class SimulatedProgram(Program):
     """Kernels by name that were loaded onto a simulated device, whose calls ``enqueue`` queues."""
 
-    def __init__(
-        self, kernels: Mapping[str, Kernel], threads_per_block: int, enqueue: Enqueue
-    ) -> None:
-        self._kernels = kernels
-        self._threads_per_block = threads_per_block
-        self._enqueue = enqueue
+    kernels: Mapping[str, Kernel]
+    threads_per_block: int
+    enqueue: Enqueue
 
     def launch(
         self,
@@ -268,10 +260,10 @@ class SimulatedProgram(Program):
         stream: Stream | None = None,
     ) -> None:
         threads = math.prod(block)
-        if threads > self._threads_per_block:
+        if threads > self.threads_per_block:
             raise RunError(
                 f"{kernel} asks {threads} threads a block, the device has "
-                f"{self._threads_per_block}; choose smaller extents"
+                f"{self.threads_per_block}; choose smaller extents"
             )
-        call = functools.partial(self._kernels[kernel], grid, block)
-        self._enqueue(kernel, call, arguments, stream)
+        call = functools.partial(self.kernels[kernel], grid, block)
+        self.enqueue(kernel, call, arguments, stream)

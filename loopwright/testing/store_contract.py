@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -47,18 +47,6 @@ class LogLike(Protocol):
     headers: list[dict[str, object]]
     records: list[Record]
     skipped: list[object]
-
-
-class OpensStores(Protocol):
-    """A class or function that opens the store of a path."""
-
-    def __call__(self, path: Path) -> StoreLike: ...
-
-
-class ReadsLogs(Protocol):
-    """A function that reads the records of a path."""
-
-    def __call__(self, path: Path) -> LogLike: ...
 
 
 def record(trial: int, op: str = "matmul") -> Record:
@@ -95,8 +83,10 @@ def write_many(contract: str, path: Path, op: str, count: int) -> None:
 class StoreContract:
     """Subclass, and set ``open`` and ``read`` to the functions under test."""
 
-    open: ClassVar[OpensStores]
-    read: ClassVar[ReadsLogs]
+    #: Opens the store of a path.
+    open: ClassVar[Callable[[Path], StoreLike]]
+    #: Reads the records of a path.
+    read: ClassVar[Callable[[Path], LogLike]]
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
@@ -159,7 +149,11 @@ class StoreContract:
             for n in range(first, first + 50):
                 store.append(record(n))
 
-        _run_all([threading.Thread(target=work, args=(100 * n,)) for n in range(4)])
+        threads = [threading.Thread(target=work, args=(100 * n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
         store.close()
         assert not type(self).read(path).skipped
         expected = {100 * n + k for n in range(4) for k in range(50)}
@@ -200,11 +194,3 @@ class StoreContract:
             type(self).open(tmp_path / "no such folder" / "log.jsonl")
         assert "no such folder" in str(refusal.value)
         assert len(str(refusal.value).splitlines()) == 1
-
-
-def _run_all(threads: Iterable[threading.Thread]) -> None:
-    started = list(threads)
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()

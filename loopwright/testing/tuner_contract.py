@@ -287,13 +287,18 @@ class TunerContract:
         )
         assert json.loads(answer.stdout) == proposals(make, (8, 8), 3, 40, **self.options)
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def whole(cls) -> list[int]:
+        """The proposals of a run that was not interrupted."""
+        return proposals(cls.tuner, (8, 8), 5, 48, **cls.options)
+
     @pytest.mark.parametrize("cut", [0, 1, 5, 15, 16, 17, 31, 32, 40])
     def test_an_interrupted_run_goes_on_as_if_it_had_not_been(
-        self, tmp_path: Path, cut: int
+        self, tmp_path: Path, whole: list[int], cut: int
     ) -> None:
         from loopwright.tuner import TuningInterrupted, log_to_file
 
-        whole = proposals(type(self).tuner, (8, 8), 5, 48, **self.options)
         log = log_to_file(tmp_path / "log.jsonl")
         first = FakeMeasurer(bowl, interrupt_after=cut)
         with pytest.raises(TuningInterrupted) as stopped:

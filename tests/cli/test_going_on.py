@@ -95,6 +95,18 @@ def test_configurations_that_are_one_program_are_accounted_for(cli, tmp_path):
 
 
 @pytest.mark.usefixtures("instant")
+def test_logs_that_taught_the_tuner_are_named_again(cli):
+    base = ["tune", "matmul", "M=8", "N=8", "K=8", "--tuner", "random", "--trials", "2"]
+    assert cli(*base, "--log", "one.jsonl").code == cli(*base, "--log", "other.jsonl").code == 0
+    taught = ["--pretrain", "one.jsonl", "--pretrain", "other.jsonl"]
+    ran = cli(*base, "--log", "a.jsonl", *taught)
+    assert ran.code == 0, ran.err
+    for name in ("continue", "start over"):
+        (line,) = re.findall(rf"^  {name}: .*$", ran.out, re.MULTILINE)
+        assert " ".join(taught) in line
+
+
+@pytest.mark.usefixtures("instant")
 def test_starting_over_takes_a_log_that_is_not_there(cli, tmp_path):
     base = ["tune", "matmul", "M=8", "N=8", "K=8", "--tuner", "random", "--trials", "2"]
     assert "--log a.fresh.jsonl" in cli(*base, "--log", "a.jsonl").out

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from loopwright.cli.numpy_process import NumpyProcess, environment, input_specs, reference_of
+from loopwright.cli.numpy_process import NumpyProcess, environment, input_specs
 from loopwright.cli.workload import find_workload
 
 WORDS = ("matmul", ["M=8", "N=16", "K=4", "trans_a=true"])
@@ -21,12 +21,9 @@ def test_samples():
     with NumpyProcess(found, specs, threads=1) as side:
         assert side.problem == ""
         samples = [side.sample() for _ in range(3)]
-    assert all(0 < s < 1 for s in samples)
-
-
-def test_inputs_that_do_not_fit_are_a_problem_and_no_exception():
-    found = find_workload(*WORDS)
-    with NumpyProcess(found, [((3, 8), "float32"), ((4, 16), "float32")], threads=1) as side:
+        assert all(0 < s < 1 for s in samples)
+        # Inputs that do not fit are a problem, and no exception.
+        side.prepare(found, [((3, 8), "float32"), ((4, 16), "float32")])
         assert "ValueError" in side.problem
         assert side.sample() is None
 
@@ -65,7 +62,7 @@ def test_every_operator_has_a_reference():
     for name, operator in ops.WORKLOADS.items():
         given = [f"{k}={sizes[k]}" for k in operator.params if k in sizes]
         assert json.dumps(given)
-        assert callable(reference_of(find_workload(name, given)))
+        assert callable(find_workload(name, given).task.reference)
 
 
 def test_a_killed_parent_leaves_no_stopped_process(tmp_path: Path) -> None:

@@ -111,7 +111,8 @@ def test_an_unknown_effort(cli, file):
 
 def tune(cli, file, trials=12):
     words = (f"{file}:product", "n=16", "--threads", "1")
-    ran = cli("tune", *words, "--trials", str(trials), "--log", "p.jsonl")
+    short = ("--number", "1", "--repeat", "1")
+    ran = cli("tune", *words, "--trials", str(trials), "--log", "p.jsonl", *short)
     assert ran.code == 0, ran.err
     space = find_workload(words[0], words[1:2]).task.config_space
     head = f": {len(space)} configurations in {len(space.parts)} structures, tuner xgb"
@@ -177,6 +178,7 @@ def test_a_point_of_no_structure(cli, file):
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGKILL])
 def test_a_search_that_was_stopped_goes_on(file, tmp_path, ends):
     words = [f"{file}:product", "n=16", "--threads", "1", "--log", "p.jsonl"]
+    words += ["--number", "1", "--repeat", "1"]
     command = [sys.executable, "-m", "loopwright", "tune", *words]
     root = str(Path(lw.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": root}

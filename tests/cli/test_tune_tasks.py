@@ -111,7 +111,7 @@ def never(N):
 """
     )
     file.write_text("t.py:never N=8\nmatmul M=8 N=8 K=8\n")
-    ran = tune(cli, file, "--trials", "6")
+    ran = tune(cli, file, "--trials", "6", "--number", "1", "--repeat", "1")
     assert ran.code == 0, ran.err
     assert re.search(r"^test/never\(8\) +0 .* failures$", ran.out, re.MULTILINE)
     assert re.search(r"failed: +\d+ x INSTANTIATION, first: .*not today", ran.out)

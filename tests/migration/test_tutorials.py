@@ -7,6 +7,7 @@ counted. ``python -m tests.migration.changed_lines`` prints the counts.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -47,29 +48,71 @@ LAST_WORDS = {
 }
 
 
+#: Runs scripts one after the other, each in its folder; a line of JSON tells what each printed, and
+#: the traceback of one that failed.
+CHILD = """
+import contextlib, io, json, os, runpy, sys, traceback
+for path in sys.argv[1:]:
+    os.chdir(os.path.dirname(path))
+    said, error = io.StringIO(), ""
+    try:
+        with contextlib.redirect_stdout(said):
+            runpy.run_path(path, run_name="__main__")
+    except BaseException:
+        error = traceback.format_exc()
+    print(json.dumps([said.getvalue(), error]), flush=True)
+"""
+
+
 def test_every_script_is_run() -> None:
     assert sorted(SCRIPTS) == sorted(LAST_WORDS)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_runs_with_other_imports(name: str, tmp_path: Path) -> None:
+def test_no_more_lines_change_than_are_allowed(name: str) -> None:
     assert changed_lines(name) <= ALLOWED.get(name, 0)
-    if name in ON_OPENCL and not opencl().exist:
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        # Those that tune nothing take longer to start than to run: by day they share a process.
+        [name for name in SCRIPTS if not name.startswith("tune_")],
+        ["tune_simple_template"],
+        # By night each has a process of its own, those that tune longer among them.
+        *(
+            pytest.param([name], marks=pytest.mark.slow)
+            for name in SCRIPTS
+            if name != "tune_simple_template"
+        ),
+    ],
+    ids="-".join,
+)
+def test_scripts_run_with_other_imports(names: list[str], tmp_path: Path) -> None:
+    if ON_OPENCL.intersection(names) and not opencl().exist:
         pytest.skip(f"{opencl()} cannot be used: {opencl().why_absent()}")
-    ported = HERE / f"{name}_ported.py"
-    text = ported.read_text() if ported.exists() else imports_replaced(HERE / f"{name}.py")
-    script = tmp_path / f"{name}.py"
-    script.write_text(text)
+    scripts = []
+    for name in names:
+        ported = HERE / f"{name}_ported.py"
+        text = ported.read_text() if ported.exists() else imports_replaced(HERE / f"{name}.py")
+        scripts.append(tmp_path / name / f"{name}.py")
+        scripts[-1].parent.mkdir()
+        scripts[-1].write_text(text)
     done = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
+        [sys.executable, "-c", CHILD, *map(str, scripts)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "LOOPWRIGHT_VERIFY": "1"},
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert LAST_WORDS[name] in done.stdout
+    outcomes = zip(names, map(json.loads, done.stdout.splitlines()), strict=True)
+    wrong = [
+        f"{name}: {error or said[-2000:]}"
+        for name, (said, error) in outcomes
+        if error or LAST_WORDS[name] not in said
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_only_imports_are_replaced() -> None:

@@ -60,7 +60,7 @@ print(task.compute_dag)
 log_file = "conv2d.json"
 measure_ctx = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=1)
 tune_option = auto_scheduler.TuningOptions(
-    num_measure_trials=4,
+    num_measure_trials=2,
     runner=measure_ctx.runner,
     measure_callbacks=[auto_scheduler.RecordToFile(log_file)],
     verbose=2,
@@ -101,11 +101,11 @@ search_policy = auto_scheduler.SketchPolicy(
 )
 measure_ctx = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=1)
 tune_option = auto_scheduler.TuningOptions(
-    num_measure_trials=2,
+    num_measure_trials=1,
     runner=measure_ctx.runner,
     measure_callbacks=[auto_scheduler.RecordToFile(log_file)],
 )
 task.tune(tune_option, search_policy=search_policy)
 del measure_ctx
-assert len(auto_scheduler.RecordReader(log_file).read_lines()[0]) >= 6
+assert len(auto_scheduler.RecordReader(log_file).read_lines()[0]) >= 3
 print("the search went on")

@@ -30,7 +30,7 @@ print(task.compute_dag)
 
 log_file = "matmul.json"
 tune_option = auto_scheduler.TuningOptions(
-    num_measure_trials=6,
+    num_measure_trials=3,
     measure_callbacks=[auto_scheduler.RecordToFile(log_file)],
     verbose=2,
 )
@@ -71,7 +71,7 @@ def resume_search(task, log_file):
         init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log_file)],
     )
     tune_option = auto_scheduler.TuningOptions(
-        num_measure_trials=4, measure_callbacks=[auto_scheduler.RecordToFile(log_file)]
+        num_measure_trials=2, measure_callbacks=[auto_scheduler.RecordToFile(log_file)]
     )
     task.tune(tune_option, search_policy=search_policy)
 
@@ -79,6 +79,6 @@ def resume_search(task, log_file):
 resume_search(task, log_file)
 inputs, results = auto_scheduler.RecordReader(log_file).read_lines()
 measured = {str(item.state.transform_steps) for item in inputs}
-assert sum(result.error_no == 0 for result in results) >= 10
+assert sum(result.error_no == 0 for result in results) >= 5
 assert len(measured) == len(inputs)
 print("the search went on")

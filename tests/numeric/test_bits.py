@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -13,29 +12,8 @@ from loopwright import te
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.testing.target_contract import runs_here
 from tests.kernels import build
-
-SPECS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64", "c -num-threads=1")
-TARGETS = [t for t in SPECS if runs_here(t)]
-
-
-def check(f: Callable[..., Any], want: Any, *inputs: np.ndarray[Any, Any]) -> None:
-    n = len(inputs[0])
-    args = [te.placeholder((n,), x.dtype.name, name=f"A{i}") for i, x in enumerate(inputs)]
-    B = te.compute((n,), lambda i: f(*(a[i] for a in args)), name="B")
-    want = np.asarray(want, B.dtype)
-    for vector in (False, True):
-        s = create_schedule(B)
-        if vector:
-            s[B].vectorize(B.op.axis[0])
-        got = np.zeros(n, B.dtype)
-        interpret(lower(s, [*args, B]), [*inputs, got])
-        np.testing.assert_array_equal(got, want, "interpreter")
-        for target in (t for t in TARGETS if vector or t.startswith("llvm")):
-            got = np.zeros(n, B.dtype)
-            build(s, [*args, B], target=target)(*inputs, got)
-            np.testing.assert_array_equal(got, want, target)
+from tests.numeric.programs import check
 
 
 def numbers(dtype: str, n: int = 97, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -51,11 +29,13 @@ INTS = ("int8", "uint8", "int16", "int32", "int64")
 @pytest.mark.parametrize("dtype", INTS)
 def test_bitwise(dtype: str) -> None:
     a, b = numbers(dtype), numbers(dtype, seed=1)
-    check(lambda x, y: x & y, a & b, a, b)
-    check(lambda x, y: x | y, a | b, a, b)
-    check(lambda x, y: x ^ y, a ^ b, a, b)
-    check(lambda x: ~x, ~a, a)
-    check(lambda x: (x & 12) | 3, (a & 12) | 3, a)
+    check(
+        (lambda x, y: x & y, a & b, a, b),
+        (lambda x, y: x | y, a | b, a, b),
+        (lambda x, y: x ^ y, a ^ b, a, b),
+        (lambda x: ~x, ~a, a),
+        (lambda x: (x & 12) | 3, (a & 12) | 3, a),
+    )
 
 
 @pytest.mark.parametrize("dtype", INTS)
@@ -67,14 +47,18 @@ def test_shifts_take_their_amount_modulo_the_width(dtype: str) -> None:
     right = [int(x) >> (int(n) % bits) for x, n in zip(a, b, strict=True)]
     wrapped = [x & (2**bits - 1) for x in left]
     want = np.array(wrapped, np.uint64).astype(f"uint{bits}").view(dtype)
-    check(lambda x, n: x << n, want, a, b)
-    check(lambda x, n: x >> n, right, a, b)
-    check(lambda x: x >> (bits + 1), a >> 1, a)
-    check(lambda x: 1 << x, (np.array(1, dtype) << (a % bits).astype(dtype)), a)
+    signed = []
     if np.issubdtype(dtype, np.signedinteger):
         c = np.resize(np.array([-1, -bits, -bits - 2], dtype), a.shape)
-        right = [int(x) >> (int(n) % bits) for x, n in zip(a, c, strict=True)]
-        check(lambda x, n: x >> n, right, a, c)
+        places = [int(x) >> (int(n) % bits) for x, n in zip(a, c, strict=True)]
+        signed.append((lambda x, n: x >> n, places, a, c))
+    check(
+        *signed,
+        (lambda x, n: x << n, want, a, b),
+        (lambda x, n: x >> n, right, a, b),
+        (lambda x: x >> (bits + 1), a >> 1, a),
+        (lambda x: 1 << x, (np.array(1, dtype) << (a % bits).astype(dtype)), a),
+    )
 
 
 def test_bits_of_an_index() -> None:
@@ -95,12 +79,13 @@ def test_bits_of_an_index() -> None:
 
 def test_reinterpret() -> None:
     f = np.array([0.0, -0.0, 1.5, -2.0, np.inf, 1e-45, 3e38], "float32")
-    check(lambda x: te.reinterpret("int32", x), f.view("int32"), f)
-    check(lambda x: te.reinterpret("float32", x), f, f.view("int32"))
-    d = f.astype("float64")
-    check(lambda x: te.reinterpret("int64", x) >> 52, d.view("int64") >> 52, d)
-    b = np.array([0, 127, 128, 255], "uint8")
-    check(lambda x: te.reinterpret("int8", x), b.view("int8"), b)
+    d, b = f.astype("float64"), np.array([0, 127, 128, 255], "uint8")
+    check(
+        (lambda x: te.reinterpret("int32", x), f.view("int32"), f),
+        (lambda x: te.reinterpret("float32", x), f, f.view("int32")),
+        (lambda x: te.reinterpret("int64", x) >> 52, d.view("int64") >> 52, d),
+        (lambda x: te.reinterpret("int8", x), b.view("int8"), b),
+    )
 
 
 def rounded(x: Fraction, dtype: str) -> Any:
@@ -130,7 +115,7 @@ def test_fma_rounds_once(dtype: str) -> None:
         rounded(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)), dtype)
         for x, y, z in zip(a, b, c, strict=True)
     ]
-    check(te.fma, want, a, b, c)
+    check((te.fma, want, a, b, c))
 
 
 def test_fma_of_special_values() -> None:
@@ -139,7 +124,7 @@ def test_fma_of_special_values() -> None:
     c = np.array([1.0, -np.inf, 1.0, -0.0, -0.0, -np.inf, 0.0], "float32")
     with np.errstate(all="ignore"):
         want = np.array([np.nan, np.nan, np.nan, 0.0, -0.0, -np.inf, 0.0], "float32")
-    check(te.fma, want, a, b, c)
+    check((te.fma, want, a, b, c))
 
 
 def test_fma_survives_fastmath() -> None:

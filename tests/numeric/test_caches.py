@@ -11,6 +11,7 @@ from loopwright import te
 from loopwright.errors import ScheduleError
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
+from tests.covering import covering
 from tests.numeric.programs import Matmul, chain, run, small
 
 
@@ -104,27 +105,32 @@ def test_cache_write_twice(checker: Checker) -> None:
 
 
 @pytest.mark.parametrize(
-    "index_map",
-    [
-        lambda k, j: (j, k),
-        lambda k, j: (j // 8, k, j % 8),
-        lambda k, j: (k // 4, j // 16, k % 4, j % 16),
-        lambda k, j: (j // 32, (j // 4) % 8, k, j % 4),
-    ],
+    ("index_map", "attach"),
+    covering(
+        [
+            lambda k, j: (j, k),
+            lambda k, j: (j // 8, k, j % 8),
+            lambda k, j: (k // 4, j // 16, k % 4, j % 16),
+            lambda k, j: (j // 32, (j // 4) % 8, k, j % 4),
+        ],
+        [False, True],
+        strength=1,
+    ),
 )
-def test_transform_layout_of_a_packed_operand(checker: Checker, index_map: Any) -> None:
+def test_transform_layout_of_a_packed_operand(
+    checker: Checker, index_map: Any, attach: bool
+) -> None:
     """Primes everywhere: the last block of every dimension is padded."""
-    for attach in (False, True):
-        mm = Matmul(7, 37, 13)
-        BP = mm.s.cache_read(mm.B, "global", [mm.C])
-        mm.s[BP].transform_layout(index_map)
-        i, j = mm.C.op.axis
-        jo, ji = mm.s[mm.C].split(j, factor=16)
-        mm.s[mm.C].reorder(jo, i, mm.k, ji)
-        mm.s[mm.C].vectorize(ji)
-        if attach:
-            mm.s[BP].compute_at(mm.s[mm.C], jo)
-        mm.check(checker)
+    mm = Matmul(7, 37, 13)
+    BP = mm.s.cache_read(mm.B, "global", [mm.C])
+    mm.s[BP].transform_layout(index_map)
+    i, j = mm.C.op.axis
+    jo, ji = mm.s[mm.C].split(j, factor=16)
+    mm.s[mm.C].reorder(jo, i, mm.k, ji)
+    mm.s[mm.C].vectorize(ji)
+    if attach:
+        mm.s[BP].compute_at(mm.s[mm.C], jo)
+    mm.check(checker)
 
 
 def test_micro_kernel_with_packing_at_prime_sizes(checker: Checker) -> None:
@@ -156,17 +162,20 @@ def test_micro_kernel_with_packing_at_prime_sizes(checker: Checker) -> None:
 
 
 @pytest.mark.parametrize(
-    "index_map",
-    [
-        lambda k, j: k * 20 + j,
-        lambda k, j: ((k * 20 + j) // 16, (k * 20 + j) % 16),
-        lambda k, j: (j // 8, k * 8 + j % 8),
-        lambda k, j: ((k * 24 + j) // 32, (k * 24 + j) % 32 // 8, j % 8),
-        lambda k, j: (19 - j, k + 5),
-        lambda k, j: (k + j, j),
-    ],
+    ("index_map", "pad"),
+    covering(
+        [
+            lambda k, j: k * 20 + j,
+            lambda k, j: ((k * 20 + j) // 16, (k * 20 + j) % 16),
+            lambda k, j: (j // 8, k * 8 + j % 8),
+            lambda k, j: ((k * 24 + j) // 32, (k * 24 + j) % 32 // 8, j % 8),
+            lambda k, j: (19 - j, k + 5),
+            lambda k, j: (k + j, j),
+        ],
+        [None, 7],
+        strength=1,
+    ),
 )
-@pytest.mark.parametrize("pad", [None, 7])
 def test_general_layouts_of_a_packed_operand(checker: Checker, index_map: Any, pad: Any) -> None:
     mm = Matmul(9, 20, 11)
     s, C = mm.s, mm.C

@@ -12,6 +12,7 @@ from loopwright.lowering.context import PassContext
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
 from loopwright.testing.target_contract import runs_here
+from tests.covering import covering
 
 
 def test_two_buffers_of_one_name_are_no_race(checker: Checker) -> None:
@@ -111,16 +112,20 @@ def test_virtual_threads_of_a_pair_of_which_one_is_the_same_for_all(checker: Che
 
 
 @pytest.mark.parametrize(
-    ("wide", "narrow"),
-    [
-        ("int64", "int32"), ("int64", "int16"), ("int64", "int8"), ("int32", "int16"),
-        ("int32", "uint8"), ("int16", "int8"), ("float32", "bfloat16"), ("float32", "float16"),
-        ("float32", "int8"), ("int64", "bool"),
-    ],
+    ("dtypes", "lanes"),
+    covering(
+        [
+            ("int64", "int32"), ("int64", "int16"), ("int64", "int8"), ("int32", "int16"),
+            ("int32", "uint8"), ("int16", "int8"), ("float32", "bfloat16"), ("float32", "float16"),
+            ("float32", "int8"), ("int64", "bool"),
+        ],
+        [2, 5, 8, 16],
+        strength=1,
+    ),
 )  # fmt: skip
-@pytest.mark.parametrize("lanes", [2, 5, 8, 16])
-def test_one_lane_of_narrowed_values(checker: Checker, wide: str, narrow: str, lanes: int) -> None:
+def test_one_lane_of_narrowed_values(checker: Checker, dtypes: tuple[str, str], lanes: int) -> None:
     """LLVM stored the lane at its old width, past the end of the array."""
+    wide, narrow = dtypes
     A = te.placeholder((lanes + 1,), wide, name="A")
     B = te.compute((lanes + 1,), lambda i: A[i].astype(narrow), name="B")
     s = create_schedule(B)
@@ -170,8 +175,10 @@ def test_a_double_buffer_filled_from_what_the_same_iteration_has_filled(checker:
     check_schedule(s, [A, B], [np.array([[4]], "int32")], checker=checker)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "float16", "float32", "float64"])
-@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("dtype", "stride"),
+    covering(["int8", "int16", "float16", "float32", "float64"], [2, 3, 4], strength=1),
+)
 def test_strided_loads_that_a_condition_switches_off(
     checker: Checker, dtype: str, stride: int
 ) -> None:

@@ -16,17 +16,17 @@ from loopwright.target import Target
 from loopwright.testing.target_contract import runs_here
 from tests.kernels import build
 
-N = 32
+M, N = 4, 32
 
 
 def matmul(left: str, right: str, vector: bool) -> tuple[Schedule, list[Any]]:
-    A, B = te.placeholder((N, N), left, name="A"), te.placeholder((N, N), right, name="B")
+    A, B = te.placeholder((M, N), left, name="A"), te.placeholder((N, N), right, name="B")
     k = te.reduce_axis(N, "k")
 
     def product(i: Any, j: Any) -> Any:
         return te.sum(A[i, k].astype("int32") * B[k, j].astype("int32"), axis=k)
 
-    C = te.compute((N, N), product, name="C")
+    C = te.compute((M, N), product, name="C")
     s = create_schedule(C)
     i, j = C.op.axis
     if vector:
@@ -43,19 +43,19 @@ def matmul(left: str, right: str, vector: bool) -> tuple[Schedule, list[Any]]:
 def test_matmul_of_bytes(left: str, right: str, vector: bool) -> None:
     rng = np.random.default_rng(0)
     a, b = (
-        rng.integers(np.iinfo(d).min, np.iinfo(d).max, (N, N), d, endpoint=True)
-        for d in (left, right)
+        rng.integers(np.iinfo(d).min, np.iinfo(d).max, (rows, N), d, endpoint=True)
+        for rows, d in ((M, left), (N, right))
     )
     a[0], b[:, 0] = np.iinfo(left).min, np.iinfo(right).min
     a[1], b[:, 1] = np.iinfo(left).max, np.iinfo(right).max
     want = a.astype("int32") @ b.astype("int32")
     s, args = matmul(left, right, vector)
-    got = np.zeros((N, N), "int32")
+    got = np.zeros((M, N), "int32")
     interpret(lower(s, args), [a, b, got])
     np.testing.assert_array_equal(got, want)
     for target in ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64"):
         if runs_here(target):
-            got = np.zeros((N, N), "int32")
+            got = np.zeros((M, N), "int32")
             build(s, args, target=target)(a, b, got)
             np.testing.assert_array_equal(got, want)
 

@@ -7,6 +7,8 @@ and Python source.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,9 @@ from fuzzing.differential import Checker, check_schedule
 from loopwright import te
 from loopwright.schedule import create_schedule
 from tests.numeric.programs import Matmul, chain, run, small
+
+#: Sizes whose loops have guards, or none, as others have.
+night = partial(pytest.param, marks=pytest.mark.slow)
 
 
 def test_unscheduled_stages_run_one_after_the_other(checker: Checker) -> None:
@@ -26,7 +31,7 @@ def test_unscheduled_stages_run_one_after_the_other(checker: Checker) -> None:
 # ---------------------------------------------------------------- split, fuse, tile, reorder
 
 
-@pytest.mark.parametrize("factor", [1, 2, 3, 8, 11, 12, 64])
+@pytest.mark.parametrize("factor", [1, night(2), 3, night(8), night(11), 12, 64])
 def test_split_by_factor(checker: Checker, factor: int) -> None:
     mm = Matmul(11, 7, 13)
     i, _ = mm.C.op.axis
@@ -37,7 +42,7 @@ def test_split_by_factor(checker: Checker, factor: int) -> None:
     assert ("if " not in text) == divides_both
 
 
-@pytest.mark.parametrize("nparts", [1, 2, 5, 11, 12, 40])
+@pytest.mark.parametrize("nparts", [1, night(2), 5, night(11), 12, night(40)])
 def test_split_by_nparts(checker: Checker, nparts: int) -> None:
     mm = Matmul(11, 7, 13)
     _, j = mm.C.op.axis
@@ -48,7 +53,7 @@ def test_split_by_nparts(checker: Checker, nparts: int) -> None:
 
 def test_nested_splits_that_do_not_divide(checker: Checker) -> None:
     """A guard on the inner split keeps an element of a reduction from being added twice."""
-    mm = Matmul(29, 31, 17)
+    mm = Matmul(13, 15, 10)
     i, j = mm.C.op.axis
     stage = mm.s[mm.C]
     for x in (i, j, mm.k):
@@ -59,7 +64,7 @@ def test_nested_splits_that_do_not_divide(checker: Checker) -> None:
 
 
 def test_nested_splits_of_an_attached_reduction(checker: Checker) -> None:
-    mm = Matmul(29, 31, 17)
+    mm = Matmul(13, 15, 10)
     CL = mm.s.cache_write(mm.C, "local")
     i, j = mm.C.op.axis
     _io, jo, _, _ = mm.s[mm.C].tile(i, j, 10, 12)
@@ -144,7 +149,7 @@ def test_tile_and_every_order_of_its_loops(checker: Checker) -> None:
 # ---------------------------------------------------------------- vectorize, unroll, pragma
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 100])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 8, 17, 33, *map(night, (4, 15, 16, 31, 100))])
 def test_vectorize_any_length(checker: Checker, n: int) -> None:
     s, (A, _, C, D), inputs = chain(3, n)
     for t in (C, D):

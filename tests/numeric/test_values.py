@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,37 +19,11 @@ from loopwright.ir.expr import INTRINSICS
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import create_schedule
-from loopwright.testing.target_contract import runs_here
+from tests.covering import covering
 from tests.kernels import build
+from tests.numeric.programs import ELEMENTWISE, Array, check, compare
 
-SPECS = ("llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64", "c -num-threads=1")
-TARGETS = [t for t in SPECS if runs_here(t)]
 NAN, INF = math.nan, math.inf
-
-
-def evaluate(f: Callable[..., Any], *inputs: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """``f`` over the elements of arrays: by the interpreter, as scalar code, as vector code."""
-    n = len(inputs[0])
-    args = [te.placeholder((n,), x.dtype.name, name=f"A{i}") for i, x in enumerate(inputs)]
-    B = te.compute((n,), lambda i: f(*(a[i] for a in args)), name="B")
-    out = []
-    for vector in (False, True):
-        s = create_schedule(B)
-        if vector:
-            s[B].vectorize(B.op.axis[0])
-        got = np.zeros(n, B.dtype)
-        interpret(lower(s, [*args, B]), [*inputs, got])
-        out.append(got)
-        for target in (t for t in TARGETS if vector or t.startswith("llvm")):
-            got = np.zeros(n, B.dtype)
-            build(s, [*args, B], target=target)(*inputs, got)
-            out.append(got)
-    return out
-
-
-def check(f: Callable[..., Any], want: Any, *inputs: np.ndarray[Any, Any]) -> None:
-    for got in evaluate(f, *inputs):
-        np.testing.assert_array_equal(got, np.asarray(want, got.dtype))
 
 
 # ---------------------------------------------------------------- floats
@@ -58,8 +33,10 @@ def check(f: Callable[..., Any], want: Any, *inputs: np.ndarray[Any, Any]) -> No
 def test_min_and_max_give_nan_when_either_operand_is(dtype: str) -> None:
     a = np.array([1, NAN, 1, NAN, -INF, INF, 2.5], dtype)
     b = np.array([2, 1, NAN, NAN, NAN, -INF, 2.5], dtype)
-    check(lambda x, y: te.max(x, y), np.maximum(a, b), a, b)
-    check(lambda x, y: te.min(x, y), np.minimum(a, b), a, b)
+    check(
+        (lambda x, y: te.max(x, y), np.maximum(a, b), a, b),
+        (lambda x, y: te.min(x, y), np.minimum(a, b), a, b),
+    )
 
 
 @pytest.mark.parametrize("vector", [False, True])
@@ -83,36 +60,46 @@ def test_reductions_by_min_and_max_keep_nan(vector: bool) -> None:
 def test_comparisons_with_nan_are_false_but_for_unequal() -> None:
     a = np.array([1, NAN, NAN, 2], "float32")
     b = np.array([NAN, 1, NAN, 2], "float32")
-    check(lambda x, y: x < y, [0, 0, 0, 0], a, b)
-    check(lambda x, y: x >= y, [0, 0, 0, 1], a, b)
-    check(te.equal, [0, 0, 0, 1], a, b)
-    check(te.not_equal, [1, 1, 1, 0], a, b)
+    check(
+        (lambda x, y: x < y, [0, 0, 0, 0], a, b),
+        (lambda x, y: x >= y, [0, 0, 0, 1], a, b),
+        (te.equal, [0, 0, 0, 1], a, b),
+        (te.not_equal, [1, 1, 1, 0], a, b),
+    )
 
 
 def test_floats_become_integers_by_truncation_within_limits() -> None:
     a = np.array([1.9, -1.9, 1e30, -1e30, INF, -INF, NAN, 300.0, -129.5], "float32")
-    lo, hi = -(2**31), 2**31 - 1
-    check(lambda x: x.astype("int32"), [1, -1, hi, lo, hi, lo, 0, 300, -129], a)
-    check(lambda x: x.astype("int8"), [1, -1, 127, -128, 127, -128, 0, 127, -128], a)
-    check(lambda x: x.astype("uint8"), [1, 0, 255, 0, 255, 0, 0, 255, 0], a)
-    top = 2**63 - 1
+    lo, hi, top = -(2**31), 2**31 - 1, 2**63 - 1
     want = [1, -1, top, -top - 1, top, -top - 1, 0, 300, -129]
-    check(lambda x: x.astype("int64"), want, a.astype("float64"))
+    check(
+        (lambda x: x.astype("int32"), [1, -1, hi, lo, hi, lo, 0, 300, -129], a),
+        (lambda x: x.astype("int8"), [1, -1, 127, -128, 127, -128, 0, 127, -128], a),
+        (lambda x: x.astype("uint8"), [1, 0, 255, 0, 255, 0, 0, 255, 0], a),
+        (lambda x: x.astype("int64"), want, a.astype("float64")),
+    )
     assert te.const(1e30, "float32").astype("int8").value == 127
     assert te.const(NAN, "float32").astype("int8").value == 0
 
 
 def test_conversions_between_widths() -> None:
     a = np.array([0, 1, 127, 128, 255, 256, -1, -128, -129, 70000], "int32")
-    for dtype in ("int8", "uint8", "int16", "int64", "bool", "float32", "float64"):
-        check(lambda x, d=dtype: x.astype(d), a.astype(dtype), a)
     b = np.array([0, 1, 127, 128, 255], "uint8")
-    for dtype in ("int8", "int16", "int32", "int64", "bool", "float32"):
-        check(lambda x, d=dtype: x.astype(d), b.astype(dtype), b)
     c = np.array([0.5, -1.25, 1e300, NAN], "float64")
     with np.errstate(over="ignore"):
-        check(lambda x: x.astype("float32"), c.astype("float32"), c)
-    check(lambda x: x.astype("bool"), [1, 1, 1, 1], c)
+        narrow = c.astype("float32")
+    check(
+        *(
+            (lambda x, d=dtype: x.astype(d), a.astype(dtype), a)
+            for dtype in ("int8", "uint8", "int16", "int64", "bool", "float32", "float64")
+        ),
+        *(
+            (lambda x, d=dtype: x.astype(d), b.astype(dtype), b)
+            for dtype in ("int8", "int16", "int32", "int64", "bool", "float32")
+        ),
+        (lambda x: x.astype("float32"), narrow, c),
+        (lambda x: x.astype("bool"), [1, 1, 1, 1], c),
+    )
 
 
 # ---------------------------------------------------------------- integers
@@ -132,18 +119,22 @@ def test_division_by_a_tensor_never_traps(dtype: str) -> None:
     def trunc(p: int, q: int) -> int:
         return abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
 
-    check(lambda x, y: x // y, by(lambda p, q: p // q), a, b)
-    check(lambda x, y: x % y, by(lambda p, q: p % q), a, b)
-    check(te.truncdiv, by(trunc), a, b)
-    check(te.truncmod, by(lambda p, q: p - q * trunc(p, q)), a, b)
+    check(
+        (lambda x, y: x // y, by(lambda p, q: p // q), a, b),
+        (lambda x, y: x % y, by(lambda p, q: p % q), a, b),
+        (te.truncdiv, by(trunc), a, b),
+        (te.truncmod, by(lambda p, q: p - q * trunc(p, q)), a, b),
+    )
 
 
-@pytest.mark.parametrize("divisor", [1, 2, 3, 8, 127, -1, -2, -7])
-def test_division_by_a_constant(divisor: int) -> None:
+def test_division_by_a_constant() -> None:
     a = np.arange(-128, 128).astype("int8")
-    with np.errstate(over="ignore"):
-        check(lambda x: x // divisor, a // np.int8(divisor), a)
-        check(lambda x: x % divisor + (x - x), a % np.int8(divisor), a)
+    cases: list[tuple[Any, ...]] = []
+    for n in (1, 2, 3, 8, 127, -1, -2, -7):
+        with np.errstate(over="ignore"):
+            cases.append((lambda x, n=n: x // n, a // np.int8(n), a))
+            cases.append((lambda x, n=n: x % n + (x - x), a % np.int8(n), a))
+    check(*cases)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8"])
@@ -151,11 +142,13 @@ def test_integer_overflow_wraps(dtype: str) -> None:
     lo, hi = np.iinfo(dtype).min, np.iinfo(dtype).max
     a = np.array([hi, lo, hi, lo, 3], dtype)
     b = np.array([1, hi, hi, lo, 4], dtype)
-    check(lambda x, y: x + y, a + b, a, b)
-    check(lambda x, y: x - y, a - b, a, b)
-    check(lambda x, y: x * y, a * b, a, b)
-    check(lambda x: -x, -a, a)
-    check(te.abs, np.abs(a), a)
+    check(
+        (lambda x, y: x + y, a + b, a, b),
+        (lambda x, y: x - y, a - b, a, b),
+        (lambda x, y: x * y, a * b, a, b),
+        (lambda x: -x, -a, a),
+        (te.abs, np.abs(a), a),
+    )
 
 
 def test_arithmetic_on_axes_wraps_as_any_other() -> None:
@@ -169,20 +162,20 @@ def test_arithmetic_on_axes_wraps_as_any_other() -> None:
         (lambda i: i.astype("int64") * big // 3, lambda i: i.astype("i8") * big // 3),
         (lambda i: te.max(i * big, i) % 7, lambda i: np.maximum(i * np.int32(big), i) % 7),
     ]
-    for make, reference in f:
-        B = te.compute((n,), make, name="B")
-        want = reference(np.arange(n, dtype="int32"))
-        for vector in (False, True):
-            s = create_schedule(B)
-            if vector:
-                s[B].vectorize(B.op.axis[0])
-            for target in TARGETS:
-                got = np.zeros(n, B.dtype)
-                build(s, [B], target=target)(got)
-                np.testing.assert_array_equal(got, want)
-            got = np.zeros(n, B.dtype)
-            interpret(lower(s, [B]), [got])
-            np.testing.assert_array_equal(got, want)
+    outs = [te.compute((n,), make, name="B") for make, _ in f]
+    for vector in (False, True):
+        s = create_schedule([B.op for B in outs])
+        for B in outs if vector else ():
+            s[B].vectorize(B.op.axis[0])
+        for target in ("interpreter", *ELEMENTWISE):
+            found = [np.zeros(n, B.dtype) for B in outs]
+            if target == "interpreter":
+                interpret(lower(s, outs), found)
+            else:
+                build(s, outs, target=target)(*found)
+            for case, (got, (_, reference)) in enumerate(zip(found, f, strict=True)):
+                want = reference(np.arange(n, dtype="int32"))
+                np.testing.assert_array_equal(got, want, f"case {case}, {target}")
 
 
 def test_inlining_does_not_change_what_wraps() -> None:
@@ -207,11 +200,13 @@ def test_inlining_does_not_change_what_wraps() -> None:
 def test_bool_tensors_are_bytes_in_memory() -> None:
     a = np.array([True, False] * 9 + [True], bool)
     b = np.array([True, True, False] * 6 + [False], bool)
-    check(lambda x, y: te.all(x, y), a & b, a, b)
-    check(lambda x, y: te.any(x, te.logical_not(y)), a | ~b, a, b)
-    check(lambda x, y: te.equal(x, y), a == b, a, b)
-    check(lambda x, y: te.select(x, y, te.logical_not(y)), np.where(a, b, ~b), a, b)
-    check(lambda x, y: x.astype("int32") + y.astype("float32"), a * 1 + b * 1, a, b)
+    check(
+        (lambda x, y: te.all(x, y), a & b, a, b),
+        (lambda x, y: te.any(x, te.logical_not(y)), a | ~b, a, b),
+        (lambda x, y: te.equal(x, y), a == b, a, b),
+        (lambda x, y: te.select(x, y, te.logical_not(y)), np.where(a, b, ~b), a, b),
+        (lambda x, y: x.astype("int32") + y.astype("float32"), a * 1 + b * 1, a, b),
+    )
 
 
 def test_any_nonzero_byte_of_a_bool_array_is_true() -> None:
@@ -242,13 +237,18 @@ def test_mixed_dtypes_promote_as_in_te() -> None:
     i64 = np.array([2**40, -5, 3], "int64")
     f32 = np.array([0.5, -2.0, 4.0], "float32")
     f64 = np.array([0.1, 1e-9, 3.0], "float64")
-    check(lambda x, y: x + y, (i8.astype("f4") + f32), i8, f32)
-    check(lambda x, y: x * y, i8.astype("i8") * i64, i8, i64)
-    check(lambda x, y: x + y, i8.astype("u1") + u8, i8, u8)
-    check(lambda x, y: x + y, i64.astype("f4") + f32, i64, f32)
-    for got in evaluate(lambda x, y: x * y, f32, f64):
+    check(
+        (lambda x, y: x + y, i8.astype("f4") + f32, i8, f32),
+        (lambda x, y: x * y, i8.astype("i8") * i64, i8, i64),
+        (lambda x, y: x + y, i8.astype("u1") + u8, i8, u8),
+        (lambda x, y: x + y, i64.astype("f4") + f32, i64, f32),
+    )
+
+    def near(got: Array, want: Array) -> None:
         assert got.dtype == np.float64
-        np.testing.assert_allclose(got, f32.astype("f8") * f64, rtol=1e-15)
+        np.testing.assert_allclose(got, want, rtol=1e-15)
+
+    compare(near, {"f32 * f64": (lambda x, y: x * y, f32.astype("f8") * f64, f32, f64)})
 
 
 # ---------------------------------------------------------------- intrinsics
@@ -272,41 +272,58 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("fn", INTRINSICS)
-def test_intrinsic_against_numpy_in_float64(fn: str, dtype: str) -> None:
-    x = _POINTS.get(fn, np.linspace(-6.25, 6.25, 33)).astype(dtype)
-    args = [x]
-    if fn in ("pow", "fmod"):
-        args = [np.abs(x) + np.asarray(0.25, dtype), np.linspace(-3, 3.5, 33).astype(dtype)]
-    wide = [a.astype("float64") for a in args]
-    want = _NUMPY.get(fn, getattr(np, fn, None))(*wide)
-    for got in evaluate(lambda *xs: te.call(fn, *xs), *args):
+#: A fourth of the functions is a kernel.
+INTRINSICS_IN_PARTS = covering(
+    [tuple(INTRINSICS)[n::4] for n in range(4)], ["float32", "float64"], strength=1
+)
+
+
+@pytest.mark.parametrize(("functions", "dtype"), INTRINSICS_IN_PARTS)
+def test_intrinsics_against_numpy_in_float64(functions: tuple[str, ...], dtype: str) -> None:
+    cases: dict[str, tuple[Any, ...]] = {}
+    for fn in functions:
+        x = _POINTS.get(fn, np.linspace(-6.25, 6.25, 33)).astype(dtype)
+        args = [x]
+        if fn in ("pow", "fmod"):
+            args = [np.abs(x) + np.asarray(0.25, dtype), np.linspace(-3, 3.5, 33).astype(dtype)]
+        want = _NUMPY.get(fn, getattr(np, fn, None))(*(a.astype("float64") for a in args))
+        cases[fn] = (partial(te.call, fn), want, *args)
+
+    def near(got: Array, want: Array) -> None:
         assert got.dtype == np.dtype(dtype)
-        np.testing.assert_allclose(
-            got, want, rtol=4e-7 if dtype == "float32" else 2e-15, atol=1e-15
-        )
+        rtol = 4e-7 if dtype == "float32" else 2e-15
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-15)
+
+    compare(near, cases)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("fn", [f for f in INTRINSICS if f not in ("pow", "fmod")])
-def test_intrinsic_at_the_edges(fn: str, dtype: str) -> None:
+@pytest.mark.parametrize(("functions", "dtype"), INTRINSICS_IN_PARTS)
+def test_intrinsics_at_the_edges(functions: tuple[str, ...], dtype: str) -> None:
     """Infinities, NaN, zeros of both signs and denormals come out as NumPy has them."""
     tiny = np.finfo(dtype).smallest_subnormal
     x = np.array([INF, -INF, NAN, 0.0, -0.0, tiny, -tiny, 1.0, -1.0], dtype)
-    with np.errstate(all="ignore"):
-        want = _NUMPY.get(fn, getattr(np, fn, None))(x.astype("float64")).astype(dtype)
-    for got in evaluate(lambda v: te.call(fn, v), x):
+    cases: dict[str, tuple[Any, ...]] = {}
+    for fn in (f for f in functions if f not in ("pow", "fmod")):
+        with np.errstate(all="ignore"):
+            want = _NUMPY.get(fn, getattr(np, fn, None))(x.astype("float64")).astype(dtype)
+        cases[fn] = (partial(te.call, fn), want, x)
+
+    def near(got: Array, want: Array) -> None:
         np.testing.assert_allclose(got, want, rtol=4e-7 if dtype == "float32" else 2e-15)
+
+    compare(near, cases)
 
 
 def test_rounding_functions_are_exact() -> None:
     x = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2**23 + 1, -(2**25)], "float32")
-    for fn, reference in (
-        ("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("round", np.rint),
-        ("abs", np.abs),
-    ):  # fmt: skip
-        check(lambda v, f=fn: te.call(f, v), reference(x), x)
+    functions = {
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "trunc": np.trunc,
+        "round": np.rint,
+        "abs": np.abs,
+    }
+    check(*((partial(te.call, fn), reference(x), x) for fn, reference in functions.items()))
 
 
 # ---------------------------------------------------------------- faults of LLVM

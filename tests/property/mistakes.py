@@ -15,8 +15,8 @@ import pytest
 from loopwright.codegen.llvm.memory import FunctionMemory
 from loopwright.codegen.llvm.ops import Operations
 from loopwright.lowering.nest import buffers as element_order
-from loopwright.lowering.nest import partition, values
 from loopwright.lowering.nest import reductions as cross_thread
+from loopwright.lowering.nest import tiles, values
 from loopwright.lowering.passes.thread_sync import _Sync
 from loopwright.schedule.bounds import infer as bounds
 
@@ -52,11 +52,7 @@ CPU: dict[str, Mistake] = {
     NO_MASK: (FunctionMemory, "load", _unmasked),
     "max and min forget NaN": (Operations, "_min_max", _careless_max),
     "a layout forgets a modulus": (element_order, "_digit", _no_digit),
-    "an over-running tile counts as whole": (
-        partition.NestPartition,
-        "_holds_inside",
-        lambda *_: [],
-    ),
+    "an over-running tile counts as whole": (tiles.NestPartition, "_holds_inside", lambda *_: []),
 }
 #: Mistakes that kernels show.
 THREADS: dict[str, Mistake] = {

@@ -54,7 +54,11 @@ def nests() -> list[tuple[Func, list[Any], list[Any]]]:
     return [(f, arrays, results(f, arrays)) for f, arrays in programs(700, 60)]
 
 
-@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize(
+    "name",
+    # The other half by night: all passes run in `Checker.check` too, together.
+    [pytest.param(p, marks=pytest.mark.slow if k % 2 else ()) for k, p in enumerate(PASSES)],
+)
 def test_a_pass_keeps_the_meaning(
     name: str, nests: list[tuple[Func, list[Any], list[Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

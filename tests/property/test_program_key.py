@@ -47,8 +47,8 @@ class Additions(Moves):
     def add(self) -> None:
         """Split a loop by one, and do something with the loop that runs once."""
         stage = self.stage()
-        x = self.loop(stage) if stage else None
-        if not stage or not x:
+        x = self.loop(stage)
+        if x is None:
             return
         t = self.state.steps
         inner = self.d.chance(60)

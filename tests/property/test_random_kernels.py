@@ -33,9 +33,10 @@ def drawn() -> list[fuzz.Example]:
     return [fuzz.examples(seed, "threads") for seed in range(max(SEEDS, 120))]
 
 
-def test_kernels_of_fixed_seeds(checker: Checker, drawn: list[fuzz.Example]) -> None:
+@pytest.mark.parametrize("seeds", [40, pytest.param(SEEDS, marks=pytest.mark.slow)])
+def test_kernels_of_fixed_seeds(checker: Checker, drawn: list[fuzz.Example], seeds: int) -> None:
     run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         run.check(seed, "threads", drawn[seed])
     assert not run.failures, run.summary()
     assert run.ends["threads", "ran"] > 4 * run.ends["threads", "refused"]

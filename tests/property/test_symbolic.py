@@ -15,7 +15,9 @@ from fuzzing.random.expr import Draw
 from fuzzing.symbolic import symbolise
 
 
-@pytest.mark.parametrize("first", [0, 1000, 2000, 3000])
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1000, 2000, 3000))]
+)
 def test_one_function_for_several_sizes(checker: Checker, first: int) -> None:
     run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
     for seed in range(first, first + 10):

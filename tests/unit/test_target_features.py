@@ -17,11 +17,11 @@ from loopwright.cost.cpu.machine import machine_of
 from loopwright.driver import build
 from loopwright.errors import TargetError
 from loopwright.measure import Measurer
-from loopwright.ops.tiles import registers
 from loopwright.runtime import fma_peak
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.module import Module
 from loopwright.schedule import create_schedule
+from loopwright.space import vector_registers
 from loopwright.target import Target, cpu, host_cpu, host_unit, same_code
 from loopwright.target.cpu import ALIASES, changes_code, code_features
 from tests.pretended_cpu import pretend_cpu
@@ -199,7 +199,7 @@ def test_vector_units(spec: str, name: str, nbytes: int, count: int, peak: str |
     machine = machine_of(target)
     assert (machine.vector_bytes, machine.registers) == (nbytes, count)
     with target:
-        assert registers() == count
+        assert vector_registers() == count
 
 
 def test_what_has_no_vectors_has_no_unit() -> None:

@@ -19,7 +19,7 @@ from loopwright.errors import UsageError
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Json, Log, Ratio, Record, Side, TaskComparison
+    from loopwright.records import Json, Log, Record, Side, TaskComparison
 
 
 @click.command("compare", short_help="Two logs, two records, or two machines.")
@@ -109,7 +109,14 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
             text = f"failed ({record.error.get('kind')})" if record.error else "no time"
         echo(wrapped(f"{name}: record {record.id}, {setup_title(record)}: {text}", 3))
     if ratio:
-        echo(wrapped(f"B takes {_ratio_words(ratio)}"))
+        text = f"B takes {ratio.value:.3g} x as long as A"
+        if ratio.low is None or ratio.high is None:
+            text += f" ({ratio.why_no_interval})"
+        else:
+            interval = f"{ratio.low:.3g} to {ratio.high:.3g}"
+            same = "; they cannot be told apart" if ratio.same else ""
+            text += f" (95 % interval {interval}, by the windows){same}"
+        echo(wrapped(text))
     else:
         missing = [
             name for name, record in zip("AB", (one, other), strict=True) if not record.valid
@@ -126,15 +133,6 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
             TextColumn("B", [harmless(d.other) for d in differences], cut=True),
         ]
     )
-
-
-def _ratio_words(ratio: Ratio) -> str:
-    """The ratio of two times with its known uncertainty."""
-    text = f"{ratio.value:.3g} x as long as A"
-    if ratio.low is None or ratio.high is None:
-        return f"{text} ({ratio.why_no_interval})"
-    same = "; they cannot be told apart" if ratio.same else ""
-    return f"{text} (95 % interval {ratio.low:.3g} to {ratio.high:.3g}, by the windows){same}"
 
 
 class _Comparison(NamedTuple):

@@ -26,7 +26,7 @@ from loopwright.errors import UsageError
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Record, Validation
+    from loopwright.records import Record
 
 
 @click.command("export", short_help="Write a kernel as a Python file.")
@@ -197,22 +197,18 @@ def validate(log: str, everything: bool, form: OutputForm) -> None:
         if not everything and len(result.notable) > _NAMED:
             more = counted(len(result.notable) - _NAMED, "more line")
             echo(f"and {more}; --json names all of them")
-        echo(wrapped(_summary(log, result)))
+        counts = ", ".join(f"{count} x {kind}" for kind, count in result.lines.most_common())
+        words = [f"{log}: {counted(result.lines.total(), 'line')} ({counts})"]
+        if result.unsealed:
+            words.append(
+                f"{result.unsealed} of them without a checksum, since an earlier version wrote "
+                "them: damage to those may not show"
+            )
+        bad = f"{counted(result.bad, 'damaged line')}, which readers skip"
+        words.append(bad if result.bad else "no line is damaged")
+        echo(wrapped("; ".join(words)))
     if result.bad:
         raise SystemExit(1)
-
-
-def _summary(log: str, result: Validation) -> str:
-    counts = ", ".join(f"{count} x {kind}" for kind, count in result.lines.most_common())
-    words = [f"{log}: {counted(result.lines.total(), 'line')} ({counts})"]
-    if result.unsealed:
-        words.append(
-            f"{result.unsealed} of them without a checksum, since an earlier version wrote them: "
-            "damage to those may not show"
-        )
-    bad = f"{counted(result.bad, 'damaged line')}, which readers skip"
-    words.append(bad if result.bad else "no line is damaged")
-    return "; ".join(words)
 
 
 def _picked(

@@ -261,7 +261,6 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
 
 
 def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
-    """The cost of each knob of the record."""
     from loopwright.records import importance, neighbours, value_text
     from loopwright.task import STRUCTURE
 

@@ -63,7 +63,13 @@ def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: 
     records = largest_setup(read, filters)
     best = best_so_far(records, read.headers)
     if form.for_programs:
-        _print_curve_rows(best, form)
+        titles = ("trial", "clock", "seconds", "best", "counts", "run")
+        columns = (best.clock, best.seconds, best.best, best.counts, best.runs)
+        rows: Iterator[list[Json]] = (
+            [n, *(None if isinstance(x, float) and math.isnan(x) else x for x in row)]
+            for n, row in enumerate(zip(*(c.tolist() for c in columns), strict=True), 1)
+        )
+        form.print_rows(titles, rows)
         return
     if not best.steps:
         raise RecordError(
@@ -75,16 +81,6 @@ def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: 
         _draw(best, work, records[0], out, force=force)
         return
     _print_curve(best, work, records[0])
-
-
-def _print_curve_rows(curve: Curve, form: OutputForm) -> None:
-    titles = ("trial", "clock", "seconds", "best", "counts", "run")
-    columns = (curve.clock, curve.seconds, curve.best, curve.counts, curve.runs)
-    rows: Iterator[list[Json]] = (
-        [n, *(None if isinstance(x, float) and math.isnan(x) else x for x in row)]
-        for n, row in enumerate(zip(*(c.tolist() for c in columns), strict=True), 1)
-    )
-    form.print_rows(titles, rows)
 
 
 def _print_curve(curve: Curve, work: Work | None, first: Record) -> None:

@@ -1,6 +1,7 @@
-"""The C target: loop IR to one C file, for GCC and Clang. The entry ``int32_t name(void **args,
-void *ws)`` calls a function with typed parameters that holds the nest; the body of a parallel loop
-is a function that the thread pool calls through ``lw_parallel_launch``."""
+"""The C target: loop IR to one C file, for GCC and Clang, with calls of packed functions and
+instructions of the CPU. The entry ``int32_t name(void **args, void *ws)`` calls a function with
+typed parameters that holds the nest; the body of a parallel loop is a function that the thread pool
+calls through ``lw_parallel_launch``."""
 
 from __future__ import annotations
 
@@ -9,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright import dtypes
-from loopwright.codegen.c.calls import DECLARED, instruction, write_call
 from loopwright.codegen.c.expressions import install
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
@@ -20,13 +20,16 @@ from loopwright.codegen.code import (
     Code,
     CodePart,
     SizeDefinitions,
+    buffers_of,
+    has_guarded_accesses,
     kept_offsets,
     larger,
+    variables_of_extents,
     whole_workspace,
 )
-from loopwright.codegen.program_queries import buffers_of, has_guarded_accesses
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
+from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.node import Node
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import (
@@ -41,9 +44,135 @@ from loopwright.ir.stmt import (
     Store,
 )
 from loopwright.ir.visitor import free_vars, walk
-from loopwright.runtime import FIRST_CODE, host_triple, record_name
+from loopwright.runtime import FIRST_CODE, host_triple, packed_calls, record_name
 from loopwright.target import Target, has_instruction
 from loopwright.version import __version__
+
+# ---------------------------------------------------------------- calls of packed functions
+#
+# `CallPacked` as C: DLPack tensors on the stack, and a call of ``lw_call_packed``.
+
+DECLARED = f"""
+/* A row-major array: DLPack's DLTensor. */
+typedef struct {{
+  void *data;
+  int32_t device_type, device_id, ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+}} lw_tensor;
+typedef union {{
+  int64_t integer;
+  double number;
+  const char *text;
+  lw_tensor *tensor;
+}} lw_value;
+/* Calls a function that the process knows by name; sets values[count] to 0 when it has run. */
+void {packed_calls.CALL}(const char *name, lw_value *values, const int32_t *kinds, int32_t count);
+"""
+
+
+def _argument(w: CFamilyWriter, arg: Buffer | Expr | str, k: int) -> tuple[int, str]:
+    """Kind of an argument, and its initializer; a buffer's tensor is declared before."""
+    if isinstance(arg, str):
+        return packed_calls.TEXT, f"{{.text = {_text(arg)}}}"
+    if isinstance(arg, Buffer):
+        _tensor(w, arg, k)
+        kind = packed_calls.INPUT if arg in w.inputs else packed_calls.TENSOR
+        return kind, f"{{.tensor = &lw_tensor{k}}}"
+    text = w.expr(arg).text
+    if dtypes.is_float(arg.dtype):
+        return packed_calls.FLOAT, f"{{.number = {text}}}"
+    word = f"{{.integer = (int64_t)({text})}}"
+    if arg.dtype == "bool":
+        return packed_calls.BOOL, word
+    return packed_calls.UINT if dtypes.is_unsigned(arg.dtype) else packed_calls.INT, word
+
+
+def _tensor(w: CFamilyWriter, b: Buffer, k: int) -> None:
+    extents = ", ".join(w.count(n).text for n in b.shape) or "0"
+    w.put(f"int64_t lw_shape{k}[] = {{{extents}}};")
+    dtype = f"{packed_calls.type_code(b.dtype)}, {packed_calls.type_bits(b.dtype)}, 1"
+    w.put(
+        f"lw_tensor lw_tensor{k} = {{(void *){w.name(b)}, 1, 0, {len(b.shape)}, {dtype}, "
+        f"lw_shape{k}, 0, 0}};"
+    )
+
+
+def _text(text: str) -> str:
+    return '"' + "".join(f"\\{byte:03o}" for byte in text.encode()) + '"'
+
+
+# ---------------------------------------------------------------- instructions
+#
+# `IntrinsicCall` as C: intrinsics of the compiler, where the target's CPU has the instruction.
+# Products of bytes of one sign are explained in `loopwright.codegen.llvm.instructions`.
+
+#: Type, prefix of functions and suffix of loads and stores of a vector by its lanes of int32.
+_VECTORS = {
+    4: ("__m128i", "_mm", "si128"),
+    8: ("__m256i", "_mm256", "si256"),
+    16: ("__m512i", "_mm512", "si512"),
+}
+_POINTERS = {"bfloat16": "uint16_t", "float32": "float"}
+
+
+def _helper(name: str, dot: DotProduct, native: int, by_pairs: bool) -> str:
+    ty, mm, whole = _VECTORS[native]
+    c, a, b = (_POINTERS.get(t, f"{t}_t") for t in (dot.result, dot.data, dot.kernel))
+    lines = [
+        f"static inline void {name}({c} *c, const {a} *a, const {b} *b) {{",
+        "  int32_t group;",
+        "  __builtin_memcpy(&group, a, 4);",
+        f"  const {ty} x = {mm}_set1_epi32(group);",
+    ]
+    added = _added_by_pairs if by_pairs and dot.result == "int32" else _added
+    for first in range(0, dot.lanes, native):
+        kernel = f"{mm}_loadu_{whole}((const {ty} *)(b + {dot.group * first}))"
+        lines += ["  {", f"    const {ty} y = {kernel};", *added(dot, native, first), "  }"]
+    return "\n".join([*lines, "}"])
+
+
+def _added(dot: DotProduct, native: int, first: int) -> list[str]:
+    """Lines that add the products of ``x`` and ``y`` to the sums from a lane on."""
+    ty, mm, whole = _VECTORS[native]
+    if dot.result == "float32":
+        at, pair = f"c + {first}", ty.replace("i", "bh")
+        sums = f"{mm}_dpbf16_ps({mm}_loadu_ps({at}), ({pair})x, ({pair})y)"
+        return [f"    {mm}_storeu_ps({at}, {sums});"]
+    at = f"({ty} *)(c + {first})"
+    old, highest = f"{mm}_loadu_{whole}({at})", f"{mm}_set1_epi32(INT32_C(-0x7f7f7f80))"
+    x, y, more = "x", "y", ""
+    if dot.data == dot.kernel == "int8":
+        more, x = f"{highest}, y", f"{mm}_xor_{whole}(x, {highest})"
+    elif dot.data == dot.kernel:
+        more, y = f"x, {highest}", f"{mm}_xor_{whole}(y, {highest})"
+    elif dot.data == "int8":
+        x, y = y, x
+    lines = []
+    if more:
+        lines.append(f"    const {ty} more = {mm}_dpbusd_epi32({mm}_setzero_{whole}(), {more});")
+        old = f"{mm}_sub_epi32({old}, more)"
+    return [*lines, f"    {mm}_storeu_{whole}({at}, {mm}_dpbusd_epi32({old}, {x}, {y}));"]
+
+
+def _added_by_pairs(dot: DotProduct, native: int, first: int) -> list[str]:
+    """Lines as of `_added`, by two products of pairs of numbers of 16 bits."""
+    ty, mm, whole = _VECTORS[native]
+    at = f"({ty} *)(c + {first})"
+    lines = []
+    for name, dtype in (("x", dot.data), ("y", dot.kernel)):
+        shift = f"{mm}_sra" if dtype == "int8" else f"{mm}_srl"
+        even = f"{shift}i_epi16({mm}_slli_epi16({name}, 8), 8)"
+        lines += [
+            f"    const {ty} {name}_even = {even};",
+            f"    const {ty} {name}_odd = {shift}i_epi16({name}, 8);",
+        ]
+    even, odd = (f"{mm}_madd_epi16(x_{n}, y_{n})" for n in ("even", "odd"))
+    total = f"{mm}_add_epi32({mm}_loadu_{whole}({at}), {mm}_add_epi32({even}, {odd}))"
+    return [*lines, f"    {mm}_storeu_{whole}({at}, {total});"]
+
 
 _LAUNCH = """
 /* Runs fn over [0, n) on the threads of the pool, each with a workspace of its own. */
@@ -71,12 +200,12 @@ class Unit:
     """State shared by the functions of one file."""
 
     name: str
-    threads: int
+    target: Target
     prelude: Prelude
-    written: frozenset[Buffer]
-    functions: list[str]
-    dot_lanes: Mapping[str, int] = field(default_factory=dict)
-    has_dots_by_pairs: bool = False
+    #: `Target.dot_lanes`, which takes long to find.
+    dot_lanes: Mapping[str, int]
+    written: frozenset[Buffer] = frozenset()
+    functions: list[str] = field(default_factory=list)
     loops: int = 0
     parallel_workspace: Bytes = 0
     checks: list[str] = field(default_factory=list)
@@ -113,20 +242,34 @@ class CWriter(CFamilyWriter):
 
     def instruction(self, s: IntrinsicCall) -> bool:
         """Call a helper that takes pointers; inside vector code write the plain form."""
-        if self.in_vector:
+        dot = None if self.in_vector else DOT_PRODUCTS.get(s.name)
+        native = 0 if dot is None else min(dot.lanes, self.unit.dot_lanes[dot.result])
+        if dot is None or not native:
             return False
-        by_pairs = self.unit.has_dots_by_pairs
-        helper = instruction(self.prelude, s.name, self.unit.dot_lanes, by_pairs)
-        if helper is not None:
-            at = ", ".join(f"&{self.element(x.buffer, x.indices)}" for x in s.operands)
-            self.put(f"{helper}({at});")
-        return helper is not None
+        if "immintrin.h" not in self.prelude:
+            self.prelude.put("immintrin.h", "#include <immintrin.h>")
+        helper = f"lw_{s.name}"
+        if helper not in self.prelude:
+            by_pairs = self.unit.target.has_dots_by_pairs
+            self.prelude.put(helper, _helper(helper, dot, native, by_pairs))
+        at = ", ".join(f"&{self.element(x.buffer, x.indices)}" for x in s.operands)
+        self.put(f"{helper}({at});")
+        return True
 
     def call_packed(self, s: CallPacked) -> None:
-        """Call through ``lw_call_packed``, which the runtime binds."""
+        """Call through ``lw_call_packed``, which the runtime binds, and leave the function with a
+        code where the packed one has not run."""
         if s.name not in self.unit.packed:
             self.unit.packed.append(s.name)
-        write_call(self, s)
+        with self.block(""):
+            arguments = [_argument(self, arg, k) for k, arg in enumerate(s.args)]
+            values = [*(v for _, v in arguments), f"{{.integer = {packed_calls.INTERRUPTED}}}"]
+            kinds = ", ".join(str(kind) for kind, _ in arguments) or "0"
+            self.put(f"lw_value lw_values[] = {{{', '.join(values)}}};")
+            self.put(f"static const int32_t lw_kinds[] = {{{kinds}}};")
+            self.put(f"{packed_calls.CALL}({_text(s.name)}, lw_values, lw_kinds, {len(s.args)});")
+            status = f"lw_values[{len(s.args)}].integer"
+            self.put(f"if ({status}) return (int32_t){status};")
 
     def check(self, s: Check) -> None:
         """Let one of the threads that fail at once take the record, see `failed_check`."""
@@ -159,15 +302,13 @@ class CWriter(CFamilyWriter):
 
     def launch(self, s: For) -> bool:
         """Hand a loop to the pool; its body sees buffers and outer variables through a closure."""
-        if self.inside_parallel or self.unit.threads == 1:
+        if self.inside_parallel or self.unit.target.options["num_threads"] == 1:
             return False
         unit = self.unit
         unit.loops += 1
         name = f"{unit.name}_par{unit.loops}"
         buffers = [b for b in buffers_of(s.body) if b in self.buffers]
-        free = free_vars(s.body)
-        for n in (n for b in buffers_of(s.body) for n in b.shape if isinstance(n, Expr)):
-            free |= free_vars(n)
+        free = free_vars(s.body) | variables_of_extents(buffers_of(s.body))
         outer = [v for v in self.bound if v in free]
         inner = CWriter(unit, inside_parallel=True)
         inner.ranges = {v: self.ranges[v] for v in outer if v in self.ranges}
@@ -193,8 +334,7 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     options = target.options
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
     install(prelude)
-    unit = Unit(f.name, options["num_threads"], prelude, frozenset(), [])
-    unit.dot_lanes, unit.has_dots_by_pairs = target.dot_lanes, target.has_dots_by_pairs
+    unit = Unit(f.name, target, prelude, target.dot_lanes)
     entry, workspace = _split(unit, f) if isinstance(f, SplitFunc) else _entry(unit, f)
     head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
     head += "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n"

@@ -72,7 +72,6 @@ class ExpressionWriter(ABC):
     def name(self, x: Var | Buffer) -> str: ...
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
-        """An element of a buffer, to be read or written."""
         if b.strides is not None:
             return f"{self.name(b)}[{self.flat(b, indices).text}]"
         at = "".join(f"[{self.index(i).text}]" for i in indices)
@@ -80,9 +79,10 @@ class ExpressionWriter(ABC):
 
     def flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
         """The offset in elements of an element of a buffer."""
+        small = self.is_small(b)
         out: Text | None = None
         for d, i in enumerate(indices):
-            x = self.index(i) if self.is_plain(i) else self.convert(self.index(i), "int64")
+            x = self.place(i, small)
             if b.strides is not None:
                 x = x if b.strides[d] == 1 else join("*", x, Text(str(b.strides[d])))
             elif out is not None:
@@ -90,7 +90,13 @@ class ExpressionWriter(ABC):
             out = x if out is None else join("+", out, x)
         return out or Text("0")
 
-    # ------------------------------------------------------------ arithmetic on axes
+    def is_small(self, b: Buffer) -> bool:
+        """Whether offsets in a buffer may be computed in 32 bits."""
+        return False
+
+    def place(self, i: Expr, small: bool) -> Text:
+        """An index, in a type for the whole offset; ``small`` tells `is_small` of the buffer."""
+        return self.index(i) if self.is_plain(i) else self.convert(self.index(i), "int64")
 
     def is_plain(self, e: Expr) -> bool:
         """Whether an integer is arithmetic on axes whose exact value fits its dtype."""
@@ -112,21 +118,21 @@ class ExpressionWriter(ABC):
             case Unary(op="-", a=a):
                 return Text(f"-{self.plain(a).inside(ATOM)}", UNARY)
             case Binary(op=op, a=a, b=b) if op in DIVISIONS:
-                p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
-                x, y = self.plain(a), self.plain(b)
-                if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
-                    return join("/" if op in ("//", "tdiv") else "%", x, y)
-                return call(self.prelude.divide(op, "int64"), x, y)
+                return self.division(e, self.plain(a), self.plain(b), "int64")
             case Binary(op=op, a=a, b=b):
                 return self.operation(op, self.plain(a), self.plain(b), "int64")
         raise CodegenError(
             f"{self.prelude.dialect.name}: {type(e).__name__} is not arithmetic on axes"
         )
 
-    # ------------------------------------------------------------ values
+    def division(self, e: Binary, x: Text, y: Text, dtype: str) -> Text:
+        """A division of axes, by C's own operator where that agrees."""
+        p, q = interval(e.a, {}, self.ranges), interval(e.b, {}, self.ranges)
+        if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
+            return join("/" if e.op in ("//", "tdiv") else "%", x, y)
+        return call(self.prelude.divide(e.op, dtype), x, y)
 
     def expr(self, e: Expr) -> Text:
-        """A value in its own dtype."""
         if not isinstance(e, AnyExpr):
             raise CodegenError(f"{self.prelude.dialect.name}: no code for {type(e).__name__}")
         match e:
@@ -203,7 +209,6 @@ class ExpressionWriter(ABC):
         return call
 
     def stored(self, e: Expr) -> Text:
-        """A value as memory holds it."""
         x = self.expr(e)
         return self._half("pack", x, e.dtype) if e.dtype in dtypes.HALVES else x
 

@@ -118,7 +118,6 @@ class Prelude:
         return name in self._texts
 
     def put(self, name: str, text: str) -> None:
-        """Add a helper after all others."""
         self._texts[name] = text
 
     def _add(self, name: str, dtype: str, params: str, body: str) -> str:

@@ -13,8 +13,7 @@ from typing import assert_never
 from loopwright import dtypes
 from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
 from loopwright.codegen.c.prelude import Prelude
-from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes, larger
-from loopwright.codegen.program_queries import has_blocks
+from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes, has_blocks, larger
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, interval
 from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
@@ -112,8 +111,6 @@ class CFamilyWriter(ExpressionWriter):
         self._stack = 0
         self.contracts = prelude.has_fma
 
-    # ------------------------------------------------------------ hooks
-
     @abstractmethod
     def hint(self, s: For) -> str | None:
         """The line before a loop that tells the compiler what to do with it."""
@@ -153,8 +150,6 @@ class CFamilyWriter(ExpressionWriter):
     def async_wait(self, s: AsyncWait) -> None:
         """Write the wait for such copies, where they do not arrive at once."""
 
-    # ------------------------------------------------------------ text
-
     def name(self, x: Var | Buffer) -> str:
         return self.names(x)
 
@@ -163,14 +158,11 @@ class CFamilyWriter(ExpressionWriter):
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Write a block in braces after ``head``."""
         self.put(f"{head} {{".strip())
         self.depth += 1
         yield
         self.depth -= 1
         self.put("}")
-
-    # ------------------------------------------------------------ statements
 
     def stmt(self, s: Stmt) -> None:
         if not isinstance(s, AnyStmt) or isinstance(s, AllReduce):
@@ -184,8 +176,12 @@ class CFamilyWriter(ExpressionWriter):
                 self._store(b, idx, v)
             case For():
                 self.for_loop(s)
-            case If(cond=c, then=then, orelse=other):
-                self._if(c, then, other)
+            case If():
+                with self.block(f"if ({self.expr(s.cond).text})"):
+                    self.stmt(s.then)
+                if s.orelse is not None:
+                    with self.block("else"):
+                        self.stmt(s.orelse)
             case Let(var=v, value=e, body=body):
                 self._let(v, e, body)
             case Allocate(buffer=b, body=body):
@@ -231,13 +227,6 @@ class CFamilyWriter(ExpressionWriter):
                 self.put(f"{at} += {self.expr(x).text};")
             case _:
                 self.put(f"{at} = {self.stored(v).text};")
-
-    def _if(self, c: Expr, then: Stmt, other: Stmt | None) -> None:
-        with self.block(f"if ({self.expr(c).text})"):
-            self.stmt(then)
-        if other is not None:
-            with self.block("else"):
-                self.stmt(other)
 
     def _let(self, v: Var, e: Expr, body: Stmt) -> None:
         """Keep arithmetic on axes in a type for indices, all else in its own dtype."""
@@ -291,8 +280,6 @@ class CFamilyWriter(ExpressionWriter):
         """The type of a variable that holds arithmetic on axes between some bounds."""
         return self.prelude.dialect.type("int64")
 
-    # ------------------------------------------------------------ memory
-
     def count(self, n: int | Expr) -> Text:
         """An extent, or a number of bytes."""
         return Text(str(n)) if isinstance(n, int) else self.index(n)
@@ -335,11 +322,10 @@ class CFamilyWriter(ExpressionWriter):
         self.leave(b)
 
     def view(self, b: Buffer, of: Buffer, offset: int) -> None:
-        """Let a buffer lie where bytes of another one are."""
+        """Let a buffer lie inside another, at an offset in bytes."""
         self._place(b, f"{self.name(of)} + {offset}")
 
     def _place(self, b: Buffer, at: str) -> None:
-        """Let a buffer lie where bytes are."""
         self.buffers[b] = None
         self.put(f"{self.pointer(b, self.name(b))} = ({self.pointer(b, '')})({at});")
 

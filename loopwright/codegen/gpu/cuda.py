@@ -12,8 +12,7 @@ from loopwright.codegen.c.prelude import Dialect, Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.code import C_FUNCTIONS, MATH_FUNCTIONS
 from loopwright.codegen.gpu.split import Kernel, SplitProgram
-from loopwright.codegen.gpu.vectors import VectorStore
-from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
+from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter, VectorStore
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var
@@ -44,16 +43,18 @@ _ROUND = """static __device__ __forceinline__ unsigned int lw_tf32(float x) {
 
 
 def warp_instruction(prelude: Prelude, name: str) -> str | None:
-    """The helper that runs an instruction; None where its plain form is to be written.
-
-    It takes pointers to the lane's registers, and for ldmatrix one to the row that the lane gives.
-    Instructions are named as in `loopwright.ir.instructions`.
-    """
+    """The helper that runs an instruction; None where its plain form is to be written. It takes
+    pointers to the lane's registers, and for ldmatrix one to the row that the lane gives.
+    Instructions are named as in `loopwright.ir.instructions`."""
     if name.startswith("mma_m16n8k8_tf32"):
-        needed = {"lw_tf32": _ROUND, "lw_mma_m16n8k8_tf32": _mma_tf32()}
+        rounded = [f"lw_tf32({x}[{i}])" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
+        mma = _mma("m16n8k8", "tf32", "float", rounded)
+        needed = {"lw_tf32": _ROUND, "lw_mma_m16n8k8_tf32": mma}
     elif name.startswith("mma_"):
         dtype = next(short for short in SHORT.values() if f"_{short}{short}f32" in name)
-        needed = {"lw_pair": _PAIR, f"lw_mma_m16n8k16_{dtype}": _mma_16_bits(dtype)}
+        pairs = [f"lw_pair({x} + {2 * i})" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
+        mma = _mma("m16n8k16", dtype, "unsigned short", pairs)
+        needed = {"lw_pair": _PAIR, f"lw_mma_m16n8k16_{dtype}": mma}
     elif name.startswith("ldmatrix_x4_"):
         suffix = "_trans" if "_trans_" in name else ""
         needed = {f"lw_ldmatrix_x4{suffix}": _ldmatrix(suffix)}
@@ -70,23 +71,9 @@ def _last(prelude: Prelude, helpers: Mapping[str, str]) -> str:
     return [*helpers][-1]
 
 
-def copy_async(prelude: Prelude) -> str:
-    """The helper that begins a copy of 4, 8 or 16 bytes from global to shared memory; it copies at
-    once where the architecture has no such instruction."""
-    return _last(prelude, {"lw_piece": _PIECE, "lw_copy_async": _COPY})
-
-
-def commit_async(prelude: Prelude) -> str:
-    """The helper that makes a group of the copies begun before."""
-    return _last(prelude, {"lw_commit_async": _COMMIT})
-
-
-def wait_async(prelude: Prelude) -> str:
-    """The helper that waits for all groups but the last ones."""
-    return _last(prelude, {"lw_wait_async": _WAIT})
-
-
 _PIECE = "template <int BYTES> struct __align__(BYTES) lw_piece { char bytes[BYTES]; };"
+# Begins a copy of 4, 8 or 16 bytes from global to shared memory; it copies at once where the
+# architecture has no such instruction.
 _COPY = """template <int BYTES>
 static __device__ __forceinline__ void lw_copy_async(void *to, const void *from) {
 #if __CUDA_ARCH__ >= 800
@@ -111,16 +98,6 @@ _WAIT = """template <int PENDING> static __device__ __forceinline__ void lw_wait
   asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
 #endif
 }"""
-
-
-def _mma_16_bits(dtype: str) -> str:
-    pairs = [f"lw_pair({x} + {2 * i})" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
-    return _mma("m16n8k16", dtype, "unsigned short", pairs)
-
-
-def _mma_tf32() -> str:
-    rounded = [f"lw_tf32({x}[{i}])" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
-    return _mma("m16n8k8", "tf32", "float", rounded)
 
 
 def _mma(shape: str, dtype: str, element: str, registers: Sequence[str]) -> str:
@@ -267,11 +244,11 @@ class CudaWriter(KernelWriter):
         self.asynchronous = True
         super().async_group(body)
         self.asynchronous = False
-        self.put(f"{commit_async(self.prelude)}();")
+        self.put(f"{_last(self.prelude, {'lw_commit_async': _COMMIT})}();")
 
     def async_wait(self, s: AsyncWait) -> None:
         """Wait for all groups but the last ones."""
-        self.put(f"{wait_async(self.prelude)}<{s.pending}>();")
+        self.put(f"{_last(self.prelude, {'lw_wait_async': _WAIT})}<{s.pending}>();")
 
     def copied_later(self, s: Store, lanes: int) -> bool:
         """Begin a copy of neighbours; False: it is none of 4, 8 or 16 bytes into shared memory."""
@@ -285,7 +262,8 @@ class CudaWriter(KernelWriter):
             ):
                 to, at = self.flat(s.buffer, s.indices).text, self.flat(b, indices).text
                 places = f"{self.name(s.buffer)} + ({to}), {self.name(b)} + ({at})"
-                self.put(f"{copy_async(self.prelude)}<{size}>({places});")
+                helper = _last(self.prelude, {"lw_piece": _PIECE, "lw_copy_async": _COPY})
+                self.put(f"{helper}<{size}>({places});")
                 return True
         return False
 

@@ -51,7 +51,9 @@ def _compile(source: str, name: str, flags: Sequence[str], kind: str) -> Compile
         (status,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
         log = _bytes(nvrtc, "ProgramLog", program).decode(errors="replace").rstrip("\0 \n")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise BuildError(f"cuda: NVRTC refuses {name!r}: {_first_error(log) or status.name}")
+            lines = [line.strip() for line in log.splitlines()]
+            first = next((x for x in lines if "error" in x.lower()), lines[0] if lines else "")
+            raise BuildError(f"cuda: NVRTC refuses {name!r}: {first or status.name}")
         return Compiled(_bytes(nvrtc, kind, program), log)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -93,11 +95,6 @@ def _checked(answer: Sequence[object]) -> object:
     if int(status) != 0:  # type: ignore[call-overload]
         raise BuildError(f"cuda: NVRTC failed with {status}")
     return rest[0] if rest else None
-
-
-def _first_error(log: str) -> str:
-    lines = [line.strip() for line in log.splitlines()]
-    return next((line for line in lines if "error" in line.lower()), lines[0] if lines else "")
 
 
 def resources(log: str) -> dict[str, KernelResources]:

@@ -12,15 +12,11 @@ from loopwright.codegen.c.prelude import Dialect, Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.code import C_FUNCTIONS
 from loopwright.codegen.gpu.split import AXES, SplitProgram, with_unconditional_barriers
-from loopwright.codegen.gpu.vectors import LANES
-from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter
+from loopwright.codegen.gpu.writer import ALIGNMENT, LANES, KernelWriter
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Barrier
 from loopwright.version import __version__
-
-_NAN = {"float32": "NAN", "float64": "NAN"}
-_INFINITY = {"float32": "INFINITY", "float64": "INFINITY"}
 
 OPENCL_C = Dialect(
     "opencl",
@@ -31,8 +27,8 @@ OPENCL_C = Dialect(
     inlined="static inline",
     rare="static",
     literals={"int64": "{}L", "uint32": "{}u", "uint64": "{}UL"},
-    infinity=_INFINITY,
-    nan=_NAN,
+    infinity={"float32": "INFINITY", "float64": "INFINITY"},
+    nan={"float32": "NAN", "float64": "NAN"},
     float_suffix="",
     unlikely="{}",
     limits_by_name=False,

@@ -10,8 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes
-from loopwright.codegen.program_queries import buffers_of, touches_memory
+from loopwright.codegen.code import (
+    Bytes,
+    SizeDefinitions,
+    buffer_bytes,
+    buffers_of,
+    touches_memory,
+    variables_of_extents,
+)
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 from loopwright.ir.expr import Const, Dim, Expr, IfThenElse, Unary, Var
@@ -39,8 +45,6 @@ AXES = ("x", "y", "z")
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One kernel, which is launched once."""
-
     name: str
     #: Launch loops, as ``threads``; their bodies do not matter.
     blocks: tuple[For, ...]
@@ -141,7 +145,7 @@ class _Splitter:
             case _ if _is_kernel(s):
                 self.flush()
                 self.launch(s, around)
-            case _ if not _launches(s):
+            case _ if not any(isinstance(n, For) and n.kind == "thread" for n in nodes(s)):
                 # Statements of no kernel that follow one another become one kernel.
                 if self.loose and around != self.loose_around:
                     self.flush()
@@ -163,7 +167,6 @@ class _Splitter:
                 )
 
     def flush(self) -> None:
-        """Make a kernel of one thread from the statements that wait."""
         if not self.loose:
             return
         body = self._with_global_buffers(seq(*self.loose))
@@ -171,10 +174,8 @@ class _Splitter:
         self._add((), (), (), body, self.loose_around)
 
     def _with_global_buffers(self, s: Stmt) -> Stmt:
-        """A statement of one thread without its large buffers, which become global ones.
-
-        One thread runs it, so that a buffer of a loop's body is never in use twice.
-        """
+        """A statement of one thread without its large buffers, which become global ones. One thread
+        runs it, so that a buffer of a loop's body is never in use twice."""
         match s:
             case Let(var=v, value=e):
                 self.definitions.learn(v, e)
@@ -207,12 +208,17 @@ class _Splitter:
         body: Stmt,
         around: Sequence[_Around],
     ) -> None:
-        self._check(body)
+        if contains(body, Check):  # it leaves a function early
+            raise CodegenError(
+                f"{self.language}: checks of bounds cannot leave a kernel; build without "
+                "instrument_bound_checkers, or run the schedule on Target('interp'), which checks "
+                "every access"
+            )
         for x in reversed(around):
             body = x.put(body)
         own = {*shared, *(n.buffer for n in nodes(body) if isinstance(n, Allocate | View))}
         used = [b for b in _touched(body) if b not in own]
-        variables = _variables(body) | _variables_of_extents(used)
+        variables = _variables(body) | variables_of_extents(used)
         written = {n.buffer for n in nodes(body) if isinstance(n, Store)}
         written |= {n.of for n in nodes(body) if isinstance(n, View)}
         self.kernels.append(
@@ -228,25 +234,12 @@ class _Splitter:
             )
         )
 
-    def _check(self, s: Stmt) -> None:
-        """Refuse checks, which leave a function early."""
-        if contains(s, Check):
-            raise CodegenError(
-                f"{self.language}: checks of bounds cannot leave a kernel; build without "
-                "instrument_bound_checkers, or run the schedule on Target('interp'), which checks "
-                "every access"
-            )
-
 
 def _is_kernel(s: Stmt) -> bool:
     """Whether a statement is launch loops, maybe with buffers of a block around them."""
     while isinstance(s, Allocate) and s.buffer.is_shared:
         s = s.body
     return isinstance(s, For) and s.kind == "thread"
-
-
-def _launches(s: Stmt) -> bool:
-    return any(isinstance(n, For) and n.kind == "thread" for n in nodes(s))
 
 
 def _touched(s: Stmt) -> list[Buffer]:
@@ -257,14 +250,7 @@ def _touched(s: Stmt) -> list[Buffer]:
 
 def _variables(s: Stmt) -> set[Var]:
     """Variables that a statement takes from outside, those of its buffers' extents too."""
-    return free_vars(s) | _variables_of_extents(_touched(s))
-
-
-def _variables_of_extents(buffers: Sequence[Buffer]) -> set[Var]:
-    out: set[Var] = set()
-    for n in (n for b in buffers for n in b.shape if isinstance(n, Expr)):
-        out |= free_vars(n)
-    return out
+    return free_vars(s) | variables_of_extents(_touched(s))
 
 
 # ---------------------------------------------------------------- barriers

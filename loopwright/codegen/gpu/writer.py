@@ -1,33 +1,186 @@
-"""Kernels as text of a C-like language for devices; the languages differ in few hooks. Buffers are
-flat, and loops over registers are unrolled, since arrays with indices that are not constant lie in
-memory."""
+"""Kernels as text of a C-like language for devices, and vectorized loops whose accesses are
+vectors; the languages differ in few hooks. Buffers are flat, and loops over registers are unrolled,
+since arrays with indices that are not constant lie in memory."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import ATOM, UNARY, Text, call, join, literal
+from loopwright.codegen.c.expressions import ATOM, UNARY, Text, join, literal
 from loopwright.codegen.c.prelude import Prelude
 from loopwright.codegen.c.statements import CFamilyWriter, Identifiers
 from loopwright.codegen.gpu.split import Kernel
-from loopwright.codegen.gpu.vectors import VectorStore, one_choice, vector_loop
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import NARROW, Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import DIVISIONS, Binary, Cast, Const, Expr, Unary, Var, as_expr
-from loopwright.ir.node import StructuralKey
-from loopwright.ir.stmt import (
-    UNROLL_HINT,
-    Barrier,
-    Check,
-    For,
-    IntrinsicCall,
-    Stmt,
-    Store,
+from loopwright.ir.expr import (
+    DIVISIONS,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Unary,
+    Var,
+    as_expr,
+    const,
 )
-from loopwright.ir.visitor import contains, free_vars, nodes
+from loopwright.ir.node import Node, StructuralKey, same
+from loopwright.ir.stmt import UNROLL_HINT, Barrier, Check, For, If, IntrinsicCall, Seq, Stmt, Store
+from loopwright.ir.visitor import contains, free_vars, nodes, substitute
+
+# ---------------------------------------------------------------- vectors
+#
+# Accesses of a vectorized loop that are vectors: neighbours in memory that threads share. A device
+# computes each lane by itself; it moves the lanes of one access at once.
+
+#: Lanes of the vector types of OpenCL; CUDA's are made for any of these.
+LANES = (2, 4, 8, 16)
+#: Bytes that a thread moves at once.
+MOST_BYTES = 16
+
+#: The offset of an element as an affine form, where it is one.
+Offset = Callable[[Buffer, tuple[Expr, ...]], Affine | None]
+#: An element by its buffer and its indices.
+Element = tuple[Buffer, tuple[Expr, ...]]
+
+
+@dataclass(frozen=True)
+class VectorStore:
+    store: Store
+    is_vector: bool  #: whether its lanes are neighbours
+    loads: tuple[Element, ...]  #: elements of the first lane whose lanes are neighbours
+
+
+@dataclass(frozen=True)
+class VectorLoop:
+    lane: Var  #: variable of the loop
+    lanes: int  #: extent of the loop
+    conditions: tuple[Expr, ...]  #: each holds for all lanes or for none
+    stores: tuple[VectorStore, ...]
+
+
+def vector_loop(s: For, offset: Offset, aligned: bool) -> VectorLoop | None:
+    """A vectorized loop as vectors, which lie at multiples of their size if ``aligned``; None where
+    no access of it is one."""
+    if s.count not in LANES:
+        return None
+    conditions: list[Expr] = []
+    body: Stmt = s.body
+    while isinstance(body, If) and body.orelse is None and s.var not in free_vars(body.cond):
+        conditions.append(body.cond)
+        body = body.then
+    stores = list(body.stmts) if isinstance(body, Seq) else [body]
+    if not all(isinstance(x, Store) for x in stores):
+        return None
+    picked = [x for x in stores if isinstance(x, Store)]
+    if not picked or _depend(picked):
+        return None
+    is_vector = _Neighbours(s, offset, aligned)
+    out = tuple(
+        VectorStore(x, is_vector(x.buffer, x.indices), _loads(x, is_vector)) for x in picked
+    )
+    if not any(x.is_vector or x.loads for x in out):
+        return None
+    return VectorLoop(s.var, s.count, tuple(conditions), out)
+
+
+def one_choice(s: For, form: Callable[[Expr], Affine | None]) -> If | None:
+    """A vectorized loop whose lanes all make one choice, as that choice between two such loops.
+
+    Before, where ``i`` is any number::
+
+        for lane in vectorized(4):
+          S[i * 4 + lane] = A[i * 4 + lane] if i * 4 + lane < 1000 else 0.0
+
+    After::
+
+        if i * 4 < 1000:
+          for lane in vectorized(4):
+            S[i * 4 + lane] = A[i * 4 + lane]
+        else:
+          for lane in vectorized(4):
+            S[i * 4 + lane] = 0.0
+    """
+
+    def first(cond: Expr) -> Expr:
+        return substitute(cond, {s.var: const(0, s.var.dtype)})
+
+    match s.body:
+        case If(cond=c, then=then, orelse=other) if s.var in free_vars(c) and _agree(c, s, form):
+            return If(first(c), s.with_body(then), None if other is None else s.with_body(other))
+        case Store(buffer=b, indices=i, value=IfThenElse(cond=c, a=x, b=y)) if _agree(c, s, form):
+            return If(first(c), s.with_body(Store(b, i, x)), s.with_body(Store(b, i, y)))
+    return None
+
+
+def _agree(cond: Expr, s: For, form: Callable[[Expr], Affine | None]) -> bool:
+    """Whether a condition is known to have one value for all lanes. ``lane + r < 0`` does where the
+    number of lanes divides r: then r is at most minus that number, or not negative."""
+    if s.var not in free_vars(cond):
+        return True
+    match cond:
+        case Binary(op="and" | "or", a=a, b=b):
+            return _agree(a, s, form) and _agree(b, s, form)
+        case Binary(op="<" | ">=" | "<=" | ">" as op, a=a, b=b):
+            x, y = form(a), form(b)
+            if x is None or y is None:
+                return False
+            least = x - y - (1 if op in ("<=", ">") else 0)
+            others = (least.const, *(c for v, c in least.terms.items() if v is not s.var))
+            return least.terms.get(s.var) == 1 and all(c % s.count == 0 for c in others)
+    return False
+
+
+def _depend(stores: list[Store]) -> bool:
+    """Whether a lane may read or write what another lane writes."""
+    written = [(x.buffer, x.indices) for x in stores]
+    if len({b for b, _ in written}) < len(written):
+        return True
+    parts = [e for x in stores for e in (x.value, *x.indices)]
+    loads = [n for e in parts for n in nodes(e) if isinstance(n, Load)]
+    read = [(n.buffer, n.indices) for n in loads]
+    targets = dict(written)
+    return any(b in targets and (len(stores) > 1 or not same(targets[b], i)) for b, i in read)
+
+
+@dataclass(frozen=True)
+class _Neighbours:
+    loop: For
+    offset: Offset
+    aligned: bool
+
+    def __call__(self, b: Buffer, indices: tuple[Expr, ...]) -> bool:
+        size = self.loop.count * dtypes.nbytes(b.dtype)
+        if b.scope == "local" or size > MOST_BYTES:
+            return False
+        form = self.offset(b, indices)
+        if form is None or form.terms.get(self.loop.var) != 1:
+            return False
+        others = [c for v, c in form.terms.items() if v is not self.loop.var]
+        lanes = self.loop.count
+        return not self.aligned or all(c % lanes == 0 for c in (form.const, *others))
+
+
+def _loads(s: Store, is_vector: _Neighbours) -> tuple[Element, ...]:
+    """Elements that a store reads for certain, and whose lanes are neighbours."""
+    found: dict[StructuralKey, None] = {}
+
+    def visit(n: Node) -> None:
+        if isinstance(n, IfThenElse):
+            visit(n.cond)
+            return
+        if isinstance(n, Load) and is_vector(n.buffer, n.indices):
+            found[StructuralKey((n.buffer, n.indices))] = None
+        for c in n.children():
+            visit(c)
+
+    visit(s.value)
+    return tuple(key.node for key in found)
+
 
 # ---------------------------------------------------------------- indices
 #
@@ -81,31 +234,15 @@ class NarrowIndices(CFamilyWriter):
                     return join(op, x, y)
                 if op not in DIVISIONS:
                     return self.operation(op, x, y, dtype)
-                p, q = interval(a, {}, self.ranges), interval(b, {}, self.ranges)
-                if p is not None and q is not None and p[0] >= 0 and q[0] > 0:
-                    return join("/" if op in ("//", "tdiv") else "%", x, y)
-                return call(self.prelude.divide(op, dtype), x, y)
+                return self.division(e, x, y, dtype)
         return super().plain(e)
 
-    # ------------------------------------------------------------ elements
-
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
-        """An element of a buffer; all buffers are flat."""
         return f"{self.name(b)}[{self.flat(b, indices).text}]"
 
-    def flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
-        wide = not self.is_small(b)
-        out: Text | None = None
-        for d, i in enumerate(indices):
-            x = self.index(i)
-            if wide or (self.is_plain(i) and not self.narrow(i)):
-                x = self.convert(x, "int64")
-            if b.strides is not None:
-                x = x if b.strides[d] == 1 else join("*", x, Text(str(b.strides[d])))
-            elif out is not None:
-                out = join("*", out, self.index(as_expr(b.shape[d])))
-            out = x if out is None else join("+", out, x)
-        return out or Text("0")
+    def place(self, i: Expr, small: bool) -> Text:
+        wide = not small or (self.is_plain(i) and not self.narrow(i))
+        return self.convert(self.index(i), "int64") if wide else self.index(i)
 
     def is_small(self, b: Buffer) -> bool:
         """Whether every offset in a buffer is an int32, somewhat outside of it too."""
@@ -166,8 +303,6 @@ class KernelWriter(NarrowIndices):
         self._vectors: dict[StructuralKey, str] = {}
         self._unrolled = 1
 
-    # ------------------------------------------------------------ hooks
-
     @abstractmethod
     def head(self, parameters: Sequence[str]) -> str:
         """The first line of the kernel."""
@@ -213,16 +348,18 @@ class KernelWriter(NarrowIndices):
         """Fail: splitting has refused checks."""
         raise CodegenError(f"{self.language}: a kernel cannot be left by a check")
 
-    # ------------------------------------------------------------ the kernel
-
     def text(self, ranges: Mapping[Var, Interval]) -> str:
         """The kernel as a function; ``ranges`` bound the sizes."""
         k = self.kernel
         parameters = [self.parameter(b) for b in k.parameters]
         for v in k.sizes:
+            # A size is passed in 64 bits, whatever the kernel makes of it.
             self.ranges[v] = ranges[v]
-            self.bound[v] = self.index_type(ranges[v])
-            parameters.append(self._size(v))
+            self.bound[v] = ty = self.index_type(ranges[v])
+            passed = self.names.fresh(f"{v.name}_given") if is_narrow(ranges[v]) else self.name(v)
+            parameters.append(f"const {self.prelude.dialect.type('int64')} {passed}")
+            if is_narrow(ranges[v]):
+                self.put(f"const {ty} {self.name(v)} = ({ty}){passed};")
         for x in (*k.blocks, *k.threads):
             self.enter(x)
             ty = self.bound[x.var]
@@ -230,16 +367,6 @@ class KernelWriter(NarrowIndices):
         self.share()
         self.stmt(k.body)
         return "\n".join([f"{self.head(parameters)} {{", *self.lines, "}\n"])
-
-    def _size(self, v: Var) -> str:
-        """A size as a parameter, which is of 64 bits, and what the kernel makes of it."""
-        wide = self.prelude.dialect.type("int64")
-        if not is_narrow(self.ranges[v]):
-            return f"const {wide} {self.name(v)}"
-        given = self.names.fresh(f"{v.name}_given")
-        ty = self.bound[v]
-        self.put(f"const {ty} {self.name(v)} = ({ty}){given};")
-        return f"const {wide} {given}"
 
     def parameter(self, b: Buffer) -> str:
         self.spaces[b] = self.global_space
@@ -253,8 +380,6 @@ class KernelWriter(NarrowIndices):
 
     def array(self, b: Buffer) -> str:
         return f"{self.prelude.dialect.memory_type(b.dtype)} {self.name(b)}[{b.size}]"
-
-    # ------------------------------------------------------------ memory
 
     def stored(self, e: Expr) -> Text:
         """A value as memory holds it; floats of 16 bits that are only moved keep their bits."""
@@ -283,13 +408,10 @@ class KernelWriter(NarrowIndices):
         self.leave(b)
 
     def view(self, b: Buffer, of: Buffer, offset: int) -> None:
-        """Let a buffer lie where bytes of another one are."""
         self.spaces[b] = self.spaces[of]
         self.buffers[b] = None
         ty = self.pointer_type(b)
         self.put(f"{ty}{self.name(b)} = ({ty})({self.name(of)} + {offset});")
-
-    # ------------------------------------------------------------ loops
 
     def for_loop(self, s: For) -> None:
         """Write a loop: as vectors, unrolled, or as a plain one."""
@@ -309,11 +431,9 @@ class KernelWriter(NarrowIndices):
         self._unrolled = before
 
     def _indexes_registers(self, s: For) -> bool:
-        """Whether a loop has to be unrolled so that arrays of a thread become registers.
-
-        One with barriers inside is not: its body is long, and compilers that run the threads of a
-        block one after the other (PoCL) take very long for many barriers.
-        """
+        """Whether a loop has to be unrolled so that arrays of a thread become registers. One with
+        barriers inside is not: its body is long, and compilers that run the threads of a block one
+        after the other (PoCL) take very long for many barriers."""
         if not isinstance(s.extent, int) or self._unrolled * s.extent > UNROLL_LIMIT:
             return False
         if contains(s.body, Barrier):

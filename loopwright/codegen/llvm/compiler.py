@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from loopwright.codegen.code import Bytes, Code
-from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
+from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter, Operation
 from loopwright.codegen.llvm.functions import write_entry, write_split
-from loopwright.codegen.llvm.ops import Value, literal, llvm_type
+from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.errors import InternalError
-from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, IfThenElse, Select, Unary, Var
+from loopwright.ir.expr import Expr, IfThenElse, Var
 from loopwright.ir.math.definition import Definition, without_fma
 from loopwright.ir.math.vector_math import conversion, definition
 from loopwright.ir.stmt import Func, SplitFunc
 from loopwright.runtime import architecture
-from loopwright.target import (
-    Target,
-    has_instruction,
-    permuted_bytes,
-    permutes_memory,
-    stores_too_wide,
-)
+from loopwright.target import Target
 
 
 def math_function(m: ModuleWriter, fn: str, dtype: str, lanes: int) -> str | None:
@@ -59,31 +53,13 @@ class _DefinitionWriter(Emitter):
         return "\n".join([head, "entry:", *self.lines, f"  ret {ty} {ref}", "}"])
 
     def expr(self, e: Expr) -> Value:
-        match e:
-            case Var():
-                return self.values[e]
-            case Const(value=v, dtype=d):
-                return Value(literal(v, d), d)
-            case Binary(op=op, a=a, b=b, dtype=d):
-                return self.ops.binary(op, self.expr(a), self.expr(b), d)
-            case Cast(value=v, dtype=d):
-                return self.ops.cast(self.expr(v), d)
-            case Select(cond=c, a=a, b=b):
-                return self.ops.select(self.expr(c), self.expr(a), self.expr(b))
-            case IfThenElse():
-                return self._rare(e)
-            case Unary(op="not", a=a):
-                return self.ops.invert(self.expr(a))
-            case Unary(a=a):
-                return self.ops.negate(self.expr(a))
-            case Call(fn="reinterpret", args=(a,), dtype=d):
-                return self.ops.reinterpret(self.expr(a), d)
-            case Call(fn=fn, args=args):
-                return self.ops.call(fn, [self.expr(a) for a in args])
-        raise InternalError(f"no LLVM code for {type(e).__name__} in a definition")
-
-    def _rare(self, e: IfThenElse) -> Value:
-        """A branch that is taken when any lane asks for it."""
+        """An operation; a branch is taken when any lane asks for it."""
+        if isinstance(e, Var):
+            return self.values[e]
+        if isinstance(e, Operation):
+            return self.operation(e)
+        if not isinstance(e, IfThenElse):
+            raise InternalError(f"no LLVM code for {type(e).__name__} in a definition")
         usual, cond = self.expr(e.b), self.expr(e.cond)
         rare, after, before = self.label("rare"), self.label("usual"), self.label("before")
         go = self.any_lane(cond) if cond.lanes > 1 else cond.ref
@@ -109,11 +85,6 @@ class _DefinitionWriter(Emitter):
 # that they rely on.
 
 
-def install(m: ModuleWriter) -> None:
-    """Let the operations of a module find its math functions."""
-    m.define = lambda fn, dtype, lanes: math_function(m, fn, dtype, lanes)
-
-
 #: Types of llvmlite, which declares none.
 _TargetMachine = Any
 _ModuleRef = Any
@@ -121,18 +92,8 @@ _ModuleRef = Any
 
 def write_module(f: Func, target: Target) -> tuple[str, ModuleWriter, Bytes]:
     """LLVM IR text of a function, the state of its functions, and the entry's workspace bytes."""
-    threads = target.options["num_threads"]
-    module = ModuleWriter(f.name, target.options["fastmath"], target.vector_bytes, threads)
-    cpu = target.options["mcpu"], target.options["mattr"]
-    module.has_fma = has_instruction(*cpu, "fma")
-    module.has_float16 = has_instruction(*cpu, "float16")
-    module.hides_masks = stores_too_wide(*cpu)
-    module.hides_load_masks = permutes_memory(*cpu)
-    module.dot_lanes = target.dot_lanes
-    module.has_dots_by_pairs = target.has_dots_by_pairs
-    module.permuted_bytes = permuted_bytes(*cpu)
-    module.streams = architecture() == "x86_64"
-    install(module)
+    module = ModuleWriter(f.name, target)
+    module.define = partial(math_function, module)
     workspace = write_split(module, f) if isinstance(f, SplitFunc) else write_entry(module, f)
     return module.text(), module, workspace
 
@@ -141,7 +102,7 @@ def compile_func(f: Func, target: Target) -> Code:
     """Compile a lowered function to an object file; sources ``ll`` (LLVM IR, optimised), ``asm``
     and ``ll-unoptimised``. Refuses what the target cannot run, such as thread axes."""
     text, module, workspace = write_module(f, target)
-    machine = target_machine(target, text)
+    machine = _machine(target.options["mcpu"], target.options["mattr"] + _left_out(text))
     return Code(
         machine.emit_object(_optimise(text, machine, target)),
         {
@@ -160,12 +121,10 @@ def compile_func(f: Func, target: Target) -> Code:
 
 
 def _left_out(text: str) -> str:
-    """Features that LLVM must not use for a program by itself.
-
-    LLVM 22 makes ``vpdpbusd`` of a sum of products of bytes over one vector of 8 or 16, and takes
-    the first of the partial sums for the whole. Where the text asks for the instruction itself it
-    stays: such programs sum along other lanes.
-    """
+    """Features that LLVM must not use for a program by itself. LLVM 22 makes ``vpdpbusd`` of a sum
+    of products of bytes over one vector of 8 or 16, and takes the first of the partial sums for the
+    whole. Where the text asks for the instruction itself it stays: such programs sum along other
+    lanes."""
     if architecture() != "x86_64" or "vpdpbusd" in text or "x i8>" not in text:
         return ""
     return ",-avx512vnni,-avxvnni"
@@ -190,11 +149,6 @@ def _optimise(text: str, machine: _TargetMachine, target: Target) -> _ModuleRef:
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(ref, builder)
     return ref
-
-
-def target_machine(target: Target, text: str) -> _TargetMachine:
-    """LLVM's target machine for the text of a program, created once for all with its features."""
-    return _machine(target.options["mcpu"], target.options["mattr"] + _left_out(text))
 
 
 @lru_cache(maxsize=16)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable
 
 from loopwright.codegen.code import Bytes, CodePart
-from loopwright.codegen.llvm.ops import MathSource, Operations, Value, llvm_type
+from loopwright.codegen.llvm.ops import MathSource, Operations, Value, literal, llvm_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Select, Unary
 from loopwright.ir.node import StructuralKey
+from loopwright.runtime import architecture
+from loopwright.target import (
+    Target,
+    has_instruction,
+    permuted_bytes,
+    permutes_memory,
+    stores_too_wide,
+)
+
+#: Expressions whose code depends on that of their operands alone.
+Operation = Const | Binary | Cast | Select | Unary | Call
 
 
 class ModuleWriter:
-    """State shared by the functions of one module."""
-
-    def __init__(self, name: str, fastmath: bool, vector_bytes: int, threads: int) -> None:
-        self.name, self.fastmath = name, fastmath
-        self.vector_bytes, self.threads = vector_bytes, threads
+    def __init__(self, name: str, target: Target) -> None:
+        self.name, self.fastmath = name, target.options["fastmath"]
+        self.vector_bytes, self.threads = target.vector_bytes, target.options["num_threads"]
         self.declares: dict[str, str] = {}
         self.functions: list[str] = []
         self.parallel_workspace: Bytes = 0
@@ -32,18 +43,19 @@ class ModuleWriter:
         self._once: dict[str, str] = {}
         self.math: set[str] = set()
         self.define: MathSource | None = None
-        self.has_fma = True
-        self.has_float16 = False
+        cpu = target.options["mcpu"], target.options["mattr"]
+        self.has_fma = has_instruction(*cpu, "fma")
+        self.has_float16 = has_instruction(*cpu, "float16")
         #: Whether the CPU has stores that go past the caches, and a fence that waits for them.
-        self.streams = False
+        self.streams = architecture() == "x86_64"
         #: Bytes of the vectors of which it can pick lanes by numbers; 0: none.
-        self.permuted_bytes = 0
-        self.hides_masks = False
-        self.hides_load_masks = False
+        self.permuted_bytes = permuted_bytes(*cpu)
+        self.hides_masks = stores_too_wide(*cpu)
+        self.hides_load_masks = permutes_memory(*cpu)
         #: Lanes of a dot product on the CPU, by its result; 0: it has no instructions for them.
-        self.dot_lanes = {"int32": 0, "float32": 0}
+        self.dot_lanes = target.dot_lanes
         #: Whether those of bytes are two instructions for products of pairs of 16 bits.
-        self.has_dots_by_pairs = False
+        self.has_dots_by_pairs = target.has_dots_by_pairs
         self.offsets: dict[StructuralKey, Affine | None] = {}
 
     def text(self) -> str:
@@ -83,8 +95,6 @@ class Emitter:
             self.pure, self.declare, module.fastmath, self.splat, module.define, module.has_float16
         )
 
-    # ------------------------------------------------------------ text
-
     def emit(self, text: str) -> str:
         """Write an instruction that gives a value; returns its register."""
         self.count += 1
@@ -93,11 +103,9 @@ class Emitter:
         return reg
 
     def pure(self, text: str) -> str:
-        """Write an instruction that its operands determine, unless it is in scope already.
-
-        Unrolled iterations and the pieces of a vector loop repeat most of each other's arithmetic
-        on indices; LLVM would find that out, at 20 microseconds a line.
-        """
+        """Write an instruction that its operands determine, unless it is in scope already. Unrolled
+        iterations and the pieces of a vector loop repeat most of each other's arithmetic on
+        indices; LLVM would find that out, at 20 microseconds a line."""
         for scope in reversed(self.scopes):
             if text in scope:
                 return scope[text]
@@ -105,7 +113,6 @@ class Emitter:
         return reg
 
     def put(self, text: str) -> None:
-        """Write an instruction without a value."""
         self.lines.append("  " + text)
 
     def label(self, hint: str) -> str:
@@ -116,7 +123,6 @@ class Emitter:
         self.lines.append(f"{label}:")
 
     def declare(self, name: str, text: str) -> None:
-        """Declare an external function once."""
         self.module.declares.setdefault(name, text)
 
     def cached(self, key: Hashable, write: Callable[[], str]) -> str:
@@ -127,7 +133,39 @@ class Emitter:
         self.scopes[-1][key] = reg = write()
         return reg
 
-    # ------------------------------------------------------------ vectors and masks
+    def leave_with(self, code: str) -> None:
+        """Leave the function with a code, an i32, unless it is 0."""
+        bad = self.emit(f"icmp ne i32 {code}, 0")
+        fail, ok = self.label("fail"), self.label("ok")
+        self.put(f"br i1 {bad}, label %{fail}, label %{ok}")
+        self.start(fail)
+        self.put(f"ret i32 {code}")
+        self.start(ok)
+
+    @abstractmethod
+    def expr(self, e: Expr) -> Value:
+        """The value of an expression; its leaves depend on the kind of function."""
+
+    def operation(self, e: Operation) -> Value:
+        match e:
+            case Const(value=v, dtype=d):
+                return Value(literal(v, d), d)
+            case Binary(op=op, a=a, b=b, dtype=d):
+                return self.ops.binary(op, self.expr(a), self.expr(b), d)
+            case Cast(value=v, dtype=d):
+                return self.ops.cast(self.expr(v), d)
+            case Select(cond=c, a=a, b=b):
+                return self.ops.select(self.expr(c), self.expr(a), self.expr(b))
+            case Unary(op="not", a=a):
+                return self.ops.invert(self.expr(a))
+            case Unary(op="~", a=a):
+                return self.ops.flip(self.expr(a))
+            case Unary(a=a):
+                return self.ops.negate(self.expr(a))
+            case Call(fn="reinterpret", args=(a,), dtype=d):
+                return self.ops.reinterpret(self.expr(a), d)
+            case Call(fn=fn, args=args):
+                return self.ops.call(fn, [self.expr(a) for a in args])
 
     def splat(self, v: Value, lanes: int) -> Value:
         """A scalar in every lane."""
@@ -156,12 +194,9 @@ class Emitter:
         return self.splat(self.mask, self.lanes).ref if self.mask.lanes == 1 else self.mask.ref
 
     def hidden_mask(self) -> str:
-        """The mask in a form that LLVM can find neither constant nor equal to the mask itself.
-
-        It is joined with a condition that never holds: whether a zero is another number after an
-        empty piece of assembly, which LLVM does not look into (`stores_too_wide`,
-        `permutes_memory`).
-        """
+        """The mask in a form that LLVM can find neither constant nor equal to the mask itself. It
+        is joined with a condition that never holds: whether a zero is another number after an empty
+        piece of assembly, which LLVM does not look into (`stores_too_wide`, `permutes_memory`)."""
         zero = self.pure('call i8 asm "", "=r,0"(i8 0)')
         ty = f"<{self.lanes} x i8>"
         never = self.pure(

@@ -9,18 +9,20 @@ from loopwright.codegen.code import (
     Bytes,
     CodePart,
     SizeDefinitions,
+    buffers_of,
+    has_nontemporal,
     kept_offsets,
     larger,
+    variables_of_extents,
     whole_workspace,
 )
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.indices import UNKNOWN
 from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.codegen.llvm.writer import FunctionWriter
-from loopwright.codegen.program_queries import buffers_of, has_nontemporal
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Expr, Var
+from loopwright.ir.expr import Var
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import For, Func, SplitFunc
 from loopwright.ir.visitor import free_vars
@@ -105,9 +107,7 @@ def _launch(w: FunctionWriter, s: For) -> None:
     w.module.counter += 1
     inner = FunctionWriter(w.module, f"{w.name}.par{w.module.counter}", None)
     buffers = [b for b in buffers_of(s.body) if b in w.pointers]
-    used = free_vars(s.body)
-    for n in (n for b in buffers_of(s.body) for n in b.shape if isinstance(n, Expr)):
-        used |= free_vars(n)
+    used = free_vars(s.body) | variables_of_extents(buffers_of(s.body))
     outer = {a for v in used if v in w.env for a in w.env[v].terms}
     atoms = sorted(outer, key=lambda a: a.name)
     values = {v: x for v, x in w.bound.items() if v in used}
@@ -125,16 +125,11 @@ def _launch(w: FunctionWriter, s: For) -> None:
     spare = w.memory.spare(size)
     w.module.parallel_workspace = larger(w.module.parallel_workspace, w.sizes.definition(size))
     w.declare(_LAUNCH, f"declare i32 @{_LAUNCH}(ptr, ptr, i64, i64, ptr)")
-    rc = w.emit(
+    call = (
         f"call i32 @{_LAUNCH}(ptr @{inner.name}, ptr {closure}, i64 {w.count_of(s.extent)}, "
         f"i64 {w.count_of(size)}, ptr {spare})"
     )
-    bad = w.emit(f"icmp ne i32 {rc}, 0")
-    fail, ok = w.label("fail"), w.label("ok")
-    w.put(f"br i1 {bad}, label %{fail}, label %{ok}")
-    w.start(fail)
-    w.put(f"ret i32 {rc}")
-    w.start(ok)
+    w.leave_with(w.emit(call))
 
 
 def _write_parallel(

@@ -3,7 +3,6 @@ such forms, else values in i64."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
@@ -49,14 +48,11 @@ class Quotients:
             self._lets[v] = form
 
     def forget(self, v: Var) -> None:
-        """A variable's scope has ended."""
         self._lets.pop(v, None)
 
     def form(self, e: Expr) -> Affine | None:
-        """An index as an affine form over registers, the lane, quotients and remainders.
-
-        The caller has ensured that its arithmetic does not wrap.
-        """
+        """An index as an affine form over registers, the lane, quotients and remainders. The caller
+        has ensured that its arithmetic does not wrap."""
         if isinstance(e, Var) and e in self._lets:
             return self._lets[e]
         plain = self._affine(e)
@@ -145,7 +141,7 @@ def flat_offset(b: Buffer, indices: Sequence[Affine]) -> Affine:
     return out
 
 
-class IndexWriter(Emitter, ABC):
+class IndexWriter(Emitter):
     """The part of a function's writer that turns indices into offsets."""
 
     def __init__(self, module: ModuleWriter) -> None:
@@ -160,9 +156,6 @@ class IndexWriter(Emitter, ABC):
         self.pointers: dict[Buffer, str] = {}
         self.quotients = Quotients(self.affine)
         self._registers: dict[str, Var] = {}
-
-    @abstractmethod
-    def expr(self, e: Expr) -> Value: ...
 
     def affine(self, e: Expr) -> Affine | None:
         """An index as an affine form over registers and the lane."""
@@ -200,12 +193,13 @@ class IndexWriter(Emitter, ABC):
         a = self.affine(e)
         if a is not None:
             return a
-        if self._exact(e) and fits(e, self.env, self.ranges):
+        if self.is_plain(e):
             return self._wide(e)
         return self.ops.cast(self.expr(e), "int64")
 
-    def _exact(self, e: Expr) -> bool:
-        return exact(e, self.env, self.ranges)
+    def is_plain(self, e: Expr) -> bool:
+        """Whether an integer is arithmetic on axes whose exact value fits its dtype."""
+        return exact(e, self.env, self.ranges) and fits(e, self.env, self.ranges)
 
     def _wide(self, e: Expr) -> Affine | Value:
         a = self.affine(e)
@@ -271,9 +265,7 @@ class IndexWriter(Emitter, ABC):
         form = self._form_of_loops(b, indices)
         if form is not None and self.bound.keys().isdisjoint(form.terms):
             return form.substitute(self.env)
-        if b.symbolic or not all(
-            self._exact(i) and fits(i, self.env, self.ranges) for i in indices
-        ):
+        if b.symbolic or not all(map(self.is_plain, indices)):
             return None
         # Quotients and remainders in the indices may meet again.
         parts = [self.quotients.form(i) for i in indices]
@@ -315,8 +307,6 @@ class IndexWriter(Emitter, ABC):
             forms = [p for p in parts if p is not None]
             self.module.offsets[key] = flat_offset(b, forms) if len(forms) == len(parts) else None
         return self.module.offsets[key]
-
-    # ------------------------------------------------------------ symbolic sizes
 
     def count_of(self, n: int | Expr) -> str:
         """An extent, or a number of bytes, as an i64 operand."""

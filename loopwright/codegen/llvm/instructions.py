@@ -83,11 +83,9 @@ class ZeroPointCorrections:
         self._summed: dict[tuple[str, str], str] = {}
 
     def owe(self, own: str, lanes: int, of: str, add: Callable[[str], str]) -> None:
-        """Note more to be taken off a sum.
-
-        ``own`` points to the sum of ``lanes`` lanes, ``of`` to the operand that determines the
-        amount; ``add`` writes what was owed before with that added.
-        """
+        """Note more to be taken off a sum. ``own`` points to the sum of ``lanes`` lanes, ``of`` to
+        the operand that determines the amount; ``add`` writes what was owed before with that
+        added."""
         before = self._owed.get((own, lanes), "zeroinitializer")
         if (before, of) not in self._summed:
             self._summed[before, of] = add(before)
@@ -104,8 +102,6 @@ class ZeroPointCorrections:
 
 @dataclass(frozen=True)
 class _Products:
-    """Addition of products to a sum in memory."""
-
     w: Emitter
     lanes: int
     dot: DotProduct
@@ -181,11 +177,9 @@ class _Products:
 
     @property
     def _highest(self) -> str:
-        """A vector of bytes of which each has its highest bit set.
-
-        It goes through an empty piece of assembly in front of all loops: LLVM 22 never ends with
-        a flipped vector of which it knows one lane and the constant.
-        """
+        """A vector of bytes of which each has its highest bit set. It goes through an empty piece
+        of assembly in front of all loops: LLVM 22 never ends with a flipped vector of which it
+        knows one lane and the constant."""
         w, ty = self.w, _vector(self.lanes, "int32")
         ref = f"%highest{self.lanes}"
         constant = "<" + ", ".join([f"i32 {_HIGHEST}"] * self.lanes) + ">"

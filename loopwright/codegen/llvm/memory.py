@@ -32,8 +32,6 @@ def memory_type(dtype: str) -> str:
 
 
 class FunctionMemory:
-    """Places of buffers and accesses to them, in one function."""
-
     def __init__(self, writer: IndexWriter) -> None:
         self.w = writer
         #: Bytes of workspace that the function needs.
@@ -42,7 +40,6 @@ class FunctionMemory:
         self._stack = 0
 
     def allocate(self, b: Buffer, body: Callable[[], None]) -> None:
-        """Give a buffer a place while ``body`` is written."""
         w = self.w
         small = not b.symbolic and b.nbytes <= STACK_LIMIT
         if small and self._stack + b.nbytes <= STACK_TOTAL:
@@ -103,11 +100,9 @@ class FunctionMemory:
         return self._register(b, Value(ref, b.dtype, w.lanes))
 
     def _address_to_read(self, b: Buffer, offset: Affine) -> str:
-        """The address of a vector; where no lane is active, one that is there in any case.
-
-        A masked load of nothing from a page that is not there, such as that of the padding before
-        a buffer's first element, gives zeros as it should, and takes hundreds of cycles for it.
-        """
+        """The address of a vector; where no lane is active, one that is there in any case. A masked
+        load of nothing from a page that is not there, such as that of the padding before a buffer's
+        first element, gives zeros as it should, and takes hundreds of cycles for it."""
         w, ptr = self.w, self.address(b, offset)
         if w.mask is None or w.mask.lanes > 1:
             return ptr
@@ -180,11 +175,9 @@ class FunctionMemory:
         return Value(out, b.dtype, w.lanes)
 
     def _deinterleave(self, b: Buffer, first: Affine, stride: int) -> str:
-        """Every stride-th element from ``first``, picked out of whole vectors.
-
-        Nothing beyond the last wanted element is touched, so the last vector ends there. With fewer
-        lanes than the stride a vector before it would reach further.
-        """
+        """Every stride-th element from ``first``, picked out of whole vectors. Nothing beyond the
+        last wanted element is touched, so the last vector ends there. With fewer lanes than the
+        stride a vector before it would reach further."""
         w, n = self.w, self.w.lanes
         vty, out = f"<{n} x {memory_type(b.dtype)}>", "poison"
         active = None if w.mask is None else self._mask_before_shuffles()
@@ -216,12 +209,10 @@ class FunctionMemory:
 
     def _mask_before_shuffles(self) -> str:
         """The mask for loads whose elements are shuffled, and then selected by the same mask.
-
         AVX-512 has permutations with a mask that read memory. LLVM makes one of the load, the
-        shuffle and the selection, but such an instruction reads memory whatever its mask is: a
-        load that the mask switches off touches what is not there. So the loads get a mask of their
-        own.
-        """
+        shuffle and the selection, but such an instruction reads memory whatever its mask is: a load
+        that the mask switches off touches what is not there. So the loads get a mask of their
+        own."""
         w = self.w
         return w.hidden_mask() if w.module.hides_load_masks else w.vector_mask()
 
@@ -299,11 +290,9 @@ class FunctionMemory:
         return w.module.streams and size >= LEAST_STREAMED and not w.pointers[b].startswith("%b")
 
     def _stream(self, b: Buffer, offset: Affine, value: str, ptr: str) -> None:
-        """Store a vector past the caches if it lies on a multiple of its size, else as usual.
-
-        Where the buffer alone decides that, the test is the same for all vectors of a loop, and is
-        moved out of it.
-        """
+        """Store a vector past the caches if it lies on a multiple of its size, else as usual. Where
+        the buffer alone decides that, the test is the same for all vectors of a loop, and is moved
+        out of it."""
         w, size = self.w, dtypes.nbytes(b.dtype)
         whole = w.lanes * size
         steps = [c for v, c in offset.terms.items() if v is not LANE]

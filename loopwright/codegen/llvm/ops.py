@@ -216,10 +216,8 @@ class Operations:
 
     def _cut_first(self, v: Value, to: str) -> Value:
         """Whole numbers of floats: nearest towards 0, within the limits of the dtype, 0 of NaN.
-
         LLVM's own conversion takes such vectors apart on x86: four instructions and more for each
-        element. Comparisons of whole vectors cut all of them by one instruction.
-        """
+        element. Comparisons of whole vectors cut all of them by one instruction."""
         limits = np.iinfo(to)
         least, most = float(limits.min), _most_within(limits.max, v.dtype)
         # A comparison with NaN is false, which gives the least number.
@@ -302,13 +300,7 @@ class Operations:
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """``a * b + c`` rounded once."""
-        own = self._own("fma", [a, b, c])
-        if own is not None:
-            return own
-        full, ty = self._overload("fma", a), llvm_type(a.dtype, a.lanes)
-        self.declare(full, f"declare {ty} @{full}({ty}, {ty}, {ty})")
-        given = ", ".join(f"{ty} {v.ref}" for v in (a, b, c))
-        return Value(self.emit(f"call {ty} @{full}({given})"), a.dtype, a.lanes)
+        return self._own("fma", [a, b, c]) or self._native("fma", a, b, c)
 
     def call(self, fn: str, args: list[Value]) -> Value:
         """A pure function of `loopwright.ir.expr.FUNCTIONS`, but for ``reinterpret``."""
@@ -327,11 +319,9 @@ class Operations:
         if fn in _NATIVE:
             return self._native(_NATIVE[fn], x)
         own = self._own(fn, args)
-        if own is not None:
-            return own
-        if fn in MATH_FUNCTIONS:
-            return self._libm(fn, args)
-        raise CodegenError(f"llvm: no code for the intrinsic {fn!r}")
+        if own is None and fn not in MATH_FUNCTIONS:
+            raise CodegenError(f"llvm: no code for the intrinsic {fn!r}")
+        return own or self._libm(fn, args)
 
     def _own(self, fn: str, args: list[Value]) -> Value | None:
         """A call of the module's own function, which is strict whatever the flags here."""
@@ -343,15 +333,14 @@ class Operations:
         given = ", ".join(f"{ty} {a.ref}" for a in args)
         return Value(self.emit(f"call {ty} @{name}({given})"), x.dtype, x.lanes)
 
-    def _native(self, name: str, x: Value) -> Value:
-        full = self._overload(name, x)
-        ty = llvm_type(x.dtype, x.lanes)
-        self.declare(full, f"declare {ty} @{full}({ty})")
-        return Value(self.emit(f"call {ty} @{full}({ty} {x.ref})"), x.dtype, x.lanes)
-
-    def _overload(self, name: str, x: Value) -> str:
+    def _native(self, name: str, *args: Value) -> Value:
+        x = args[0]
         suffix = {"float32": "f32", "float64": "f64"}[x.dtype]
-        return f"llvm.{name}.{'v' + str(x.lanes) if x.lanes > 1 else ''}{suffix}"
+        full = f"llvm.{name}.{'v' + str(x.lanes) if x.lanes > 1 else ''}{suffix}"
+        ty = llvm_type(x.dtype, x.lanes)
+        self.declare(full, f"declare {ty} @{full}({', '.join([ty] * len(args))})")
+        values = ", ".join(f"{ty} {a.ref}" for a in args)
+        return Value(self.emit(f"call {ty} @{full}({values})"), x.dtype, x.lanes)
 
     def _libm(self, fn: str, args: list[Value]) -> Value:
         dtype, lanes = args[0].dtype, args[0].lanes

@@ -40,22 +40,16 @@ class _Loop(NamedTuple):
 
 def transposed_copy(memory: FunctionMemory, s: For) -> bool:
     """Write an unrolled loop as turned squares if it is such a copy; whether it was."""
-    w, inner = memory.w, s.body
-    if not isinstance(inner, For) or inner.kind != "vectorized":
+    w, found = memory.w, _copy_in(memory.w, s)
+    if found is None:
         return False
-    copy = inner.body
-    if not isinstance(copy, Store) or not isinstance(copy.value, Load):
-        return False
-    to, source = copy.buffer, copy.value.buffer
+    inner, copy, load = found
+    to, source = copy.buffer, load.buffer
     n = min(w.module.vector_bytes // dtypes.nbytes(to.dtype), _LARGEST)
-    whole = n > 1 and s.extent % n == 0 and inner.extent % n == 0
-    if not whole or w.lanes != 1 or w.mask is not None:
-        return False
-    if to.dtype != source.dtype or to.dtype == "bool":
+    if n <= 1 or s.extent % n or inner.extent % n:
         return False
     u, v = atoms(w, s, inner)
-    a = w.offset_form(to, copy.indices)
-    b = w.offset_form(source, copy.value.indices)
+    a, b = w.offset_form(to, copy.indices), w.offset_form(source, load.indices)
     if a is None or b is None:
         return False
     sides = (_Loop(u, s.count), _Loop(v, inner.count))
@@ -71,12 +65,21 @@ def transposed_copy(memory: FunctionMemory, s: For) -> bool:
     return False
 
 
-def rest_of_copy(w: IndexWriter, s: For) -> For | None:
-    """Plain loops for an unrolled one that copies what is left of a tile; None for any other.
+def _copy_in(w: IndexWriter, s: For) -> tuple[For, Store, Load] | None:
+    """The vectorized loop inside of a loop, and the copy that is all of its body; None elsewhere,
+    and where it changes the dtype."""
+    match s.body:
+        case (
+            For(kind="vectorized", body=Store(buffer=to, value=Load() as load) as copy) as inner
+        ) if w.lanes == 1 and w.mask is None and to.dtype == load.buffer.dtype != "bool":
+            return inner, copy, load
+    return None
 
-    Such a loop holds elements behind a guard, with lanes that lie apart. It runs once where the
-    tile's whole squares run often, but written out it would be most of the text.
-    """
+
+def rest_of_copy(w: IndexWriter, s: For) -> For | None:
+    """Plain loops for an unrolled one that copies what is left of a tile; None for any other. Such
+    a loop holds elements behind a guard, with lanes that lie apart. It runs once where the tile's
+    whole squares run often, but written out it would be most of the text."""
     match s.body:
         case If(
             cond=cond,
@@ -127,11 +130,9 @@ def _squares(
 
 
 def _turning(w: IndexWriter, ty: str, align: int, n: int, past: bool) -> str:
-    """Name of the module's function that transposes a square of n x n elements, written once.
-
-    It is called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network. With
-    ``past`` it stores past the caches where all columns lie on multiples of their size.
-    """
+    """Name of the module's function that transposes a square of n x n elements, written once. It is
+    called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network. With
+    ``past`` it stores past the caches where all columns lie on multiples of their size."""
     name = f"turn_{ty}x{n}" + ("_past" if past else "")
     if name in w.module.squares:
         return name
@@ -185,12 +186,10 @@ def _aligned_first(columns: list[str], vty: str, align: int, n: int, metadata: s
 
 
 def _turned(lines: list[str], n: int, vty: str) -> list[str]:
-    """Write the network; the columns of the square whose rows are ``%r0``, ``%r1``, ...
-
-    A round rotates the bits of an element's number (row * n + column) by one: even elements of each
-    pair of vectors go to the first half, odd ones to the second. All rounds are alike, so they are
-    a loop: instruction selection looks long through chains of shuffles that are written out.
-    """
+    """Write the network; the columns of the square whose rows are ``%r0``, ``%r1``, ... A round
+    rotates the bits of an element's number (row * n + column) by one: even elements of each pair of
+    vectors go to the first half, odd ones to the second. All rounds are alike, so they are a loop:
+    instruction selection looks long through chains of shuffles that are written out."""
     lines += ["  br label %round", "round:"]
     lines.append("  %turn = phi i32 [ 0, %entry ], [ %next, %round ]")
     halves: list[list[str]] = [[], []]
@@ -222,19 +221,13 @@ _ROWS = (2, 4)
 
 def interleaved_copy(memory: FunctionMemory, s: For) -> bool:
     """Write an unrolled loop as shuffles if it is such a copy; whether it was."""
-    w, inner = memory.w, s.body
-    if s.count not in _ROWS or w.lanes != 1 or w.mask is not None:
+    w, found = memory.w, _copy_in(memory.w, s)
+    if found is None or s.count not in _ROWS:
         return False
-    if not isinstance(inner, For) or inner.kind != "vectorized":
-        return False
-    copy = inner.body
-    if not isinstance(copy, Store) or not isinstance(copy.value, Load):
-        return False
-    to, source = copy.buffer, copy.value.buffer
-    if to.dtype != source.dtype or to.dtype == "bool":
-        return False
+    inner, copy, load = found
+    to, source = copy.buffer, load.buffer
     u, v = atoms(w, s, inner)
-    a, b = w.offset_form(to, copy.indices), w.offset_form(source, copy.value.indices)
+    a, b = w.offset_form(to, copy.indices), w.offset_form(source, load.indices)
     if a is None or b is None:
         return False
     if (a.terms.get(u), a.terms.get(v), b.terms.get(v)) != (1, s.count, 1):

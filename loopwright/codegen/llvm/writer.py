@@ -1,6 +1,6 @@
-"""One function of the loop IR as LLVM IR text. Indices are affine forms
-(`loopwright.codegen.llvm.indices`), so constants fold and addresses are shared; vector loops are
-cut into pieces of the native width, unrolled loops are written out."""
+"""One function of the loop IR as LLVM IR text, with its calls of packed functions and its checks.
+Indices are affine forms (`loopwright.codegen.llvm.indices`), so constants fold and addresses are
+shared; vector loops are cut into pieces of the native width, unrolled loops are written out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from loopwright import dtypes
-from loopwright.codegen.code import SizeDefinitions
-from loopwright.codegen.llvm.calls import write_call, write_check
+from loopwright.codegen.code import SizeDefinitions, has_blocks, touches_memory, widest
 from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
 from loopwright.codegen.llvm.instructions import (
@@ -18,7 +17,7 @@ from loopwright.codegen.llvm.instructions import (
     write_instruction,
 )
 from loopwright.codegen.llvm.memory import FunctionMemory
-from loopwright.codegen.llvm.ops import FALSE, TRUE, Value, literal
+from loopwright.codegen.llvm.ops import FALSE, TRUE, Value
 from loopwright.codegen.llvm.shuffles import (
     interleaved_copy,
     load_stretches,
@@ -26,20 +25,14 @@ from loopwright.codegen.llvm.shuffles import (
     rest_of_copy,
     transposed_copy,
 )
-from loopwright.codegen.program_queries import has_blocks, touches_memory, widest
 from loopwright.errors import CodegenError
-from loopwright.ir.affine import Affine, fits, interval
-from loopwright.ir.buffer import AnyExpr, Load
+from loopwright.ir.affine import Affine, exact, fits, interval
+from loopwright.ir.buffer import AnyExpr, Buffer, Load
 from loopwright.ir.expr import (
     COMPARE,
     Binary,
-    Call,
-    Cast,
-    Const,
     Expr,
     IfThenElse,
-    Select,
-    Unary,
     Var,
 )
 from loopwright.ir.interp.threads import launched_by
@@ -63,20 +56,145 @@ from loopwright.ir.stmt import (
     Store,
     View,
 )
+from loopwright.runtime import FIRST_CODE, record_name
+from loopwright.runtime import packed_calls as calls
+
+# ---------------------------------------------------------------- calls of packed functions
+#
+# `CallPacked` as LLVM IR: DLPack tensors on the stack, and a call of ``lw_call_packed``. The layout
+# is that of `loopwright.runtime.packed_calls`; a ``DLTensor`` is written as six words of a
+# little-endian machine.
+
+_TENSOR_WORDS = 6
+
+
+def write_call(w: IndexWriter, s: CallPacked) -> None:
+    """Call a packed function, and leave the function with a code where it has not run."""
+    if w.lanes != 1:
+        raise CodegenError(f"llvm: call_packed {s.name!r} stands in vector code")
+    if s.name not in w.module.packed:
+        w.module.packed.append(s.name)
+    w.declare(calls.CALL, f"declare void @{calls.CALL}(ptr, ptr, ptr, i32)")
+    count = len(s.args)
+    values = _room(w, "values", count + 1)
+    kinds = _room(w, "kinds", count + 1)
+    for k, arg in enumerate(s.args):
+        kind, ty, ref = _value(w, arg, k)
+        at = w.emit(f"getelementptr i64, ptr {values}, i64 {k}")
+        w.put(f"store {ty} {ref}, ptr {at}, align 8")
+        at = w.emit(f"getelementptr i32, ptr {kinds}, i64 {k}")
+        w.put(f"store i32 {kind}, ptr {at}, align 4")
+    given = f"ptr {_text(w, s.name)}, ptr {values}, ptr {kinds}, i32 {count}"
+    went = w.emit(f"getelementptr i64, ptr {values}, i64 {count}")
+    w.put(f"store i64 {calls.INTERRUPTED}, ptr {went}, align 8")
+    w.put(f"call void @{calls.CALL}({given})")
+    status = w.emit(f"load i64, ptr {went}, align 8")
+    w.leave_with(w.emit(f"trunc i64 {status} to i32"))
+
+
+def _value(w: IndexWriter, arg: Buffer | Expr | str, k: int) -> tuple[int, str, str]:
+    """Kind, LLVM type and operand of an argument."""
+    if isinstance(arg, str):
+        return calls.TEXT, "ptr", _text(w, arg)
+    if isinstance(arg, Buffer):
+        kind = calls.INPUT if arg in w.module.inputs else calls.TENSOR
+        return kind, "ptr", _tensor(w, arg, k)
+    value = w.expr(arg)
+    if dtypes.is_float(arg.dtype):
+        return calls.FLOAT, "double", w.ops.cast(value, "float64").ref
+    word = w.ops.cast(value, "int64").ref
+    if arg.dtype == "bool":
+        return calls.BOOL, "i64", word
+    return calls.UINT if dtypes.is_unsigned(arg.dtype) else calls.INT, "i64", word
+
+
+def _tensor(w: IndexWriter, b: Buffer, k: int) -> str:
+    shape = _room(w, f"shape{k}", len(b.shape) + 1)
+    for d, n in enumerate(b.shape):
+        at = w.emit(f"getelementptr i64, ptr {shape}, i64 {d}")
+        w.put(f"store i64 {w.count_of(n)}, ptr {at}, align 8")
+    one_lane = 1 << 16
+    dtype = calls.type_code(b.dtype) | calls.type_bits(b.dtype) << 8 | one_lane
+    words = [
+        ("ptr", w.pointers[b]),
+        ("i64", "1"),  # the CPU, number 0
+        ("i64", str(len(b.shape) | dtype << 32)),
+        ("ptr", shape),
+        ("ptr", "null"),
+        ("i64", "0"),
+    ]
+    tensor = _room(w, f"tensor{k}", _TENSOR_WORDS)
+    for place, (ty, ref) in enumerate(words):
+        at = w.emit(f"getelementptr i64, ptr {tensor}, i64 {place}")
+        w.put(f"store {ty} {ref}, ptr {at}, align 8")
+    return tensor
+
+
+def _room(w: IndexWriter, use: str, words: int) -> str:
+    """Words in the function's frame; calls that follow each other, as unrolled ones, share them."""
+
+    def make() -> str:
+        reg = f"%packed{len(w.allocas)}"
+        w.allocas.append(f"  {reg} = alloca [{words} x i64], align 8")
+        return reg
+
+    return w.cached((use, words), make)
+
+
+def _text(w: IndexWriter, text: str) -> str:
+    """A constant text, which ends with a zero."""
+    data = text.encode() + b"\0"
+    name = f"@lw_text_{data.hex()}"
+    escaped = "".join(f"\\{byte:02x}" for byte in data)
+    w.declare(name, f'{name} = private constant [{len(data)} x i8] c"{escaped}"')
+    return name
+
+
+# ---------------------------------------------------------------- checks
+#
+# Checks of a program that watches itself, as LLVM IR text.
+#
+# The module has one record, ``lw_checks_NAME``: a word that tells whether it is taken, then the
+# values of the check that failed. One of the threads that fail at once takes it. The function
+# returns `FIRST_CODE` and the number of the check.
+
+
+def write_check(w: IndexWriter, s: Check) -> None:
+    """Leave the function with a code unless the condition holds."""
+    cond = w.expr(s.cond)
+    if cond.lanes != 1:
+        raise CodegenError("llvm: a check stands in vector code; run the loop one by one")
+    number = len(w.module.checks)
+    w.module.checks.append(s.text)
+    w.module.check_words = max(w.module.check_words, 1 + len(s.values))
+    record = f"@{record_name(w.module.name)}"
+    size = f"[{w.module.check_words} x i64]"
+    w.module.declares["checks"] = f"{record} = global {size} zeroinitializer, align 8"
+    ok, bad, mine, out = (w.label(x) for x in ("holds", "fails", "record", "leave"))
+    w.put(f"br i1 {cond.ref}, label %{ok}, label %{bad}")
+    w.start(bad)
+    w.scopes.append({})
+    taken = w.emit(f"cmpxchg ptr {record}, i64 0, i64 {FIRST_CODE + number} acq_rel monotonic")
+    won = w.emit(f"extractvalue {{ i64, i1 }} {taken}, 1")
+    w.put(f"br i1 {won}, label %{mine}, label %{out}")
+    w.start(mine)
+    for k, e in enumerate(s.values):
+        at = w.emit(f"getelementptr i64, ptr {record}, i64 {k + 1}")
+        w.put(f"store i64 {w.i64(w.index(e)).ref}, ptr {at}, align 8")
+    w.put(f"br label %{out}")
+    w.start(out)
+    w.put(f"ret i32 {FIRST_CODE + number}")
+    w.scopes.pop()
+    w.start(ok)
 
 
 class FunctionWriter(IndexWriter):
-    """Writes the body of one function: the entry's, or a parallel loop's.
-
-    ``launch`` hands a parallel loop to the pool (`loopwright.codegen.llvm.functions`); None where
-    such loops run one iteration after the other.
-    """
+    """Writes the body of one function: the entry's, or a parallel loop's. ``launch`` hands a
+    parallel loop to the pool (`loopwright.codegen.llvm.functions`); None where such loops run one
+    iteration after the other."""
 
     def __init__(
-        self,
-        module: ModuleWriter,
-        name: str,
-        launch: Callable[[FunctionWriter, For], None] | None,
+        self, module: ModuleWriter, name: str, launch: Callable[[FunctionWriter, For], None] | None
     ) -> None:
         super().__init__(module)
         self.name = name
@@ -91,10 +209,8 @@ class FunctionWriter(IndexWriter):
 
     def fence(self) -> str:
         """The instruction after which earlier stores past the caches are seen by other threads.
-
         Such stores of x86 are ordered with no others (Intel 64 manual, volume 3, 9.2.2): what the
-        pool says of finished work could arrive before them.
-        """
+        pool says of finished work could arrive before them."""
         name = "llvm.x86.sse.sfence"
         self.declare(name, f"declare void @{name}()")
         return f"call void @{name}()"
@@ -104,14 +220,10 @@ class FunctionWriter(IndexWriter):
         if self.streams:
             self.put(self.fence())
 
-    # ------------------------------------------------------------ expressions
-
     def expr(self, e: Expr) -> Value:
         if not isinstance(e, AnyExpr):
             raise CodegenError(f"llvm: no code for {type(e).__name__}")
         match e:
-            case Const(value=v, dtype=d):
-                return Value(literal(v, d), d)
             case Var():
                 value = self.bound[e] if e in self.bound else self.i64(self._wide(e))
                 return self.ops.cast(value, e.dtype)
@@ -124,34 +236,16 @@ class FunctionWriter(IndexWriter):
                     near = load_stretches(self.memory, b, idx) or load_window(self.memory, b, idx)
                 return near or self.memory.load(b, self.offset(b, idx))
             case Binary():
-                if e.op in COMPARE and all(
-                    self._exact(x) and fits(x, self.env, self.ranges) for x in (e.a, e.b)
-                ):
+                if e.op in COMPARE and self.is_plain(e.a) and self.is_plain(e.b):
                     x, y = self._wide(e.a), self._wide(e.b)
                     return self.decided(e.op, x, y) or self.ops.compare(
                         e.op, self.i64(x), self.i64(y)
                     )
-                if dtypes.is_int(e.dtype) and self._exact(e):
+                if dtypes.is_int(e.dtype) and exact(e, self.env, self.ranges):
                     return self.ops.cast(self.i64(self._wide(e)), e.dtype)
-                return self.ops.binary(e.op, self.expr(e.a), self.expr(e.b), e.dtype)
-            case Cast(value=v, dtype=d):
-                return self.ops.cast(self.expr(v), d)
-            case Select(cond=c, a=a, b=b):
-                return self.ops.select(self.expr(c), self.expr(a), self.expr(b))
             case IfThenElse():
                 return self._if_then_else(e)
-            case Unary(op="not", a=a):
-                return self.ops.invert(self.expr(a))
-            case Unary(op="~", a=a):
-                return self.ops.flip(self.expr(a))
-            case Unary(a=a):
-                return self.ops.negate(self.expr(a))
-            case Call(fn="reinterpret", args=(a,), dtype=d):
-                return self.ops.reinterpret(self.expr(a), d)
-            case Call(fn=fn, args=args):
-                return self.ops.call(fn, [self.expr(a) for a in args])
-            case _:
-                assert_never(e)
+        return self.operation(e)
 
     def _if_then_else(self, e: IfThenElse) -> Value:
         cond = self.expr(e.cond)
@@ -170,8 +264,6 @@ class FunctionWriter(IndexWriter):
             # LLVM makes a branch of a scalar condition, for each vector of the loop.
             cond = self.splat(cond, self.lanes)
         return self.ops.select(cond, a, other)
-
-    # ------------------------------------------------------------ statements
 
     def stmt(self, s: Stmt) -> None:
         if not isinstance(s, AnyStmt) or isinstance(s, Barrier | AllReduce):

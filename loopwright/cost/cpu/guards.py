@@ -28,7 +28,7 @@ from loopwright.cost.symbolic.symbols import (
 
 # Tiles that reach beyond the result: their number, their tests, the code that compilers make. A
 # nest with guards is written twice, once for tiles in which all of them hold
-# (`loopwright.lowering.nest.partition`). Where that test determines the position of a tile, masks
+# (`loopwright.lowering.nest.tiles`). Where that test determines the position of a tile, masks
 # of the other copy are constants, and it has no code for elements beyond the result.
 
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    HostFunction,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-)
+from loopwright.graph.infer import Types
+from loopwright.graph.ir.expr import Call, Constant, Expr, TensorType, const
+from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called
 from loopwright.graph.registry import Pattern, get_op
 
@@ -61,16 +52,32 @@ def standardised(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...], epsi
 
     ``call`` makes calls of operators, as `Node.call` does.
     """
-    centred = call("subtract", x, call("mean", x, axis=axes, keepdims=True))
-    variance = call("mean", call("multiply", centred, centred), axis=axes, keepdims=True)
+    _, centred, variance = moments(call, x, axes)
     return call("multiply", centred, call("rsqrt", call("add", variance, epsilon)))
 
 
-class ExprTypes:
-    """Types of variables, constants, calls, and tuples, each inferred when first asked for."""
+def moments(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...]) -> tuple[Expr, Expr, Expr]:
+    """The mean of a tensor over some axes, the tensor minus that mean, and the variance."""
+    mean = call("mean", x, axis=axes, keepdims=True)
+    centred = call("subtract", x, mean)
+    return mean, centred, call("mean", call("multiply", centred, centred), axis=axes, keepdims=True)
+
+
+def last_step(extent: int, reach: int, stride: int, low: int, high: int) -> int:
+    """Elements missing for the last window, unless it would begin behind the image.
+
+    ``low`` and ``high`` are the padding before and after the image.
+    """
+    missing = -(extent + low + high - reach) % stride
+    begin = extent + low + high + missing - reach
+    return missing if begin < extent + low else 0
+
+
+class ExprTypes(Types):
+    """Types of imported expressions, and which of them stand for narrow dtypes."""
 
     def __init__(self) -> None:
-        self._known: dict[Expr, Type] = {}
+        super().__init__(IRModule({}))
         self._narrow: dict[Expr, str] = {}
 
     def mark(self, e: Expr, dtype: str) -> Expr:
@@ -81,25 +88,6 @@ class ExprTypes:
     def narrow(self, e: Expr) -> str | None:
         """The narrow dtype of an expression; None where it has none."""
         return self._narrow.get(e)
-
-    def __getitem__(self, root: Expr) -> Type:
-        waiting = [root]
-        while waiting:
-            e = waiting[-1]
-            unknown = [c for c in _parts(e) if c not in self._known]
-            if e not in self._known and not unknown:
-                self._known[e] = self._type(e)
-            if e in self._known:
-                waiting.pop()
-            waiting.extend(unknown)
-        return self._known[root]
-
-    def tensor(self, e: Expr) -> TensorType:
-        """The type of a tensor; GraphError where it is something else."""
-        t = self[e]
-        if not isinstance(t, TensorType):
-            raise GraphError(f"{t} stands where a tensor is needed")
-        return t
 
     def round_once(self, outputs: Iterable[Expr], inputs: Iterable[Expr]) -> bool:
         """Whether outputs are rounded to 16 bits at most once on the way from inputs.
@@ -113,7 +101,7 @@ class ExprTypes:
             if e in seen:
                 continue
             seen.add(e)
-            waiting.extend(_parts(e))
+            waiting.extend(e.args if isinstance(e, Call) else e.children)
             count += self._rounds(e)
         return count < 2
 
@@ -126,25 +114,45 @@ class ExprTypes:
         result = self[e]
         return isinstance(result, TensorType) and result.dtype in dtypes.HALVES
 
-    def _type(self, e: Expr) -> Type:
-        match e:
-            case Var(type=t) if t is not None:
-                return t
-            case Constant():
-                return e.type
-            case Tuple():
-                return TupleType(tuple(self._known[f] for f in e.fields))
-            case TupleGetItem():
-                whole = self._known[e.tuple_value]
-                if isinstance(whole, TupleType):
-                    return whole.fields[e.index]
-            case Call(op=HostFunction() as f):
-                return f.result
-            case Call() if called(e) is not None:
-                op = get_op(called(e) or "")
-                return op.type_of([self._known[a] for a in e.args], op.complete(e.attrs))
-        raise GraphError(f"an imported model has no {type(e).__name__}")
 
+class ImportedNode:
+    """A node of a model of another system, with the types of the expressions that it reads."""
 
-def _parts(e: Expr) -> tuple[Expr, ...]:
-    return e.args if isinstance(e, Call) else e.children
+    types: ExprTypes
+
+    def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
+        """A call of an operator of graphs, whose ``span`` names this node.
+
+        Numbers among the arguments become constants of the first one's dtype, arrays of their own.
+        """
+        exprs = [a if isinstance(a, Expr) else self._constant(a, first) for a in args]
+        return get_op(name)(first, *exprs, span=str(self), **attrs)
+
+    def _constant(self, value: Any, beside: Expr) -> Constant:
+        if isinstance(value, (np.ndarray, np.generic)):
+            return const(value)
+        return self.number(value, self.dtype(beside))
+
+    def number(self, value: Any, dtype: str) -> Constant:
+        """A constant; OverflowError where a Python integer is beyond the dtype."""
+        return const(value, dtype)
+
+    def type_of(self, e: Expr) -> TensorType:
+        found = self.types[e]
+        if not isinstance(found, TensorType):
+            raise GraphError(f"it reads {found}, where a tensor is needed")
+        return found
+
+    def dtype(self, e: Expr) -> str:
+        return self.type_of(e).dtype
+
+    def rank(self, e: Expr) -> int:
+        return len(self.type_of(e).shape)
+
+    def shape(self, e: Expr, begin: int = 0) -> tuple[int, ...]:
+        """The extents of an expression from an axis on; GraphError where one is no number."""
+        shape = self.type_of(e).shape[begin:]
+        found = tuple(n for n in shape if isinstance(n, int))
+        if len(found) < len(shape):
+            raise GraphError(f"it needs extents that are known, got {list(map(str, shape))}")
+        return found

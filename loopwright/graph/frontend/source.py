@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,7 +25,6 @@ ModelLike: TypeAlias = (
 
 def module_of(
     model: ModelLike,
-    shape: Mapping[str, Sequence[int]] | None = None,
     *,
     example_inputs: Sequence[Any] | None = None,
     fallback: bool = True,
@@ -40,7 +39,7 @@ def module_of(
     check_model(model)
     if isinstance(model, IRModule):
         return model
-    return from_onnx(model, shape=shape, fallback=fallback)
+    return from_onnx(model, fallback=fallback)
 
 
 def check_model(model: object) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -99,6 +100,11 @@ class FuncType:
 
 #: Types of values in a graph.
 Type: TypeAlias = "TensorType | TupleType | FuncType"
+
+
+def elements(t: TensorType) -> int:
+    """The number of elements of a tensor, for one of each extent that is no number."""
+    return prod(n for n in t.shape if isinstance(n, int))
 
 
 def tensor_type(value: te.Tensor | np.ndarray) -> TensorType:

@@ -81,20 +81,15 @@ class _Writer:
             elif isinstance(e, Let):
                 self._names[e] = self._text(e.body)
             elif not isinstance(e, _WRITTEN_IN_PLACE) and e is not block.result:
-                self._statement(e, block, depth)
-        self._value(block.result, block, depth)
-
-    def _statement(self, e: Expr, block: Block, depth: int) -> None:
-        name = f"%{self._count}"
-        self._count += 1
-        self._written(f"{name} = ", e, block, depth, ";")
-        self._names[e] = name
-
-    def _value(self, e: Expr, block: Block, depth: int) -> None:
-        if e in self._names or isinstance(e, _WRITTEN_IN_PLACE):
-            self.add(self._text(e), depth, e)
-            return
-        self._written("", e, block, depth, "")
+                name = f"%{self._count}"
+                self._count += 1
+                self._written(f"{name} = ", e, block, depth, ";")
+                self._names[e] = name
+        value = block.result
+        if value in self._names or isinstance(value, _WRITTEN_IN_PLACE):
+            self.add(self._text(value), depth, value)
+        else:
+            self._written("", value, block, depth, "")
 
     def _written(self, before: str, e: Expr, block: Block, depth: int, after: str) -> None:
         if isinstance(e, If):

@@ -8,7 +8,7 @@ computed twice.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from loopwright.graph.ir.expr import (
@@ -18,7 +18,6 @@ from loopwright.graph.ir.expr import (
     Function,
     GlobalVar,
     HostFunction,
-    Let,
     OpRef,
     TupleGetItem,
     Var,
@@ -44,17 +43,12 @@ def structural_equal(a: Expr | IRModule, b: Expr | IRModule, map_free_vars: bool
         >>> print(lw.graph.structural_equal(double("x"), double("y")))
         True
     """
+    if isinstance(a, IRModule) and isinstance(b, IRModule):
+        same = a.functions.keys() == b.functions.keys()
+        return same and all(structural_equal(f, b.functions[n]) for n, f in a.functions.items())
     if isinstance(a, IRModule) or isinstance(b, IRModule):
-        return _modules_equal(a, b)
+        return False
     return _numbered(a, map_free_vars) == _numbered(b, map_free_vars)
-
-
-def _modules_equal(a: object, b: object) -> bool:
-    if not isinstance(a, IRModule) or not isinstance(b, IRModule):
-        return False
-    if set(a.functions) != set(b.functions):
-        return False
-    return all(structural_equal(f, b.functions[name]) for name, f in a.functions.items())
 
 
 def structural_hash(e: Expr | IRModule, map_free_vars: bool = False, *, values: bool = True) -> str:
@@ -92,43 +86,32 @@ def _numbered(
     lines = []
     for e in post_order(root):
         number[e] = len(number)
-        own = _own(e) if values else _without_values(e)
+        own = _own(e, values)
         if e in free:
             own += (id(e) if in_this_process else getattr(e, "name", ""),)
         lines.append((type(e).__name__, own, tuple(number[c] for c in e.children)))
     return lines
 
 
-def _own(e: Expr) -> tuple[Any, ...]:
-    """A node's own data, without its children."""
+def _own(e: Expr, values: bool) -> tuple[Any, ...]:
+    """A node's own data, without its children, and unless ``values`` numbers and functions."""
     match e:
         case Var():
             return (str(e.type),)
         case Constant():
-            return (str(e.type), digest(e))
+            return (str(e.type), digest(e)) if values else (str(e.type),)
         case GlobalVar() | OpRef():
             return (e.name,)
         case HostFunction():  # what a Python function computes is known by itself alone
-            return e.name, str(e.result), id(e.function)
+            own = e.name, str(e.result)
+            return (*own, id(e.function)) if values else own
         case Call():
             return (attrs_key(e.attrs),)
         case Function():
             return (str(e.result), attrs_key(e.attrs))
         case TupleGetItem():
             return (e.index,)
-        case Let():
-            return ()
     return ()
-
-
-def _without_values(e: Expr) -> tuple[Any, ...]:
-    """A node's own data without its children, numbers and functions."""
-    match e:
-        case Constant():
-            return (str(e.type),)
-        case HostFunction():
-            return e.name, str(e.result)
-    return _own(e)
 
 
 def digest(e: Constant) -> str:
@@ -139,11 +122,3 @@ def digest(e: Constant) -> str:
 def attrs_key(attrs: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Attributes as text sorted by name; 1, 1.0 and True differ."""
     return tuple(sorted((name, repr(value)) for name, value in attrs.items()))
-
-
-def distinct_functions(functions: Iterable[Function]) -> dict[str, Function]:
-    """Functions by their structural hashes, the first of each."""
-    found: dict[str, Function] = {}
-    for f in functions:
-        found.setdefault(structural_hash(f), f)
-    return found

@@ -103,14 +103,9 @@ def free_vars(root: Expr) -> list[Var]:
         ['y', 'x']
     """
     nodes = post_order(root)
-    bound = {v for e in nodes for v in _bound_by(e)}
+    bound = {p for e in nodes if isinstance(e, Function) for p in e.params}
+    bound |= {e.var for e in nodes if isinstance(e, Let)}
     return [e for e in nodes if isinstance(e, Var) and e not in bound]
-
-
-def _bound_by(e: Expr) -> Iterable[Var]:
-    if isinstance(e, Function):
-        return e.params
-    return (e.var,) if isinstance(e, Let) else ()
 
 
 def users(nodes: Iterable[Expr]) -> dict[Expr, list[Expr]]:

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from loopwright.errors import GraphError, UsageError
 from loopwright.files import FileKind, Output, marked, write
-from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, TensorType, Type
+from loopwright.graph.infer import Types
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, TensorType
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.visitor import called, post_order, users
@@ -27,8 +26,6 @@ from loopwright.graph.layout.rewriting import (
     convolves,
     has_few,
     leaves_freely,
-    leaving,
-    rule_of,
     takes_over,
 )
 from loopwright.graph.registry import get_op
@@ -39,7 +36,7 @@ _POOLS = ("nn.max_pool", "nn.avg_pool")
 
 @dataclass
 class Places:
-    types: Mapping[Expr, Type]
+    types: Types
     anchors: list[Call] = field(default_factory=list)  # the call that makes each place
     of_call: dict[Expr, int] = field(default_factory=dict)  # the place of each call that has one
     #: two places, and the type of the value that the second reads from the first
@@ -50,7 +47,7 @@ class Places:
     leaving: list[tuple[int, TensorType]] = field(default_factory=list)
 
     @staticmethod
-    def of(f: Function, types: Mapping[Expr, Type]) -> Places:
+    def of(f: Function, types: Types) -> Places:
         """The places of a function, in the order of its calls."""
         made = Places(types)
         order = post_order(f.body)
@@ -58,12 +55,12 @@ class Places:
             if isinstance(e, Call) and called(e) is not None:
                 made._enter(e)
         readers = users(order)
-        r = Rewriting(types, lambda _: None, rule_of, leaving)
+        r = Rewriting(types, lambda _: None)
         for e, place in made.of_call.items():
             outside = [u for u in readers.get(e, ()) if not made._reads(u, e)]
             free = all(isinstance(u, Call) and leaves_freely(r, u) for u in outside)
             if e is f.body or not free:
-                made.leaving.append((place, made._type(e)))
+                made.leaving.append((place, types.tensor(e)))
         return made
 
     @property
@@ -91,13 +88,13 @@ class Places:
         return found
 
     def _can(self, call: Call, layout: Layout) -> bool:
-        data = self._type(call.args[0]).shape
+        data = self.types.tensor(call.args[0]).shape
         if called(call) == "nn.conv":
             groups = get_op("nn.conv").complete(call.attrs)["groups"]
-            return convolves(data, self._type(call.args[1]).shape, groups, layout)
+            return convolves(data, self.types.tensor(call.args[1]).shape, groups, layout)
         if called(call) in _POOLS:
             return layout.fits(data)
-        return all(layout.fits(self._type(a).shape) for a in (call, *self._images(call)))
+        return all(layout.fits(self.types.tensor(a).shape) for a in (call, *self._images(call)))
 
     def _enter(self, call: Call) -> None:
         t = self.types[call]
@@ -108,7 +105,8 @@ class Places:
             self._add(call)
         elif takes_over(name):
             near = {self.of_call[a] for a in self._images(call) if a in self.of_call}
-            if len(near) == 1 and not self._images_from_outside(call):
+            outside = (a for a in self._images(call) if a not in self.of_call)
+            if len(near) == 1 and all(isinstance(a, Constant) for a in outside):
                 (self.of_call[call],) = near
             elif near:
                 self._add(call)
@@ -119,34 +117,26 @@ class Places:
         self.of_call[call] = place
         for a in self._images(call):
             if a in self.of_call:
-                self.edges.append((self.of_call[a], place, self._type(a)))
+                self.edges.append((self.of_call[a], place, self.types.tensor(a)))
             elif not isinstance(a, Constant):
-                self.entering.append((place, self._type(a)))
-
-    def _images_from_outside(self, call: Call) -> bool:
-        """Whether it reads an image that no place makes."""
-        read = (a for a in self._images(call) if a not in self.of_call)
-        return any(not isinstance(a, Constant) for a in read)
+                self.entering.append((place, self.types.tensor(a)))
 
     def _images(self, call: Call) -> tuple[Expr, ...]:
         """The operands of a call that have the layout of its place."""
         if called(call) == "nn.conv":
             data, weight = call.args
-            few = has_few(self._type(data).shape) and len(self._type(weight).shape) > 2
+            few = (
+                has_few(self.types.tensor(data).shape) and len(self.types.tensor(weight).shape) > 2
+            )
             return () if few else (data,)
         if called(call) == "nn.bias_add":
             return call.args[:1]
-        rank = len(self._type(call).shape)
-        return tuple(a for a in dict.fromkeys(call.args) if len(self._type(a).shape) == rank)
+        rank = len(self.types.tensor(call).shape)
+        return tuple(a for a in dict.fromkeys(call.args) if len(self.types.tensor(a).shape) == rank)
 
     def _reads(self, user: Expr, e: Expr) -> bool:
         """Whether a call with a place reads a value in that place's layout."""
         return isinstance(user, Call) and user in self.of_call and e in self._images(user)
-
-    def _type(self, e: Expr) -> TensorType:
-        t = self.types[e]
-        assert isinstance(t, TensorType)
-        return t
 
 
 _FORMAT, _VERSION = "loopwright.layouts", 1
@@ -200,7 +190,7 @@ class LayoutChoice:
         Raises:
             GraphError: there are more or fewer than places, or a name is no layout.
         """
-        places = Places.of(module[MAIN], infer_types(module))
+        places = Places.of(module[MAIN], Types(module))
         if len(names) != len(places.anchors):
             raise GraphError(f"{len(names)} layouts for {len(places.anchors)} places of the module")
         layouts = tuple(Layout(n) for n in names)
@@ -249,7 +239,21 @@ class LayoutChoice:
                 "known; choose them again with this version of loopwright"
             )
         try:
-            return _read(data, source)
+            places = [(str(p["operator"]), Layout(p["layout"])) for p in data["places"]]
+            cost, converted = (
+                None if data[name] is None else float(data[name]) for name in ("cost", "converted")
+            )
+            return LayoutChoice(
+                tuple(layout for _, layout in places),
+                tuple(operator for operator, _ in places),
+                str(data["module"]),
+                cost,
+                converted,
+                str(data["unit"]),
+                bool(data["exact"]),
+                str(data["target"]),
+                source,
+            )
         except (KeyError, TypeError, ValueError, GraphError) as error:
             raise GraphError(
                 f"{at}these layouts were changed: {type(error).__name__}: {error!s:.200}; choose "
@@ -338,22 +342,4 @@ def chosen_layouts(given: LayoutChoice | str | os.PathLike[str] | None) -> Layou
     raise UsageError(
         f'layouts is {given!r:.80}; give "{MEASURED}", what tune_layouts returns, or a file that '
         "it was saved to"
-    )
-
-
-def _read(data: Mapping[str, Any], source: str) -> LayoutChoice:
-    places = [(str(p["operator"]), Layout(p["layout"])) for p in data["places"]]
-    cost, converted = (
-        None if data[name] is None else float(data[name]) for name in ("cost", "converted")
-    )
-    return LayoutChoice(
-        tuple(layout for _, layout in places),
-        tuple(operator for operator, _ in places),
-        str(data["module"]),
-        cost,
-        converted,
-        str(data["unit"]),
-        bool(data["exact"]),
-        str(data["target"]),
-        source,
     )

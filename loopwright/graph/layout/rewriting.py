@@ -6,11 +6,12 @@ its inputs in the original layout. A value is moved into another layout once, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loopwright.graph.ir.expr import Call, Expr, Function, TensorType, Type
+from loopwright.graph.infer import Types
+from loopwright.graph.ir.expr import Call, Expr, Function, TensorType
 from loopwright.graph.ir.visitor import called, post_order
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, reshaped, turned
 from loopwright.graph.op.windows import CHANNELS_BLOCKED, CHANNELS_LAST
@@ -26,11 +27,8 @@ Rule = Callable[["Rewriting", Call, Layout], "Expr | None"]
 class Rewriting:
     """Rewrites the calls of a function in their layouts."""
 
-    types: Mapping[Expr, Type]  # of the original nodes
+    types: Types  # of the original nodes
     chosen: Chosen  # the layout of each call
-    rule_of: Callable[[str], Rule]
-    #: a call that leaves its input's layout, over that layout; None where it does not, or cannot
-    leaving: Rule
     #: original nodes to their forms by layout; the first is the one computed
     forms: dict[Expr, dict[Layout, Expr]] = field(default_factory=dict)
 
@@ -52,10 +50,10 @@ class Rewriting:
         name = called(e)
         if isinstance(e, Call) and name is not None:
             layout = self.chosen(e) or self.found(e)
-            made = None if layout == FIRST else self.rule_of(name)(self, e, layout)
+            made = None if layout == FIRST else rule_of(name)(self, e, layout)
             if made is not None:
                 return layout, made
-            left = self.leaving(self, e, self.found(e))
+            left = leaving(self, e, self.found(e))
             if left is not None:
                 return FIRST, left
         return FIRST, e.with_children(tuple(self.plain(c) for c in e.children))
@@ -97,9 +95,7 @@ class Rewriting:
 
     def shape(self, e: Expr) -> tuple[Any, ...]:
         """The extents of a tensor in the original layout."""
-        t = self.types[e]
-        assert isinstance(t, TensorType)
-        return t.shape
+        return self.types.tensor(e).shape
 
     def rank(self, e: Expr) -> int:
         return len(self.shape(e))
@@ -141,12 +137,10 @@ def _static(shape: Sequence[Any]) -> bool:
 # ---------------------------------------------------------------- what computes in a layout
 
 
-def convolves(
-    data: Sequence[Any], weight: Sequence[Any], groups: int, layout: Layout, apart: bool = True
-) -> bool:
+def convolves(data: Sequence[Any], weight: Sequence[Any], groups: int, layout: Layout) -> bool:
     """Whether a convolution of (N, C, ...) with (O, C / groups, ...) can be computed in a layout.
 
-    ``apart`` says that an image of few channels may be read in its original layout.
+    An image of few channels may be read in its original layout.
     """
     channels, (outputs, inner, *_) = data[1], weight
     by_channel = groups == channels == outputs and inner == 1
@@ -154,7 +148,7 @@ def convolves(
         return False
     if layout.block == 0:
         return True
-    few = apart and groups == 1 and has_few(data)
+    few = groups == 1 and has_few(data)
     return _static([*data, *weight]) and outputs % layout.block == 0 and (few or layout.fits(data))
 
 
@@ -193,8 +187,15 @@ def _pool(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     (data,) = call.args
     if not _can_be(r, data, layout):
         return None
-    op = get_op(f"{called(call)}{_suffix(layout)}")
-    return op(r.form(data, layout), span=call.span, **call.attrs)
+    return _of_form(r, call, layout, f"{called(call)}{_suffix(layout)}")
+
+
+def _of_form(
+    r: Rewriting, call: Call, layout: Layout, name: str | None = None, **attrs: Any
+) -> Expr:
+    """A call of one operand in a layout, with some attributes changed."""
+    form = r.form(call.args[0], layout)
+    return get_op(name or called(call) or "")(form, span=call.span, **{**call.attrs, **attrs})
 
 
 def _can_be(r: Rewriting, data: Expr, layout: Layout) -> bool:
@@ -255,8 +256,7 @@ def _slice(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     moved = [layout.axes(a, rank) for a in given]
     if any(len(m) > 1 for m in moved):
         return None  # part of the channels
-    attrs = {**call.attrs, "axes": [m[0] for m in moved]}
-    return get_op("strided_slice")(r.form(data, layout), span=call.span, **attrs)
+    return _of_form(r, call, layout, axes=[m[0] for m in moved])
 
 
 def _padding(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
@@ -266,8 +266,7 @@ def _padding(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
         return None
     image = tuple(width[2:])
     order = (*width[:2], *image, (0, 0)) if layout.block else (width[0], *image, width[1])
-    attrs = {**call.attrs, "pad_width": order}
-    return get_op("nn.pad")(r.form(data, layout), span=call.span, **attrs)
+    return _of_form(r, call, layout, pad_width=order)
 
 
 def _kept_reduction(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
@@ -275,9 +274,7 @@ def _kept_reduction(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     (data,) = call.args
     if not call.attrs["keepdims"] or not _can_be(r, data, layout):
         return None
-    attrs = {**call.attrs, "axis": _moved_axes(r, call, layout)}
-    op = get_op(called(call) or "")
-    return op(r.form(data, layout), span=call.span, **attrs)
+    return _of_form(r, call, layout, axis=_moved_axes(r, call, layout))
 
 
 REDUCTIONS = ("sum", "max", "min", "prod", "mean")
@@ -297,7 +294,10 @@ _RULES: dict[str, Rule] = {
 
 
 def leaving(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
-    """A call over an operand in a layout, with a result in the original order of elements."""
+    """A call over an operand in a layout, with a result in the original order of elements.
+
+    None where a call does not leave its operand's layout, or cannot.
+    """
     if layout == FIRST or not leaves_freely(r, call):
         return None
     (data,) = call.args

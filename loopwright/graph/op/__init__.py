@@ -6,33 +6,14 @@ of quantised tensors.
 
 from __future__ import annotations
 
-from loopwright.graph.op import (
-    elementwise,
-    indexing,
-    narrow,
-    products,
-    reductions,
-    sampling,
-    transforms,
-    windows,
-    winograd,
-)
-from loopwright.graph.op import nn as _nn
+from importlib import import_module
+from pkgutil import iter_modules
+
 from loopwright.graph.registry import Op, get_op, op_names
 
-#: Importing these registers what comes along.
-_MODULES = (
-    elementwise,
-    indexing,
-    _nn,
-    narrow,
-    products,
-    reductions,
-    sampling,
-    transforms,
-    windows,
-    winograd,
-)
+# Importing the modules registers what they define.
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
 
 
 class _Namespace:

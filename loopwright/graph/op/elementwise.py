@@ -139,12 +139,18 @@ def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     return compute(shape, chosen, name="where")
 
 
+def _as_float(x: Any) -> Any:
+    """Integers become float32, as they do in ``te.sqrt``."""
+    return x if dtypes.is_float(x.dtype) else x.astype("float32")
+
+
 def _asin(x: Any) -> Any:
     """Half-angle formula: nothing cancels near -1 and 1."""
     return te.const(2, x.dtype) * te.atan(x / (1 + te.sqrt((1 - x) * (1 + x))))
 
 
 def _acos(x: Any) -> Any:
+    x = _as_float(x)
     return te.const(2, x.dtype) * te.atan(te.sqrt((1 - x) / (1 + x)))
 
 
@@ -165,18 +171,21 @@ def _log1p_or_doubled(x: Any, small: Any) -> Any:
 
 
 def _asinh(x: Any) -> Any:
+    x = _as_float(x)
     size = te.abs(x)
     return _odd(x, _log1p_or_doubled(size, size + size * size / (1 + te.sqrt(size * size + 1))))
 
 
 def _acosh(x: Any) -> Any:
     """Two roots, NaN wherever x < 1; the root of their product would be a number below -1."""
+    x = _as_float(x)
     over = x - 1
     return _log1p_or_doubled(x, over + te.sqrt(over) * te.sqrt(over + 2))
 
 
 def _atanh(x: Any) -> Any:
     """Half of log1p(2 |x| / (1 - |x|)), with the sign of x: near 1 nothing cancels."""
+    x = _as_float(x)
     size = te.abs(x)
     return _odd(x, te.const(0.5, x.dtype) * te.log1p(2 * size / (1 - size)))
 

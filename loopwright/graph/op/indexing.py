@@ -7,13 +7,14 @@ them. That costs a pass over the updates for each element, and needs no order be
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.expr import Size
-from loopwright.graph.op.shapes import axis_of, require_same, static_shape
+from loopwright.graph.op.shapes import axis_of, require_same
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.ops import compute
 
@@ -68,18 +69,13 @@ def gather_nd(data: te.Tensor, indices: te.Tensor, *, batch_dims: int = 0) -> te
     return compute(shape, value, name="gather")
 
 
-#: Reductions of updates with old elements: the reducer, and its value without updates.
-_MEETINGS: dict[str, tuple[Any, Any]] = {
-    "add": (te.sum, lambda dtype: te.const(0, dtype)),
-    "mul": (te.prod, lambda dtype: te.const(1, dtype)),
-    "max": (te.max, te.min_value),
-    "min": (te.min, te.max_value),
-}
-_COMBINED: dict[str, Any] = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "max": te.max,
-    "min": te.min,
+#: Reductions of updates with old elements: the reducer, its value without updates, and how it
+#: combines two numbers.
+_MEETINGS: dict[str, tuple[Any, Any, Any]] = {
+    "add": (te.sum, lambda dtype: te.const(0, dtype), operator.add),
+    "mul": (te.prod, lambda dtype: te.const(1, dtype), operator.mul),
+    "max": (te.max, te.min_value, te.max),
+    "min": (te.min, te.max_value, te.min),
 }
 
 
@@ -110,8 +106,8 @@ def _met(data: te.Tensor, count: int, matches: Any, update: Any, reduction: str)
             return te.if_then_else(latest(*i) >= 0, update(i, number), data(*i))
 
         return compute(data.shape, chosen, name="scattered")
-    reduce, empty = _MEETINGS[reduction]
-    combine, nothing = _COMBINED[reduction], empty(data.dtype)
+    reduce, empty, combine = _MEETINGS[reduction]
+    nothing = empty(data.dtype)
     met = te.compute(
         data.shape,
         lambda *i: reduce(te.if_then_else(matches(i, k), update(i, k.var), nothing), axis=k),
@@ -132,7 +128,7 @@ def scatter_elements(
     """Data with updates, each at its own place but for the index on one axis, which is given."""
     _check_reduction(reduction, data, updates)
     at = axis_of(axis, len(data.shape))
-    places = static_shape(indices, "scatter_elements")
+    places = indices.static_shape
     if len(places) != len(data.shape) or tuple(updates.shape) != places:
         raise GraphError("indices and updates have one shape, with as many dimensions as the data")
 
@@ -153,7 +149,7 @@ def scatter_nd(
 ) -> te.Tensor:
     """Data with updates, whose first indices are the rows of ``indices``."""
     _check_reduction(reduction, data, updates)
-    *outer, depth = static_shape(indices, "scatter_nd")
+    *outer, depth = indices.static_shape
     if depth > len(data.shape) or tuple(updates.shape) != (*outer, *data.shape[depth:]):
         raise GraphError(
             f"updates are of shape {list(updates.shape)}; give {[*outer, *data.shape[depth:]]}"

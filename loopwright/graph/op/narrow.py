@@ -225,13 +225,14 @@ def dequantize(
 
 def _parameters(data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int) -> int:
     """The axis counted from 0; checks that scale and zero point fit the data."""
-    at = axis_of(axis, len(data.shape))
+    rank = len(data.shape)
     for t, dtype in ((scale, "float32"), (zero_point, "int32")):
         if t.dtype != dtype or len(t.shape) > 1:
             raise GraphError(f"{t.name} is {dtype} of one dimension at most, got {t!r}")
         if t.shape:
+            at = axis_of(axis, rank)
             require_same(t.shape[0], data.shape[at], f"the extents of {t.name} and axis {axis}")
-    return at
+    return axis_of(axis, rank or 1)
 
 
 def _of(t: te.Tensor, index: Any, at: int) -> Any:

@@ -17,7 +17,7 @@ from loopwright.graph.op.shapes import (
 )
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.graph.rounding import as_dtype
-from loopwright.ops import compute
+from loopwright.ops import compute, product
 
 
 @register_op("nn.dense", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -26,15 +26,14 @@ def dense(data: te.Tensor, weight: te.Tensor, *, out_dtype: str = "") -> te.Tens
     if len(weight.shape) != 2 or not data.shape:
         raise GraphError("dense takes data of at least one dimension, and a weight of two")
     require_same(data.shape[-1], weight.shape[1], "the last extents of data and weight")
-    k = te.reduce_axis((0, data.shape[-1]), name="k")
-    wide = out_dtype or accumulator(data.dtype)
-
-    def row(*i: Any) -> Any:
-        return te.sum(data(*i[:-1], k).astype(wide) * weight[i[-1], k].astype(wide), axis=k)
-
-    return as_dtype(
-        te.compute((*data.shape[:-1], weight.shape[0]), row, name="dense"), out_dtype or data.dtype
+    found = product(
+        *(data, weight),
+        trans_b=True,
+        dtype=out_dtype or accumulator(data.dtype),
+        batch=data.shape[:-2],
+        name="dense",
     )
+    return as_dtype(found, out_dtype or data.dtype)
 
 
 @register_op("matmul", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -43,21 +42,15 @@ def matmul(lhs: te.Tensor, rhs: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
     a, b = lhs.shape, rhs.shape
     if not a or not b:
         raise GraphError("matmul takes tensors of at least one dimension")
-    wide, short = out_dtype or accumulator(lhs.dtype), (len(a) == 1, len(b) == 1)
-    require_same(a[-1], b[0] if short[1] else b[-2], "the inner extents of a product")
-    outer = broadcast(a[:-2], b[:-2])
-    k = te.reduce_axis((0, a[-1]), name="k")
-
-    def value(*i: Any) -> Any:
-        before, last = i[: len(outer)], list(i[len(outer) :])
-        row = [] if short[0] else [last.pop(0)]
-        column = [] if short[1] else [last.pop(0)]
-        x = element(lhs, [*before, *row, k][-len(a) :])
-        y = element(rhs, [*before, k, *column][-len(b) :])
-        return te.sum(x.astype(wide) * y.astype(wide), axis=k)
-
-    shape = (*outer, *(() if short[0] else a[-2:-1]), *(() if short[1] else b[-1:]))
-    return as_dtype(te.compute(shape, value, name="matmul"), out_dtype or lhs.dtype)
+    require_same(a[-1], b[-2:][0], "the inner extents of a product")
+    found = product(
+        *(lhs, rhs),
+        dtype=out_dtype or accumulator(lhs.dtype),
+        batch=broadcast(a[:-2], b[:-2]),
+        read=element,
+        name="matmul",
+    )
+    return as_dtype(found, out_dtype or lhs.dtype)
 
 
 @register_op("nn.bias_add", Pattern.BROADCAST)

@@ -24,7 +24,6 @@ from loopwright.graph.op.shapes import (
     broadcast,
     require_same,
     same,
-    static_shape,
 )
 from loopwright.graph.registry import Pattern, get_op, register_op
 from loopwright.graph.rounding import as_dtype
@@ -154,7 +153,7 @@ _MOST = 32
 @register_op("det", Pattern.OPAQUE)
 def det(data: te.Tensor) -> te.Tensor:
     """The determinants of the matrices in the last two dimensions."""
-    shape = static_shape(data, "det")
+    shape = data.static_shape
     if len(shape) < 2 or not dtypes.is_float(data.dtype):
         raise GraphError(f"det takes matrices of floats, got {data!r}")
     require_same(shape[-1], shape[-2], "the rows and columns of a matrix")

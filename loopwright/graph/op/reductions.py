@@ -11,34 +11,16 @@ from loopwright.errors import GraphError
 from loopwright.graph.op.shapes import axes_of, axis_of
 from loopwright.graph.registry import Op, Pattern, register_op
 from loopwright.graph.rounding import as_dtype
-from loopwright.ops import compute
+from loopwright.ops import compute, reduced
 
 #: One axis, several, or all.
 Axes = int | Sequence[int] | None
 
 
-def reduced(
-    data: te.Tensor, axis: Axes, keepdims: bool, reduce: Callable[..., Any], name: str
-) -> te.Tensor:
-    """Reduce over some axes, None meaning all, by a reducer such as ``te.sum``."""
-    rank = len(data.shape)
-    gone = axes_of(axis, rank)
-    loops = {a: te.reduce_axis((0, data.shape[a]), name=f"k{a}") for a in gone}
-    kept = [a for a in range(rank) if a not in loops]
-    stays = range(rank) if keepdims else kept
-    shape = tuple(1 if a in loops else data.shape[a] for a in stays)
-
-    def value(*i: Any) -> Any:
-        at: dict[int, Any] = {**dict(zip(stays, i, strict=True)), **loops}
-        index = [at[a] for a in range(rank)]
-        return reduce(data(*index), axis=list(loops.values())) if loops else data(*index)
-
-    return compute(shape, value, name=name)
-
-
 def _reduction(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
     def define(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
-        return reduced(data, axis, keepdims, reduce, name)
+        axes = axes_of(axis, data.ndim)
+        return reduced(data, axes, reduce, name, keepdims=keepdims)
 
     define.__doc__, define.__qualname__ = summary, name
     return register_op(name, Pattern.REDUCTION)(define)
@@ -59,7 +41,8 @@ def mean(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Te
         raise GraphError("the dimensions of a mean must be numbers")
     count = math.prod(extents)
     short = dtypes.is_int(data.dtype) and dtypes.bits(data.dtype) < 32
-    summed = reduced(as_dtype(data, "int32") if short else data, axis, keepdims, te.sum, "total")
+    source = as_dtype(data, "int32") if short else data
+    summed = reduced(source, gone, te.sum, "total", keepdims=keepdims)
     return as_dtype(
         te.compute(
             summed.shape, lambda *i: te.div(summed(*i), te.const(count, summed.dtype)), name="mean"

@@ -15,7 +15,7 @@ from typing import Any
 from loopwright import te
 from loopwright.errors import GraphError
 from loopwright.graph.op.indexing import held
-from loopwright.graph.op.shapes import pads_of, require_same, several, static_shape
+from loopwright.graph.op.shapes import pads_of, require_same, several
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.ops import compute
 
@@ -23,6 +23,14 @@ _MODES = ("linear", "nearest", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
 #: Parameter a of the kernel of Keys (1981), as in PyTorch and ONNX.
 _CUBIC = -0.75
+
+
+def _wide(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
+def _clipped(x: Any, extent: int) -> Any:
+    return te.max(te.min(x, extent - 1.0), 0.0)
 
 
 @register_op("nn.grid_sample", Pattern.OPAQUE)
@@ -37,16 +45,16 @@ def grid_sample(
     """(N, C, ...) sampled at places (N, ..., rank), from -1 to 1, whose last one is the first."""
     if mode not in _MODES or padding_mode not in _PADDINGS:
         raise GraphError(f"modes are {_MODES} and {_PADDINGS}, got {mode!r} and {padding_mode!r}")
-    image = static_shape(data, "grid_sample")[2:]
+    image = data.static_shape[2:]
     require_same(grid.shape[-1], len(image), "the numbers of a place and the image's dimensions")
     require_same(grid.shape[0], data.shape[0], "how many images and grids there are")
-    wide = "float64" if data.dtype == "float64" else "float32"
+    wide = _wide(data.dtype)
 
     def value(n: Any, c: Any, *o: Any) -> Any:
         taps = []
         for d, extent in enumerate(image):
             x = grid(n, *o, len(image) - 1 - d).astype(wide)
-            x = _place(x, extent, align_corners)
+            x = (x + 1) * ((extent - 1) / 2) if align_corners else ((x + 1) * extent - 1) / 2
             taps.append(_taps(x, extent, mode, padding_mode, align_corners))
         parts = []
         for chosen in product(*taps):
@@ -59,13 +67,6 @@ def grid_sample(
 
     shape = (*data.shape[:2], *grid.shape[1:-1])
     return compute(shape, value, name="grid_sample")
-
-
-def _place(x: Any, extent: int, align_corners: bool) -> Any:
-    """A coordinate from -1 to 1 in elements."""
-    if align_corners:
-        return (x + 1) * ((extent - 1) / 2)
-    return ((x + 1) * extent - 1) / 2
 
 
 def _ends(extent: int, align_corners: bool) -> tuple[float, float]:
@@ -112,7 +113,7 @@ def _taps(
 def _inside(x: Any, extent: int, padding_mode: str, align_corners: bool) -> Any:
     if padding_mode == "reflection":
         return _reflected(x, extent, align_corners)
-    return te.max(te.min(x, extent - 1.0), 0.0)
+    return _clipped(x, extent)
 
 
 def _tap(
@@ -121,8 +122,7 @@ def _tap(
     inside = te.all(place >= 0, place <= extent - 1)
     if padding_mode != "zeros":
         place = _inside(place, extent, padding_mode, align_corners)
-    held = te.max(te.min(place, extent - 1.0), 0.0)
-    return held.astype("int32"), weight, inside
+    return _whole(place, extent), weight, inside
 
 
 def _near(x: Any) -> Any:
@@ -133,13 +133,9 @@ def _far(x: Any) -> Any:
     return ((_CUBIC * x - 5 * _CUBIC) * x + 8 * _CUBIC) * x - 4 * _CUBIC
 
 
-def _wide(dtype: str) -> str:
-    return "float64" if dtype == "float64" else "float32"
-
-
 def _whole(x: Any, extent: int) -> Any:
     """A number as an index, clipped to its dimension."""
-    return te.max(te.min(x, extent - 1.0), 0.0).astype("int32")
+    return _clipped(x, extent).astype("int32")
 
 
 @register_op("nn.roi_align", Pattern.OPAQUE)
@@ -161,7 +157,7 @@ def roi_align(
     """
     if mode not in ("avg", "max") or samples < 1:
         raise GraphError(f"mode is {mode!r} with {samples} samples; give avg or max, 1 or more")
-    count, channels, height, width = static_shape(data, "roi_align")
+    count, channels, height, width = data.static_shape
     require_same(rois.shape[-1], 4, "the numbers of a box and 4")
     wide, size = _wide(data.dtype), several(pooled_size, 2, "pooled_size")
     offset = 0.5 if half_pixel else 0.0
@@ -203,7 +199,7 @@ def roi_align(
 
 def _neighbours(x: Any, extent: int) -> list[tuple[Any, Any]]:
     """Both elements beside a clipped position, and their weights."""
-    x = te.max(te.min(x, extent - 1.0), 0.0)
+    x = _clipped(x, extent)
     low = te.floor(x)
     rest = x - low
     return [(_whole(low, extent), 1 - rest), (_whole(low + 1, extent), rest)]
@@ -227,7 +223,7 @@ def deformable_columns(
     ``mask`` (N, groups * elements of the kernel, rows, columns) weighs them. Outside of the image
     there are zeros.
     """
-    n, channels, *image = static_shape(data, "deformable_columns")
+    n, channels, *image = data.static_shape
     rows, columns = several(kernel_size, 2, "kernel_size")
     step, spread = several(strides, 2, "strides"), several(dilation, 2, "dilation")
     pads, wide = pads_of(padding, 2), _wide(data.dtype)

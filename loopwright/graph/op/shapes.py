@@ -15,20 +15,15 @@ from loopwright.ir.sizes import Sizes, SizeVar
 def broadcast(a: Sequence[Size], b: Sequence[Size]) -> tuple[Size, ...]:
     """The shape of two broadcast shapes, as in NumPy; GraphError where they do not fit."""
     rank = max(len(a), len(b))
-    pairs = zip(_widened(a, rank), _widened(b, rank), strict=True)
-    return tuple(_common(x, y, a, b) for x, y in pairs)
-
-
-def _widened(shape: Sequence[Size], rank: int) -> list[Size]:
-    return [1] * (rank - len(shape)) + list(shape)
-
-
-def _common(x: Size, y: Size, a: Sequence[Size], b: Sequence[Size]) -> Size:
-    if same(x, y) or same(y, 1):
-        return x
-    if same(x, 1):
-        return y
-    raise GraphError(f"shapes ({_text(a)}) and ({_text(b)}) cannot be broadcast: {x} against {y}")
+    shape: list[Size] = []
+    for x, y in zip([1] * (rank - len(a)) + [*a], [1] * (rank - len(b)) + [*b], strict=True):
+        if not (same(x, y) or same(x, 1) or same(y, 1)):
+            first, second = (", ".join(map(str, s)) for s in (a, b))
+            raise GraphError(
+                f"shapes ({first}) and ({second}) cannot be broadcast: {x} against {y}"
+            )
+        shape.append(x if same(x, y) or same(y, 1) else y)
+    return tuple(shape)
 
 
 def same(a: Size, b: Size) -> bool:
@@ -48,14 +43,6 @@ def element(t: te.Tensor, index: Sequence[Any]) -> Any:
     """The element of a tensor that is broadcast: where an extent is 1, its index is 0."""
     own = index[len(index) - len(t.shape) :]
     return t(*(0 if same(n, 1) else i for i, n in zip(own, t.shape, strict=True)))
-
-
-def static_shape(t: te.Tensor, what: str) -> tuple[int, ...]:
-    """The extents of a tensor as numbers; GraphError where one is symbolic."""
-    found = tuple(n for n in t.shape if isinstance(n, int))
-    if len(found) < len(t.shape):
-        raise GraphError(f"{what} takes a tensor whose extents are numbers")
-    return found
 
 
 def is_static(shape: Iterable[Size]) -> bool:
@@ -103,9 +90,9 @@ def accumulator(dtype: str) -> str:
 
 def axis_of(axis: int, rank: int) -> int:
     """An axis counted from 0; negative ones count from the end; GraphError where there is none."""
-    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < max(rank, 1):
+    if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
         raise GraphError(f"a tensor of {rank} dimensions has no axis {axis!r}")
-    return axis % rank if rank else 0
+    return axis % rank
 
 
 def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
@@ -139,7 +126,3 @@ def pads_of(padding: int | Sequence[int], count: int) -> tuple[tuple[int, int], 
     if len(given) != 2 * count or any(p < 0 for p in given):
         raise GraphError(f"padding is {padding}; give one number, {count}, or {2 * count}, from 0")
     return tuple(zip(given[:count], given[count:], strict=True))
-
-
-def _text(shape: Sequence[Size]) -> str:
-    return ", ".join(map(str, shape))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 from loopwright import te
@@ -33,7 +33,10 @@ def _moved(data: te.Tensor, shape: Sequence[Size], name: str) -> te.Tensor:
     Equal leading extents before and after are kept apart where one is symbolic; behind them only
     the first extent may be symbolic.
     """
-    kept = 0 if is_static((*data.shape, *shape)) else _same_extents(data.shape, shape)
+    kept = 0
+    if not is_static((*data.shape, *shape)):
+        pairs = zip(data.shape, shape, strict=False)
+        kept = sum(1 for _ in takewhile(lambda pair: same(*pair), pairs))
     old, new = data.shape[kept:], shape[kept:]
     if not is_static((*old[1:], *new[1:])):
         raise GraphError(
@@ -53,12 +56,6 @@ def _moved(data: te.Tensor, shape: Sequence[Size], name: str) -> te.Tensor:
         return data(*index)
 
     return compute(tuple(shape), value, name=name)
-
-
-def _same_extents(a: Sequence[Size], b: Sequence[Size]) -> int:
-    """The number of equal leading extents of two shapes."""
-    pairs = zip(a, b, strict=False)
-    return next((d for d, (n, m) in enumerate(pairs) if not same(n, m)), min(len(a), len(b)))
 
 
 @register_op("reshape", Pattern.INJECTIVE)
@@ -85,6 +82,8 @@ def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
 @register_op("nn.batch_flatten", Pattern.INJECTIVE)
 def batch_flatten(data: te.Tensor) -> te.Tensor:
     """(N, ...) to (N, the product of the others)."""
+    if not data.shape:
+        raise GraphError("the input has 0 dimensions; give at least one")
     first, *others = data.shape
     rest = quotient(others, ())
     assert rest is not None, "a product divided by nothing is itself"

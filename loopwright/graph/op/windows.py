@@ -15,7 +15,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.errors import GraphError
-from loopwright.graph.op.shapes import accumulator, pads_of, require_same, several, static_shape
+from loopwright.graph.op.shapes import accumulator, pads_of, require_same, several
 from loopwright.graph.registry import Op, Pattern, register_op, register_workload_form
 from loopwright.graph.rounding import as_dtype
 from loopwright.ops import IMAGE, Window, convolution, mean_pool, numbered, padded, pool
@@ -47,13 +47,13 @@ def _convolved(
     data: te.Tensor,
     weight: te.Tensor,
     layout: str,
-    *,
     strides: Numbers,
     padding: Numbers,
     dilation: Numbers,
     groups: int,
     out_dtype: str,
     data_layout: str = "",
+    *,
     as_workload: bool = False,
 ) -> te.Tensor:
     """A convolution with its result in a layout; of the data it is ``data_layout``."""
@@ -126,14 +126,7 @@ def conv(
     out_dtype: str = "",
 ) -> te.Tensor:
     """A convolution of any rank: (N, C, ...) with (O, C / groups, ...) to (N, O, ...)."""
-    return _convolved(
-        *(data, weight, "NCHW"),
-        strides=strides,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        out_dtype=out_dtype,
-    )
+    return _convolved(data, weight, "NCHW", strides, padding, dilation, groups, out_dtype)
 
 
 @register_op("nn.conv_channels_last", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -150,13 +143,7 @@ def conv_channels_last(
 ) -> te.Tensor:
     """A convolution: (N, ..., C), or (N, C, ...), with (..., C / groups, O) to (N, ..., O)."""
     return _convolved(
-        *(data, weight, "NHWC"),
-        strides=strides,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        out_dtype=out_dtype,
-        data_layout=data_layout,
+        data, weight, "NHWC", strides, padding, dilation, groups, out_dtype, data_layout
     )
 
 
@@ -178,13 +165,7 @@ def conv_channels_blocked(
     for each channel: the weight is (C / c, 1, ..., 1, c) then.
     """
     return _convolved(
-        *(data, weight, "NCHWc"),
-        strides=strides,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        out_dtype=out_dtype,
-        data_layout=data_layout,
+        data, weight, "NCHWc", strides, padding, dilation, groups, out_dtype, data_layout
     )
 
 
@@ -229,8 +210,8 @@ def conv_transpose(
     rank = len(data.shape) - 2
     if rank < 1 or len(weight.shape) != rank + 2:
         raise GraphError("conv_transpose takes data (N, C, ...), a weight (C, O / groups, ...)")
-    inputs, outputs, *window = static_shape(weight, "conv_transpose")
-    image = static_shape(data, "conv_transpose")[2:]
+    inputs, outputs, *window = weight.static_shape
+    image = data.static_shape[2:]
     require_same(data.shape[1], inputs, "the channels of data and weight")
     stride, spread = several(strides, rank, "strides"), several(dilation, rank, "dilation")
     extra = several(output_padding, rank, "output_padding")
@@ -344,7 +325,7 @@ def max_pool_places(
     column_major: bool = False,
 ) -> tuple[te.Tensor, te.Tensor]:
     """The largest element of each window, and its place in the whole tensor, counted flat."""
-    batch, channels, *image = static_shape(data, "max_pool_places")
+    batch, channels, *image = data.static_shape
     window = window_of(pool_size, strides, padding, dilation, len(image))
     x = padded(data, window.pads, 2, te.min_value(data.dtype))
     taps = window.taps()

@@ -187,17 +187,18 @@ def _extents(inputs: Sequence[te.Tensor], attrs: Attrs, last: bool) -> tuple[int
         return None
     # A batch that varies counts as one image here, which is all that a priority asks.
     images = data.shape[0] if isinstance(data.shape[0], int) else 1
-    height, width = _rows_and_columns(data, last and _is_last(attrs))
+    height, width = _rows_and_columns(data, attrs, last)
     (top, bottom), (left, right) = pads_of(attrs["padding"], 2)
     return images, channels, height + top + bottom, width + left + right, outputs
 
 
-def _is_last(attrs: Attrs) -> bool:
-    return bool(attrs.get("data_layout", "channels_last") == "channels_last")
+def _reads_last(attrs: Attrs, last: bool) -> bool:
+    """Whether the channels of the image are last; ``last`` says so of the result."""
+    return last and attrs.get("data_layout", "channels_last") == "channels_last"
 
 
-def _rows_and_columns(data: te.Tensor, last: bool) -> tuple[int, int]:
-    rows, columns = static_shape(data.shape[1:3] if last else data.shape[2:])
+def _rows_and_columns(data: te.Tensor, attrs: Attrs, last: bool) -> tuple[int, int]:
+    rows, columns = static_shape(data.shape[1:3] if _reads_last(attrs, last) else data.shape[2:])
     return rows, columns
 
 
@@ -217,26 +218,21 @@ def _computes(
     return min(channels, outputs) >= _FEWEST and min(height, width) - 2 >= transforms.step
 
 
-def _saved(extents: tuple[int, ...], transforms: Transforms) -> float:
-    """The multiplications of the definition as a multiple of those of the algorithm."""
-    _, _, height, width, _ = extents
-    step, places = transforms.step, len(transforms.image) ** 2
-    tiles = -(-(height - 2) // step) * -(-(width - 2) // step)
-    return 9 * (height - 2) * (width - 2) / (places * tiles)
-
-
 def _priority(
     inputs: Sequence[te.Tensor], attrs: Attrs, target: Target, transforms: Transforms, last: bool
 ) -> int:
     """A priority above the definition's where it was measured to be faster without tuning."""
     found = _extents(inputs, attrs, last)
     assert found is not None, "asked after the condition"
-    images, _, height, width, _ = found
-    factor, places = _saved(found, transforms), len(transforms.image) ** 2
-    saved = 18 * images * (height - 2) * (width - 2) * (1 - 1 / factor)
-    pays = last and _is_last(attrs) and target.vector_bytes >= _WIDE
+    images, height, width = found[0], found[2] - 2, found[3] - 2
+    step, places = transforms.step, len(transforms.image) ** 2
+    tiles = -(-height // step) * -(-width // step)
+    # The multiplications of the definition as a multiple of those of the algorithm.
+    factor = 9 * height * width / (places * tiles)
+    saved = 18 * images * height * width * (1 - 1 / factor)
+    pays = _reads_last(attrs, last) and target.vector_bytes >= _WIDE
     pays = pays and factor >= _SAVED and saved >= _FOR_A_BYTE * 4 * (places - 9)
-    return PLEVEL + transforms.step if pays else PLEVEL - transforms.step
+    return PLEVEL + step if pays else PLEVEL - step
 
 
 # ---------------------------------------------------------------- the implementations
@@ -244,50 +240,43 @@ def _priority(
 
 def _implementation(transforms: Transforms, last: bool) -> Callable[..., te.Tensor]:
     def conv(data: te.Tensor, weight: te.Tensor, **attrs: Any) -> te.Tensor:
-        extents = weight.static_shape
+        extents, step = weight.static_shape, transforms.step
         outputs, channels = (extents[-1], extents[-2]) if last else extents[:2]
-        image, shape = _image(data, attrs, transforms, last and _is_last(attrs), outputs)
-        window = weight if last else (lambda r, s, c, o: weight(o, c, r, s))
-        value = winograd(transforms, shape, channels, image, window)
+        pads, size = [], []
+        image = _rows_and_columns(data, attrs, last)
+        for (low, high), extent in zip(pads_of(attrs["padding"], 2), image, strict=True):
+            count = extent + low + high - 2
+            # Tiles at the end may be larger than what is left of the image.
+            pads.append((low, high + -count % step))
+            size.append(count)
+        at_end = _reads_last(attrs, last)
+        x = padded(data, pads, 1 if at_end else 2)
+        rows, columns = size
+        shape = (data.shape[0], rows, columns, outputs)
+        value = winograd(
+            transforms,
+            shape,
+            channels,
+            x if at_end else (lambda n, row, column, c: x(n, c, row, column)),
+            weight if last else (lambda r, s, c, o: weight(o, c, r, s)),
+        )
         if last:
             return compute(shape, value, name="conv")
-        images, height, width, _ = shape
         return compute(
-            (images, outputs, height, width), lambda n, o, y, x: value(n, y, x, o), name="conv"
+            (data.shape[0], outputs, rows, columns),
+            lambda n, o, y, x: value(n, y, x, o),
+            name="conv",
         )
 
     return conv
 
 
-def _image(
-    data: te.Tensor, attrs: Attrs, transforms: Transforms, last: bool, outputs: int
-) -> tuple[Callable[..., Any], tuple[Size, int, int, int]]:
-    """The padded image as a function of (image, row, column, channel), and the result's shape."""
-    height, width = _rows_and_columns(data, last)
-    step = transforms.step
-    pads, shape = [], []
-    for (low, high), extent in zip(pads_of(attrs["padding"], 2), (height, width), strict=True):
-        count = extent + low + high - 2
-        # Tiles at the end may be larger than what is left of the image.
-        pads.append((low, high + -count % step))
-        shape.append(count)
-    x = padded(data, pads, 1 if last else 2)
-    at = x if last else (lambda n, row, column, c: x(n, c, row, column))
-    rows, columns = shape
-    return at, (data.shape[0], rows, columns, outputs)
-
-
-def _register(transforms: Transforms, error: float) -> None:
-    name = f"winograd_{transforms.step}x{transforms.step}"
-    for op, last in (("nn.conv_channels_last", True), ("nn.conv", False)):
+for _transforms, _error in ((F2, F2_ERROR), (F4, F4_ERROR)):
+    for _op, _last in (("nn.conv_channels_last", True), ("nn.conv", False)):
         register_implementation(
-            op,
-            name,
-            plevel=partial(_priority, transforms=transforms, last=last),
-            condition=partial(_computes, transforms=transforms, last=last),
-            error=error,
-        )(_implementation(transforms, last))
-
-
-_register(F2, F2_ERROR)
-_register(F4, F4_ERROR)
+            _op,
+            f"winograd_{_transforms.step}x{_transforms.step}",
+            plevel=partial(_priority, transforms=_transforms, last=_last),
+            condition=partial(_computes, transforms=_transforms, last=_last),
+            error=_error,
+        )(_implementation(_transforms, _last))

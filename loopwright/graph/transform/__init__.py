@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from loopwright.graph.fuse_ops import fuse_ops as FuseOps
+from loopwright.graph.fuse_ops import FuseOps
 from loopwright.graph.passes import function_pass, module_pass
 from loopwright.graph.transform.cleanup import (
-    dead_code_elimination as DeadCodeElimination,
+    DeadCodeElimination,
+    EliminateCommonSubexpr,
+    InferType,
+    RemoveUnusedFunctions,
 )
-from loopwright.graph.transform.cleanup import (
-    eliminate_common_subexpr as EliminateCommonSubexpr,
+from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
+from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
+from loopwright.graph.transform.parallel_products import (
+    CombineParallelConv2D,
+    CombineParallelDense,
+    SplitConcatenation,
 )
-from loopwright.graph.transform.cleanup import infer_type as InferType
-from loopwright.graph.transform.cleanup import (
-    remove_unused_functions as RemoveUnusedFunctions,
-)
-from loopwright.graph.transform.combine_parallel import (
-    combine_parallel_conv2d as CombineParallelConv2D,
-)
-from loopwright.graph.transform.combine_parallel import (
-    combine_parallel_dense as CombineParallelDense,
-)
-from loopwright.graph.transform.folding import fold_constant as FoldConstant
-from loopwright.graph.transform.folding import fold_scale_axis as FoldScaleAxis
-from loopwright.graph.transform.folding import simplify_inference as SimplifyInference
-from loopwright.graph.transform.layouts import AlterOpLayout
-from loopwright.graph.transform.layouts import convert_layout as ConvertLayout
 from loopwright.graph.transform.quantization import (
-    fake_quantization_to_integer as FakeQuantizationToInteger,
+    FakeQuantizationToInteger,
+    FoldRequantize,
+    QnnCanonicalize,
 )
-from loopwright.graph.transform.quantization import fold_requantize as FoldRequantize
-from loopwright.graph.transform.quantization import qnn_canonicalize as QnnCanonicalize
-from loopwright.graph.transform.simplify_arithmetic import (
-    reassociate_constants as ReassociateConstants,
-)
-from loopwright.graph.transform.simplify_expr import simplify_expr as SimplifyExpr
-from loopwright.graph.transform.split_concatenation import (
-    split_concatenation as SplitConcatenation,
-)
+from loopwright.graph.transform.simplify_expr import ReassociateConstants, SimplifyExpr
 from loopwright.graph.transform.to_mixed_precision import ToMixedPrecision
 from loopwright.lowering import Pass, PassContext, Sequential
 

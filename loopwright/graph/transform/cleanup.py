@@ -24,8 +24,8 @@ from loopwright.graph.ir.visitor import globals_of, post_order, rewrite, users
 from loopwright.graph.passes import function_pass, module_pass
 
 
-@function_pass(opt_level=2, name="EliminateCommonSubexpr")
-def eliminate_common_subexpr(f: Function) -> Expr:
+@function_pass(opt_level=2)
+def EliminateCommonSubexpr(f: Function) -> Expr:
     """Share equal calls, constants, tuples and parts of tuples; all of them are pure."""
     known: dict[tuple[Any, ...], Expr] = {}
 
@@ -52,8 +52,8 @@ def _key(e: Expr) -> tuple[Any, ...] | None:
     return None
 
 
-@function_pass(opt_level=1, name="DeadCodeElimination")
-def dead_code_elimination(f: Function) -> Expr:
+@function_pass(opt_level=1)
+def DeadCodeElimination(f: Function) -> Expr:
     """Remove unread bindings, and read parts of tuples where they are made, until none is left."""
     made = _once(f)
     while made is not f and isinstance(made, Function):
@@ -75,8 +75,8 @@ def _once(f: Function) -> Expr:
     return rewrite(f, change)
 
 
-@module_pass(opt_level=1, name="RemoveUnusedFunctions")
-def remove_unused_functions(module: IRModule) -> IRModule:
+@module_pass(opt_level=1)
+def RemoveUnusedFunctions(module: IRModule) -> IRModule:
     """Keep ``main`` and what it needs; a module without ``main`` keeps all."""
     if MAIN not in module.functions:
         return module
@@ -89,8 +89,8 @@ def remove_unused_functions(module: IRModule) -> IRModule:
     return module if len(kept) == len(module.functions) else IRModule(kept)
 
 
-@module_pass(opt_level=0, name="InferType")
-def infer_type(module: IRModule) -> IRModule:
+@module_pass(opt_level=0)
+def InferType(module: IRModule) -> IRModule:
     """Check all types, and let each function declare what it returns."""
     types = infer_types(module)
     made = {}

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from loopwright import dtypes
-from loopwright.graph.infer import infer_types
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, TensorType, Type, const
-from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.visitor import (
-    called,
-    post_order,
-    rewrite_function,
-    users,
-)
+from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
 from loopwright.graph.kernels import evaluate
-from loopwright.graph.passes import module_pass
+from loopwright.graph.passes import typed_pass
 from loopwright.graph.registry import get_op
 
 #: A result that is larger than what it is computed from, and than so many elements, stays a
@@ -25,14 +19,9 @@ from loopwright.graph.registry import get_op
 _LARGE = 1 << 16
 
 
-@module_pass(opt_level=2, name="FoldConstant")
-def fold_constant(module: IRModule) -> IRModule:
+@typed_pass(opt_level=2)
+def FoldConstant(f: Function, types: Types) -> Function:
     """Replace calls of operators over constants by their values."""
-    types = infer_types(module)
-    return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
-
-
-def _folded(f: Function, types: Mapping[Expr, Type]) -> Function:
     known: set[Expr] = set()
     order = post_order(f)
     for e in order:
@@ -48,7 +37,7 @@ def _folded(f: Function, types: Mapping[Expr, Type]) -> Function:
     return rewrite_function(f, lambda _, e: values.get(e, e))
 
 
-def _is_known(e: Expr, known: set[Expr], types: Mapping[Expr, Type]) -> bool:
+def _is_known(e: Expr, known: set[Expr], types: Types) -> bool:
     *args, _ = e.children
     if not all(a in known for a in args):
         return False
@@ -67,8 +56,8 @@ def _elements(t: Type) -> int:
 CHANNELS = {"nn.conv": 1, "nn.dense": -1}
 
 
-@module_pass(opt_level=2, name="FoldScaleAxis")
-def fold_scale_axis(module: IRModule) -> IRModule:
+@typed_pass(opt_level=2)
+def FoldScaleAxis(f: Function, types: Types) -> Function:
     """Write ``product(data, weight) * factor`` as ``product(data, weight * factor)``.
 
     Where the weight and the factor are constants, the factor is one for each output channel, and
@@ -76,13 +65,6 @@ def fold_scale_axis(module: IRModule) -> IRModule:
     are added up in another order, and a sum near the limits of its dtype may be infinite on one
     side alone, so that only targets with ``-fastmath`` ask for it.
     """
-    types = infer_types(module)
-    return module.with_functions(
-        {n: _with_scaled_weights(f, types) for n, f in module.functions.items()}
-    )
-
-
-def _with_scaled_weights(f: Function, types: Mapping[Expr, Type]) -> Function:
     readers = users(post_order(f))
 
     def change(old: Expr, new: Expr) -> Expr:
@@ -117,8 +99,8 @@ def _scaled(product: Expr, factor: Constant, result: Type, own: Type) -> Expr | 
     return replace(product, args=(product.args[0], const(data, name=weight.name)))
 
 
-@module_pass(opt_level=0, name="SimplifyInference")
-def simplify_inference(module: IRModule) -> IRModule:
+@typed_pass(opt_level=0)
+def SimplifyInference(f: Function, types: Types) -> Function:
     """Write every ``nn.batch_norm`` as ``data * scale + shift``, in float32 where it is narrower.
 
     The scale is gamma / sqrt(variance + epsilon), the shift beta - mean * scale. Both are constants
@@ -126,11 +108,6 @@ def simplify_inference(module: IRModule) -> IRModule:
     a constant weight that nothing else reads, and have the axis of its output channels, the weight
     is scaled: sums of products round elsewhere, as when they are added up in another order.
     """
-    types = infer_types(module)
-    return module.with_functions({n: _simplified(f, types) for n, f in module.functions.items()})
-
-
-def _simplified(f: Function, types: Mapping[Expr, Type]) -> Function:
     readers = users(post_order(f))
 
     def change(old: Expr, new: Expr) -> Expr:
@@ -138,10 +115,8 @@ def _simplified(f: Function, types: Mapping[Expr, Type]) -> Function:
             return new
         assert isinstance(old, Call)
         assert isinstance(new, Call)
-        data = types[old.args[0]]
-        assert isinstance(data, TensorType)
         alone = len(readers[old.args[0]]) == 1
-        return _scale_and_shift(new, data, alone)
+        return _scale_and_shift(new, types.tensor(old.args[0]), alone)
 
     return rewrite_function(f, change)
 

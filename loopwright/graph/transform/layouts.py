@@ -7,14 +7,14 @@ support the layout adopt it; before others the value is transposed back, once fo
 
 from __future__ import annotations
 
-from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.expr import Call
+from loopwright.graph.infer import Types
+from loopwright.graph.ir.expr import Function
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import called
 from loopwright.graph.layout.choice import LayoutChoice, Places
-from loopwright.graph.layout.layouts import LAST, Layout
-from loopwright.graph.layout.rewriting import Rewriting, leaving, rule_of
-from loopwright.graph.passes import check_module, module_pass
+from loopwright.graph.layout.layouts import LAST
+from loopwright.graph.layout.rewriting import Rewriting
+from loopwright.graph.passes import check_module, typed_pass
 from loopwright.lowering import Pass
 
 
@@ -42,30 +42,21 @@ def AlterOpLayout(choice: LayoutChoice) -> Pass:
 
     def run(module: IRModule) -> IRModule:
         choice.check(module)
-        f, types = module[MAIN], infer_types(module)
+        f, types = module[MAIN], Types(module)
         places = Places.of(f, types)
         choice.check_places(places.operators)
         layouts = {call: choice.layouts[n] for call, n in places.of_call.items()}
-        made = Rewriting(types, layouts.get, rule_of, leaving).function(f)
+        made = Rewriting(types, layouts.get).function(f)
         return IRModule({**module.functions, MAIN: made})
 
     return Pass("AlterOpLayout", 0, run, IRModule, check_module)
 
 
-@module_pass(opt_level=2, name="ConvertLayout")
-def convert_layout(module: IRModule) -> IRModule:
+@typed_pass(opt_level=2)
+def ConvertLayout(f: Function, types: Types) -> Function:
     """Write convolutions as `nn.conv_channels_last`, with what follows in that layout.
 
     Convolutions of one group, and those of each channel by itself, are taken, where there are
     enough output channels to fill a vector. Parameters and results of functions stay as they are.
     """
-    types = infer_types(module)
-    made = {
-        n: Rewriting(types, _last, rule_of, leaving).function(f)
-        for n, f in module.functions.items()
-    }
-    return module.with_functions(made)
-
-
-def _last(call: Call) -> Layout | None:
-    return LAST if called(call) == "nn.conv" else None
+    return Rewriting(types, lambda e: LAST if called(e) == "nn.conv" else None).function(f)

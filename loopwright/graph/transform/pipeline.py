@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-from loopwright.graph.fuse_ops import fuse_ops
+from loopwright.graph.fuse_ops import FuseOps
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order
 from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.plan import Planned, plan
 from loopwright.graph.transform.cleanup import (
-    dead_code_elimination,
-    eliminate_common_subexpr,
-    infer_type,
-    remove_unused_functions,
+    DeadCodeElimination,
+    EliminateCommonSubexpr,
+    InferType,
+    RemoveUnusedFunctions,
 )
-from loopwright.graph.transform.folding import fold_constant, fold_scale_axis, simplify_inference
-from loopwright.graph.transform.layouts import AlterOpLayout, convert_layout
+from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
+from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
+from loopwright.graph.transform.parallel_products import SplitConcatenation
 from loopwright.graph.transform.quantization import (
-    fake_quantization_to_integer,
-    fold_requantize,
-    qnn_canonicalize,
+    FakeQuantizationToInteger,
+    FoldRequantize,
+    QnnCanonicalize,
 )
-from loopwright.graph.transform.simplify_arithmetic import reassociate_constants
-from loopwright.graph.transform.simplify_expr import simplify_expr
-from loopwright.graph.transform.split_concatenation import split_concatenation
+from loopwright.graph.transform.simplify_expr import ReassociateConstants, SimplifyExpr
 from loopwright.lowering import Pass, Sequential
 from loopwright.target import Target
 
 #: Passes over a module of float32 before a change of precision: factors are in the weights.
 FOLDING = Sequential(
     [
-        infer_type,
-        simplify_inference,
-        fold_constant,
-        simplify_expr,
-        fold_scale_axis,
-        dead_code_elimination,
-        eliminate_common_subexpr,
+        InferType,
+        SimplifyInference,
+        FoldConstant,
+        SimplifyExpr,
+        FoldScaleAxis,
+        DeadCodeElimination,
+        EliminateCommonSubexpr,
     ],
     name="folding",
 )
-_AFTER = [
-    simplify_expr,
-    dead_code_elimination,
-    eliminate_common_subexpr,
-    remove_unused_functions,
-    fuse_ops,
-]
+_AFTER = [SimplifyExpr, DeadCodeElimination, EliminateCommonSubexpr, RemoveUnusedFunctions, FuseOps]
 #: Passes that follow the choice of layouts.
 AFTER_LAYOUTS = Sequential(_AFTER, name="after_layouts")
 
@@ -61,15 +54,15 @@ def _before(module: IRModule, target: Target | None) -> list[Pass]:
     nodes = post_order(*module.functions.values())
     quantized = any((called(e) or "").startswith("qnn.") for e in nodes)
     return [
-        infer_type,
-        fake_quantization_to_integer,
-        qnn_canonicalize,
-        simplify_inference,
-        fold_constant,
-        simplify_expr,
-        *([reassociate_constants, fold_scale_axis] if relaxed else []),
-        *([fold_requantize] if relaxed or quantized else []),
-        split_concatenation,
+        InferType,
+        FakeQuantizationToInteger,
+        QnnCanonicalize,
+        SimplifyInference,
+        FoldConstant,
+        SimplifyExpr,
+        *([ReassociateConstants, FoldScaleAxis] if relaxed else []),
+        *([FoldRequantize] if relaxed or quantized else []),
+        SplitConcatenation,
     ]
 
 
@@ -81,7 +74,7 @@ def pipeline(
     Without layouts they are as `ConvertLayout` has them. Constants of floats are joined only where
     the target has ``-fastmath``.
     """
-    chosen = convert_layout if layouts is None else AlterOpLayout(layouts)
+    chosen = ConvertLayout if layouts is None else AlterOpLayout(layouts)
     return Sequential([*_before(module, target), chosen, *_AFTER], name="compile")(module)
 
 

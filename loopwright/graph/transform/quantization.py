@@ -12,22 +12,22 @@ from loopwright.graph.dataflow_pattern import (
     DFPattern,
     Match,
     Rule,
-    Types,
     is_constant,
     is_op,
     rewrite,
     wildcard,
 )
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
 from loopwright.graph.op.narrow import BYTES, LONGEST
 from loopwright.graph.op.shapes import pads_of
-from loopwright.graph.passes import module_pass
+from loopwright.graph.passes import module_pass, typed_pass
 from loopwright.graph.registry import get_op
 
 #: Products, with the dimension of the weight that has the output channels.
-_CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
+CHANNELS = {"nn.conv": 0, "nn.dense": 0, "matmul": 1}
 #: Products of two bytes less their zero points, of a sum at most, so that it fits int32.
 _LONGEST_OF_VALUES = (1 << 31) // (255 * 255) - 1
 #: Calls that choose or move elements of one input.
@@ -44,10 +44,9 @@ _OTHER_REAL = _DEQUANTIZE(_OTHER, _OTHER_SCALE, _OTHER_ZERO)
 
 def _product(m: Match) -> Expr | None:
     """The integer product in int32, by the scales of both operands."""
-    root = m.root
-    assert isinstance(root, Call)
+    root = m.call()
     name, weight = getattr(root.op, "name", ""), m.constant(_WEIGHT)
-    channels = _CHANNELS[name]
+    channels = CHANNELS[name]
     scale = m.constant(_SCALE) * m.constant(_WEIGHT_SCALE)
     by_channel = m.constant(_WEIGHT_SCALE).ndim
     axis = m.attrs(_REAL_WEIGHT)["axis"] % weight.ndim
@@ -89,8 +88,7 @@ def _total(m: Match, name: str, zero: int) -> Expr:
 
 def _product_of_values(m: Match) -> Expr | None:
     """A product of two values, such as those of attention, by one scale of each."""
-    root = m.root
-    assert isinstance(root, Call)
+    root = m.call()
     shapes = [m.type(_DATA).shape, m.type(_OTHER).shape]
     count = shapes[0][-1] if shapes[0] else 0
     parameters = [m.constant(p) for p in (_SCALE, _ZERO, _OTHER_SCALE, _OTHER_ZERO)]
@@ -137,21 +135,14 @@ def _one_number(m: Match) -> bool:
     return not (m.constant(_SCALE).ndim or m.constant(_ZERO).ndim)
 
 
-def _over(m: Match, part: DFPattern, *others: Any) -> Call:
-    call = m[part]
-    assert isinstance(call, Call)
-    return Call(call.op, others, call.attrs, span=call.span)
-
-
 def _quantized_first(m: Match) -> Expr | None:
     """Quantise elements before they are moved: quantisation keeps their order."""
     if not _one_number(m):
         return None
-    moved = m[_MOVED]
-    assert isinstance(moved, Call)
+    moved = m.call(_MOVED)
     attrs = {**m.attrs(), "axis": -1}
     inner = get_op("qnn.quantize")(moved.args[0], m[_SCALE], m[_ZERO], span=m.root.span, **attrs)
-    return _over(m, _MOVED, inner)
+    return replace(moved, args=(inner,))
 
 
 _MOVED_REAL = is_op(*_MOVES)(_REAL)
@@ -161,9 +152,8 @@ def _dequantized_last(m: Match) -> Expr | None:
     """Dequantise elements after they were moved."""
     if not _one_number(m):
         return None
-    root = m.root
-    assert isinstance(root, Call)
-    moved = Call(root.op, (m[_DATA],), root.attrs, span=root.span)
+    root = m.call()
+    moved = replace(root, args=(m[_DATA],))
     return get_op("qnn.dequantize")(moved, m[_SCALE], m[_ZERO], span=root.span)
 
 
@@ -187,18 +177,12 @@ def _held_anyway(m: Match) -> Expr | None:
     low, high = dtypes.limits(m.attrs()["out_dtype"])
     whole = np.rint(limit / m.constant(_SCALE)) + m.constant(_ZERO)
     held = whole >= high if called(m[_LIMITED]) == "minimum" else whole <= low
-    return _over_root(m, m[_DATA]) if held else None
-
-
-def _over_root(m: Match, data: Expr) -> Call:
-    root = m.root
-    assert isinstance(root, Call)
-    return Call(root.op, (data, *root.args[1:]), root.attrs, span=root.span)
+    return replace(m.call(), args=(m[_DATA], *m.call().args[1:])) if held else None
 
 
 #: In the order in which they are tried.
 RULES = (
-    Rule(is_op(*_CHANNELS)(_REAL, _REAL_WEIGHT), _product),
+    Rule(is_op(*CHANNELS)(_REAL, _REAL_WEIGHT), _product),
     Rule(is_op("matmul")(_REAL, _OTHER_REAL), _product_of_values),
     Rule(_QUANTIZE(_REAL, _AGAIN_SCALE, _AGAIN_ZERO), _there_and_back),
     Rule(_QUANTIZE(_LIMITED, _SCALE, _ZERO), _held_anyway),
@@ -207,8 +191,8 @@ RULES = (
 )
 
 
-@module_pass(opt_level=1, name="FakeQuantizationToInteger")
-def fake_quantization_to_integer(module: IRModule) -> IRModule:
+@module_pass(opt_level=1)
+def FakeQuantizationToInteger(module: IRModule) -> IRModule:
     """Write products of dequantised data and weights as products of whole numbers in int32.
 
     The weight is a constant with the zero point 0, and one scale or one for each output channel;
@@ -284,8 +268,8 @@ _CANONICAL = (
 )
 
 
-@module_pass(opt_level=0, name="QnnCanonicalize")
-def qnn_canonicalize(module: IRModule) -> IRModule:
+@module_pass(opt_level=0)
+def QnnCanonicalize(module: IRModule) -> IRModule:
     """Write ``qnn.quantize`` and ``qnn.dequantize`` as the arithmetic that they are.
 
     The name is that of TVM's pass.
@@ -315,8 +299,8 @@ def qnn_canonicalize(module: IRModule) -> IRModule:
 _ALIKE = ("add", "subtract", "maximum", "minimum", "nn.relu")
 
 
-@module_pass(opt_level=1, name="FoldRequantize")
-def fold_requantize(module: IRModule) -> IRModule:
+@typed_pass(opt_level=1)
+def FoldRequantize(f: Function, types: Types) -> Function:
     """Write ``round((x * factor + bias) / scale)`` as ``round(x * factor' + bias')``.
 
     Where whole numbers became real ones by a constant factor, and become whole ones again, by one
@@ -344,11 +328,6 @@ def fold_requantize(module: IRModule) -> IRModule:
           round(%2)
         }
     """
-    types = Types(module)
-    return module.with_functions({n: _folded(f, types) for n, f in module.functions.items()})
-
-
-def _folded(f: Function, types: Types) -> Function:
     readers = users(post_order(f))
 
     def scaled(old: Expr, new: Expr, by: float) -> Expr | None:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.dataflow_pattern import Types
+from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import (
     Call,
     Constant,

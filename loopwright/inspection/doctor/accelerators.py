@@ -15,6 +15,8 @@ from loopwright.inspection.doctor.finding import Finding, SystemFiles, listed, o
 _FOLDERS = ("/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/lib", "/usr/local/cuda/lib64")
 _MULTIARCH = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
 _VENDORS = "/etc/OpenCL/vendors"
+#: A folder for each GPU that NVIDIA's driver knows.
+_NVIDIA = "/proc/driver/nvidia/gpus"
 #: Device of GPUs under Windows (WSL), where they have none of their own.
 _WSL = "dxg"
 _BUILT_ONLY = "kernels for it are built, and cannot run"
@@ -36,7 +38,12 @@ def nvidia(
     nodes = [n for n in devices if re.fullmatch(r"nvidia\d+", n)]
     if driver and _WSL in devices:
         nodes.append(_WSL)
-    gpus = _gpu_names(files) or nodes
+    gpus = []
+    for name in files.names(_NVIDIA):
+        facts = files.text(f"{_NVIDIA}/{name}/information") or ""
+        model = re.search(r"^Model:\s*(\S.*)$", facts, re.M)
+        gpus.append(model[1].strip() if model else name)
+    gpus = gpus or nodes
     version = re.search(
         r"Kernel Module.*?\s(\d+\.[\d.]+)", files.line("/proc/driver/nvidia/version")
     )
@@ -87,15 +94,3 @@ def library(files: SystemFiles, environ: Mapping[str, str], name: str) -> str:
     entry = re.search(rb"(/[^\0]*/" + re.escape(name.encode()) + rb")\0", cache)
     path = entry[1].decode("utf-8", "replace") if entry else ""
     return path if path and files.exists(path) else ""
-
-
-def _gpu_names(files: SystemFiles) -> list[str]:
-    """Models of the GPUs that NVIDIA's driver knows."""
-    folder = "/proc/driver/nvidia/gpus"
-    models: list[str] = []
-    for name in files.names(folder):
-        model = re.search(
-            r"^Model:\s*(\S.*)$", files.text(f"{folder}/{name}/information") or "", re.M
-        )
-        models += [model[1].strip()] if model else [name]
-    return models

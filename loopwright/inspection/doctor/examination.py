@@ -115,6 +115,5 @@ def examine(
 
 
 def _version(distribution: str) -> str | None:
-    """Version of an installed distribution; None for one that is not there."""
     version = env.version(distribution)
     return None if version == "not installed" else version

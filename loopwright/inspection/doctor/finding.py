@@ -30,13 +30,7 @@ class Finding:
     remedy: str = ""  # empty where there is nothing to mend
 
     def to_json(self) -> dict[str, str]:
-        return {
-            "check": self.check,
-            "state": self.state.value,
-            "found": self.found,
-            "cost": self.cost,
-            "remedy": self.remedy,
-        }
+        return {**vars(self), "state": self.state.value}
 
 
 def ok(check: str, found: str) -> Finding:

@@ -51,7 +51,11 @@ def affinity(
 
 def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
     """Judge whether usable CPUs share a core (SMT, hyper-threading)."""
-    cores = {_core(files, n) for n in cpus}
+    cores = set()
+    for n in cpus:
+        topology = f"{_CPU}/cpu{n}/topology"
+        lists = [files.line(f"{topology}/{x}") for x in ("core_cpus_list", "thread_siblings_list")]
+        cores.add(frozenset(numbers_in(next(filter(None, lists), ""))))
     if frozenset() in cores:
         return unknown("SMT", "the system does not tell which CPUs share a core")
     guest = "hypervisor" in (files.text("/proc/cpuinfo") or "").split()
@@ -67,14 +71,6 @@ def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
         f"try one thread a core as well: taskset -c {first} before the command. (--threads takes "
         "the first CPUs, which may share a core)",
     )
-
-
-def _core(files: SystemFiles, cpu: int) -> frozenset[int]:
-    """CPUs that share a core with one; empty where the system does not tell."""
-    topology = f"{_CPU}/cpu{cpu}/topology"
-    names = ("core_cpus_list", "thread_siblings_list")
-    lists = [files.line(f"{topology}/{name}") for name in names]
-    return frozenset(numbers_in(next(filter(None, lists), "")))
 
 
 #: Drivers whose governor ``powersave`` still lets the CPU itself go to full speed under load.

@@ -59,9 +59,11 @@ def memory(files: SystemFiles, builders: int) -> Finding:
         for name, size, unit in map(str.split, _lines(files, "/proc/meminfo", 3))
         if size.isdecimal() and unit == "kB"
     }
-    folders = {
-        folder: limit for folder in _groups(files, "memory") if (limit := _limit(files, folder))
-    }
+    folders: dict[str, int] = {}
+    for folder in _groups(files, "memory"):
+        sizes = [files.number(f"{folder}/{n}") for n in ("memory.max", "memory.limit_in_bytes")]
+        if present := [n for n in sizes if n is not None and 0 < n < _NO_LIMIT]:
+            folders[folder] = min(present)
     limits = [*folders.values()]
     total, free = info.get("MemTotal"), info.get("MemAvailable")
     if total is None and not limits:
@@ -116,12 +118,6 @@ def _quota(files: SystemFiles, folder: str) -> tuple[float, float] | None:
     return int(quota) / int(period), int(period) * 1e-6
 
 
-def _limit(files: SystemFiles, folder: str) -> int | None:
-    """Bytes that a group may take; None for no limit."""
-    limits = [files.number(f"{folder}/{n}") for n in ("memory.max", "memory.limit_in_bytes")]
-    return min((n for n in limits if n is not None and 0 < n < _NO_LIMIT), default=None)
-
-
 def _used(files: SystemFiles, folder: str) -> int:
     """Bytes that a group uses, without those that the system reclaims when needed."""
     names = ("memory.current", "memory.usage_in_bytes")
@@ -138,7 +134,6 @@ def _statistics(files: SystemFiles, path: str) -> dict[str, int]:
 
 
 def _lines(files: SystemFiles, path: str, words: int) -> list[str]:
-    """Lines of a file that have so many words."""
     lines = (files.text(path) or "").splitlines()
     return [line for line in lines if len(line.split()) == words]
 

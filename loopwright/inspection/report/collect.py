@@ -213,7 +213,6 @@ def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
 def _comparison(
     one: Series, mine: Record | None, other: Series, theirs: Record | None
 ) -> SeriesComparison | None:
-    """Comparison of the best of two series; None where one of them has none."""
     if mine is None or theirs is None or not mine.median or not theirs.median:
         return None
     ratio = time_ratio(mine, theirs)

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element, tostring
 
 from loopwright.inspection.report.page_data import CandidateRow
 from loopwright.inspection.speed import speed_text, time_text
+from loopwright.presenting import harmless_lines
 
 #: Content of an element.
 Child: TypeAlias = "Element | str | Iterable[Child] | None"
@@ -21,7 +22,7 @@ def element(tag: str, *children: Child, **attributes: str | int | None) -> Eleme
     node = Element(tag)
     for name, value in attributes.items():
         if value is not None:
-            node.set(name.rstrip("_").replace("_", "-"), visible(str(value)))
+            node.set(name.rstrip("_").replace("_", "-"), harmless_lines(str(value)))
     _fill(node, children)
     return node
 
@@ -45,17 +46,6 @@ def markup(elements: Iterable[Element]) -> str:
     return "".join(tostring(one, encoding="unicode", method="html") for one in elements)
 
 
-def visible(text: str) -> str:
-    """Text in which unprintable characters are written as escapes.
-
-    Control characters, marks that change the direction of writing, and lone surrogates, which no
-    page can hold; line breaks stay.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-
-
 def cut(text: str, most: int) -> str:
     """First ``most`` characters of a long text, with a mark where it was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
@@ -66,17 +56,13 @@ def _fill(parent: Element, children: Iterable[Child]) -> None:
         if isinstance(child, Element):
             parent.append(child)
         elif isinstance(child, str):
-            _add_text(parent, visible(child))
+            text = harmless_lines(child)
+            if len(parent):
+                parent[-1].tail = (parent[-1].tail or "") + text
+            else:
+                parent.text = (parent.text or "") + text
         elif child is not None:
             _fill(parent, child)
-
-
-def _add_text(parent: Element, text: str) -> None:
-    """Add text before the first child of an element, or behind its last one."""
-    if len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + text
-    else:
-        parent.text = (parent.text or "") + text
 
 
 def card(title: str, *children: Child, caption: Child = None) -> Element:
@@ -112,11 +98,10 @@ def table(
     ``name`` is its id, unique in the page; the caption is for screen readers.
     """
     rows = list(rows)
-    numeric = [bool(rows) and cell.kind == "n" for cell in (rows[0] if rows else ())]
-    classes = [("n" if n else None) for n in numeric] or [None] * len(titles)
+    classes = ["n" if cell.kind == "n" else None for cell in (rows[0] if rows else ())]
     head = [
         element("th", title, scope="col", class_=kind)
-        for title, kind in zip(titles, classes, strict=True)
+        for title, kind in zip(titles, classes or [None] * len(titles), strict=True)
     ]
     body = [element("tr", map(_cell, row)) for row in rows]
     grid = element(

@@ -156,7 +156,6 @@ def _logs_line(page: Page, live: bool) -> Element:
 
 
 def _choice(page: Page) -> list[Element]:
-    """Selection of the overview or one task."""
     if len(page.tasks) < 2:
         return []
     options = [element("option", "Overview of all tasks", value="-1")]
@@ -176,7 +175,6 @@ def _overview(page: Page) -> Element:
 
 
 def _overview_caption(page: Page) -> str:
-    """Caption of the overview."""
     sentences = [
         "Best beside default is the ratio of two medians; the verdict of a playoff, which measured "
         "both in turns, counts for more."
@@ -211,14 +209,8 @@ def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
         number(duration_text(spent), spent),
     ]
     if len(page.logs) > 1:
-        cells.insert(1, Cell(_beside(task), kind="wrap"))
+        beside = "; ".join(one.text for one in task.comparisons) or "in one of them only"
+        if not task.comparisons and len(task.series) > 1:
+            beside = "not compared: only one of them has a best, or none"
+        cells.insert(1, Cell(beside, kind="wrap"))
     return cells
-
-
-def _beside(task: TaskPage) -> str:
-    """Comparison of the series of a task, or the reason why it is not known."""
-    if task.comparisons:
-        return "; ".join(one.text for one in task.comparisons)
-    if len(task.series) > 1:
-        return "not compared: only one of them has a best, or none"
-    return "in one of them only"

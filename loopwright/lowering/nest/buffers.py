@@ -4,7 +4,7 @@ of bound inference in the order of its layout, allocated around the nests that u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 
@@ -124,8 +124,6 @@ class Buffers:
         name = self.state.output_label(sb.stage.id, k)
         return Buffer(name, dims, sb.op.dtypes[k], sb.scope, strides)
 
-    # ------------------------------------------------------------ where elements lie
-
     def element(self, sid: StageId, indices: list[Affine | Expr]) -> tuple[Expr, ...]:
         """Indices into a stage's buffer for an element of its tensor."""
         sb = self.bounds.stages.get(sid)
@@ -153,8 +151,6 @@ class Buffers:
             out.append(least >= 0 and (largest - shape[d]).bounds(ranges)[1] < 0)
         return out
 
-    # ------------------------------------------------------------ where they exist
-
     def used(self, sb: StageBounds, nest: Stmt, rest: Stmt, loop: LoopBound | None) -> Stmt:
         """The nest of a stage, then ``rest``, inside the allocations of its buffers; each iteration
         of ``loop``, directly around, fills a half of double buffers."""
@@ -168,16 +164,15 @@ class Buffers:
             for b in reversed(own):  # the innermost holds what fills all of them
                 rest, nest = Allocate(b, Seq((nest, rest)), loop.var, sb.stage.copies), Seq(())
             return rest
-        return _allocated(own, seq(nest, rest))
+        return allocated(own, seq(nest, rest))
 
     def stored(self, sid: StageId, pos: int, body: Stmt) -> Stmt:
         """A statement inside the allocations that ``store_at`` put at loop ``pos`` of a stage."""
         for sb in self._stored.get((sid, pos), []):
-            body = _allocated(self.of[sb.stage.id], seq(self._padding(sb), body))
+            body = allocated(self.of[sb.stage.id], seq(self._padding(sb), body))
         return body
 
     def _padding(self, sb: StageBounds) -> Stmt:
-        """The statement that fills the padding of a stage's buffers, if it has a pad value."""
         pad = sb.stage.pad_value
         if pad is None:
             return Seq(())
@@ -196,7 +191,8 @@ def _minus(i: Affine | Expr, base: Affine, ranges: Ranges) -> Affine | Expr:
     return i if base == Affine(0) else binary("-", i, form_expr(base, ranges))
 
 
-def _allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
-    for b in reversed(buffers):
+def allocated(buffers: Iterable[Buffer], body: Stmt) -> Stmt:
+    """A statement inside allocations, the first buffer's outermost."""
+    for b in reversed(list(buffers)):
         body = Allocate(b, body)
     return body

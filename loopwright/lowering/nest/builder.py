@@ -15,7 +15,6 @@ from loopwright.ir.stmt import Allocate, For, Let, Seq, Stmt
 from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.guards import StageGuards
-from loopwright.lowering.nest.partition import PARTITION_CAP, NestPartition
 from loopwright.lowering.nest.prefetch import prefetched
 from loopwright.lowering.nest.reductions import (
     Reduction,
@@ -24,7 +23,7 @@ from loopwright.lowering.nest.reductions import (
     write_all,
 )
 from loopwright.lowering.nest.tensorize import Tensorization
-from loopwright.lowering.nest.tiles import needless_guards, short_tiles
+from loopwright.lowering.nest.tiles import PARTITION_CAP, NestPartition, needless_guards
 from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule import (
     MAX_VECTOR,
@@ -103,14 +102,13 @@ class NestBuilder:
         """The nests of a group of stages, producers first, each inside its buffers, then ``rest``;
         ``loop`` stands directly around."""
         for sb in reversed(list(group)):
-            nest = _Nest(self, sb).build()
+            nest = _Nest(self, sb).inside(-1)
             if sb.kernel is not None and not sb.padded:
                 nest = launch(self.bounds, sb.kernel, nest)
             rest = self.buffers.used(sb, nest, rest, loop)
         return rest
 
     def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
-        """Stages computed at loop ``pos`` of a stage."""
         return self._attached.get((sid, pos), [])
 
 
@@ -124,28 +122,21 @@ class _Nest:
         vector, cross = vector_reduction_of(sb, label), cross_thread_of(sb, label)
         self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
         first = next((p for p in loops if sb.loops[p].loop.kind == "reduce"), -1)
-        late = _late_position(sb, attached, first, cross is not None)
+        # Guards that differ between threads are tested inside all places where every thread of a
+        # block is needed: to fill the shared buffers of stages computed there, and to reduce with
+        # the others (-1: none asks for it).
+        needed = [*attached, *([first] if cross is not None or sb.scope in SHARED else [])]
+        late = -1 if sb.kernel is None else max([-1, *needed])
         self.guards = StageGuards(sb, late, None if vector is None else vector.position)
         self.values = StageValues(self.buffers, sb, self.guards)
         if self.tensor is not None:
-            self.guards.needless = needless_guards(self.buffers, sb, self.tensor, self.values)
+            self.guards.needless = needless_guards(self.values, self.tensor)
         self.reduction = None
         if sb.op.reduction is not None:
-            self.reduction = Reduction(
-                self.buffers, sb, self.guards, self.values, vector, cross, self.tensor
-            )
-        self.partition = NestPartition(
-            sb,
-            self.guards,
-            attached,
-            builder.partition_cap,
-            lambda guards, p: short_tiles(builder.bounds, sb, guards, p),
-        )
+            self.reduction = Reduction(self.values, vector, cross, self.tensor)
+        self.partition = NestPartition(self.values, attached, builder.partition_cap)
 
-    def build(self) -> Stmt:
-        return self._inside(-1)
-
-    def _inside(self, p: int) -> Stmt:
+    def inside(self, p: int) -> Stmt:
         """The contents of loop p (-1: outside all loops), built from the innermost outwards."""
         if self.partition.due(p):
             inner = self.partition.copies(p, lambda: self._loop(p + 1))
@@ -164,9 +155,21 @@ class _Nest:
         return inner
 
     def _loop(self, i: int) -> Stmt:
-        if self.tensor is not None and i == self.tensor.position:
-            return self._tensorized(self.tensor)
-        return self._plain_loop(i)
+        """Loop i; an intrinsic, unless plain loops test a guard, as the copy for tails does."""
+        tensor, guards = self.tensor, self.guards
+        if tensor is None or i != tensor.position:
+            return self._plain_loop(i)
+        outer, guards.tested = guards.tested, set()
+        plain = self._plain_loop(i)
+        # An intrinsic has all iterations of its loops.
+        short = any(x.shortened is not None for x in self.sb.loops[i:])
+        guarded, guards.tested = short or bool(guards.tested), outer | guards.tested
+        part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update
+        assert part is not None
+        instead = tensor.operate(part, self.values)
+        if guarded and tensor.intrin.of_warp:
+            tensor.refuse_guard()
+        return plain if guarded else instead
 
     def _plain_loop(self, i: int) -> Stmt:
         if i == len(self.sb.loops):
@@ -181,12 +184,13 @@ class _Nest:
         red = self.reduction
         if red is None or i != red.first:
             return self._around_inside(i)
-        red.begin()
+        if red.vector is not None:
+            red.vector.begin()
         return red.around(self._around_inside(i))
 
     def _around_inside(self, i: int) -> Stmt:
         """Loop i around what stands inside it; no loop where it has one iteration."""
-        inner, x = self._inside(i), self.sb.loops[i]
+        inner, x = self.inside(i), self.sb.loops[i]
         axis = self.sb.launch_var(x)
         if axis is not None:
             return inner if axis is x.var else Let(x.var, axis, inner)
@@ -199,41 +203,11 @@ class _Nest:
         extent, tag = self.sb.sizes.dim(x.written), x.mark.tag if x.mark else ""
         return For(x.var, extent, kind, inner, pragmas, tag)
 
-    def _tensorized(self, tensor: Tensorization) -> Stmt:
-        """The intrinsic; plain loops where they test a guard, as the copy for tails does."""
-        guards = self.guards
-        outer, guards.tested = guards.tested, set()
-        plain = self._plain_loop(tensor.position)
-        # An intrinsic has all iterations of its loops.
-        short = any(x.shortened is not None for x in self.sb.loops[tensor.position :])
-        guarded, guards.tested = short or bool(guards.tested), outer | guards.tested
-        part = tensor.intrin.body if tensor.match.whole else tensor.intrin.update
-        assert part is not None
-        instead = tensor.operate(part, self.values)
-        if guarded and tensor.intrin.of_warp:
-            tensor.refuse_guard()
-        return plain if guarded else instead
-
     def _unmarked(self, i: int) -> LoopKind:
-        """The kind of a loop without a mark.
-
-        A tensorized loop is vectorized in tails where it can be, so that accumulators, which tails
-        touch as well, stay in registers.
-        """
+        """The kind of a loop without a mark. A tensorized loop is vectorized in tails where it can
+        be, so that accumulators, which tails touch as well, stay in registers."""
         loops = self.sb.loops
         if self.tensor is None or i != self.tensor.position or loops[i].loop.kind == "reduce":
             return "serial"
         alone = all(x.loop.kind == "reduce" or x.extent == 1 for x in loops[i + 1 :])
         return "vectorized" if alone and loops[i].count <= MAX_VECTOR else "serial"
-
-
-def _late_position(sb: StageBounds, attached: list[int], first: int, cross: bool) -> int:
-    """The loop inside which guards that differ between threads are tested (-1: none asks for it).
-
-    It lies inside all places where every thread of a block is needed: to fill the shared buffers of
-    stages computed there, and to reduce with the others.
-    """
-    if sb.kernel is None:
-        return -1
-    needs_all_threads = cross or sb.scope in SHARED
-    return max([-1, *attached, *([first] if needs_all_threads else [])])

@@ -1,5 +1,5 @@
 """The guards of one stage: the loop at which each is tested, and the tests that can be left out,
-since the copy being built assumes them (`loopwright.lowering.nest.partition`) or a condition of the
+since the copy being built assumes them (`loopwright.lowering.nest.tiles`) or a condition of the
 expression around implies them."""
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from loopwright.schedule import Guard, StageBounds
 
 
 class StageGuards:
-    """The guards of a stage while its nest is built."""
-
     def __init__(self, sb: StageBounds, late: int, vector_loop: int | None) -> None:
         """Guards that differ between threads are tested inside loop ``late``."""
         self.sb, self._late, self._vector_loop = sb, late, vector_loop
@@ -31,8 +29,6 @@ class StageGuards:
         self.tested: set[Guard] = set()
         # Forms, each with the largest value that it has where the expression at hand is evaluated.
         self._limits: list[tuple[Affine, int]] = []
-
-    # ------------------------------------------------------------ where
 
     def position(self, g: Guard) -> int:
         """The loop inside which a guard is tested (-1: outside all loops)."""
@@ -54,8 +50,6 @@ class StageGuards:
         """Whether a guard may hold for some threads of a block and not for others."""
         kernel = self.sb.kernel
         return kernel is not None and any(v in kernel.varying for v in g.value.terms)
-
-    # ------------------------------------------------------------ what
 
     def around(self, guards: list[Guard], body: Stmt) -> Stmt:
         conds = [c for g in guards for c in self.conditions(g)]
@@ -134,5 +128,4 @@ def _conjuncts(cond: Expr | None) -> list[Expr]:
 
 
 def all_of(conds: list[Expr]) -> Expr:
-    """The conjunction of conditions, each once."""
     return fold(lambda a, b: Binary("and", a, b, "bool"), distinct(conds))

@@ -30,11 +30,9 @@ from loopwright.schedule import (
 
 
 def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
-    """The prefetches of one iteration.
-
-    Where the loop ahead is fused, and the tensor stands still along inner parts of it, all
-    iterations until it moves share the lines that the outer parts read next.
-    """
+    """The prefetches of one iteration. Where the loop ahead is fused, and the tensor stands still
+    along inner parts of it, all iterations until it moves share the lines that the outer parts read
+    next."""
     host, want = b.bounds.stages[note.around], note.ahead
     p = host.stage.leaves.index(want.loop)
     moving = _moving(b, host, p, note)

@@ -15,10 +15,9 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Dim, Expr, IfThenElse, Select, Var, as_expr, binary, const
 from loopwright.ir.kinds import LoopKind
 from loopwright.ir.reduction import Combiner, Reduce
-from loopwright.ir.stmt import Allocate, AllReduce, For, If, Let, Stmt, Store, seq
+from loopwright.ir.stmt import AllReduce, For, If, Let, Stmt, Store, seq
 from loopwright.ir.visitor import contains, free_vars, substitute
-from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.guards import StageGuards
+from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule import LoopBound, StageBounds, cross_tags
@@ -47,8 +46,6 @@ def vector_reduction_of(sb: StageBounds, label: str) -> VectorReduction | None:
 
 
 class VectorReduction:
-    """The accumulators of one stage."""
-
     def __init__(self, name: str, sb: StageBounds, position: int, combiner: Combiner) -> None:
         #: Index of the vectorized reduction loop.
         self.position, self.name, self.combiner = position, name, combiner
@@ -65,21 +62,14 @@ class VectorReduction:
         power_of_two = self.count & (self.count - 1) == 0
         #: Whether the elements are combined together (`fold_tile`), not one by one.
         self.whole_tile = power_of_two and 1 < self.points <= MAX_TILE // self.count
-        #: The accumulators of each output: flat where ``whole_tile``, else with a dimension for
-        #: each loop over elements and one for the lanes.
-        self.buffers = self._new_buffers()
-
-    def _new_buffers(self) -> list[Buffer]:
-        if self.whole_tile:
-            return self._flat_buffers(self.points * self.count)
-        return accumulators(self.name, (*self.extents, self.count), self.types)
-
-    def _flat_buffers(self, size: int) -> list[Buffer]:
-        return accumulators(self.name, (size,), self.types)
+        self.begin()
 
     def begin(self) -> None:
         """Take new accumulators: each copy of a nest has its own."""
-        self.buffers = self._new_buffers()
+        shape = (self.points * self.count,) if self.whole_tile else (*self.extents, self.count)
+        #: The accumulators of each output: flat where ``whole_tile``, else with a dimension for
+        #: each loop over elements and one for the lanes.
+        self.buffers = accumulators(self.name, shape, self.types)
 
     def _at(self, lane: Expr) -> tuple[Expr, ...]:
         """Indices of the accumulator of a lane, for the element at hand."""
@@ -96,17 +86,14 @@ class VectorReduction:
         return [Load(b, self._at(lane), b.dtype) for b in self.buffers]
 
     def start(self) -> Stmt:
-        """Set the accumulators of one element to the reducer's identity."""
         lane = Var(self.lane.name)
         set_lane = write_all(self.buffers, self._at(lane), self.combiner.identity)
         return For(lane, self.count, "vectorized", set_lane)
 
     def update(self, values: list[Expr], guards: list[Expr], where: Expr | None) -> Stmt:
-        """Combine values, one for each output, into the accumulators of one lane.
-
-        Where a guard or ``where`` does not hold, the old value is stored again: a masked store
-        would keep the accumulators in memory.
-        """
+        """Combine values, one for each output, into the accumulators of one lane. Where a guard or
+        ``where`` does not hold, the old value is stored again: a masked store would keep the
+        accumulators in memory."""
         old = self._load(self.lane)
         cond = _conjunction(guards, where)
         if cond is not None:
@@ -128,20 +115,18 @@ class VectorReduction:
         indices: tuple[Expr, ...],
         init: Sequence[Expr] | None,
     ) -> Stmt:
-        """Combine the lanes of all elements of a tile together, then write the elements.
-
-        Halves of two elements' lanes are interleaved and combined by one vector operation, and so
-        on with the results, so a tile of 16 elements of 16 lanes takes 15 vector operations instead
-        of 64. ``over_elements`` puts the loops over the tile around a statement that writes one
-        element.
-        """
+        """Combine the lanes of all elements of a tile together, then write the elements. Halves of
+        two elements' lanes are interleaved and combined by one vector operation, and so on with the
+        results, so a tile of 16 elements of 16 lanes takes 15 vector operations instead of 64.
+        ``over_elements`` puts the loops over the tile around a statement that writes one
+        element."""
         steps: list[Stmt] = []
         partial: list[Buffer] = []
         old, rows, width, mixed = self.buffers, self.points, self.count, 1
         while width > mixed:
             pairs = rows % 2 == 0
             rows, wide = (rows // 2, width) if pairs else (rows, width // 2)
-            new = self._flat_buffers(rows * wide)
+            new = accumulators(self.name, (rows * wide,), self.types)
             steps.append(self._fold_level(old, new, rows, width, pairs))
             partial += new
             old, width, mixed = new, wide, mixed * 2 if pairs else mixed
@@ -151,10 +136,7 @@ class VectorReduction:
         write = write_all(buffers, indices, values)
         if init is not None:
             write = combine_into(buffers, indices, self.combiner, init, values, self.name)
-        out = seq(*steps, over_elements(write))
-        for buffer in reversed(partial):
-            out = Allocate(buffer, out)
-        return out
+        return allocated(partial, seq(*steps, over_elements(write)))
 
     def _fold_level(
         self, old: list[Buffer], new: list[Buffer], rows: int, width: int, pairs: bool
@@ -221,8 +203,6 @@ def cross_thread_of(sb: StageBounds, label: str) -> CrossThread | None:
 
 
 class CrossThread:
-    """The reduction of one stage by the threads of ``tags``."""
-
     def __init__(self, name: str, sb: StageBounds, tags: tuple[str, ...]) -> None:
         assert sb.op.reduction is not None
         assert sb.kernel is not None
@@ -242,7 +222,6 @@ class CrossThread:
         return [Load(b, self.element, b.dtype) for b in self.buffers]
 
     def start(self) -> Stmt:
-        """Set the accumulators of one element to the reducer's identity."""
         return write_all(self.buffers, self.element, self.combiner.identity)
 
     def update(self, values: Sequence[Expr]) -> Stmt:
@@ -268,7 +247,6 @@ class CrossThread:
 
 
 def first_reduction_loop(sb: StageBounds) -> int:
-    """Index of the outermost reduction loop of a stage."""
     return next(p for p, x in enumerate(sb.loops) if x.loop.kind == "reduce")
 
 
@@ -283,7 +261,6 @@ def tile_loops(sb: StageBounds) -> list[LoopBound]:
 
 
 def accumulators(name: str, shape: tuple[Dim, ...], types: Sequence[str]) -> list[Buffer]:
-    """Local buffers of one shape, one for each output of a stage."""
     names = [name] if len(types) == 1 else [f"{name}.v{k}" for k in range(len(types))]
     return [Buffer(n, shape, t, "local") for n, t in zip(names, types, strict=True)]
 
@@ -292,10 +269,7 @@ Indices = tuple[Expr, ...]
 
 
 def write_all(
-    buffers: Sequence[Buffer],
-    indices: Indices,
-    values: Sequence[Expr],
-    nontemporal: bool = False,
+    buffers: Sequence[Buffer], indices: Indices, values: Sequence[Expr], nontemporal: bool = False
 ) -> Stmt:
     """A store for each output; no value may read what is stored."""
     stores = (Store(b, indices, v, nontemporal) for b, v in zip(buffers, values, strict=True))
@@ -311,12 +285,10 @@ def combine_into(
     label: str,
     chosen: Callable[[int, Expr], Expr] = lambda _, value: value,
 ) -> Stmt:
-    """Store the combination of ``a`` and ``b``, which have one expression for each output.
-
-    For several outputs, operands and results are first bound to variables whose names begin with
+    """Store the combination of ``a`` and ``b``, which have one expression for each output. For
+    several outputs, operands and results are first bound to variables whose names begin with
     ``label``, so that no store changes an operand of another output. ``chosen`` gives the value to
-    store from the number of an output and its combined value.
-    """
+    store from the number of an output and its combined value."""
     if len(buffers) == 1:
         (whole,) = combiner.combine(a, b)
         return Store(buffers[0], indices, chosen(0, whole))
@@ -337,22 +309,19 @@ def combine_into(
 class Reduction:
     def __init__(
         self,
-        buffers: Buffers,
-        sb: StageBounds,
-        guards: StageGuards,
         values: StageValues,
         vector: VectorReduction | None,
         cross: CrossThread | None,
         tensor: Tensorization | None,
     ) -> None:
-        assert sb.op.reduction is not None
-        self.b, self.sb, self.guards, self.values = buffers, sb, guards, values
+        self.values, self.b, self.sb, self.guards = values, values.b, values.sb, values.guards
+        assert self.sb.op.reduction is not None
         #: Reductions that are not by plain loops only; None for others.
         self.vector, self.cross, self.tensor = vector, cross, tensor
-        self.red = sb.op.reduction
-        self.buffers = buffers.of[sb.stage.id]
+        self.red = self.sb.op.reduction
+        self.buffers = self.b.of[self.sb.stage.id]
         #: The outermost reduction loop.
-        self.first = first_reduction_loop(sb)
+        self.first = first_reduction_loop(self.sb)
 
     def update(self, body: Reduce) -> Stmt:
         indices = self.values.own_element()
@@ -371,11 +340,6 @@ class Reduction:
             update = combine_into(self.buffers, indices, body.combiner, old, values, label)
         return update if asked is None else If(self.values.of(asked), update)
 
-    def begin(self) -> None:
-        """Prepare for another copy of the nest."""
-        if self.vector is not None:
-            self.vector.begin()
-
     def around(self, loops: Stmt) -> Stmt:
         """The outermost reduction loop between the nests that start and that end the reduction."""
         if self.cross is not None:
@@ -386,7 +350,7 @@ class Reduction:
                 self._over_elements(self.cross.combine(), guarded=False),
                 self._over_elements(store),
             )
-            return _allocated(self.cross.buffers, whole)
+            return allocated(self.cross.buffers, whole)
         if self.vector is not None:
             init, own = self._init(), self.values.own_element()
             begin = self._over_elements(self.vector.start(), guarded=False)
@@ -394,10 +358,8 @@ class Reduction:
                 end = self.vector.fold_tile(self._over_elements, self.buffers, own, init)
             else:
                 end = self._over_elements(self.vector.end(self.buffers, own, init))
-            return _allocated(self.vector.buffers, seq(begin, loops, end))
+            return allocated(self.vector.buffers, seq(begin, loops, end))
         return seq(self._start(), loops)
-
-    # ------------------------------------------------------------ kinds
 
     def _start(self) -> Stmt:
         """A nest that sets the elements to their starting values."""
@@ -414,14 +376,10 @@ class Reduction:
         init = self.red.init
         return None if init is None else [self.values.of(e) for e in init]
 
-    # ------------------------------------------------------------ the nests of start and end
-
     def _over_elements(self, body: Stmt, guarded: bool = True, upto: int | None = None) -> Stmt:
         """``body``, the statement for one element, over the loops over elements inside ``first``.
-
         With ``guarded`` it runs only for elements that the stage's guards let through. ``upto`` is
-        the first loop that the statement covers by itself.
-        """
+        the first loop that the statement covers by itself."""
         assumed = self.guards.assumed
         spatial = [g for g in self.sb.guards if g.kind != "reduce" and g not in assumed]
         guards = spatial if guarded else []
@@ -455,10 +413,3 @@ class Reduction:
         kind: LoopKind = x.mark.kind if x.mark else "serial"
         tag = x.mark.tag if x.mark else ""
         return For(fresh, self.sb.sizes.dim(x.written), kind, body, (), tag)
-
-
-def _allocated(buffers: list[Buffer], body: Stmt) -> Stmt:
-    """A statement inside the allocations of the accumulators that it uses."""
-    for buffer in reversed(buffers):
-        body = Allocate(buffer, body)
-    return body

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from loopwright import dtypes
 from loopwright.ir.affine import Affine, form_expr, to_affine
@@ -13,7 +13,9 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Const, Dim, Expr, Read, Var, binary
 from loopwright.ir.instructions import INSTRUCTIONS, Fragment, FragmentDigit, Operand
 from loopwright.ir.kinds import SHARED
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import IntrinsicCall, Seq, Stmt, Store, seq
+from loopwright.ir.visitor import map_nodes
 from loopwright.lowering.nest.buffers import Buffers
 from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule import (
@@ -103,10 +105,8 @@ class _WarpOperands:
         described: Sequence[Expr],
         begins: Sequence[Expr],
     ) -> list[Affine]:
-        """Indices of the first element of the tile: loops inside the intrinsic stand at 0.
-
-        The last two dimensions of the tensor must be those of the tile, in order.
-        """
+        """Indices of the first element of the tile: loops inside the intrinsic stand at 0. The last
+        two dimensions of the tensor must be those of the tile, in order."""
         inner = {v: (d, w) for d, v, w in self.weights(described)}
         out = []
         for q, form in enumerate(forms):
@@ -132,8 +132,6 @@ class _WarpOperands:
             for loop, weight in (axis.weights if axis is not None else {}).items():
                 out += [(d, loop, weight) for d in dims]
         return out
-
-    # ------------------------------------------------------------ where it lies
 
     def check_place(self, want: Operand, source: StageId, first: Sequence[Affine]) -> None:
         """A tile begins at a multiple of itself, in memory of the right scope."""
@@ -193,10 +191,8 @@ class _WarpOperands:
 
 
 def _is(have: LayoutDim, need: FragmentDigit, ndim: int, first: bool) -> bool:
-    """Whether a dimension of a layout is a digit of a fragment.
-
-    The first register may count further than a tile, as one tile may follow another there.
-    """
+    """Whether a dimension of a layout is a digit of a fragment. The first register may count
+    further than a tile, as one tile may follow another there."""
     assert is_digit(have)
     dim, div, mod = have
     which, wanted_div, wanted_mod = need
@@ -217,8 +213,6 @@ _COPY = "copy it to lie so (cache_read inside the loops around, transform_layout
 
 @dataclass(frozen=True, eq=False)
 class _Operand:
-    """Place of an operand in a buffer."""
-
     buffer: Buffer
     first: tuple[Expr, ...]  #: indices of its first element
     #: Indices to add for one more in a dimension; None where the operand has one element there.
@@ -280,9 +274,7 @@ class Tensorization:
                 described = list(next(r.indices for r in self.intrin.op.reads() if r.source == k))
             operands[param] = self._operand(k, buffer, indices, described)
 
-        # Any: an expression gives an expression and a statement a statement.
-        def go(n: Any) -> Any:
-            n = n.map_children(go)
+        def change(n: Node) -> Node:
             if isinstance(n, Load) and n.buffer in operands:
                 x = operands[n.buffer]
                 return Load(x.buffer, x.element(n.indices), n.dtype)
@@ -291,17 +283,13 @@ class Tensorization:
                 return Store(x.buffer, x.element(n.indices), n.value)
             return n
 
-        out: Stmt = go(part)
-        return out
+        return map_nodes(part, Node, change)
 
     def _operand(
         self, k: int, buffer: Buffer, indices: tuple[Expr, ...], described: Sequence[Expr]
     ) -> _Operand:
-        """Place of operand ``k``.
-
-        The stage touches the element ``indices`` of ``buffer`` where the description touches the
-        operand at ``described``.
-        """
+        """Place of operand ``k``. The stage touches the element ``indices`` of ``buffer`` where the
+        description touches the operand at ``described``."""
         name = self.intrin.dag.ops[k].name
         inner = {v for a in self.match.axes.values() if a for v in a.weights}
         forms: list[Affine] = []

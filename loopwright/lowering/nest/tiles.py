@@ -1,4 +1,4 @@
-"""Guards at the edges of tiles, and copies of the last, short tile.
+"""Guards at the edges of tiles, and the copies of a nest that need fewer of them.
 
 A tensorized tile does without a guard where nobody reads the elements that it computes beyond the
 edge of the result, and beyond the end of a reduction a factor is the zero of padding. Every element
@@ -7,22 +7,24 @@ that is read must exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from loopwright import dtypes
-from loopwright.ir.affine import Affine, Ranges, interval, to_affine
-from loopwright.ir.expr import Binary, Cast, Const, Expr, Read
+from loopwright.ir.affine import Affine, Ranges, form_expr, interval, to_affine
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Read, binary
 from loopwright.ir.reduction import Combiner, Reduce
+from loopwright.ir.stmt import If, Stmt
 from loopwright.ir.visitor import nodes
-from loopwright.lowering.nest.buffers import Buffers
+from loopwright.lowering.nest.guards import all_of
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import StageValues
-from loopwright.schedule import Bounds, Guard, LoopBound, StageBounds, attach_position
+from loopwright.schedule import Guard, LoopBound, StageBounds, attach_position
 
 
-def guards_around(bounds: Bounds, sb: StageBounds) -> Iterator[Guard]:
+def guards_around(values: StageValues) -> Iterator[Guard]:
     """Guards of the stages around that hold wherever an attached stage is computed."""
+    bounds, sb = values.b.bounds, values.sb
     while sb.padded:
         host, position = attach_position(bounds.state, sb.stage, bounds)
         visible = host.visible(position)
@@ -54,13 +56,11 @@ def _in_multiples(form: Affine, part: Affine) -> tuple[int, Affine] | None:
 _DIVISIONS = ("/", "//", "%", "tdiv", "tmod")
 
 
-def needless_guards(
-    buffers: Buffers, sb: StageBounds, tensor: Tensorization, values: StageValues
-) -> set[Guard]:
-    body = sb.op.body
+def needless_guards(values: StageValues, tensor: Tensorization) -> set[Guard]:
+    sb, body = values.sb, values.sb.op.body
     if tensor.intrin.of_warp or not sb.padded or not isinstance(body, Reduce):
         return set()
-    edges = _Edges(buffers, sb, values)
+    edges = _Edges(values)
     reads = list(tensor.match.reads.values())
     # A division might trap on what lies beyond the edge.
     divides = any(
@@ -73,10 +73,9 @@ def needless_guards(
 
 
 class _Edges:
-    def __init__(self, buffers: Buffers, sb: StageBounds, values: StageValues) -> None:
-        self.b, self.sb, self.values = buffers, sb, values
-        self.ranges = buffers.bounds.ranges
-        self._outside = list(guards_around(buffers.bounds, sb))
+    def __init__(self, values: StageValues) -> None:
+        self.b, self.sb, self.values, self.ranges = values.b, values.sb, values, values.ranges
+        self._outside = list(guards_around(values))
 
     def exists(self, read: Read) -> bool:
         """Whether every element of a tile over edges lies in the buffer, and has a value."""
@@ -100,10 +99,8 @@ class _Edges:
         return bounds[0] >= 0 and bounds[1] < extent
 
     def adds_zeros(self, g: Guard) -> bool:
-        """Whether steps of the reduction beyond the guard add nothing: products of zeros.
-
-        One factor suffices for integers; of floats the other one might be infinite.
-        """
+        """Whether steps of the reduction beyond the guard add nothing: products of zeros. One
+        factor suffices for integers; of floats the other one might be infinite."""
         reduction = self.sb.op.reduction
         assert reduction is not None
         source = reduction.source[0]
@@ -161,19 +158,16 @@ class ShortTile:
         return self.exact and self.count == self.loop.extent
 
 
-def short_tiles(
-    bounds: Bounds, sb: StageBounds, guards: Iterable[Guard], p: int
-) -> list[ShortTile]:
-    """The last tiles of a stage inside of loop p, below which copies of the nest are written.
-
-    Only tiles that certainly have an iteration: one that lies beyond the edge as a whole would read
-    what is not there.
-    """
+def short_tiles(values: StageValues, guards: Iterable[Guard], p: int) -> list[ShortTile]:
+    """The last tiles of a stage inside of loop p, below which copies of the nest are written. Only
+    tiles that certainly have an iteration: one that lies beyond the edge as a whole would read what
+    is not there."""
+    sb = values.sb
     multiples = sb.stage.short_tiles
     if not multiples or sb.stage.pad_value is not None:
         return []  # what is filled up has values beyond the edge, too
     known = sb.visible(p)
-    around = [*guards_around(bounds, sb)]
+    around = [*guards_around(values)]
     around += [g for g in sb.guards if set(g.value.terms) <= known]
     found = [x for g in guards if (x := _short_tile(sb, g, p, multiples, around)) is not None]
     whole, short = ([x for x in found if x.is_whole is is_whole] for is_whole in (True, False))
@@ -209,3 +203,134 @@ def _outermost(sb: StageBounds, inner: Affine, p: int) -> tuple[LoopBound | None
     step = inner.terms[var]
     reach = sum(c * (own[v].count - 1) for v, c in inner.terms.items() if v is not var)
     return (own[var], step) if reach < step else (None, 0)
+
+
+# ---------------------------------------------------------------- partition
+#
+# The nest below the outermost guarded loop is written once without tests, for tiles in which all
+# guards hold (the hot copy), and once with them (the cold copy); one test for each tile chooses.
+# Only loops with a hint get more copies, those of short tiles.
+
+#: Largest product of unrolled extents for which a nest is written twice, by default.
+PARTITION_CAP = 512
+
+
+class NestPartition:
+    def __init__(self, values: StageValues, attached: list[int], cap: int) -> None:
+        """Choose the points. Loops in ``attached``, with stages computed at them, are never copied.
+        ``cap`` is the largest product of unrolled extents that is written twice."""
+        sb, guards = self.sb, self.guards = values.sb, values.guards
+        self._all = [*sb.guards, *guards.domain()]
+        #: The loop below which there are two copies (-1: outside all loops); None for one copy.
+        self.point = self._point(self._all, attached, cap)
+        wanted = {x.var for x in sb.loops if x.loop.id in sb.stage.short_tiles}
+        every = [*self._all, *guards.where]
+        hinted = [g for g in every if wanted.intersection(g.value.terms)]
+        #: The same of copies for short tiles.
+        self.short_point = self._point(hinted, attached, cap)
+        self._short: list[ShortTile] = []
+        if self.short_point is not None:
+            self._short = short_tiles(values, hinted, self.short_point)
+        if not self._short:
+            self.short_point = None
+
+    def _point(self, guards: list[Guard], attached: list[int], cap: int) -> int | None:
+        if not guards or self.sb.kernel is not None:
+            return None
+        sizes = self.sb.sizes.known
+        outermost = [
+            min((self.sb.position.get(v, -1) for v in g.value.terms if v not in sizes), default=-1)
+            for g in guards
+        ]
+        point = max([*outermost, *attached])
+        inside = self.sb.loops[point + 1 :]
+        marks = [x.mark.kind if x.mark else "" for x in self.sb.loops]
+        copies = 1
+        for x in inside:
+            if x.mark and x.mark.kind == "unrolled" and isinstance(x.extent, int):
+                copies *= x.extent
+        big = any(x.extent != 1 for x in inside)
+        if not big or copies > cap or "vectorized" in marks[: point + 1]:
+            return None
+        return point
+
+    def due(self, p: int) -> bool:
+        """Whether copies are to be built inside loop p."""
+        return p in (self.point, self.short_point)
+
+    def copies(self, p: int, build: Callable[[], Stmt]) -> Stmt:
+        """The statement that ``build`` gives for the inside of loop p, built again for each short
+        tile, and twice where a copy can do without tests."""
+        if p == self.short_point:
+            return self._short_copies(self._short, p, build)
+        return self._two_copies(p, build)
+
+    def _short_copies(self, tiles: Sequence[ShortTile], p: int, build: Callable[[], Stmt]) -> Stmt:
+        """A copy for whole tiles and one for the short one, along each of some axes."""
+        if not tiles:
+            return self._two_copies(p, build) if p == self.point else build()
+        first, *others = tiles
+        assuming, as_now = {*self.guards.assumed, first.guard}, self.guards.assumed
+
+        def copy(assumed: set[Guard]) -> Stmt:
+            self.guards.assumed = assumed
+            made = self._short_copies(others, p, build)
+            self.guards.assumed = as_now
+            return made
+
+        tests = [] if first.is_whole else self._holds_inside(first.guard, p)
+        whole = None if tests is None else copy(assuming)
+        if whole is not None and not tests:
+            return whole
+        first.loop.shortened = first.count
+        short = copy(assuming if first.exact else as_now)
+        first.loop.shortened = None
+        self.guards.tested.add(first.guard)  # by the choice of a copy: an intrinsic has no such
+        return short if whole is None or not tests else If(all_of(tests), whole, short)
+
+    def _two_copies(self, p: int, build: Callable[[], Stmt]) -> Stmt:
+        """A copy without tests, for tiles for which all guards hold, and one with them."""
+        guards = self.guards
+        decided = {x.guard for x in self._short}
+        tests: dict[Guard, list[Expr]] = {}
+        for g in self._all:
+            if g in decided or (guards.position(g) <= p and g in self.sb.guards):
+                continue
+            test = self._holds_inside(g, p)
+            if test is not None:
+                tests[g] = test
+        guards.tested, outside = set(), guards.assumed
+        cold = build()
+        # A guard that the nest does not test, such as one of padding, is no reason for a copy.
+        assumed = [g for g in tests if g in guards.tested]
+        out = cold
+        if assumed:
+            guards.assumed = {*outside, *assumed}
+            hot = build()
+            conds = [c for g in assumed for c in tests[g]]
+            out = If(all_of(conds), hot, cold) if conds else hot
+        guards.assumed = outside
+        return out
+
+    def _holds_inside(self, g: Guard, p: int) -> list[Expr] | None:
+        """Conditions on the loops up to p under which ``g`` holds for all inner iterations; None if
+        it never holds for all of them."""
+        sizes, ranges = self.sb.sizes, self.sb.sizes.ranges
+        outer, rest = g.value.split(self.sb.visible(p))
+        lo, hi = sizes.span(rest)
+        out: list[Expr] = []
+        if g.below is not None:
+            value = outer + hi
+            least, most = (value - g.below).bounds(ranges)
+            if least >= 0:
+                return None
+            if most >= 0:
+                out.append(binary("<", form_expr(value, ranges), sizes.dim(g.below)))
+        if g.nonnegative:
+            value = outer + lo
+            least, most = value.bounds(ranges)
+            if most < 0:
+                return None
+            if least < 0:
+                out.append(binary(">=", form_expr(value, ranges), 0))
+        return out

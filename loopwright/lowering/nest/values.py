@@ -87,11 +87,9 @@ class StageValues:
         return Load(buffer, self.b.element(sid, at), buffer.dtype)
 
     def _load_guard(self, e: Read, indices: list[Affine | Expr]) -> list[Expr]:
-        """Conditions under which an iteration that may run over the edge reads this element.
-
-        An index that may be outside is inside for all points of the axes for which it is evaluated;
-        so the axes in the index and in the conditions around it must be at such points.
-        """
+        """Conditions under which an iteration that may run over the edge reads this element. An
+        index that may be outside is inside for all points of the axes for which it is evaluated; so
+        the axes in the index and in the conditions around it must be at such points."""
         if not self.sb.domain:
             return []
         inside = self.b.contains(e.source, indices)

@@ -12,11 +12,11 @@ block meet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from loopwright.errors import InternalError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var, as_expr, binary
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     Allocate,
     AllReduce,
@@ -36,8 +36,9 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import nodes, substitute
+from loopwright.ir.visitor import map_nodes, nodes, substitute
 from loopwright.lowering.context import func_pass
+from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.passes.storage_rewrite import redirected
 
 
@@ -81,8 +82,6 @@ def inject_double_buffer(f: Func) -> Func:
 
 @dataclass(frozen=True)
 class _DoubleBuffer:
-    """A marked buffer."""
-
     old: Buffer
     new: Buffer  #: replaces it, with a place for each of ``copies`` iterations
     copies: int
@@ -111,10 +110,8 @@ def _take(
     doubles: list[_DoubleBuffer],
 ) -> Stmt:
     """The body of a loop without the statements that fill marked buffers, which go to ``doubles``.
-
     A buffer that is filled from what the same iteration has written before, ``written``, cannot be
-    filled an iteration ahead: it stays as it is.
-    """
+    filled an iteration ahead: it stays as it is."""
     match s:
         case Let(var=v, value=e, body=body):
             return Let(v, e, _take(loop, body, (*before, s), written, doubles))
@@ -148,11 +145,9 @@ def _with_places(b: Buffer, n: int) -> Buffer:
 
 
 def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
-    """Whether buffers may be filled by asynchronous copies.
-
-    All of them are shared and have one number of places, copies from global memory fill them, and
-    nothing that fills them reads shared memory or makes threads meet.
-    """
+    """Whether buffers may be filled by asynchronous copies. All of them are shared and have one
+    number of places, copies from global memory fill them, and nothing that fills them reads shared
+    memory or makes threads meet."""
     if len({x.copies for x in doubles}) != 1 or not all(x.new.is_shared for x in doubles):
         return False
     copies = False
@@ -168,11 +163,9 @@ def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
 
 
 def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous: bool) -> Stmt:
-    """The loop with its buffers filled ahead; those of one number of places share the tests.
-
-    With asynchronous copies each iteration begins by waiting for those of its own place, and for
-    what the other threads waited for; the copies of ``n - 2`` iterations stay on their way.
-    """
+    """The loop with its buffers filled ahead; those of one number of places share the tests. With
+    asynchronous copies each iteration begins by waiting for those of its own place, and for what
+    the other threads waited for; the copies of ``n - 2`` iterations stay on their way."""
     groups: dict[int, list[_DoubleBuffer]] = {}
     for x in doubles:
         groups.setdefault(x.copies, []).append(x)
@@ -190,10 +183,7 @@ def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous
         place = _place(n)
         body = Let(place, binary("%", loop.var, n), _in_place(body, group, place))
     again = For(loop.var, loop.extent, loop.kind, seq(*ahead, body), loop.pragmas, loop.tag)
-    out = seq(*first, again)
-    for x in reversed(doubles):
-        out = Allocate(x.new, out)
-    return out
+    return allocated((x.new for x in doubles), seq(*first, again))
 
 
 def _place(n: int) -> Var:
@@ -201,7 +191,7 @@ def _place(n: int) -> Var:
 
 
 def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
-    """Statements that fill the buffers for iteration ``k`` before the loop, if it has so many."""
+    """Fill the buffers for iteration ``k`` before the loop, if it has so many."""
     v = Var(loop.var.name, loop.var.dtype)
     fill = Let(v, as_expr(k, v.dtype), _fill(group, loop.var, v))
     if k == 0 or isinstance(loop.extent, int):
@@ -210,7 +200,6 @@ def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
 
 
 def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
-    """Statements that fill the buffers for the iteration ``value``."""
     n = group[0].copies
     place = _place(n)
     parts = [_in_place(_at(x.before, x.fill, {var: value}), group, place) for x in group]
@@ -220,16 +209,13 @@ def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
 def _with_own_buffers(s: Stmt) -> Stmt:
     """A copy of a statement with buffers of its own, but for those in shared memory: all copies
     have one place in the block."""
-    allocated = [n.buffer for n in nodes(s) if isinstance(n, Allocate)]
     own = {
         b: Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
-        for b in allocated
+        for b in (n.buffer for n in nodes(s) if isinstance(n, Allocate))
         if not b.is_shared
     }
 
-    # Any: an expression gives an expression and a statement a statement.
-    def go(n: Any) -> Any:
-        n = n.map_children(go)
+    def change(n: Node) -> Node:
         match n:
             case Allocate(buffer=b, body=body, halves=v, copies=count) if b in own:
                 return Allocate(own[b], body, v, count)
@@ -240,8 +226,7 @@ def _with_own_buffers(s: Stmt) -> Stmt:
                 return CallPacked(name, tuple(mine))
         return redirected(n, own, lambda idx: idx)
 
-    out: Stmt = go(s)
-    return out
+    return map_nodes(s, Node, change)
 
 
 def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
@@ -267,10 +252,8 @@ def _in_place(s: Stmt, group: list[_DoubleBuffer], place: Var) -> Stmt:
     new = {x.old: x.new for x in group if x.old.scope != "warp"}
     of_warps = {x.old: x.new for x in group if x.old.scope == "warp"}
 
-    # Any: an expression gives an expression and a statement a statement.
-    def go(n: Any) -> Any:
-        n = redirected(n.map_children(go), new, lambda idx: (place, *idx))
+    def change(n: Node) -> Node:
+        n = redirected(n, new, lambda idx: (place, *idx))
         return redirected(n, of_warps, lambda idx: (*idx[:2], place, *idx[2:]))
 
-    out: Stmt = go(s)
-    return out
+    return map_nodes(s, Node, change)

@@ -70,19 +70,6 @@ def loop_invariant_code_motion(f: Func) -> Func:
     expression that reads memory leaves only if the loop does not write that buffer. Sums of loops
     stay, since they are parts of addresses.
 
-    Before::
-
-        for i in range(n):
-          for j in range(m):
-            C[i, j] = exp(A[i]) * B[j]
-
-    After::
-
-        for i in range(n):
-          inv = exp(A[i])
-          for j in range(m):
-            C[i, j] = inv * B[j]
-
     Example:
         >>> A = te.placeholder((8,), name="A")
         >>> B = te.compute((8, 4), lambda i, j: te.exp(A[i]) * j, name="B")
@@ -146,7 +133,6 @@ class _Hoist:
 
     # Any: a child of an expression or a store is an expression.
     def expr(self, e: Any, inside: frozenset[Var]) -> Any:
-        """An expression that every iteration computes."""
         if is_cheap(e):
             return e
         if self.may_leave(e, inside):
@@ -157,7 +143,6 @@ class _Hoist:
         return e if cond is e.cond else IfThenElse(cond, e.a, e.b, e.dtype)
 
     def may_leave(self, e: Expr, inside: frozenset[Var]) -> bool:
-        """Whether an expression is the same in all iterations."""
         if not inside.isdisjoint(free_vars(e)):
             return False
         read = loaded(e)
@@ -171,15 +156,6 @@ def common_subexpr_elim(f: Func) -> Func:
     A run is one store, or several that follow each other. Sums of loops are left alone, since code
     generators share addresses. An expression that reads memory is shared only where no store of the
     run writes what it reads, and one that occurs only in branches of a choice stays there.
-
-    Before::
-
-        B[i] = exp(A[i]) + 1.0 / exp(A[i])
-
-    After::
-
-        cse = exp(A[i])
-        B[i] = cse + 1.0 / cse
 
     Example:
         >>> A = te.placeholder((8,), name="A")

@@ -31,6 +31,7 @@ from loopwright.ir.stmt import (
 )
 from loopwright.ir.visitor import nodes
 from loopwright.lowering.context import func_pass
+from loopwright.lowering.nest.buffers import allocated
 
 _ALIGN = 64
 _SCOPES = ("global", "local")
@@ -82,8 +83,6 @@ def storage_rewrite(f: Func) -> Func:
 
 @dataclass(slots=True)
 class PooledBuffer:
-    """A buffer in the common memory."""
-
     buffer: Buffer
     first: int  #: number of the first statement that touches it
     last: int  #: number of the last statement that touches it
@@ -98,15 +97,15 @@ def _level(s: Stmt, scope: Scope) -> Stmt:
     if not isinstance(s, Allocate | Seq):
         return map_statements(s, lambda c: _level(c, scope))
     line: list[Stmt] = []
-    allocated: list[Buffer] = []
-    _flatten(s, line, allocated)
-    large = [b for b in allocated if _is_large(b)]
+    buffers: list[Buffer] = []
+    _flatten(s, line, buffers)
+    large = [b for b in buffers if _is_large(b)]
     if len(large) > 1:
         pooled = _pooled(large, line)
         total = assign_offsets(pooled)
         if total < _stacked(s):
             pool = Buffer("pool", (total,), "uint8", scope)
-            return _rewritten([_level(x, scope) for x in line], pooled, pool, allocated)
+            return _rewritten([_level(x, scope) for x in line], pooled, pool, buffers)
     return map_statements(s, lambda c: _level(c, scope))
 
 
@@ -114,14 +113,14 @@ def _is_large(b: Buffer) -> bool:
     return b.scope in _SCOPES and not b.symbolic and b.nbytes > STACK_LIMIT
 
 
-def _flatten(s: Stmt, line: list[Stmt], allocated: list[Buffer]) -> None:
+def _flatten(s: Stmt, line: list[Stmt], buffers: list[Buffer]) -> None:
     """Append the statements of a level, and the buffers allocated at it, to the two lists."""
     if isinstance(s, Allocate):
-        allocated.append(s.buffer)
-        _flatten(s.body, line, allocated)
+        buffers.append(s.buffer)
+        _flatten(s.body, line, buffers)
     elif isinstance(s, Seq):
         for x in s.stmts:
-            _flatten(x, line, allocated)
+            _flatten(x, line, buffers)
     else:
         line.append(s)
 
@@ -166,7 +165,7 @@ def assign_offsets(pooled: list[PooledBuffer]) -> int:
 
 
 def _rewritten(
-    line: list[Stmt], pooled: list[PooledBuffer], pool: Buffer, allocated: list[Buffer]
+    line: list[Stmt], pooled: list[PooledBuffer], pool: Buffer, buffers: list[Buffer]
 ) -> Stmt:
     """The statements of a level with views of the pool, each from its first use on."""
     out: Stmt = Seq(())
@@ -175,9 +174,7 @@ def _rewritten(
         for p in (p for p in pooled if p.first == k):
             out = View(p.buffer, pool, p.offset, out)
     in_pool = {p.buffer for p in pooled}
-    for b in (b for b in reversed(allocated) if b not in in_pool):
-        out = Allocate(b, out)
-    return Allocate(pool, out)
+    return allocated([pool, *(b for b in buffers if b not in in_pool)], out)
 
 
 Indices = tuple[Expr, ...]
@@ -185,10 +182,8 @@ Indices = tuple[Expr, ...]
 
 def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Node:
     """A node, its children redirected already, with accesses of buffers in ``new`` redirected.
-
     ``at`` gives the indices of an element in the replacement. A packed function cannot be given a
-    buffer that is replaced.
-    """
+    buffer that is replaced."""
     match n:
         case Load(buffer=b, indices=idx, dtype=d) if b in new:
             return Load(new[b], at(idx), d)
@@ -237,6 +232,4 @@ def _around_threads(s: Stmt, buffers: list[Buffer]) -> Stmt:
     """A kernel with allocations inside its loops over blocks."""
     if is_launch(s) and s.tag.startswith("blockIdx"):
         return map_statements(s, lambda c: _around_threads(c, buffers))
-    for b in reversed(buffers):
-        s = Allocate(b, s)
-    return s
+    return allocated(buffers, s)

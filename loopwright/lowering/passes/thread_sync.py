@@ -101,7 +101,6 @@ class _Sync:
         walk(body, self._survey)
 
     def _survey(self, n: Node) -> None:
-        """Note bounds and definition of a variable; definitions come before their uses."""
         if isinstance(n, For) and isinstance(n.extent, int):
             self._learn(n.var, (0, n.extent - 1))
         if not isinstance(n, Let) or not dtypes.is_int(n.var.dtype):
@@ -194,11 +193,9 @@ class _Sync:
         return seq(*before, s), pending
 
     def _loop(self, s: For, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
-        """A loop that writes shared memory.
-
-        Its body is tried twice: ``alone``, after accesses of the iteration before, and after those
-        before the loop as well. If the latter needs more barriers, one before the loop serves.
-        """
+        """A loop that writes shared memory. Its body is tried twice: ``alone``, after accesses of
+        the iteration before, and after those before the loop as well. If the latter needs more
+        barriers, one before the loop serves."""
         had = self.barriers
         _, left = self.stmt(s.body, (), pins)
         carried = self._renamed(left, s)
@@ -217,8 +214,6 @@ class _Sync:
                 "vectorize another loop"
             )
         return seq(*before, s.with_body(body)), after
-
-    # ------------------------------------------------------------ conflicts
 
     def _conflict(self, a: _Access, b: _Access) -> bool:
         """Whether two threads may touch one element by these accesses, and one of them writes."""
@@ -286,11 +281,9 @@ class _Sync:
         return max(abs(lo), abs(hi))
 
     def _differences(self, x: Affine, y: Affine, threads: set[Var]) -> Iterator[tuple[Var, int]]:
-        """The terms of ``x - y`` that are not in ``threads``.
-
-        A variable that may differ between the two gives a term for each of them. Thread axes that
-        are not in ``threads`` do not differ: conditions around both accesses fix them.
-        """
+        """The terms of ``x - y`` that are not in ``threads``. A variable that may differ between
+        the two gives a term for each of them. Thread axes that are not in ``threads`` do not
+        differ: conditions around both accesses fix them."""
         for v in (x.terms | y.terms).keys() - threads:
             c, d = x.terms.get(v, 0), y.terms.get(v, 0)
             differs = v in self.varying and v not in self.extents
@@ -319,10 +312,8 @@ class _Sync:
 
 
 def _reads_then_writes(s: Stmt) -> bool:
-    """Whether a statement reads everything into variables before it writes.
-
-    A reduction of tuples does. It counts as one statement, as it reads nothing that it has written.
-    """
+    """Whether a statement reads everything into variables before it writes. A reduction of tuples
+    does. It counts as one statement, as it reads nothing that it has written."""
     while isinstance(s, Let):
         s = s.body
     stores = s.stmts if isinstance(s, Seq) else (s,)
@@ -335,7 +326,6 @@ def _reads(n: Node, pins: Pins) -> Pending:
 
 
 def _accesses(s: Stmt, pins: Pins) -> Pending:
-    """Accesses of shared memory in a statement, each once."""
     match s:
         case If(cond=c, then=then, orelse=orelse):
             other = () if orelse is None else _accesses(orelse, pins)

@@ -31,8 +31,9 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import free_vars, nodes, substitute
+from loopwright.ir.visitor import free_vars, map_nodes, nodes, substitute
 from loopwright.lowering.context import func_pass
+from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.nest.reductions import combine_into
 from loopwright.lowering.passes.storage_rewrite import redirected
 
@@ -70,8 +71,6 @@ class _Spread:
         while before != len(self.vars) + len(self.buffers):
             before = len(self.vars) + len(self.buffers)
             self._mark_differing(loop.body, False)
-
-    # ------------------------------------------------------------ what differs
 
     def differs(self, *es: Node) -> bool:
         return any(
@@ -116,8 +115,6 @@ class _Spread:
             or (isinstance(n, Store) and n.buffer.is_shared)
             for n in nodes(s)
         )
-
-    # ------------------------------------------------------------ spreading
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, Seq):
@@ -168,9 +165,8 @@ class _Spread:
 def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
     """A statement with accesses of a virtual thread's slice of ``new`` in place of ``old``."""
 
-    # Any: an expression gives an expression and a statement a statement.
-    def go(n: Any) -> Any:
-        n = redirected(n.map_children(go), {old: new}, lambda idx: (v, *idx))
+    def change(n: Node) -> Node:
+        n = redirected(n, {old: new}, lambda idx: (v, *idx))
         if not isinstance(n, AllReduce) or old not in n.buffers:
             return n
         buffers = tuple(new if b is old else b for b in n.buffers)
@@ -179,8 +175,7 @@ def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
         indices = (v, *n.indices) if narrow else n.indices
         return AllReduce(n.combiner, buffers, indices, n.tags)
 
-    out: Stmt = go(s)
-    return out
+    return map_nodes(s, Node, change)
 
 
 # ---------------------------------------------------------------- LowerWarpMemory
@@ -299,7 +294,6 @@ def _flat(axes: list[For]) -> tuple[Expr, int]:
 
 
 def _tree(s: AllReduce, axes: list[For]) -> Stmt:
-    """The tree for one `AllReduce` inside the thread loops ``axes``."""
     lane, lanes = _flat([x for x in axes if x.tag in s.tags])
     group, groups = _flat([x for x in axes if x.tag not in s.tags])
     if lanes == 1:
@@ -312,20 +306,14 @@ def _tree(s: AllReduce, axes: list[For]) -> Stmt:
     count = lanes
     while count > 1:
         half = 1 << ((count - 1).bit_length() - 1)
-        steps.append(If(binary("<", lane, count - half), _fold(s, rows, group, lane, half)))
+        # The value at ``lane`` of each row is combined with the one ``half`` places further.
+        far_at = (group, binary("+", lane, half))
+        near, far = ([Load(r, i, r.dtype) for r in rows] for i in (at, far_at))
+        step = combine_into(rows, at, s.combiner, near, far, s.buffers[0].name)
+        steps.append(If(binary("<", lane, count - half), step))
         count = half
     first = (group, as_expr(0))
     steps += [
         Store(b, s.indices, Load(r, first, b.dtype)) for r, b in zip(rows, s.buffers, strict=True)
     ]
-    out = seq(*steps)
-    for r in reversed(rows):
-        out = Allocate(r, out)
-    return out
-
-
-def _fold(s: AllReduce, rows: list[Buffer], group: Expr, lane: Expr, half: int) -> Stmt:
-    """Combine the value at ``lane`` of each row with the one ``half`` places further."""
-    near = [Load(r, (group, lane), r.dtype) for r in rows]
-    far = [Load(r, (group, binary("+", lane, half)), r.dtype) for r in rows]
-    return combine_into(rows, (group, lane), s.combiner, near, far, s.buffers[0].name)
+    return allocated(rows, seq(*steps))

@@ -7,9 +7,8 @@ loop inside another, a buffer of unknown or great size) its iterations run one b
 
 from __future__ import annotations
 
-from typing import Any
-
 from loopwright.ir.buffer import Buffer
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
@@ -21,8 +20,9 @@ from loopwright.ir.stmt import (
     Store,
     map_statements,
 )
-from loopwright.ir.visitor import nodes
+from loopwright.ir.visitor import map_nodes, nodes
 from loopwright.lowering.context import PassContext, func_pass
+from loopwright.lowering.nest.buffers import allocated
 from loopwright.lowering.passes.storage_rewrite import redirected
 
 #: Most bytes that the buffers allocated in a vectorized loop may take, for all lanes together.
@@ -78,9 +78,8 @@ def _with_shared_buffers(loop: For) -> Stmt:
     if buffers is None:
         return loop
 
-    # Any: an expression gives an expression and a statement a statement.
-    def rewrite(n: Any) -> Any:
-        n = redirected(n.map_children(rewrite), buffers, lambda idx: (*idx, loop.var))
+    def change(n: Node) -> Node:
+        n = redirected(n, buffers, lambda idx: (*idx, loop.var))
         match n:
             case Allocate(body=body):
                 return body
@@ -88,10 +87,7 @@ def _with_shared_buffers(loop: For) -> Stmt:
                 return n.of_kind("serial")
         return n
 
-    out: Stmt = loop.with_body(rewrite(loop.body))
-    for b in reversed(buffers.values()):
-        out = Allocate(b, out)
-    return out
+    return allocated(buffers.values(), loop.with_body(map_nodes(loop.body, Node, change)))
 
 
 def _buffers_for_all_lanes(loop: For) -> dict[Buffer, Buffer] | None:

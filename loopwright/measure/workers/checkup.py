@@ -20,7 +20,6 @@ from loopwright.measure.comparison import OTHER_PATTERN, Array, Closeness, Compa
 from loopwright.measure.inputs import EDGES
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
-    CheckMemory,
     KernelArrays,
     LoadedKernel,
     prepared,
@@ -52,29 +51,26 @@ class KnownAnswers(NamedTuple):
     edges: Sequence[Sequence[KnownElements]]
 
 
-class CheckAnswers(NamedTuple):
-    """Right answers and the accuracy that they require."""
-
-    known: KnownAnswers
-    close: Closeness
-    exact: bool
-
-    def closeness(self, number: int) -> Closeness:
-        """Required accuracy of the answer to a set of inputs."""
-        return self.close._replace(exact=self.exact and number == 1)
-
-
 class _Wrong(Exception):
     """The kernel is wrong, for the reason in the text."""
 
 
 class Checkup:
-    """One check of a kernel in ``memory``, with the inputs of the arrays that it was timed on."""
+    """One check of a kernel in ``memory``, with the inputs of the arrays that it was timed on.
+
+    ``close`` is the required accuracy; only the answer to set 1 may have to be equal.
+    """
 
     def __init__(
-        self, kernel: LoadedKernel, data: KernelArrays, memory: CheckMemory, answers: CheckAnswers
+        self,
+        kernel: LoadedKernel,
+        data: KernelArrays,
+        memory: ArgumentMemory,
+        answers: KnownAnswers,
+        close: Closeness,
     ) -> None:
-        self._kernel, self._data, self._memory, self._answers = kernel, data, memory, answers
+        self._kernel, self._data, self._memory = kernel, data, memory
+        self._answers, self._close = answers, close
         self._max_error = 0.0
         self._tainted = False
 
@@ -85,8 +81,8 @@ class Checkup:
             with self._kernel.pinned():
                 self._run("end", 0)
                 self._run("start", 1)
-                took = self._change_a_little(self._memory.memory, 0, _LAST)
-                for number, known in zip(EDGES, self._answers.known.edges, strict=False):
+                took = self._change_a_little(self._memory, 0, _LAST)
+                for number, known in zip(EDGES, self._answers.edges, strict=False):
                     self._run_at_edges(number, known)
                 if request.seconds is not None:
                     times = self._retimed(request, request.seconds, took)
@@ -98,36 +94,34 @@ class Checkup:
 
     def _run(self, side: Side, number: int) -> None:
         """Run on a set of inputs: set 0 on poisoned outputs, set 1 on the former answer."""
-        checked, data = self._memory, self._data
-        former = checked.memory.results() if number else []
-        checked.place(side)
-        memory = checked.memory
+        memory, data = self._memory, self._data
+        former = memory.results() if number else []
+        memory.place(side)
         memory.fill(data.inputs(number))
         for output, old in zip(memory.outputs, former, strict=bool(number)):
             memory.write(output, old)
-        checked.bound(self._kernel).run()
+        self._kernel.checked(memory).run()
         again = "called again on the outputs it had filled, with other inputs: " if number else ""
         self._judge(memory, number, again)
 
     def _run_at_edges(self, number: int, known: Sequence[KnownElements]) -> None:
         """Run on inputs at the edges of their types, and compare the known elements."""
-        memory, inputs = self._memory.memory, self._data.inputs(number)
+        memory, inputs = self._memory, self._data.inputs(number)
         memory.fill_inputs(inputs)
         memory.poison_outputs(OTHER_PATTERN)
-        self._memory.bound(self._kernel).run()
+        self._kernel.checked(memory).run()
         result = memory.judge_known(inputs, known)
         self._decide(memory, result, f"on inputs {_AT_EDGES[EDGES[number]]}: ")
 
     def _call(self, memory: ArgumentMemory) -> KernelCall:
-        if memory is self._memory.memory:
-            return self._memory.bound(self._kernel)
+        if memory is self._memory:
+            return self._kernel.checked(memory)
         return self._kernel.bound(memory)
 
     def _judge(self, memory: ArgumentMemory, number: int, when: str, guarded: bool = True) -> None:
         """Compare the contents of arrays with the answer to a set of inputs; raises _Wrong."""
-        close = self._answers.closeness(number)
-        expected = self._answers.known.sets[number]
-        result = memory.judge(self._data.inputs(number), expected, close)
+        close = self._close if number == 1 else self._close._replace(exact=False)
+        result = memory.judge(self._data.inputs(number), self._answers.sets[number], close)
         self._decide(memory, result, when, guarded)
 
     def _decide(
@@ -153,7 +147,7 @@ class Checkup:
 
     def _quickest(self) -> float:
         """The shortest of some calls on poisoned outputs, in seconds."""
-        memory = self._memory.memory
+        memory = self._memory
         call = self._call(memory)
         memory.fill_inputs(self._data.inputs(1))
         prepared(call)

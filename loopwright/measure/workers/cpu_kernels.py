@@ -15,7 +15,6 @@ from loopwright.errors import InternalError
 from loopwright.measure.comparison import Array, poison
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
-    CheckMemory,
     KernelHost,
     LoadedKernel,
     guard_pattern,
@@ -37,7 +36,6 @@ from loopwright.runtime import (
     flush,
 )
 
-_ALIGN = 64
 #: Copies of constants at most. Those of which more would fit are small, and are read in no time.
 _MOST_COPIES = 64
 _GUARD = 4096  # bytes before and after every array that no kernel may write
@@ -80,8 +78,8 @@ class GuardedArray:
         self.name = arg.name
         self._pattern = guard_pattern(number)
         nbytes = arg.nbytes
-        block = np.empty(nbytes + 2 * _GUARD + _ALIGN, dtype=np.uint8)
-        start = -(block.ctypes.data + _GUARD) % _ALIGN
+        block = np.empty(nbytes + 2 * _GUARD + ALIGNMENT, dtype=np.uint8)
+        start = -(block.ctypes.data + _GUARD) % ALIGNMENT
         self._before = block[start : start + _GUARD]
         self._after = block[start + _GUARD + nbytes : start + 2 * _GUARD + nbytes]
         self._before.fill(self._pattern)
@@ -171,6 +169,11 @@ class CpuKernel(LoadedKernel):
             return call
         return self._function.bound(arrays, workspace)
 
+    def checked(self, memory: ArgumentMemory) -> KernelCall:
+        if not isinstance(memory, PagedMemory):
+            raise InternalError("a kernel of the CPU was to be checked in memory of a device")
+        return self.bound(memory, memory.workspace)
+
     def flush(self, memory: ArgumentMemory) -> None:
         flush(*on_host(memory).arrays)
 
@@ -187,7 +190,11 @@ _FRESH = 0xFF
 
 
 class PagedMemory(HostMemory):
-    """Arrays in pages of their own, next to inaccessible memory."""
+    """Arrays in pages of their own, next to inaccessible memory, used for many checks.
+
+    A kernel may assume that the elements of an array are aligned, and that its workspace lies at a
+    multiple of 64 bytes; nothing more is granted, so that no error goes unnoticed.
+    """
 
     def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:
         super().__init__(args, [])
@@ -196,8 +203,10 @@ class PagedMemory(HostMemory):
         self.workspace_bytes = workspace_bytes
         self.workspace: npt.NDArray[Any] | None = None
 
+    def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
+        return super().fits(args, workspace_bytes) and self.workspace_bytes == workspace_bytes
+
     def place(self, side: Side) -> None:
-        """Move all arrays to one of their edges; their contents are lost."""
         self.arrays = [
             memory.place(arg.nbytes, side, arg.dtype.itemsize).view(arg.dtype).reshape(arg.shape)
             for memory, arg in zip(self._memory, self.args, strict=True)
@@ -214,28 +223,6 @@ class PagedMemory(HostMemory):
         return outside_text(names)
 
 
-class PagedCheckMemory(CheckMemory):
-    """Arrays for the arguments of a kernel in pages of their own, used for many checks.
-
-    A kernel may assume that the elements of an array are aligned, and that its workspace lies at a
-    multiple of 64 bytes; nothing more is granted, so that no error goes unnoticed.
-    """
-
-    def __init__(self, args: Sequence[Arg], workspace_bytes: int) -> None:
-        self.memory: PagedMemory = PagedMemory(args, workspace_bytes)
-
-    def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
-        return self.memory.args == tuple(args) and self.memory.workspace_bytes == workspace_bytes
-
-    def place(self, side: Side) -> None:
-        self.memory.place(side)
-
-    def bound(self, kernel: LoadedKernel) -> KernelCall:
-        if not isinstance(kernel, CpuKernel):
-            raise InternalError("a kernel of a device was to be checked in memory of the CPU")
-        return kernel.bound(self.memory, self.memory.workspace)
-
-
 class CpuHost(KernelHost):
     """The CPU; pool and timing loop are compiled on creation, which no candidate pays for."""
 
@@ -248,8 +235,8 @@ class CpuHost(KernelHost):
     def memory(self, args: Sequence[Arg]) -> HostMemory:
         return GuardedHostMemory(args)
 
-    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckMemory:
-        return PagedCheckMemory(args, workspace_bytes)
+    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> PagedMemory:
+        return PagedMemory(args, workspace_bytes)
 
     def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> CpuKernel:
         return CpuKernel(artifact, on_host(memory))

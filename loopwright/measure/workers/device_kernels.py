@@ -16,7 +16,6 @@ from loopwright.errors import InternalError, RunError
 from loopwright.measure.comparison import Array, poison
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
-    CheckMemory,
     KernelHost,
     LoadedKernel,
     guard_pattern,
@@ -32,7 +31,6 @@ from loopwright.runtime import (
     DeviceFunction,
     KernelCall,
     Memory,
-    Side,
     sweep,
 )
 
@@ -167,43 +165,27 @@ class DeviceKernel(LoadedKernel):
     def pinned(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def take_turns(self, nbytes: int) -> None:
+        """Do nothing: devices time on one copy."""
+
     def run(self, number: int = 1, *, flush: bool = False) -> float:
         if flush:
             self.flush(self._memory)
         return max(runtime.time_call(self._call, 1 if flush else number), TICK_S)
 
-    def bound(self, memory: ArgumentMemory) -> KernelCall:
-        return self._bound(on_device(memory))
-
-    def checked(self, memory: DeviceMemory) -> KernelCall:
-        """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
-        return self._bound(memory, memory.temporaries(self._function.buffer_bytes))
-
-    def _bound(self, memory: DeviceMemory, buffers: Sequence[Memory] | None = None) -> KernelCall:
+    def bound(self, memory: ArgumentMemory, buffers: Sequence[Memory] | None = None) -> KernelCall:
+        arrays = on_device(memory).arrays
         if self._parts is not None:
-            return self._parts.bind(memory.arrays, buffers=buffers)
-        return self._function.bind(*memory.arrays, buffers=buffers)
+            return self._parts.bind(arrays, buffers=buffers)
+        return self._function.bind(*arrays, buffers=buffers)
+
+    def checked(self, memory: ArgumentMemory) -> KernelCall:
+        """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
+        buffers = on_device(memory).temporaries(self._function.buffer_bytes)
+        return self.bound(memory, buffers)
 
     def flush(self, memory: ArgumentMemory) -> None:
         sweep(on_device(memory).device)
-
-
-class GuardedCheckMemory(CheckMemory):
-    """Arrays of a device between guard zones, since it has no pages that fault on access."""
-
-    def __init__(self, args: Sequence[Arg], device: Device) -> None:
-        self.memory: DeviceMemory = DeviceMemory(args, device)
-
-    def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
-        return self.memory.args == tuple(args)
-
-    def place(self, side: Side) -> None:
-        """Do nothing: both edges of an array are guarded where it lies."""
-
-    def bound(self, kernel: LoadedKernel) -> KernelCall:
-        if not isinstance(kernel, DeviceKernel):
-            raise InternalError("a kernel of the CPU was to be checked in memory of a device")
-        return kernel.checked(self.memory)
 
 
 class DeviceHost(KernelHost):
@@ -222,8 +204,9 @@ class DeviceHost(KernelHost):
     def memory(self, args: Sequence[Arg]) -> DeviceMemory:
         return DeviceMemory(args, self.device)
 
-    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckMemory:
-        return GuardedCheckMemory(args, self.device)
+    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> DeviceMemory:
+        """Arrays between guard zones, since a device has no pages that fault on access."""
+        return DeviceMemory(args, self.device)
 
     def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> DeviceKernel:
         return DeviceKernel(artifact, on_device(memory))

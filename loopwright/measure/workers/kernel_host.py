@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from loopwright.measure.comparison import (
 )
 from loopwright.measure.inputs import DataPlan, input_set
 from loopwright.runtime import Arg, Artifact, KernelCall, Side
+
+if TYPE_CHECKING:
+    from loopwright.measure.workers.yardstick import Yardstick
 
 
 def prepared(call: KernelCall) -> float:
@@ -52,11 +55,8 @@ def outside_text(names: Sequence[str]) -> str | None:
 
 def same_bytes(a: Array, b: Array) -> bool:
     """Whether two arrays of one type hold the same bits; a NaN equals itself."""
-    return bool(np.array_equal(_bits(a), _bits(b)))
-
-
-def _bits(a: Array) -> Array:
-    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+    x, y = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (a, b))
+    return bool(np.array_equal(x, y))
 
 
 class ArgumentMemory(ABC):
@@ -88,6 +88,13 @@ class ArgumentMemory(ABC):
     @abstractmethod
     def beside(self) -> ArgumentMemory:
         """Other arrays for the inputs, with the outputs of this one; unguarded."""
+
+    def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
+        """Whether memory of checks was made for such a kernel."""
+        return self.args == tuple(args)
+
+    def place(self, side: Side) -> None:  # noqa: B027 - on devices both edges are guarded
+        """Move all arrays to one edge of their memory; their contents are lost."""
 
     @property
     def inputs(self) -> list[int]:
@@ -152,7 +159,8 @@ class LoadedKernel(ABC):
     def pinned(self) -> AbstractContextManager[None]:
         """Keep its threads on their CPUs inside the block."""
 
-    def take_turns(self, nbytes: int) -> None:  # noqa: B027 - devices time on one copy
+    @abstractmethod
+    def take_turns(self, nbytes: int) -> None:
         """Let the calls of `run` read constants from copies in turns, so many bytes together."""
 
     @abstractmethod
@@ -164,33 +172,12 @@ class LoadedKernel(ABC):
         """A call on other arrays, for `loopwright.runtime.time_call`."""
 
     @abstractmethod
+    def checked(self, memory: ArgumentMemory) -> KernelCall:
+        """A call on arrays of `KernelHost.check_memory`, with its temporary memory there too."""
+
+    @abstractmethod
     def flush(self, memory: ArgumentMemory) -> None:
         """Empty the caches for a call on these arrays."""
-
-
-class CheckMemory(ABC):
-    """Memory in which kernels are checked, used for many checks."""
-
-    memory: ArgumentMemory  # the arrays, once they are placed
-
-    @abstractmethod
-    def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
-        """Whether it was made for these arguments."""
-
-    @abstractmethod
-    def place(self, side: Side) -> None:
-        """Move all arrays to one edge of their memory; their contents are lost."""
-
-    @abstractmethod
-    def bound(self, kernel: LoadedKernel) -> KernelCall:
-        """A call of a kernel on these arrays."""
-
-
-class SampledLimit(Protocol):
-    """A limit of a processor; see `loopwright.measure.workers.yardstick.Yardstick`."""
-
-    def rate(self) -> float:
-        """Units of work per second, measured now."""
 
 
 class KernelHost(ABC):
@@ -203,14 +190,14 @@ class KernelHost(ABC):
         """Guarded arrays for timing; raises MemoryError or OutOfMemoryError."""
 
     @abstractmethod
-    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckMemory:
-        """Arrays for checks; raises as `memory`."""
+    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> ArgumentMemory:
+        """Arrays for many checks; raises as `memory`."""
 
     @abstractmethod
     def load(self, artifact: Artifact, memory: ArgumentMemory) -> LoadedKernel:
         """Link a program and bind it to arrays, so that its next call takes its usual time."""
 
-    def limit(self, artifact: Artifact, through_memory: bool) -> SampledLimit:
+    def limit(self, artifact: Artifact, through_memory: bool) -> Yardstick:
         """A limit of this processor, measured by a kernel; CPUs need no runner for it.
 
         ``through_memory``: its arrays must not fit into a cache.

@@ -151,7 +151,10 @@ def stopped(proc: subprocess.Popen[bytes]) -> bool:
     """Whether a process has been stopped, as by SIGSTOP; True only once for each stop."""
     if proc.returncode is not None:
         return False
-    return os.waitid(os.P_PID, proc.pid, os.WSTOPPED | os.WNOHANG) is not None
+    try:
+        return os.waitid(os.P_PID, proc.pid, os.WSTOPPED | os.WNOHANG) is not None
+    except ChildProcessError:  # one that has ended can no longer be stopped
+        return False
 
 
 def kill_group(proc: subprocess.Popen[bytes]) -> None:
@@ -252,13 +255,10 @@ class WorkerProgram:
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
         wanted = {**os.environ, "PYTHONPATH": path, **self.environment}
         variables = {name: value for name, value in wanted.items() if value is not None}
-        return {**variables, **_absolute(variables)} if self.own_folder else variables
-
-
-def _absolute(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables that name folders, made absolute from this process."""
-    named = {name: variables[name].split(os.pathsep) for name in _FOLDERS if variables.get(name)}
-    seen = {name: os.pathsep.join(map(os.path.abspath, x)) for name, x in named.items()}
-    if variables.get("LOOPWRIGHT_CACHE"):
-        seen["LOOPWRIGHT_CACHE"] = str(env.cache_folder() or 0)
-    return seen
+        if self.own_folder:
+            for name in filter(variables.get, _FOLDERS):
+                folders = variables[name].split(os.pathsep)
+                variables[name] = os.pathsep.join(map(os.path.abspath, folders))
+            if variables.get("LOOPWRIGHT_CACHE"):
+                variables["LOOPWRIGHT_CACHE"] = str(env.cache_folder() or 0)
+        return variables

@@ -146,9 +146,15 @@ def _read(value: Any, kind: Any) -> Any:
     if kind is Any:
         return value
     if origin in (types.UnionType, typing.Union):
-        return _read_union(value, parts)
+        if value is None and type(None) in parts:
+            return None
+        (kind,) = (part for part in parts if part is not type(None))
+        return _read(value, kind)
     if origin is tuple and isinstance(value, list):
-        return _read_tuple(value, parts)
+        kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
+        if len(value) != len(kinds):
+            raise TypeError(f"{len(value)} values for {len(kinds)}")
+        return tuple(map(_read, value, kinds))
     if origin is Mapping and isinstance(value, dict):
         return value
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -158,21 +164,6 @@ def _read(value: Any, kind: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{repr(value)[:60]} is no {getattr(kind, '__name__', kind)}")
     return value
-
-
-def _read_union(value: Any, kinds: tuple[Any, ...]) -> Any:
-    if value is None and type(None) in kinds:
-        return None
-    (kind,) = (k for k in kinds if k is not type(None))
-    return _read(value, kind)
-
-
-def _read_tuple(value: list[Any], kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-    if kinds[-1] is ...:
-        return tuple(_read(part, kinds[0]) for part in value)
-    if len(value) != len(kinds):
-        raise TypeError(f"{len(value)} values for {len(kinds)}")
-    return tuple(_read(part, kind) for part, kind in zip(value, kinds, strict=True))
 
 
 class Decoder:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from loopwright import runtime
 from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
 from loopwright.measure.comparison import Closeness, known_from
 from loopwright.measure.inputs import DataPlan, arguments
-from loopwright.measure.workers.checkup import CheckAnswers, Checkup, KnownAnswers
+from loopwright.measure.workers.checkup import Checkup, KnownAnswers
 from loopwright.measure.workers.cpu_kernels import CpuHost
 from loopwright.measure.workers.kernel_host import (
-    CheckMemory,
+    ArgumentMemory,
     KernelArrays,
     KernelHost,
     LoadedKernel,
-    SampledLimit,
 )
 from loopwright.measure.workers.protocol import (
     CheckReply,
@@ -43,6 +42,9 @@ from loopwright.measure.workers.protocol import (
 )
 from loopwright.records import ErrorKind
 from loopwright.runtime import artifact_kind, grown
+
+if TYPE_CHECKING:
+    from loopwright.measure.workers.yardstick import Yardstick
 
 #: A warm-up that is this many times beyond the limit of the race decides it alone, if it is long.
 _HOPELESS = 2.0
@@ -73,8 +75,8 @@ class RunRole:
         self._data_held: KernelArrays | None = None
         self._kernels: dict[int, LoadedKernel] = {}
         self._references: dict[str, KnownAnswers] = {}
-        self._memory: CheckMemory | None = None
-        self._limits: dict[str, SampledLimit] = {}
+        self._memory: ArgumentMemory | None = None
+        self._limits: dict[str, Yardstick] = {}
 
     def answer(self, request: Message) -> Reply:
         """Carry out a request; after an error the processor is probed."""
@@ -171,19 +173,16 @@ class RunRole:
             self._references[request.key] = KnownAnswers(sets, edges)
         if request.key not in self._references:
             raise InternalError("a runner was asked to check against what it was never sent")
-        answers = CheckAnswers(
-            self._references[request.key],
-            Closeness(request.length, request.computed, rounding=request.rounding),
-            request.exact,
-        )
+        answers = self._references[request.key]
+        close = Closeness(request.length, request.computed, request.exact, request.rounding)
         try:
-            return Checkup(kernel, data, self._memory_for(kernel), answers).reply(request)
+            return Checkup(kernel, data, self._memory_for(kernel), answers, close).reply(request)
         finally:
             data.restore()
             if sum(arg.nbytes for arg in data.args) > _KEPT_BYTES:
                 self._memory = None
 
-    def _memory_for(self, kernel: LoadedKernel) -> CheckMemory:
+    def _memory_for(self, kernel: LoadedKernel) -> ArgumentMemory:
         """Memory for the check of a kernel: that of the last check, where it fits."""
         args, workspace_bytes = self._data.args, kernel.workspace_bytes
         if self._memory is None or not self._memory.fits(args, workspace_bytes):

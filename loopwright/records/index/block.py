@@ -12,14 +12,14 @@ import json
 import os
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from loopwright.errors import RecordError
-from loopwright.records.error_help import ErrorKind
+from loopwright.records.error_kinds import ErrorKind
 from loopwright.records.index.columns import (
     CHOOSING,
     COLUMNS,
@@ -29,8 +29,8 @@ from loopwright.records.index.columns import (
     SharedValues,
     agrees,
     can_be_kept,
-    columns_of,
     decode,
+    encode,
     first_rows,
 )
 from loopwright.records.line import BOM, Json
@@ -74,7 +74,7 @@ class LogBlock:
                 others.append(position)
                 log.records.pop()
         digest = hashlib.sha256(data).hexdigest()
-        columns = columns_of(log.records)
+        columns = {name: encode(name, [getattr(r, name) for r in log.records]) for name in COLUMNS}
         return cls(start, start + len(data), digest, lengths, others, columns, known)
 
     @property
@@ -250,9 +250,6 @@ class StoredBlock:
     def __init__(self, file: LogFile, block: LogBlock) -> None:
         self.file, self.block = file, block
         self.values = LazyColumns(self.column)
-
-    def records(self) -> Iterable[StoredRecord]:
-        return (StoredRecord.at(self, row) for row in range(self.block.count))
 
     def column(self, name: str) -> list[Json]:
         """The values of one field or property; raises a RecordError for a malformed index."""

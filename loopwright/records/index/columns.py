@@ -246,19 +246,15 @@ def can_be_kept(record: Record) -> bool:
         return False
 
 
-def columns_of(records: Sequence[Record]) -> dict[str, bytes]:
-    return {name: encode(name, [getattr(r, name) for r in records]) for name in COLUMNS}
-
-
 def agrees(
     columns: Mapping[str, Sequence[Json]], names: Iterable[str], row: int, record: Record
 ) -> bool:
     """Whether a row of some columns equals a record."""
-    return all(_same(columns[name][row], getattr(record, name)) for name in names)
-
-
-def _same(value: Json, own: Json) -> bool:
-    if isinstance(value, (str, bool, int)):
-        return type(value) is type(own) and bool(value == own)
+    pairs = ((columns[name][row], getattr(record, name)) for name in names)
     # By their text, since NaN is not equal to itself, and 1 is to 1.0 and True.
-    return text_of(value) == text_of(own)
+    return all(
+        type(value) is type(field) and bool(value == field)
+        if isinstance(value, (str, bool, int))
+        else text_of(value) == text_of(field)
+        for value, field in pairs
+    )

@@ -20,11 +20,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import PARTIAL, FileKind, destination, marked, replaced
-from loopwright.records.index.block import LogBlock, LogFile, StoredBlock, index_path
+from loopwright.records.index.block import (
+    LogBlock,
+    LogFile,
+    StoredBlock,
+    StoredRecord,
+    index_path,
+)
 from loopwright.records.index.columns import SharedValues
 from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import Log, load, take_line, without_collector
@@ -95,22 +100,18 @@ def write_index(log: Path, blocks: Iterable[LogBlock], mode: int) -> None:
     """
     path = index_path(log)
     with contextlib.suppress(OSError, UsageError):
-        _remove_abandoned(path)
+        for file in path.parent.glob(f".{path.name}.*{PARTIAL}"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - file.stat().st_mtime > _ABANDONED_S:
+                    file.unlink()
         destination(path, _INDEX, force=None)
-        with replaced(path, mode & 0o666, durable=False) as file:
-            file.write(_made_by() + b"\n")
+        with replaced(path, mode & 0o666, durable=False) as index:
+            index.write(_made_by() + b"\n")
             for block in blocks:
                 head, body = block.to_parts()
                 sizes = b"%d %d" % (len(head), len(body))
-                file.write(b"%s %s\n%s" % (_digest(head, body), sizes, head))
-                file.write(body + b"\n")
-
-
-def _remove_abandoned(path: Path) -> None:
-    for file in path.parent.glob(f".{path.name}.*{PARTIAL}"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - file.stat().st_mtime > _ABANDONED_S:
-                file.unlink()
+                index.write(b"%s %s\n%s" % (_digest(head, body), sizes, head))
+                index.write(body + b"\n")
 
 
 #: Logs of fewer bytes are read whole: that takes a fifth of a second.
@@ -156,24 +157,6 @@ def open_log(path: str | os.PathLike[str]) -> Log:
         return load(path)
 
 
-class WholeLines(NamedTuple):
-    """The whole lines of a log."""
-
-    log: Log
-    lines: int  # number of lines
-    size: int  # bytes
-
-
-def open_whole_lines(path: str | os.PathLike[str]) -> WholeLines:
-    """Read the whole lines that a log has at this moment, and write nothing; raises OSError.
-
-    An existing index is used, but neither made nor updated. A last line without its newline is left
-    out: its writer may not have finished.
-    """
-    with without_collector():
-        return _Reading(Path(path)).whole_lines()
-
-
 def known_records(path: str | os.PathLike[str]) -> set[int]:
     """Numbers of the lines, from 1, that the index of a log knows to be records.
 
@@ -209,10 +192,14 @@ class _Reading:
             take_line(log, lines + 1, rest if lines else rest.removeprefix(BOM))
         return log
 
-    def whole_lines(self) -> WholeLines:
-        """All lines except a last one without its newline."""
+    def whole_lines(self) -> tuple[Log, int, int]:
+        """The whole lines that the log has at this moment, their number, and their bytes.
+
+        An existing index is used, but neither made nor updated. A last line without its newline is
+        left out: its writer may not have finished.
+        """
         self._read_blocks()
-        return WholeLines(*self._known_lines(), self._blocks[-1].end if self._blocks else 0)
+        return *self._known_lines(), self._blocks[-1].end if self._blocks else 0
 
     def _known_lines(self) -> tuple[Log, int]:
         """Contents and number of the lines of all blocks."""
@@ -273,7 +260,8 @@ class _Reading:
 
     def _add(self, log: Log, block: LogBlock, line: int) -> None:
         """Add the lines of a block to a log, after ``line`` other lines."""
-        records: list[Record] = list(StoredBlock(self._file, block).records())
+        stored = StoredBlock(self._file, block)
+        records: list[Record] = [StoredRecord.at(stored, row) for row in range(block.count)]
         count, none = len(log.records), 0
         for position in block.others:
             begin = block.begins[position]
@@ -324,10 +312,16 @@ class Follower:
             if not stat.S_ISREG(status.st_mode):
                 raise RecordError(f"{str(self.path)!r} is no regular file; name a log")
             if self._inode == (status.st_dev, status.st_ino):
-                news = self._appended(status.st_size)
-                if news is not None:
-                    return news
-            return self._from_the_beginning()
+                log = self._appended(status.st_size)
+                if log is not None:
+                    return News(True, False, log)
+            with without_collector():
+                log, self._lines, end = _Reading(self.path).whole_lines()
+            with open(self.path, "rb") as file:
+                status = os.fstat(file.fileno())
+                self._inode = (status.st_dev, status.st_ino)
+                self._reached(file.fileno(), end)
+            return News(True, True, log)
         except FileNotFoundError:
             restarted = self._inode is not None
             self._inode, self._end, self._before, self._lines = None, 0, b"", 0
@@ -336,15 +330,7 @@ class Follower:
             reason = exc.strerror or exc
             raise RecordError(f"cannot read the log {str(self.path)!r}: {reason}") from exc
 
-    def _from_the_beginning(self) -> News:
-        log, self._lines, end = open_whole_lines(self.path)
-        with open(self.path, "rb") as file:
-            status = os.fstat(file.fileno())
-            self._inode = (status.st_dev, status.st_ino)
-            self._reached(file.fileno(), end)
-        return News(True, True, log)
-
-    def _appended(self, size: int) -> News | None:
+    def _appended(self, size: int) -> Log | None:
         """The appended lines; None where the file is not the one that was read before."""
         log = Log(self.path)
         if size < self._end:
@@ -355,7 +341,7 @@ class Follower:
                 return None
             while self._end < size and self._take(fd, log):
                 pass
-        return News(True, False, log)
+        return log
 
     def _take(self, fd: int, log: Log) -> bool:
         """Read the whole lines of a chunk; False where there is none."""

@@ -101,7 +101,11 @@ def _clock(
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """The end of each trial, in seconds of running, and the number of its run."""
     ends, runs, build_s, run_s = fields_of(trials, "ts", "run", "build_s", "run_s")
-    began = _beginnings(headers)
+    began: dict[str, float] = {}  # of runs that say so; the first header of a run counts
+    for header in headers:
+        name, ts = header.get("run"), header.get("ts")
+        if isinstance(name, str) and isinstance(ts, int | float) and 0 < ts < math.inf:
+            began.setdefault(name, float(ts))
     numbers: dict[str, int] = {}
     last: dict[str, float] = {}
     clock = np.zeros(len(trials))
@@ -116,13 +120,3 @@ def _clock(
         last[run] = max(end, last[run])
         clock[row] = total
     return clock, np.array([numbers[run] for run in runs], dtype=np.int64)
-
-
-def _beginnings(headers: Sequence[Mapping[str, Json]]) -> dict[str, float]:
-    """The start of each run that has it in its header; the first header of a run counts."""
-    starts: dict[str, float] = {}
-    for header in headers:
-        run, ts = header.get("run"), header.get("ts")
-        if isinstance(run, str) and isinstance(ts, int | float) and 0 < ts < math.inf:
-            starts.setdefault(run, float(ts))
-    return starts

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from loopwright.presenting import counted
 from loopwright.records.line import Json, canonical_json
 from loopwright.records.provenance import device_of
 from loopwright.records.query import measured, verdict_on
@@ -60,10 +61,8 @@ class Ratio:
     @property
     def why_no_interval(self) -> str:
         """The reason why there is no interval; empty where there is one."""
-        if self.low is not None:
-            return ""
-        few = min(self.windows)
-        return f"{few} window{'s' * (few != 1)}, no interval"
+        few = counted(min(self.windows), "window")
+        return "" if self.low is not None else f"{few}, no interval"
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
         theirs = [side for side in theirs if all(side is not pair[1] for pair in matched)]
     pairs += [(side, None) for side in mine]
     pairs += [(None, side) for side in theirs]
-    return [_compared(*pair) for pair in pairs]
+    return [_comparison(*pair) for pair in pairs]
 
 
 def _paired(
@@ -286,11 +285,10 @@ def _side(setup: Setup, records: Sequence[Record]) -> Side:
     return Side(setup, name, best, len(measured(records, again=False)), verdict)
 
 
-def _compared(one: Side | None, other: Side | None) -> TaskComparison:
-    either = next(side for side in (one, other) if side is not None)
+def _comparison(one: Side | None, other: Side | None) -> TaskComparison:
+    name = next(side.name for side in (one, other) if side is not None)
     if one is None or other is None or one.record is None or other.record is None:
-        return TaskComparison(either.name, one, other, None, ())
+        return TaskComparison(name, one, other, None, ())
+    ratio = time_ratio(one.record, other.record)
     differences = tuple(record_differences(one.record, other.record))
-    return TaskComparison(
-        either.name, one, other, time_ratio(one.record, other.record), differences
-    )
+    return TaskComparison(name, one, other, ratio, differences)

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import RecordError
+from loopwright.presenting import counted
 from loopwright.records.bulk import fields_of
 from loopwright.records.line import Json
 from loopwright.records.query import measured
@@ -120,8 +121,8 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
     trials = list(compress(searched, *fields_of(searched, "valid")))
     if len(trials) < FEWEST:
         raise RecordError(
-            f"the importance of knobs cannot be judged from {len(trials)} record"
-            f"{'s' * (len(trials) != 1)} with a time; tune until there are {FEWEST}, better 100"
+            f"the importance of knobs cannot be judged from {counted(len(trials), 'record')} with "
+            f"a time; tune until there are {FEWEST}, better 100"
         )
     knobs = [knob for knob in knobs_of(trials) if len(knob.texts) > 1]
     if not knobs:
@@ -198,7 +199,11 @@ class ConfigTable:
 
     def __init__(self, knobs: Sequence[KnobColumn]) -> None:
         self.knobs = knobs
-        self._columns = [_columns(knob) for knob in knobs]
+        # A row of numbers for each value of a knob.
+        self._columns: list[npt.NDArray[np.float32]] = []
+        for knob in knobs:
+            columns = [c for values in knob.parts().values() for c in _part_columns(values)]
+            self._columns.append(np.array(columns, dtype=np.float32).T)
 
     def rows(self, codes: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.float32]:
         """Rows of configurations, from the indices of values for each knob."""
@@ -208,12 +213,6 @@ class ConfigTable:
     def draw(self, rng: np.random.Generator, count: int) -> list[npt.NDArray[np.int64]]:
         """Draw configurations: each knob independently, its values uniformly."""
         return [rng.integers(len(knob.texts), size=count) for knob in self.knobs]
-
-
-def _columns(knob: KnobColumn) -> npt.NDArray[np.float32]:
-    """A row of numbers for each value of a knob."""
-    columns = [c for values in knob.parts().values() for c in _part_columns(values)]
-    return np.array(columns, dtype=np.float32).T
 
 
 def _part_columns(values: Sequence[tuple[str, Json]]) -> list[list[float]]:

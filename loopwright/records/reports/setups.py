@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from loopwright.presenting import counted
 from loopwright.records.line import Json
 from loopwright.records.query import by_conditions
 from loopwright.records.record import Record
@@ -97,5 +98,5 @@ def conditions_text(record: Record, names: Mapping[str, str], *, threads: bool =
     """Conditions of a record, such as ``on llvm, 2 threads, AMD EPYC``, given `hardware_names`."""
     parts = [f"on {record.kind or 'an unknown target'}"]
     if threads and record.threads:
-        parts.append(f"{record.threads} thread{'s' * (record.threads != 1)}")
+        parts.append(counted(record.threads, "thread"))
     return ", ".join([*parts, names[record.hardware]])

@@ -23,10 +23,7 @@ def spread(times: Sequence[float]) -> float | None:
         >>> print(spread([1.0, 1.0, 1.1, 1.2, 1.2]), spread([1.0]))
         0.1818... None
     """
-    if len(times) < 2:
-        return None
-    low, middle, high = np.quantile(np.asarray(times, dtype=np.float64), (0.25, 0.5, 0.75))
-    return float((high - low) / middle)
+    return spreads([times])[0]
 
 
 def spread_text(times: Sequence[float]) -> str:

@@ -84,17 +84,16 @@ class DeviceArray(NDArray):
 
     def copyfrom(self, source: object) -> NDArray:
         """Copy the elements of `source` into this array, and return it; see `NDArray.copyfrom`."""
-        same = isinstance(source, DeviceArray) and (
+        if isinstance(source, DeviceArray) and (
             (source.shape, source.dtype, source.device.device_type)
             == (self.shape, self.dtype, self.device.device_type)
-        )
-        if same and isinstance(source, DeviceArray):
+        ):
             api, there, here = self.api, source.device, self.device
             # The copy waits in a stream of the source's device, perhaps longer than arrays live.
             note_use(source.memory, api.current_stream(there.device_id))
             if there == here:
                 note_use(self.memory, api.current_stream(here.device_id))
-            if there != here:  # queued work here reads the old elements
+            else:  # queued work here reads the old elements
                 api.synchronize(here.device_id, api.current_stream(here.device_id))
             api.copy(source.memory, 0, self.memory, 0, self.nbytes)
             if there != here:
@@ -138,8 +137,9 @@ class DeviceArray(NDArray):
             return self.copyto(Device(HOST)).__dlpack__(max_version=options.get("max_version"))
         if options.get("copy"):
             return self.copyto(self.device).__dlpack__(stream=options.get("stream"))
-        if options.get("stream") != -1:
-            self._hand_over(options.get("stream"))
+        stream = options.get("stream")
+        if stream != -1:
+            self._hand_over(stream)
         # Where a handle is an address, consumers that do not know of offsets are served too.
         begin, offset = (
             (self.memory.address, 0)

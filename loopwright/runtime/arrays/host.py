@@ -29,7 +29,8 @@ _PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 AVAILABLE = hasattr(mmap, "MADV_HUGEPAGE")
 #: Bytes that an arena takes from the system at once. Untouched pages take no memory.
 _CHUNK = 64 << 20
-_ALIGNMENT = 64
+#: Alignment of arrays in bytes.
+ALIGNMENT = 64
 
 
 def huge_pages(nbytes: int) -> npt.NDArray[np.uint8]:
@@ -64,22 +65,17 @@ class Arena:
 
     def copy_of(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy, row-major, whose first element lies at a multiple of 64."""
-        copy = self._take(array.nbytes).view(array.dtype).reshape(array.shape)
+        nbytes = array.nbytes
+        if AVAILABLE:
+            taken = -(-nbytes // ALIGNMENT) * ALIGNMENT
+            if taken > len(self._free):
+                self._free = huge_pages(max(taken, _CHUNK))
+            block, self._free = self._free[:nbytes], self._free[taken:]
+        else:
+            block = aligned_bytes(nbytes)
+        copy = block.view(array.dtype).reshape(array.shape)
         np.copyto(copy, array)
         return copy
-
-    def _take(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        if not AVAILABLE:
-            block = np.empty(nbytes + _ALIGNMENT, np.uint8)
-            return block[-block.ctypes.data % _ALIGNMENT :][:nbytes]
-        taken = -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-        if taken > len(self._free):
-            self._free = huge_pages(max(taken, _CHUNK))
-        found, self._free = self._free[:nbytes], self._free[taken:]
-        return found
-
-
-ALIGNMENT = 64
 
 
 def aligned_bytes(nbytes: int) -> npt.NDArray[np.uint8]:

@@ -35,7 +35,6 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "max": max,
 }
 
-
 #: Maximum bytes of an array or of a workspace: the address space of a process.
 MAX_BYTES = 1 << 47
 _MAX_TEXT = 20_000
@@ -451,8 +450,7 @@ class Manifest:
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> manifest = f.artifact.contents
         >>> print(manifest.kind, manifest.entry, [a.name for a in manifest.functions[0].args])
         llvm-object add_one ['A', 'B']

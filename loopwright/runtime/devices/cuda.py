@@ -61,7 +61,6 @@ _STICKY = (
     "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED", "DEVICE_UNAVAILABLE",
 )  # fmt: skip
 
-
 CUDA = 2
 #: Static shared memory that every kernel may have; more has to be asked for.
 _STATIC_SHARED = 49152
@@ -258,7 +257,8 @@ class CudaAPI(DeviceAPI):
         doing = f"pinning {nbytes} bytes of the host"
         args = (max(nbytes, 1), _FOR_ALL_DEVICES)
         address = int(self.call(device_id, doing, "cuMemHostAlloc", *args))
-        return Memory(HOST, 0, address, nbytes, owner=_Pinned(self, device_id, address))
+        owner = _Owned(self, device_id, "cuMemFreeHost", address)
+        return Memory(HOST, 0, address, nbytes, owner=owner)
 
     def free(self, memory: Memory) -> None:
         self.call(memory.device_id, "freeing memory", "cuMemFree", release(memory, self))
@@ -386,7 +386,8 @@ class CudaAPI(DeviceAPI):
         return event
 
     def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
-        return Event(CUDA, device_id, _OwnedEvent(self, device_id, self._event(device_id, stream)))
+        event = self._event(device_id, stream)
+        return Event(CUDA, device_id, _Owned(self, device_id, "cuEventDestroy", event))
 
     def wait_event(self, event: Event) -> None:
         check_event("wait_event", event, self)
@@ -416,51 +417,32 @@ class CudaAPI(DeviceAPI):
                 work(stream)
             finally:
                 graph = self.call(device_id, doing, "cuStreamEndCapture", stream.owner)
-            made = self.call(device_id, doing, "cuGraphInstantiate", graph, 0)
+            executable = self.call(device_id, doing, "cuGraphInstantiate", graph, 0)
             self.call(device_id, doing, "cuGraphDestroy", graph)
         finally:
             self.free_stream(stream)
-        return _Graph(self, device_id, made)
+        recorded = _Owned(self, device_id, "cuGraphExecDestroy", executable)
+
+        def launch(stream: Stream | None) -> None:
+            queue = self.queue_of(device_id, stream)
+            self.call(device_id, "launching a graph", "cuGraphLaunch", recorded.raw, queue)
+
+        return launch
 
 
-class _Pinned:
-    """Memory of the host that the driver pinned, given back with the last reference to it."""
+class _Owned:
+    """An object of the driver, released by a function of it with the last reference to it."""
 
-    def __init__(self, api: CudaAPI, device_id: int, address: int) -> None:
-        self._api, self._device_id, self._address = api, device_id, address
-
-    def __del__(self) -> None:
-        self._api.release(self._device_id, "cuMemFreeHost", self._address)
-
-
-class _OwnedEvent:
-    """An event of the driver, given back with the last reference to it."""
-
-    def __init__(self, api: CudaAPI, device_id: int, raw: Any) -> None:
-        self.raw = raw
-        self._api, self._device_id = api, device_id
+    def __init__(self, api: CudaAPI, device_id: int, release: str, raw: Any) -> None:
+        self._api, self._device_id, self._release, self.raw = api, device_id, release, raw
 
     def __del__(self) -> None:
-        self._api.release(self._device_id, "cuEventDestroy", self.raw)
+        self._api.release(self._device_id, self._release, self.raw)
 
 
 def _raw(event: Event) -> Any:
-    assert isinstance(event.owner, _OwnedEvent)
+    assert isinstance(event.owner, _Owned)
     return event.owner.raw
-
-
-class _Graph:
-    """Recorded launches, to be put into a stream all at once."""
-
-    def __init__(self, api: CudaAPI, device_id: int, made: Any) -> None:
-        self._api, self._device_id, self._made = api, device_id, made
-
-    def __call__(self, stream: Stream | None) -> None:
-        queue = self._api.queue_of(self._device_id, stream)
-        self._api.call(self._device_id, "launching a graph", "cuGraphLaunch", self._made, queue)
-
-    def __del__(self) -> None:
-        self._api.release(self._device_id, "cuGraphExecDestroy", self._made)
 
 
 class _CudaProgram(Program):

@@ -44,7 +44,6 @@ DEVICE_TYPES = {
 _ALIASES = {"gpu": "cuda", "cl": "opencl"}
 NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 
-
 #: Attributes that must agree between two devices so that one time holds for both.
 LIMITS = (
     "device_name",

@@ -32,7 +32,6 @@ AttributeValue = int | str | tuple[int, ...] | bool | None
 #: Extents of a grid or of a block, x first.
 Extents = tuple[int, int, int]
 
-
 _lock = threading.RLock()
 _makers: dict[int, Callable[[], DeviceAPI]] = {}
 _made: dict[int, DeviceAPI] = {}

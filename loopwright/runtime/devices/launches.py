@@ -8,7 +8,6 @@ While nobody records, this is the program itself.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,20 +26,8 @@ from loopwright.runtime.devices.interface import (
 )
 
 
-class Timer(ABC):
-    """A span of time on a device, from its creation until `stop`."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End the span; does not wait for a device."""
-
-    @abstractmethod
-    def seconds(self) -> float:
-        """Length of the span, at least 0; waits until the device has come to its end."""
-
-
-class HostTimer(Timer):
-    """A timer by ``time.perf_counter_ns``."""
+class HostTimer:
+    """A span of time by ``time.perf_counter_ns``, from its creation until `stop`."""
 
     def __init__(self) -> None:
         self.begin = self.end = time.perf_counter_ns()
@@ -52,8 +39,11 @@ class HostTimer(Timer):
         return (self.end - self.begin) * 1e-9
 
 
-class EventTimer(Timer):
-    """A timer by two events in a stream of a device."""
+class EventTimer:
+    """A span of time between two events in a stream of a device.
+
+    `stop` does not wait for the device; `seconds`, at least 0, waits for the second event.
+    """
 
     def __init__(self, api: DeviceAPI, device_id: int, stream: Stream | None = None) -> None:
         self._api, self._device_id, self._stream = api, device_id, stream
@@ -66,6 +56,9 @@ class EventTimer(Timer):
     def seconds(self) -> float:
         """Time between the events; a clock that runs backwards by its grain counts as 0."""
         return max(0.0, self._api.elapsed(self._first, self._then))
+
+
+Timer = HostTimer | EventTimer
 
 
 def start_timer(device: Device) -> Timer:
@@ -90,21 +83,11 @@ class Span:
     metrics: Mapping[str, int | float] = field(default_factory=dict)
 
 
-class LaunchRecorder:
-    """The launches of one thread so far, in order."""
-
-    def __init__(self) -> None:
-        self.spans: list[Span] = []
-
-
 class _RecordedProgram(Program):
     """A program whose launches are put between two events, and noted."""
 
-    def __init__(
-        self, program: Program, api: DeviceAPI, device_id: int, recorder: LaunchRecorder
-    ) -> None:
-        self._program, self._api, self._device_id = program, api, device_id
-        self._recorder = recorder
+    def __init__(self, program: Program, api: DeviceAPI, device_id: int, spans: list[Span]) -> None:
+        self._program, self._api, self._device_id, self._spans = program, api, device_id, spans
 
     def launch(
         self,
@@ -121,21 +104,21 @@ class _RecordedProgram(Program):
         timer.stop()
         nbytes = sum(piece.nbytes for piece in arguments if isinstance(piece, Memory))
         where = f"{self._api.name}({self._device_id})"
-        self._recorder.spans.append(Span(kernel, where, timer, nbytes))
+        self._spans.append(Span(kernel, where, timer, nbytes))
 
 
-_recorder: ContextVar[LaunchRecorder | None] = ContextVar("launch recorder", default=None)
+_recorded: ContextVar[list[Span] | None] = ContextVar("recorded launches", default=None)
 
 
 @contextmanager
-def recording() -> Iterator[LaunchRecorder]:
-    """Note every launch that this thread makes through `recorded` inside the block."""
-    recorder = LaunchRecorder()
-    token = _recorder.set(recorder)
+def recording() -> Iterator[list[Span]]:
+    """List every launch that this thread makes through `recorded` inside the block, in order."""
+    spans: list[Span] = []
+    token = _recorded.set(spans)
     try:
-        yield recorder
+        yield spans
     finally:
-        _recorder.reset(token)
+        _recorded.reset(token)
 
 
 def recorded(program: Program, api: DeviceAPI, device_id: int) -> Program:
@@ -146,5 +129,5 @@ def recorded(program: Program, api: DeviceAPI, device_id: int) -> Program:
         api: the kind of the device that they were loaded onto.
         device_id: its number.
     """
-    recorder = _recorder.get()
-    return program if recorder is None else _RecordedProgram(program, api, device_id, recorder)
+    spans = _recorded.get()
+    return program if spans is None else _RecordedProgram(program, api, device_id, spans)

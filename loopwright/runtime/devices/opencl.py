@@ -61,7 +61,6 @@ Cl = Any
 INSTALL_PACKAGE = 'pip install "loopwright[opencl]"'
 INSTALL_POCL = "apt-get install pocl-opencl-icd ocl-icd-libopencl1"
 
-
 OPENCL = 4
 
 

@@ -56,27 +56,36 @@ def output_pairs(args: Sequence[Arg]) -> tuple[tuple[int, int], ...]:
     )
 
 
+def is_idle(args: Sequence[Arg]) -> bool:
+    """Whether no output has elements: there is nothing to compute, and extents may be 0."""
+    outputs = [arg.nbytes for arg in args if arg.output]
+    return bool(outputs) and not any(outputs)
+
+
+def check_count(name: str, args: Sequence[Arg], values: Sequence[object]) -> None:
+    """Raise ArgumentError where a function gets more or fewer values than it takes."""
+    if len(values) != len(args):
+        takes = ", ".join(map(str, args))
+        raise ArgumentError(f"{name} takes {len(args)} arguments ({takes}), got {len(values)}")
+
+
 class ArgumentChecks:
     """Checks the arguments of a function.
 
-    ``idle``: no output has elements, so there is nothing to compute, and extents may be 0.
+    ``idle`` is `is_idle`.
     ``pairs`` are positions of arguments that may not share memory, since the first is an output.
     """
 
     def __init__(self, name: str, args: Sequence[Arg]) -> None:
         self._name, self._args = name, args
         self._sizes = tuple(arg.nbytes for arg in args)
-        outputs = [arg.nbytes for arg in args if arg.output]
-        self.idle = bool(outputs) and not any(outputs)
+        self.idle = is_idle(args)
         self.pairs = output_pairs(args)
 
     def check(self, args: Sequence[object]) -> tuple[list[npt.NDArray[Any]], list[int]]:
         """The arrays, and the addresses of their first bytes."""
-        if len(args) != len(self._args):
-            takes = ", ".join(str(arg) for arg in self._args)
-            raise ArgumentError(
-                f"{self._name} takes {len(self._args)} arguments ({takes}), got {len(args)}"
-            )
+        if len(args) != len(self._args):  # a call of `check_count` costs every call
+            check_count(self._name, self._args, args)
         held: list[npt.NDArray[Any]] = []
         addresses: list[int] = []
         for spec, arg in zip(self._args, args, strict=True):

@@ -57,30 +57,20 @@ class PreparedCall(KernelCall):
         [2. 2. 2. 2.] True
     """
 
-    __slots__ = ("_main", "_prepare")
+    __slots__ = ("function", "main", "prepare")
+    main: KernelCall
+    prepare: KernelCall
 
     def __init__(self, prepare: KernelCall, main: KernelCall) -> None:
-        self._prepare, self._main = prepare, main
-
-    @property
-    def prepare(self) -> KernelCall:
-        return self._prepare
-
-    @property
-    def main(self) -> KernelCall:
-        return self._main
+        self.prepare, self.main, self.function = prepare, main, main.function
 
     @property
     def device(self) -> Device:
-        return self._main.device
-
-    @property
-    def args(self) -> tuple[Arg, ...]:
-        return self._main.args
+        return self.main.device
 
     def __call__(self) -> None:
-        self._prepare()
-        self._main()
+        self.prepare()
+        self.main()
 
     def run(self) -> None:
         """Run both parts once.
@@ -88,12 +78,12 @@ class PreparedCall(KernelCall):
         Raises:
             RunError: one reported a failure.
         """
-        self._prepare.run()
-        self._main.run()
+        self.prepare.run()
+        self.main.run()
 
     def time(self, number: int) -> float:
         """Seconds of `number` calls of the second part, on the results of the last first one."""
-        return self._main.time(number)
+        return self.main.time(number)
 
 
 class Parts:
@@ -101,6 +91,8 @@ class Parts:
 
     Attributes:
         whole: the function.
+        first, second: its parts.
+        read_first, read_later: numbers of the arguments that each part takes.
         kept: results of the first part, which the second one reads.
 
     Example:
@@ -113,43 +105,18 @@ class Parts:
         ['V: float32[4]']
     """
 
-    def __init__(
-        self,
-        whole: Kernel,
-        prepare: Kernel,
-        main: Kernel,
-        spec: PartsSpec,
-    ) -> None:
-        self.whole, self._prepare, self._main, self._spec = whole, prepare, main, spec
-        self.kept: tuple[Arg, ...] = prepare.args[len(spec.prepare_args) :]
-
-    @property
-    def first(self) -> Kernel:
-        """The first part."""
-        return self._prepare
-
-    @property
-    def read_first(self) -> tuple[int, ...]:
-        """Numbers of the arguments that the first part takes."""
-        return self._spec.prepare_args
-
-    @property
-    def second(self) -> Kernel:
-        """The second part."""
-        return self._main
-
-    @property
-    def read_later(self) -> tuple[int, ...]:
-        """Numbers of the arguments that the second part takes."""
-        return self._spec.main_args
+    def __init__(self, whole: Kernel, first: Kernel, second: Kernel, spec: PartsSpec) -> None:
+        self.whole, self.first, self.second, self._spec = whole, first, second, spec
+        self.read_first, self.read_later = spec.prepare_args, spec.main_args
+        self.kept: tuple[Arg, ...] = first.args[len(spec.prepare_args) :]
 
     def prepare(self, arrays: Mapping[int, Any], kept: Sequence[Any]) -> None:
         """Compute `kept` from constants, given by number of the argument, and wait for that."""
-        self._prepare.bind(*(arrays[n] for n in self._spec.prepare_args), *kept).run()
+        self.first.bind(*(arrays[n] for n in self.read_first), *kept).run()
 
-    def main(self, arrays: Mapping[int, Any], kept: Sequence[Any]) -> list[Any]:
+    def main(self, arrays: Mapping[int, Any] | Sequence[Any], kept: Sequence[Any]) -> list[Any]:
         """Arguments of the second part, from those of the whole by number and the arrays `kept`."""
-        return [*(arrays[n] for n in self._spec.main_args), *kept]
+        return [*(arrays[n] for n in self.read_later), *kept]
 
     def room(self, device: Device) -> list[Any]:
         """New arrays for the results of the first part."""
@@ -166,10 +133,9 @@ class Parts:
         whole, _ = self.whole.resolve(arrays)
         if whole is self.whole:
             return self
-        kept = (np.broadcast_to(np.zeros((), arg.dtype), arg.shape) for arg in self.kept)
-        shapes = [*(arrays[n] for n in self._spec.main_args), *kept]
-        main, _ = self._main.resolve(shapes)
-        return Parts(whole, self._prepare, main, self._spec)
+        kept = [np.broadcast_to(np.zeros((), arg.dtype), arg.shape) for arg in self.kept]
+        second, _ = self.second.resolve(self.main(arrays, kept))
+        return Parts(whole, self.first, second, self._spec)
 
     def bind(
         self,
@@ -193,9 +159,8 @@ class Parts:
         if parts is not self:
             return parts.bind(arrays, workspace, buffers)
         self.whole.bind(*arrays)
-        by_number = dict(enumerate(arrays))
-        first = [by_number[n] for n in self._spec.prepare_args]
-        prepare, main = self._prepare, self._main
+        first = [arrays[n] for n in self.read_first]
+        prepare, main = self.first, self.second
         if buffers is not None:
             assert isinstance(prepare, DeviceFunction)
             assert isinstance(main, DeviceFunction)
@@ -207,13 +172,13 @@ class Parts:
             until = count + len(prepare.buffer_bytes)
             return PreparedCall(
                 prepare.bind(*first, *kept, buffers=buffers[count:until]),
-                main.bind(*self.main(by_number, kept), buffers=buffers[until:]),
+                main.bind(*self.main(arrays, kept), buffers=buffers[until:]),
             )
         sizes = [-(-arg.nbytes // _ALIGNMENT) * _ALIGNMENT for arg in self.kept]
         if workspace is None or workspace.nbytes < sum(sizes):
             on_host = self.whole.device.device_type == HOST
             kept = self.room(self.whole.device if on_host else first[0].device)
-            second = self.main(by_number, kept)
+            second = self.main(arrays, kept)
             return PreparedCall(prepare.bind(*first, *kept), main.bind(*second))
         assert isinstance(prepare, Function)
         assert isinstance(main, Function)
@@ -222,7 +187,7 @@ class Parts:
             _placed(workspace[at : at + arg.nbytes], arg)
             for at, arg in zip(ends, self.kept, strict=False)
         ]
-        rest, second = workspace[ends[-1] :], self.main(by_number, kept)
+        rest, second = workspace[ends[-1] :], self.main(arrays, kept)
         return PreparedCall(prepare.bound([*first, *kept], rest), main.bound(second, rest))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.arrays.device import DeviceArray, extent
@@ -25,7 +26,7 @@ from loopwright.runtime.devices.interface import (
     Stream,
 )
 from loopwright.runtime.devices.launches import recorded
-from loopwright.runtime.kernels.argument import Arg, output_pairs
+from loopwright.runtime.kernels.argument import Arg, check_count, is_idle, output_pairs
 from loopwright.runtime.kernels.image import DeviceImage
 from loopwright.runtime.kernels.kernel import Kernel, KernelCall
 from loopwright.runtime.memory import device_allocator, note_use, workspace_pool
@@ -45,7 +46,8 @@ class DeviceFunction(Kernel):
         name: the function's name.
         args: its arguments, in order.
         values: sizes that the code takes after the arrays.
-        workspace_bytes: bytes of temporary buffers on the device.
+        buffer_bytes: bytes of each temporary buffer on the device.
+        workspace_bytes: bytes of all of them.
 
     Args:
         image: the code.
@@ -61,10 +63,9 @@ class DeviceFunction(Kernel):
         sizes = spec.sizes.variables if spec.sizes is not None else ()
         named = {name: n for (name, _, _), n in zip(sizes, values, strict=False)}
         plan = image.code.plan(spec.name)
-        self._buffers = [evaluate(n, named) for n in plan.buffers]
-        self.workspace_bytes = sum(self._buffers)
-        outputs = [arg.nbytes for arg in self.args if arg.output]
-        self._idle = bool(outputs) and not any(outputs)
+        self.buffer_bytes = [evaluate(n, named) for n in plan.buffers]
+        self.workspace_bytes = sum(self.buffer_bytes)
+        self._idle = is_idle(self.args)
         self._pairs = output_pairs(self.args)
         # Where no output has elements nothing is launched, and a grid may be empty.
         launches = () if self._idle else plan.launches
@@ -105,21 +106,12 @@ class DeviceFunction(Kernel):
         """Its kernels on a device, loaded now if need be."""
         return self._image.program(device)
 
-    @property
-    def buffer_bytes(self) -> Sequence[int]:
-        """Bytes of each temporary buffer."""
-        return self._buffers
-
     def steps(self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory]) -> list[BoundLaunch]:
         """The launches of a call with their arguments."""
         return [launch.step(arrays, buffers, self.values) for launch in self._launches]
 
     def _check(self, args: Sequence[object]) -> list[DeviceArray]:
-        if len(args) != len(self.args):
-            takes = ", ".join(str(arg) for arg in self.args)
-            raise ArgumentError(
-                f"{self.name} takes {len(self.args)} arguments ({takes}), got {len(args)}"
-            )
+        check_count(self.name, self.args, args)
         arrays: list[DeviceArray] = []
         for k, (spec, arg) in enumerate(zip(self.args, args, strict=True)):
             problem = self._fault(spec, arg, arrays)
@@ -165,26 +157,17 @@ class DeviceFunction(Kernel):
         return f"<DeviceFunction {self.name}({args}) on {self._image.kind.device}>"
 
 
-class BoundLaunch:
+class BoundLaunch(NamedTuple):
     """One launch with its arguments."""
 
-    __slots__ = ("arguments", "block", "grid", "kernel", "shared_bytes")
-
-    def __init__(
-        self,
-        kernel: str,
-        grid: Extents,
-        block: Extents,
-        arguments: Sequence[KernelArgument],
-        shared_bytes: int,
-    ) -> None:
-        self.kernel, self.grid, self.block = kernel, grid, block
-        self.arguments, self.shared_bytes = arguments, shared_bytes
+    kernel: str
+    grid: Extents
+    block: Extents
+    arguments: Sequence[KernelArgument]
+    shared_bytes: int
 
     def launch(self, program: Program, stream: Stream) -> None:
-        program.launch(
-            self.kernel, self.grid, self.block, self.arguments, self.shared_bytes, stream
-        )
+        program.launch(*self, stream)
 
 
 class _Concrete:
@@ -228,6 +211,8 @@ class DeviceCall(KernelCall):
         buffers: see `DeviceFunction.bind`.
     """
 
+    function: DeviceFunction
+
     def __init__(
         self,
         function: DeviceFunction,
@@ -244,16 +229,6 @@ class DeviceCall(KernelCall):
     def device(self) -> Device:
         """The device of its arrays."""
         return self._device
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return self.function.name
-
-    @property
-    def args(self) -> tuple[Arg, ...]:
-        """The function's arguments, in order."""
-        return self.function.args
 
     def __call__(self) -> None:
         """Launch on the bound arrays, as a call of the function does.

@@ -54,8 +54,7 @@ class BoundCall(KernelCall):
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> a, b = np.zeros(4, "float32"), np.empty(4, "float32")
         >>> call = f.bind(a, b)
         >>> call()
@@ -64,6 +63,7 @@ class BoundCall(KernelCall):
     """
 
     __slots__ = ("_fast", "_held", "_left", "_own", "entry", "function", "pointers", "workspace")
+    function: Function
 
     def __init__(
         self,
@@ -80,21 +80,6 @@ class BoundCall(KernelCall):
         self._own = [self.workspace]  # empty while a call has it
         self._fast: fastcall.FastCall = fastcall.refuse
         self._left = _WARM
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
-        return self.function.name
-
-    @property
-    def args(self) -> tuple[Arg, ...]:
-        """The function's arguments, in order."""
-        return self.function.args
-
-    @property
-    def device(self) -> Device:
-        """The device that runs it."""
-        return self.function.device
 
     def __call__(self) -> None:
         """Run the function on the bound arrays.
@@ -206,8 +191,7 @@ class Function(Kernel):
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> kernel = f.get_function("add_one")
         >>> b = np.empty(4, "float32")
         >>> kernel(np.zeros(4, "float32"), b)

@@ -19,16 +19,23 @@ class KernelCall(ABC):
     """A kernel with checked arguments, ready to run any number of times."""
 
     __slots__ = ()
+    #: The kernel that it runs.
+    function: Kernel
 
     @property
-    @abstractmethod
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.name
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The function's arguments, in order."""
+        return self.function.args
+
+    @property
     def device(self) -> Device:
         """The device that runs it."""
-
-    @property
-    @abstractmethod
-    def args(self) -> tuple[Any, ...]:
-        """Arguments of the kernel, in order."""
+        return self.function.device
 
     @abstractmethod
     def __call__(self) -> None:

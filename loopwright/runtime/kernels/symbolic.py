@@ -36,7 +36,6 @@ from loopwright.runtime.ndarray import host_array
 MAX_EXTENT = 1 << 30
 _LIMITS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 
-
 # Sizes whose functions, with their workspaces, are kept for the next call.
 _KEEP = 8
 

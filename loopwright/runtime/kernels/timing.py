@@ -91,10 +91,8 @@ def time_call(call: KernelCall, number: int) -> float:
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-        >>> kernel = f.get_function("add_one")
-        >>> call = kernel.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
+        >>> call = f.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
         >>> print(lw.runtime.time_call(call, 100) > 0)
         True
     """
@@ -139,11 +137,9 @@ def time_once(function: Kernel, args: Sequence[object], number: int = 1) -> floa
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-        >>> kernel = f.get_function("add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> args = [np.zeros(4, "float32"), np.empty(4, "float32")]
-        >>> print(lw.runtime.time_once(kernel, args, number=100) > 0)
+        >>> print(lw.runtime.time_once(f["add_one"], args, number=100) > 0)
         True
     """
     return time_call(function.bind(*args), _at_least("number", number, 1)) / number
@@ -171,10 +167,8 @@ def measure_windows(
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-        >>> kernel = f.get_function("add_one")
-        >>> call = kernel.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
+        >>> call = f.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
         >>> print(len(lw.runtime.measure_windows(call, windows=3, window_ms=1)))
         3
     """
@@ -256,10 +250,8 @@ class Evaluator:
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
-        >>> kernel = f.get_function("add_one")
-        >>> evaluate = lw.runtime.Evaluator(kernel, number=100, repeat=3)
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
+        >>> evaluate = lw.runtime.Evaluator(f["add_one"], number=100, repeat=3)
         >>> result = evaluate(np.zeros(4, "float32"), np.empty(4, "float32"))
         >>> print(len(result.results))
         3
@@ -293,8 +285,7 @@ class Evaluator:
         self.limit_zero = _at_least("limit_zero_time_iterations", limit_zero_time_iterations, 1)
         self.cooldown = _at_least("cooldown_interval_ms", cooldown_interval_ms, 0) * 1e-3
         self.repeats_to_cooldown = _at_least("repeats_to_cooldown", repeats_to_cooldown, 1)
-        flush_bytes = _at_least("cache_flush_bytes", cache_flush_bytes, 0)
-        self._flush_bytes = flush_bytes
+        self._flush_bytes = _at_least("cache_flush_bytes", cache_flush_bytes, 0)
         self._sweep: npt.NDArray[np.uint8] | None = None
         self._prepare = _preproc(f_preproc)
         if f_preproc == FLUSH_NON_FIRST and function.device.device_type != HOST:
@@ -320,7 +311,12 @@ class Evaluator:
 
         def before() -> None:
             self._prepare(*args)
-            self._sweep_caches(call)
+            if self._flush_bytes and call.device.device_type != HOST:
+                sweep(call.device, self._flush_bytes)
+            elif self._flush_bytes:
+                if self._sweep is None:
+                    self._sweep = np.zeros(self._flush_bytes, dtype=np.uint8)
+                self._sweep += 1
 
         return sampled(
             call.time,
@@ -332,17 +328,6 @@ class Evaluator:
             self.repeats_to_cooldown,
             before,
         )
-
-    def _sweep_caches(self, call: KernelCall) -> None:
-        """Write `cache_flush_bytes` through the caches."""
-        if not self._flush_bytes:
-            return
-        if call.device.device_type != HOST:
-            sweep(call.device, self._flush_bytes)
-            return
-        if self._sweep is None:
-            self._sweep = np.zeros(self._flush_bytes, dtype=np.uint8)
-        self._sweep += 1
 
 
 _WHOLE = (

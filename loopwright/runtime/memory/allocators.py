@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError, did_you_mean
-from loopwright.runtime.devices.interface import Memory, Stream, device_api
+from loopwright.runtime.caches import watch_pool
+from loopwright.runtime.devices.interface import HOST, Memory, Stream, device_api
 from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, PoolStatistics, device_pair
 from loopwright.runtime.memory.pooled import PooledAllocator
 
@@ -155,4 +156,6 @@ def device_allocator(device: DeviceLike) -> MemoryPool:
         # A kind of devices may have been taken away and registered anew.
         if pool is None or pool.api is not device_api(pair[0]):
             pool = _of_devices[pair] = PooledAllocator(pair)
+            if pair[0] != HOST:
+                watch_pool(pool, lambda own: own.statistics().reserved_bytes)
         return pool

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.runtime.devices.interface import (
     HOST,
-    DeviceAPI,
     Event,
     Memory,
     Stream,
@@ -394,9 +393,6 @@ class DeviceCommunicator(_Closing):
             raise ArgumentError(f"chunks of {chunk_bytes} bytes move nothing; choose 1 or more")
         self.devices = list(dict.fromkeys(device_pair(device) for device in devices))
         self._chunk_bytes = chunk_bytes
-        self._apis: dict[Pair, DeviceAPI] = {
-            pair: device_api(pair[0]) for pair in self.devices if pair[0] != HOST
-        }
         self._copies: dict[Pair, CopyStream] = {}
         self._buffers: dict[Pair, list[Memory]] = {}
         self._lock = threading.Lock()
@@ -469,7 +465,8 @@ class DeviceCommunicator(_Closing):
         other = pair_of(target)
         if other != mine and other[0] != HOST:
             # Streams of two devices cannot wait for each other everywhere.
-            self._apis[other].wait_event(self._apis[other].record_event(other[1]))
+            api = device_api(other[0])
+            api.wait_event(api.record_event(other[1]))
         copies = self._after_current(mine)
         copies.copy(source, target, target.nbytes)
         copies.wait()
@@ -504,7 +501,7 @@ class DeviceCommunicator(_Closing):
     def _home(self, memory: Memory) -> Pair:
         """The device of memory, which must be the host or one of ours."""
         pair = pair_of(memory)
-        if pair[0] != HOST and pair not in self._apis:
+        if pair[0] != HOST and pair not in self.devices:
             raise UsageError(
                 f"memory of device {pair} cannot be copied; this communicator has "
                 f"{', '.join(map(str, self.devices))}"
@@ -516,4 +513,4 @@ class DeviceCommunicator(_Closing):
             return True
         if reader[0] != owner[0] or reader[0] == HOST:
             return False
-        return self._apis[reader].can_access_peer(reader[1], owner[1])
+        return device_api(reader[0]).can_access_peer(reader[1], owner[1])

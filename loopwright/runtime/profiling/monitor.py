@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from loopwright.errors import UsageError
@@ -55,8 +54,7 @@ class PerformanceMonitor:
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> with lw.runtime.profiling.PerformanceMonitor() as monitor:
         ...     f(np.zeros(4, "float32"), np.empty(4, "float32"))
         ...
@@ -117,12 +115,7 @@ class PerformanceMonitor:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

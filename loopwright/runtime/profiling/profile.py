@@ -13,7 +13,7 @@ from loopwright.errors import UsageError, did_you_mean, shown
 from loopwright.runtime import pool
 from loopwright.runtime.devices.device import Device, device
 from loopwright.runtime.devices.interface import HOST
-from loopwright.runtime.devices.launches import LaunchRecorder, Span, recording, start_timer
+from loopwright.runtime.devices.launches import Span, recording, start_timer
 from loopwright.runtime.kernels.function import Function
 from loopwright.runtime.kernels.symbolic import SymbolicFunction
 from loopwright.runtime.kernels.timing import time_call
@@ -60,8 +60,7 @@ def profile(
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> args = [np.zeros(4, "float32"), np.empty(4, "float32")]
         >>> report = lw.runtime.profiling.profile(f, args, number=100, flop=4)
         >>> print([(call.name, call.device, call.count, call.nbytes) for call in report.calls])
@@ -74,9 +73,14 @@ def profile(
     for _ in range(warmup):
         work(*args)
     if isinstance(work, Function | SymbolicFunction) and work.device.device_type == HOST:
-        row = _looped(work, args, number, collectors)
-        return Report((_with_flop([row], flop)), row.seconds, number, configuration)
-    with recording() as recorder, calls.observed(_CallWatch(recorder, collectors)):
+        call = work.bind(*args)
+        started = _start(collectors, work.device)
+        seconds = time_call(call, number)
+        metrics = _stop(started)
+        nbytes = number * sum(arg.nbytes for arg in call.args)
+        row = ProfiledCall(work.name, str(work.device), seconds, number, nbytes, None, metrics)
+        return Report(_with_flop([row], flop), seconds, number, configuration)
+    with recording() as spans, calls.observed(_CallWatch(spans, collectors)):
         begin = time.perf_counter()
         for _ in range(number):
             work(*args)
@@ -88,33 +92,17 @@ def profile(
                 nbytes=span.nbytes,
                 metrics=span.metrics,
             )
-            for span in recorder.spans
+            for span in spans
         ]
         wall = time.perf_counter() - begin
     return Report(_with_flop(rows, flop), wall, number, configuration)
 
 
-def _looped(
-    function: Function | SymbolicFunction,
-    args: Sequence[object],
-    number: int,
-    collectors: Sequence[MetricCollector],
-) -> ProfiledCall:
-    """All runs of a function of the host as one row."""
-    call = function.bind(*args)
-    started = _start(collectors, function.device)
-    seconds = time_call(call, number)
-    metrics = _stop(started)
-    nbytes = number * sum(arg.nbytes for arg in call.args)
-    where = str(function.device)
-    return ProfiledCall(function.name, where, seconds, number, nbytes, None, metrics)
-
-
 class _CallWatch:
     """Notes calls of the thread that made it: an observer for `calls.observed`."""
 
-    def __init__(self, recorder: LaunchRecorder, collectors: Sequence[MetricCollector]) -> None:
-        self._spans, self._collectors = recorder.spans, collectors
+    def __init__(self, spans: list[Span], collectors: Sequence[MetricCollector]) -> None:
+        self._spans, self._collectors = spans, collectors
         self._thread = threading.get_ident()
 
     def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
@@ -207,8 +195,7 @@ def profile_function(
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B], name="add_one")
+        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
         >>> @lw.runtime.profiling.profile_function
         ... def twice(a, b):
         ...     f(a, b)

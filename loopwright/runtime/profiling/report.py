@@ -18,7 +18,6 @@ from loopwright.presenting import harmless, html_block, html_table
 
 Value = str | int | float | None
 
-
 _FORMAT = 1
 #: Valid names of calls, devices and counters: a line of a table.
 _LONGEST = 1000

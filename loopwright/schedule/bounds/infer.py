@@ -21,17 +21,17 @@ over-run would visit an element twice. `guard_splits` finds the guards that foll
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import assert_never
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Extent, to_affine
 from loopwright.ir.expr import Dim, Expr, Read, Var, cast
-from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.visitor import substitute, walk
+from loopwright.ir.visitor import map_nodes, nodes, substitute
 from loopwright.schedule.bounds.launches import (
     bound_var,
     find_kernels,
@@ -83,22 +83,18 @@ class _Inlining:
     def into(self, op: OpNode) -> OpNode:
         if op.body is None or not any(r.source in self.bodies for r in op.reads()):
             return op
-        body = self._go(op.body)
+        body = map_nodes(op.body, Read, self._inlined)
         return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, body, op.tag)
 
-    # Any: an expression gives an expression.
-    def _go(self, e: Any) -> Any:
-        inlined = e.map_children(self._go)
-        if not (isinstance(inlined, Read) and inlined.source in self.bodies):
-            return inlined
-        source = self.bodies[inlined.source]
+    def _inlined(self, r: Read) -> Expr:
+        if r.source not in self.bodies:
+            return r
+        source = self.bodies[r.source]
         assert source.body is not None
         # An index of another dtype takes the axis's: it lies within the dimension.
-        env = {
-            a.var: cast(i, a.var.dtype) for a, i in zip(source.axes, inlined.indices, strict=True)
-        }
-        value = outputs_of(source.body)[inlined.value_index]
-        self._count(inlined.source, inlined.value_index, value, env)
+        env = {a.var: cast(i, a.var.dtype) for a, i in zip(source.axes, r.indices, strict=True)}
+        value = outputs_of(source.body)[r.value_index]
+        self._count(r.source, r.value_index, value, env)
         return substitute(value, env)
 
     def _count(self, source: StageId, output: int, value: Expr, env: Mapping[Var, Expr]) -> None:
@@ -119,16 +115,8 @@ class _Inlining:
 
 def _measured(e: Expr) -> tuple[int, dict[Var, int]]:
     """Number of nodes of an expression, and of its uses of each variable."""
-    nodes, uses = 0, dict[Var, int]()
-
-    def visit(n: Node) -> None:
-        nonlocal nodes
-        nodes += 1
-        if isinstance(n, Var):
-            uses[n] = uses.get(n, 0) + 1
-
-    walk(e, visit)
-    return nodes, uses
+    parts = list(nodes(e))
+    return len(parts), dict(Counter(n for n in parts if isinstance(n, Var)))
 
 
 def beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.kinds import Scope
 from loopwright.ir.reduction import Reduce, Tuple
-from loopwright.ir.visitor import substitute
+from loopwright.ir.visitor import map_nodes, substitute
 from loopwright.schedule.primitives.storage import check_scope
 from loopwright.schedule.state import IllegalStep, StageId, StageState, State, initial_stage
 from loopwright.schedule.steps import Step, TraceNames, register
@@ -52,13 +51,18 @@ class CacheRead(Step):
         body = Read(src.id, tuple(a.var for a in axes), src.op.dtypes[k], k)
         copy_name = f"{src.op.output_name(k)}.{self.scope}"
         op = OpNode(copy_name, src.op.shape, body.dtype, axes, (), body)
-        stages = {**state.stages, new_id: _cache(new_id, op, self.scope, "cache_read", t)}
-        for r in self.readers:
-            reader = state.stages[r]
-            stages[r] = replace(reader, op=_redirect(reader.op, src.id, k, new_id))
-        pos = state.order.index(src.id) + 1
-        order = (*state.order[:pos], new_id, *state.order[pos:])
-        return replace(state, stages=stages, order=order)
+
+        def redirected(r: Read) -> Read:
+            cached = r.source == src.id and r.value_index == k
+            return Read(new_id, r.indices, r.dtype) if cached else r
+
+        readers = []
+        for stage in (state.stages[r] for r in self.readers):
+            assert stage.op.body is not None
+            reading = replace(stage.op, body=map_nodes(stage.op.body, Read, redirected))
+            readers.append(replace(stage, op=reading))
+        cache = _cache(new_id, op, self.scope, "cache_read", t)
+        return state.inserted(state.order.index(src.id) + 1, cache, changed=readers)
 
     def as_python(self, names: TraceNames) -> str:
         new, tensor = names.new_stage(), names.output(self.stage, self.value_index)
@@ -71,15 +75,29 @@ def _cache(new_id: str, op: OpNode, scope: Scope, who: str, t: int) -> StageStat
     return replace(stage, since=stage.after(who, t))
 
 
-def _redirect(op: OpNode, old: StageId, k: int, new: StageId) -> OpNode:
-    # Any: an expression gives an expression.
-    def go(e: Any) -> Any:
-        read = e.map_children(go)
-        if isinstance(read, Read) and read.source == old and read.value_index == k:
-            return Read(new, read.indices, read.dtype)
-        return read
+def untouched(state: State, sid: StageId, verb: str) -> StageState:
+    """A stage with the loops and the buffer of its operation; ``verb`` comes before others."""
+    stage = state.compute_stage(sid)
+    name = state.label(sid)
+    if stage.transformed or stage.layout is not None or stage.align:
+        raise IllegalStep(
+            f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); "
+            f"call {verb} before split, reorder and annotations"
+        )
+    if any(state.uses(stage, x) for x in stage.leaves):
+        raise IllegalStep(f"a stage is already computed inside {name!r}; call it before")
+    return stage
 
-    return op if op.body is None else replace(op, body=go(op.body))
+
+def computing(stage: StageState, op: OpNode) -> StageState:
+    """A stage in its place, with the loops of another operation, which it now computes."""
+    return replace(
+        initial_stage(stage.id, op, stage.scope),
+        attach=stage.attach,
+        group=stage.group,
+        env_threads=stage.env_threads,
+        since=stage.since,
+    )
 
 
 @register("cache_write")
@@ -90,16 +108,9 @@ class CacheWrite(Step):
 
     def apply(self, state: State, t: int) -> State:
         """Make a stage that computes all outputs; the stage itself becomes a copy of it."""
-        stage = state.compute_stage(self.stage)
+        state.compute_stage(self.stage)
         check_scope(self.scope)
-        name = state.label(stage.id)
-        if stage.transformed or stage.layout is not None or stage.align:
-            raise IllegalStep(
-                f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); "
-                "call cache_write before split, reorder and annotations"
-            )
-        if any(state.uses(stage, x) for x in stage.leaves):
-            raise IllegalStep(f"a stage is already computed inside {name!r}; call it before")
+        stage = untouched(state, self.stage, "cache_write")
         new_id = f"s{t}"
         op = stage.op
         assert op.body is not None
@@ -111,21 +122,9 @@ class CacheWrite(Step):
         at = tuple(a.var for a in op.axes)
         values = tuple(Read(new_id, at, dtype, k) for k, dtype in enumerate(op.dtypes))
         copied = values[0] if len(values) == 1 else Tuple(values, op.dtype)
-        copy = replace(op, reduce_axes=(), body=copied)
-        stages = {
-            **state.stages,
-            new_id: _cache(new_id, cached, self.scope, "cache_write", t),
-            stage.id: replace(
-                initial_stage(stage.id, copy, stage.scope),
-                attach=stage.attach,
-                group=stage.group,
-                env_threads=stage.env_threads,
-                since=stage.since,
-            ),
-        }
-        pos = state.order.index(stage.id)
-        order = (*state.order[:pos], new_id, *state.order[pos:])
-        return replace(state, stages=stages, order=order)
+        copy = computing(stage, replace(op, reduce_axes=(), body=copied))
+        cache = _cache(new_id, cached, self.scope, "cache_write", t)
+        return state.inserted(state.order.index(stage.id), cache, changed=[copy])
 
     def as_python(self, names: TraceNames) -> str:
         new, tensor = names.new_stage(), names.tensor(self.stage)

@@ -25,7 +25,7 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.reduction import Reduce, Scan, Tuple, scan_of
 from loopwright.ir.visitor import substitute
-from loopwright.schedule.primitives.caching import fresh_axes
+from loopwright.schedule.primitives.caching import computing, fresh_axes, untouched
 from loopwright.schedule.primitives.loops import refuse_in_order
 from loopwright.schedule.state import (
     FuseRel,
@@ -112,16 +112,8 @@ class RFactor(Step):
             leaves=(*(x for x in stage.leaves if x in spatial), "r0"),
             relations=tuple(r for r in stage.relations if _parts(r)[0] in spatial),
         )
-        pos = state.order.index(stage.id)
-        return replace(
-            state,
-            stages={
-                **state.stages,
-                new_id: _partial_stage(stage, plan, self, new_id),
-                stage.id: combined,
-            },
-            order=(*state.order[:pos], new_id, *state.order[pos:]),
-        )
+        partial_stage = _partial_stage(stage, plan, self, new_id)
+        return state.inserted(state.order.index(stage.id), partial_stage, changed=[combined])
 
     def moved_loops(self, before: State) -> Mapping[str, str]:
         return factoring(before.stages[self.stage], self.loop, self.factor_axis).moves
@@ -265,23 +257,11 @@ class BlockedScan(Step):
         stage, scan = _scan_of(state, self)
         running, totals = f"s{t}", f"s{t}.0"
         plan = _Blocks(stage.op, scan, self.factor, running, totals)
-        scanned = replace(
-            initial_stage(stage.id, plan.within(), stage.scope),
-            attach=stage.attach,
-            group=stage.group,
-            env_threads=stage.env_threads,
-            since=stage.since,
-        )
-        pos = state.order.index(stage.id)
-        return replace(
-            state,
-            stages={
-                **state.stages,
-                totals: initial_stage(totals, plan.total()),
-                running: initial_stage(running, plan.between()),
-                stage.id: scanned,
-            },
-            order=(*state.order[:pos], totals, running, *state.order[pos:]),
+        return state.inserted(
+            state.order.index(stage.id),
+            initial_stage(totals, plan.total()),
+            initial_stage(running, plan.between()),
+            changed=[computing(stage, plan.within())],
         )
 
     def moved_loops(self, before: State) -> Mapping[str, str]:
@@ -295,15 +275,8 @@ class BlockedScan(Step):
 
 
 def _scan_of(state: State, step: BlockedScan) -> tuple[StageState, Scan]:
-    stage = state.compute_stage(step.stage)
+    stage = untouched(state, step.stage, "blocked_scan")
     name, op = state.label(stage.id), stage.op
-    if stage.transformed or stage.layout is not None or stage.align:
-        raise IllegalStep(
-            f"the loops of {name!r} are already transformed (now {state.loop_list(stage)}); call "
-            "blocked_scan before split, reorder and annotations"
-        )
-    if any(state.uses(stage, x) for x in stage.leaves):
-        raise IllegalStep(f"a stage is already computed inside {name!r}; call it before")
     loop = state.leaf(stage, step.loop)
     over = {f"r{d}": x for d, x in enumerate(op.reduce_axes)}.get(loop.id)
     scan = None

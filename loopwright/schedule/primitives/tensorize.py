@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import (
@@ -26,12 +26,12 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.node import Node, same
 from loopwright.ir.printer import print_expr
-from loopwright.ir.reduction import Combiner, Reduce
-from loopwright.ir.visitor import free_vars
+from loopwright.ir.reduction import Reduce
+from loopwright.ir.visitor import free_vars, map_nodes
 from loopwright.schedule.bounds.results import Bounds, LoopBound, StageBounds, launch_tag
 from loopwright.schedule.state import IllegalStep, StageState, State, Tensorized, refuse
 from loopwright.schedule.steps import FieldType, Step, TraceNames, register
-from loopwright.te import TensorIntrin, call_of, expr_to_json, intrinsic_from_json
+from loopwright.te import TensorIntrin, call_of, combiner_to_json, intrinsic_from_json
 
 _COMMUTE = ("+", "*", "min", "max", "and", "or", "&", "|", "^", "==", "!=")
 _DECLARE = "declare an intrinsic that does what the nest does"
@@ -274,7 +274,7 @@ class _Matcher:
                 "the reduction of the nest has a condition (where=), which no intrinsic has; put "
                 "it into a stage that the reduction reads"
             )
-        if _combiner(want.combiner) != _combiner(have.combiner):
+        if combiner_to_json(want.combiner) != combiner_to_json(have.combiner):
             self.fail(
                 f"the intrinsic reduces with {want.combiner.name!r}, the nest with "
                 f"{have.combiner.name!r}; {_DECLARE}"
@@ -337,14 +337,11 @@ class _Matcher:
     def _text(self, e: Node, name: Callable[[Read], str]) -> str:
         """Text of an expression with names of its reads; with its dtype where that may differ."""
 
-        # Any: an expression gives an expression.
-        def named(n: Any) -> Any:
-            new = n.map_children(named)
-            if not isinstance(new, Read):
-                return new
-            return Load(Buffer(name(new), (), new.dtype), new.indices, new.dtype)
+        def named(r: Read) -> Load:
+            return Load(Buffer(name(r), (), r.dtype), r.indices, r.dtype)
 
-        shown = print_expr(named(e))
+        assert isinstance(e, Expr)
+        shown = print_expr(map_nodes(e, Read, named))
         return f"{shown} ({e.dtype})" if isinstance(e, Cast | Const | Read) else shown
 
 
@@ -360,9 +357,3 @@ def _head(e: Node) -> tuple[object, ...]:
         case Cast(dtype=d) | Select(dtype=d) | IfThenElse(dtype=d):
             return (type(e).__name__, d)
     return (type(e).__name__,)
-
-
-def _combiner(c: Combiner) -> list[object]:
-    """Content of a combiner without the names in it."""
-    names = {v: f"x{k}" for k, v in enumerate(c.lhs)} | {v: f"y{k}" for k, v in enumerate(c.rhs)}
-    return [expr_to_json(e, names) for e in (*c.result, *c.identity)]

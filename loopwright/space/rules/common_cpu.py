@@ -9,7 +9,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
 from loopwright.space.kernels import Kernel
-from loopwright.space.sketch import Sketch
+from loopwright.space.structure import Sketch
 from loopwright.target import Target
 
 #: Parallel tasks that default configurations leave at least, where the shape allows.
@@ -22,10 +22,8 @@ MAY_BE_ALONE, ALONE = 1 << 21, 1 << 19
 
 
 def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterVar | None) -> None:
-    """Compute an input of a kernel, such as a padded one, in vectors along memory.
-
-    It is computed at the loop ``task`` of the reader, or, if None, before all of them, in parallel.
-    """
+    """Compute an input of a kernel, such as a padded one, in vectors along memory. It is computed
+    at the loop ``task`` of the reader, or, if None, before all of them, in parallel."""
     if not s[t].op.axis:  # one element, which is computed before all
         return
     if s.state.stages[s.stage_id(t, "compute_in_vectors")].attach.kind == "inline":
@@ -48,10 +46,8 @@ def compute_inline(s: Schedule, kernel: Kernel, kept: Iterable[te.Tensor]) -> No
 
 
 def most_with_tasks(blocks: Sequence[int], count: int, others: int, wanted: int = 1 << 30) -> int:
-    """Largest block of at most ``wanted`` that leaves enough tasks for the threads.
-
-    ``count`` is the size that is divided into blocks; each block has ``others`` tasks.
-    """
+    """Largest block of at most ``wanted`` that leaves enough tasks for the threads. ``count`` is
+    the size that is divided into blocks; each block has ``others`` tasks."""
     enough = [b for b in blocks if b <= wanted and others * -(-count // b) >= MIN_TASKS]
     return max(enough, default=blocks[0])
 
@@ -65,19 +61,15 @@ def run(s: Schedule, t: te.Tensor, tile: Sequence[IterVar]) -> None:
 
 
 def cut_short(s: Schedule, t: te.Tensor, *loops: IterVar, multiple: int = 1) -> None:
-    """Give the remainder of a tile at the edge a separate tile, which needs no tests.
-
-    Iterations of the rest are a multiple of ``multiple``: whole vectors.
-    """
+    """Give the remainder of a tile at the edge a separate tile, which needs no tests. Iterations of
+    the rest are a multiple of ``multiple``: whole vectors."""
     for x in loops:
         s[t].pragma(x, "loop_partition_hint", multiple)
 
 
 def past_the_caches(sketch: Sketch, t: te.Tensor, lane: IterVar) -> None:
-    """Let a knob choose streaming stores for a large result, whose vectorized loop is ``lane``.
-
-    For small results, and rows that begin within a line, there is no choice.
-    """
+    """Let a knob choose streaming stores for a large result, whose vectorized loop is ``lane``. For
+    small results, and rows that begin within a line, there is no choice."""
     size = element_bytes(t)
     if prod(t.static_shape) * size >= LARGE and t.static_shape[-1] * size % LINE == 0:
         sketch.s[t].pragma(lane, "nontemporal", sketch.number("nontemporal", [0, 1]))
@@ -128,16 +120,12 @@ def fits_registers(dtype: str) -> Callable[[int, int], bool]:
 
 
 def run_in_tiles(extent: int, tile: int, multiple: int = 1, at_least: int = 1) -> int:
-    """Iterations that tiles of an extent run: the last tile only the rest.
-
-    Its iterations are rounded up to a ``multiple``; a tile takes as long as ``at_least``
-    iterations.
-    """
+    """Iterations that tiles of an extent run: the last tile only the rest. Its iterations are
+    rounded up to a ``multiple``; a tile takes as long as ``at_least`` iterations."""
     whole, rest = divmod(extent, tile)
     last = min(max(-(-rest // multiple) * multiple, at_least), tile) if rest else 0
     return whole * tile + last
 
 
 def element_bytes(tensor: te.Tensor) -> int:
-    """Bytes of an element."""
     return dtypes.nbytes(tensor.dtype)

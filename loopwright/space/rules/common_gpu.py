@@ -18,8 +18,7 @@ from typing import Any, Protocol, TypeVar
 from loopwright import dtypes, te
 from loopwright.schedule import Schedule
 from loopwright.space.expression import accesses, is_computed, producers, readers
-from loopwright.space.sketch import Sketch, fused
-from loopwright.space.structure import Structure
+from loopwright.space.structure import Sketch, Structure, fused
 from loopwright.target import OPENCL_DEFAULTS, Target
 
 T = TypeVar("T")
@@ -70,11 +69,9 @@ class Knobs(Protocol):
         each: Mapping[str, LoopSizes],
         together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]] | None,
     ) -> None:
-        """Define the splits of several loops.
-
-        In a structure they are one knob ``name`` with the candidates of ``together``, sizes of each
-        loop in order, or without it a knob for each loop.
-        """
+        """Define the splits of several loops. In a structure they are one knob ``name`` with the
+        candidates of ``together``, sizes of each loop in order, or without it a knob for each
+        loop."""
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
         """Define a flag that decides a size: true is 1 and false 0."""
@@ -141,7 +138,6 @@ class StructureKnobs:
         self._once = once
 
     def value(self, name: str) -> Any:
-        """Symbols chosen under a name."""
         return self._values[name]
 
     def once(self, name: str, make: Callable[[], T]) -> T:
@@ -199,7 +195,6 @@ class StructureKnobs:
             at = end
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
-        """Define a flag as a symbol of 1 and 0."""
         first = candidates[0] if default is None else default
         return self.number(name, [int(x) for x in candidates], int(first))
 
@@ -255,11 +250,9 @@ def every_structure(
     why: str,
     schedule: Callable[[Knobs], object],
 ) -> list[Structure]:
-    """Structures of a rule: one for each combination of choices, at most 8.
-
-    All defaults come first, then structures that differ in one choice, and so on; their names list
-    the other choices.
-    """
+    """Structures of a rule: one for each combination of choices, at most 8. All defaults come
+    first, then structures that differ in one choice, and so on; their names list the other
+    choices."""
     found: list[Structure] = []
     waiting: deque[tuple[int, ...]] = deque([()])
     once: dict[str, Any] = {}
@@ -313,7 +306,6 @@ class LaunchLimits:
 
 
 def powers(most: int, least: int = 1) -> list[int]:
-    """Powers of two between two numbers."""
     return [1 << n for n in range(most.bit_length()) if least <= 1 << n <= most]
 
 
@@ -323,11 +315,9 @@ def common_width(widest: int, *lengths: int) -> int:
 
 
 def copy_together(s: Schedule, stage: te.Tensor, threads: Any, width: Any) -> None:
-    """Fill a stage in shared memory by all threads of a block, neighbours side by side.
-
-    ``stage`` is computed at a loop of the kernel. A thread copies ``width`` elements at once, as a
-    vector; few rounds are unrolled.
-    """
+    """Fill a stage in shared memory by all threads of a block, neighbours side by side. ``stage``
+    is computed at a loop of the kernel. A thread copies ``width`` elements at once, as a vector;
+    few rounds are unrolled."""
     rest = fused(s, stage, s[stage].op.axis)
     if not is_one(width):
         rest, lanes = s[stage].split(rest, factor=width)
@@ -335,13 +325,6 @@ def copy_together(s: Schedule, stage: te.Tensor, threads: Any, width: Any) -> No
     rounds, thread = s[stage].split(rest, factor=threads)
     s[stage].bind(thread, te.thread_axis("threadIdx.x"))
     s[stage].pragma(rounds, "auto_unroll_max_step", _UNROLLED)
-
-
-def inline_all(s: Schedule, tensors: Sequence[te.Tensor], but: Callable[[te.Tensor], bool]) -> None:
-    """Inline tensors, except those for which ``but`` is true."""
-    for t in tensors:
-        if not but(t):
-            s[t].compute_inline()
 
 
 @dataclass(frozen=True)
@@ -405,8 +388,7 @@ def is_elementwise_over(kernel: KernelStages, reduction: te.Tensor) -> bool:
 
 def last_elementwise(reduction: te.Tensor, program: Sequence[te.Tensor]) -> te.Tensor:
     """Last stage that depends elementwise on a reduction alone, which computes it as its epilogue;
-    one with several results has a kernel of its own.
-    """
+    one with several results has a kernel of its own."""
     last = reduction
     while True:
         behind = readers(last, program)

@@ -39,22 +39,20 @@ from loopwright.space.rules.common_cpu import (
     vector_registers,
 )
 from loopwright.space.rules.rows_cpu import dot_variants, pays_by_dots
-from loopwright.space.sketch import Sketch, Variant, fused
+from loopwright.space.structure import Sketch, Variant, fused
 
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
-_UNROLL = (1, 2, 4, 8)
+UNROLL = (1, 2, 4, 8)
 #: Usual steps of a block of a reduction.
 _USUAL_STEPS = 384
 #: Bytes of a packed copy from which on its panels are worth prefetching.
 _LARGE_COPY = 1 << 16
 #: Longest reduction loop that is fully unrolled.
-_SHORT = 8
+SHORT = 8
 
 
 class OuterProducts:
-    """Scheduler of one structure."""
-
     def __init__(self, sketch: Sketch, kernel: Kernel, plan: Plan) -> None:
         self.sketch, self.s, self.kernel, self.plan = sketch, sketch.s, kernel, plan
         self.roles = plan.roles
@@ -73,8 +71,6 @@ class OuterProducts:
             self.s[t].compute_inline()
         for t in dict.fromkeys(kept):
             compute_in_vectors(self.s, t, self.roles.out, task if plan.place == "task" else None)
-
-    # ------------------------------------------------------------ the whole reduction at once
 
     def _in_one(self) -> IterVar:
         s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
@@ -143,8 +139,7 @@ class OuterProducts:
 
     def _blocks(self) -> tuple[Any, Any, Any]:
         """Register tiles of a task along rows and vectors, and iterations of the loop beside them;
-        by default as many of the latter, and of rows, as leave enough tasks.
-        """
+        by default as many of the latter, and of rows, as leave enough tasks."""
         roles, (high, wide) = self.roles, self.roles.best
         beside = roles.beside.count if roles.beside is not None else 1
         panels = -(-roles.vectors // wide) * extents(roles.others) // beside
@@ -183,9 +178,9 @@ class OuterProducts:
         reduce = list(self.s[t].op.reduce_axis)
         # The steps of a block are a symbol, and many.
         count = reduce[-1].extent if reduce else 0
-        if isinstance(count, int) and count <= _SHORT:
+        if isinstance(count, int) and count <= SHORT:
             return self._unrolled_short(t, reduce)
-        unroll = [u for u in _UNROLL if not isinstance(count, int) or u <= count]
+        unroll = [u for u in UNROLL if not isinstance(count, int) or u <= count]
         steps = self.sketch.number("unroll", unroll)
         outer, inner = self.s[t].split(reduce[-1], factor=steps)
         return [*reduce[:-1], outer], [inner]
@@ -193,27 +188,22 @@ class OuterProducts:
     def _unrolled_short(
         self, t: te.Tensor, reduce: list[IterVar]
     ) -> tuple[list[IterVar], list[IterVar]]:
-        """Unroll a short last loop, and perhaps the one outside it.
-
-        Not where next to nothing of the reduction is left outside: compilers would unroll that too,
-        and hold all of a local copy in registers, that is on the stack.
-        """
+        """Unroll a short last loop, and perhaps the one outside it. Not where next to nothing of
+        the reduction is left outside: compilers would unroll that too, and hold all of a local copy
+        in registers, that is on the stack."""
         if not reduce:
             return [], []
         *before, last = reduce
         count = before[-1].extent if before else 0
         rest = prod(x.extent for x in before[:-1] if isinstance(x.extent, int))
-        if not isinstance(count, int) or not 1 < count <= _SHORT or rest <= _SHORT:
+        if not isinstance(count, int) or not 1 < count <= SHORT or rest <= SHORT:
             return before, [last]
         outer, inner = self.s[t].split(before[-1], factor=self.sketch.number("taps", [1, count]))
         return [*before[:-1], outer], [inner, last]
 
-    # ------------------------------------------------------------ the reduction in blocks
-
     def _in_blocks(self, blocked: IterVar) -> IterVar:
         """Compute partial sums of a block in registers and add them to the result in memory, or to
-        a task's copy of it.
-        """
+        a task's copy of it."""
         s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
         at = position_of(blocked, roles.stage.reduced)
         steps = roles.block_steps(blocked)
@@ -264,8 +254,7 @@ class OuterProducts:
         self, row_block: Any, vector_block: Any, parallel: bool
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
         """Tile the sums over blocks; returns the loops of a task (in a task of another stage: of a
-        block), of a panel, of a block and of a register tile.
-        """
+        block), of a panel, of a block and of a register tile."""
         s, roles, stage = self.s, self.roles, self.roles.stage.tensor
         axis = dict(zip(roles.stage.spatial, s[stage].op.axis, strict=True))
         assert roles.row is not None
@@ -286,8 +275,6 @@ class OuterProducts:
         run(s, stage, (r2, v2))
         self._cut_short(stage, r2, v2)
         return task, v1, block, r1
-
-    # ------------------------------------------------------------ copies
 
     def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> te.Tensor:
         """Copy the loaded operand in blocks of the tile's width, the reduction outside them."""
@@ -376,7 +363,6 @@ class Roles:
 
     @property
     def others(self) -> list[IterVar]:
-        """Loops of the result beside these two."""
         return [x for x in self.stage.spatial if x is not self.vector and x is not self.row]
 
     @property
@@ -392,8 +378,7 @@ class Roles:
     @property
     def rows_dimension(self) -> int | None:
         """Dimension of the other operand that the row loop alone indexes, one by one; None also
-        where there are several, or it is the loaded one, of which there is a copy already.
-        """
+        where there are several, or it is the loaded one, of which there is a copy already."""
         others = [o for o in self.stage.operands if o is not self.loaded]
         if len(others) != 1 or self.row is None or others[0].tensor is self.loaded.tensor:
             return None
@@ -435,8 +420,7 @@ class Roles:
 
     def block_steps(self, reduced: IterVar) -> list[int]:
         """Steps of a block of a reduction: those that divide it evenly, and where these are few,
-        those of about equal blocks, of which the last one is shorter.
-        """
+        those of about equal blocks, of which the last one is shorter."""
         count, (low, high) = reduced.count, _STEPS
         if self.row is not None and self.row.count <= _FEW_ROWS:
             low = _FEWEST
@@ -476,8 +460,6 @@ def dimension_of(operand: OperandUse, axis: IterVar | None) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Choices of a structure of a contraction."""
-
     roles: Roles
     packing: str  # place of the copy of the loaded operand: "none", "panel", "task" or "root"
     order: str  # outer loop, "vectors" or "rows"
@@ -513,8 +495,8 @@ PlanT = TypeVar("PlanT", bound=Plan)
 
 #: Most rows of a result for which packing does not pay.
 _UNPACKED_ROWS = 16
-#: Multiplications per element to transpose a register tile.
-_TURNED = 10
+#: Operations (multiplications, or instructions of dots) per element to transpose a register tile.
+TURNED = 10
 #: Longest reduction that is not split into blocks.
 _SHORT_REDUCTION = 512
 
@@ -527,7 +509,7 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
 
     def cost(roles: Roles) -> float:
         """Cost per point of the best register tile, with a transpose if memory is across."""
-        turned = _TURNED / extents(stage.reduced) if roles.turned else 0.0
+        turned = TURNED / extents(stage.reduced) if roles.turned else 0.0
         return min(map(roles.cost, roles.tiles())) + turned
 
     roles = sorted(roles_of(kernel, stage), key=cost)
@@ -543,10 +525,8 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
 
 
 def roles_of(kernel: Kernel, stage: StageAnalysis) -> Iterator[Roles]:
-    """Roles for each operand: its longest loop of its own for the vectors, and a row loop.
-
-    The last loop of the result is one of the two: a tile is then written along memory.
-    """
+    """Roles for each operand: its longest loop of its own for the vectors, and a row loop. The last
+    loop of the result is one of the two: a tile is then written along memory."""
     last = stage.spatial[-1]
     for operand in stage.operands:
         alone = [x for x in stage.alone(operand) if x.count > 1]
@@ -618,10 +598,8 @@ def _blocked(kernel: Kernel, roles: Sequence[Roles]) -> Iterator[Plan]:
 
 
 def by_one_thread(kernel: Kernel, plans: Sequence[PlanT], group: int = 1) -> list[PlanT]:
-    """Plans for little work without threads: waking them takes longer than the work.
-
-    ``group`` is the number of points that an instruction takes at once.
-    """
+    """Plans for little work without threads: waking them takes longer than the work. ``group`` is
+    the number of points that an instruction takes at once."""
     assert kernel.single is not None
     computed = any(kernel.computes(o.tensor) for o in kernel.single.operands)
     if computed or kernel.work > MAY_BE_ALONE * group:

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from loopwright import dtypes, te
 from loopwright.cost import ceil_div, least, most
 from loopwright.ir.expr import IterVar
-from loopwright.schedule import Schedule
 from loopwright.space.expression import AccessMap, accesses, extents, read_at_start, readers
 from loopwright.space.rules.common_gpu import (
     MOST_BLOCKS_YZ,
@@ -38,7 +37,7 @@ from loopwright.space.rules.common_gpu import (
     powers,
     width_of,
 )
-from loopwright.space.sketch import fused
+from loopwright.space.structure import fused
 from loopwright.task import SplitEntity
 
 #: A tile (virtual threads, threads, registers) of one loop, or arrays of each.
@@ -51,8 +50,6 @@ _SECTOR = 32
 
 @dataclass(frozen=True)
 class StagedOperand:
-    """Operand that goes through shared memory."""
-
     access: AccessMap  # its read in the reduction
     computed: bool  # whether it is computed there, not copied
     tiled: tuple[IterVar, ...]  # loops that have tiles
@@ -152,8 +149,6 @@ _SHARED_COST, _GLOBAL_COST, _ENOUGH_THREADS = 1.0, 16.0, 128
 
 @dataclass(frozen=True)
 class ContractionSpace:
-    """Inputs of the knobs of a contraction."""
-
     device: LaunchLimits
     dtype: str  # of the sums
     lengths: Mapping[IterVar, int]  # lengths of the tiled loops
@@ -166,7 +161,6 @@ class ContractionSpace:
 
     @cached_property
     def names(self) -> dict[IterVar, str]:
-        """Names of the knobs of loops."""
         names = KnobNames()
         tiles = {x: names.of(f"{self.prefix}tile_{x.name}") for x in self.lengths}
         return tiles | {k: names.of(f"{self.prefix}split_{k.name}") for k in self.reduce}
@@ -176,7 +170,6 @@ class ContractionSpace:
 
     @property
     def main_position(self) -> int:
-        """Position of the longest reduction loop."""
         return max(range(len(self.reduce)), key=lambda n: self.reduce[n].count)
 
     def tiles(self, value: Values) -> dict[IterVar, Tile]:
@@ -263,12 +256,9 @@ class ContractionSpace:
 
     def cost(self, tiles: Mapping[IterVar, Tile], steps: Mapping[IterVar, int]) -> Count:
         """Cost by which the default is chosen: time for each useful multiplication, in
-        multiplications.
-
-        Overrun, loads of shared memory by the register tile and of global memory by the block, the
-        share of processors that the last wave of blocks leaves idle, and too few threads; of global
-        memory whole sectors are loaded, however short the rows of a tile are.
-        """
+        multiplications. Overrun, loads of shared memory by the register tile and of global memory
+        by the block, the share of processors that the last wave of blocks leaves idle, and too few
+        threads; of global memory whole sectors are loaded, however short the rows of a tile are."""
         block = {x: prod(tile) for x, tile in tiles.items()}
         overrun = prod(ceil_div(n, block[x]) * block[x] / n for x, n in self.lengths.items())
         shared = sum(self._loads(o, tiles) for o in self.operands)
@@ -288,8 +278,7 @@ class ContractionSpace:
 
     def _loads(self, o: StagedOperand, tiles: Mapping[IterVar, Tile]) -> Count:
         """Loads of shared memory for each multiplication; neighbours whose register tiles are wider
-        than a vector conflict in its banks.
-        """
+        than a vector conflict in its banks."""
         vector = self.device.vector_bytes // dtypes.nbytes(o.tensor.dtype)
         meet: Any = False
         for x in self.lengths:
@@ -300,9 +289,7 @@ class ContractionSpace:
 
 def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
     """Define the knobs of a contraction; configurations that no device would launch are refused.
-
-    The search for a default takes long, so nothing is done where the knobs are known.
-    """
+    The search for a default takes long, so nothing is done where the knobs are known."""
     if not knobs.collects:
         return
     steps = _default_steps(space)
@@ -327,19 +314,8 @@ def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
         {space.names[k]: LoopSizes(k.count, parts[k], steps[k]) for k in space.reduce},
         None if one_each else lambda: list(product(*parts.values())),
     )
-    _define_words(knobs, space, tiles, steps)
-    knobs.keep(space.accepts)
-
-
-def _define_words(
-    knobs: Knobs,
-    space: ContractionSpace,
-    tiles: Mapping[IterVar, Tile],
-    steps: Mapping[IterVar, tuple[int, ...]],
-) -> None:
-    """Define the flags: vectors of global memory, vectors of shared memory, dimensions transposed
-    there, gaps between its rows, two halves; by default as the tiles allow.
-    """
+    # Vectors of global memory, vectors of shared memory, dimensions transposed there, gaps between
+    # its rows, two halves; by default as the tiles allow.
     turned = any(o.turned for o in space.operands)
     sizes = {x: prod(tile) for x, tile in tiles.items()} | {k: prod(n) for k, n in steps.items()}
     either, p = [True, False], space.prefix
@@ -350,6 +326,7 @@ def _define_words(
     knobs.choice(f"{p}turn", either if turned else [False])
     knobs.flag(f"{p}pad", [False, True])
     knobs.choice(f"{p}double", [False, True])
+    knobs.keep(space.accepts)
 
 
 def tiles_of(length: int) -> list[Tile]:
@@ -418,8 +395,7 @@ def _tiles_together(
     parts: Mapping[IterVar, tuple[int, ...]],
 ) -> list[tuple[tuple[int, ...], ...]]:
     """Tiles of all loops of which a block can be launched; of many those that are cheap, and some
-    of the others: denser the cheaper they are.
-    """
+    of the others: denser the cheaper they are."""
     steps = {k: prod(sizes) for k, sizes in parts.items()}
     choices = [tiles_of(n) for n in space.lengths.values()]
     if prod(map(len, choices)) > _COUNTED and len(choices) > 2:
@@ -446,8 +422,7 @@ def _launchable(
 
 def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt.NDArray[np.int64]:
     """Tiles of all loops together of which a block can be launched, ``(n, loops, 3)``; those whose
-    first loops exceed a limit alone are left out early.
-    """
+    first loops exceed a limit alone are left out early."""
     found = np.ones((1, 0, 3), np.int64)
     for tiles in choices:
         mine = np.array(tiles, np.int64).reshape(-1, 1, 3)
@@ -499,10 +474,8 @@ class Contraction:
 
 
 def contraction_of(kernel: KernelStages, reduction: te.Tensor) -> Contraction | None:
-    """Contraction in a kernel, or None where its operands have too little in common.
-
-    ``reduction`` is the only one, of the shape of the result.
-    """
+    """Contraction in a kernel, or None where its operands have too little in common. ``reduction``
+    is the only one, of the shape of the result."""
     operands = tuple(accesses(reduction, start=False))
     axes = reduction.op.axis
     shared = [x for x in axes if any(a.moves_with(x) for a in operands)]
@@ -518,8 +491,7 @@ def _worth_tiles(
     axes: Sequence[IterVar], alone: Sequence[IterVar], operands: Sequence[AccessMap]
 ) -> tuple[IterVar, ...]:
     """The last loop, along which memory runs, then the longest loop of each other set of operands,
-    then the longest of the rest.
-    """
+    then the longest of the rest."""
     ranked = sorted(alone, key=lambda x: (x is not axes[-1], -x.count))
     kinds: dict[frozenset[int], IterVar] = {}
     for x in ranked:
@@ -579,7 +551,8 @@ def _bind_result(knobs: Knobs, c: Contraction, space: ContractionSpace) -> IterV
             group, loop = s[out].split(loop, factor=c.groups[axis])
             outer.append(group)
         if axis in space.lengths:
-            parts.append(_cut(s, out, loop, knobs.value(space.names[axis])))
+            sizes = knobs.value(space.names[axis])
+            parts.append(SplitEntity([-1, *sizes]).apply(s, out, loop))
         else:
             outer.append(loop)
     blocks, virtual, threads, inner = ([p[n] for p in parts] for n in range(4))
@@ -606,11 +579,6 @@ def _bind_result(knobs: Knobs, c: Contraction, space: ContractionSpace) -> IterV
     return thread
 
 
-def _cut(s: Schedule, stage: te.Tensor, loop: IterVar, sizes: Sequence[Any]) -> list[IterVar]:
-    """Split a loop into parts of these sizes, and the rest outside."""
-    return SplitEntity([-1, *sizes]).apply(s, stage, loop)
-
-
 def _stage_operands(knobs: Knobs, space: ContractionSpace, acc: te.Tensor) -> None:
     """Split the reduction, and copy the operands to shared memory and to registers."""
     s = knobs.s
@@ -619,7 +587,7 @@ def _stage_operands(knobs: Knobs, space: ContractionSpace, acc: te.Tensor) -> No
     inner: list[IterVar] = []
     names = [space.names[k] for k in space.reduce]
     for name, axis in zip(names, s[acc].op.reduce_axis, strict=True):
-        first, *between, last = _cut(s, acc, axis, knobs.value(name))
+        first, *between, last = SplitEntity([-1, *knobs.value(name)]).apply(s, acc, axis)
         outer.append(first)
         middle += between
         inner.append(last)

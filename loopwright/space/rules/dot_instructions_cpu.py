@@ -33,6 +33,9 @@ from loopwright.space.rules.common_cpu import (
     vector_registers,
 )
 from loopwright.space.rules.contraction_cpu import (
+    SHORT,
+    TURNED,
+    UNROLL,
     OuterProducts,
     Plan,
     Roles,
@@ -40,14 +43,8 @@ from loopwright.space.rules.contraction_cpu import (
     dimension_of,
     roles_of,
 )
-from loopwright.space.sketch import Sketch, Variant, fused
+from loopwright.space.structure import Sketch, Variant, fused
 from loopwright.target import Target
-
-_UNROLL = (1, 2, 4, 8)
-#: Instructions per element to transpose a register tile.
-_TURNED = 10
-#: Longest reduction loop that is fully unrolled.
-_SHORT = 8
 
 
 def dot_instruction_variants(kernel: Kernel) -> list[Variant]:
@@ -104,18 +101,14 @@ class DotRoles(Roles):
     @cached_property
     def best_cost(self) -> float:
         """Cost per useful element of the best register tile, and of transposing it where it does
-        not lie as it is written.
-        """
+        not lie as it is written."""
         whole = -(-self.grouped.count // self.dot.group) * self.dot.group
-        turned = _TURNED / extents(self.stage.reduced) if self.turned else 0.0
+        turned = TURNED / extents(self.stage.reduced) if self.turned else 0.0
         return self.cost(self.best) * whole / self.grouped.count + turned
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Register tiles.
-
-        Where operands are of one sign, sums of one of them need registers; where bytes are extended
-        to 16 bits, so do their halves.
-        """
+        """Register tiles. Where operands are of one sign, sums of one of them need registers; where
+        bytes are extended to 16 bits, so do their halves."""
         found = super().tiles()
         by_pairs = Target.current().has_dots_by_pairs
         if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
@@ -182,8 +175,7 @@ def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
 
 def _lies_in_groups(roles: DotRoles) -> bool:
     """Whether the loaded operand lies in memory as the instruction takes it: the lanes of a vector
-    one after the other, each with its group.
-    """
+    one after the other, each with its group."""
     lanes, group, loop = roles.dot.lanes, roles.dot.group, roles.grouped
     outer, lane, block, few = (Var(n) for n in ("outer", "lane", "block", "few"))
     env = {
@@ -211,8 +203,6 @@ def _schedule(kernel: Kernel, plan: DotPlan, sketch: Sketch) -> None:
 
 
 class _DotTiles(OuterProducts):
-    """Scheduler of one structure."""
-
     plan: DotPlan
     roles: DotRoles
     _sums: te.Tensor
@@ -259,13 +249,11 @@ class _DotTiles(OuterProducts):
     def _steps(self, t: te.Tensor, loops: list[IterVar]) -> tuple[list[IterVar], list[IterVar]]:
         """Loops of the reduction, and the unrolled part of the last, without a rest to test for."""
         *before, last = loops
-        if last.extent <= _SHORT:
+        if last.extent <= SHORT:
             return before, [last]
-        steps = self.sketch.number("unroll", [u for u in _UNROLL if last.extent % u == 0])
+        steps = self.sketch.number("unroll", [u for u in UNROLL if last.extent % u == 0])
         outer, inner = self.s[t].split(last, factor=steps)
         return [*before, outer], [inner]
-
-    # ------------------------------------------------------------ copies
 
     def _pack(self, acc: te.Tensor, reader: te.Tensor, loop: IterVar) -> te.Tensor:
         """Copy the loaded operand in blocks of the register tile's width, each group together."""
@@ -327,8 +315,7 @@ class _DotTiles(OuterProducts):
 
     def _layout_of_other(self, other: OperandUse, d: int | None, g: int) -> Any:
         """Rows of a register tile together where the row loop indexes a dimension alone; else
-        padding behind each dimension for rows of a tile that overruns the edge.
-        """
+        padding behind each dimension for rows of a tile that overruns the edge."""
         group, rows, row = self.roles.dot.group, self.rows, self.roles.row
         shape = other.tensor.static_shape
         room = [0] * len(shape)
@@ -352,7 +339,6 @@ class _DotTiles(OuterProducts):
         return layout
 
     def _grouped(self, operand: OperandUse) -> int:
-        """Dimension along which groups lie."""
         d = dimension_of(operand, self.roles.grouped)
         assert d is not None
         return d

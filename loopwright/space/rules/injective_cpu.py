@@ -25,7 +25,7 @@ from loopwright.space.rules.common_cpu import (
     run,
     vector_lanes,
 )
-from loopwright.space.sketch import Sketch, Variant, fused
+from loopwright.space.structure import Sketch, Variant, fused
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -62,8 +62,7 @@ def injective_variants(kernel: Kernel) -> list[Variant]:
 
 def _but_one(kernel: Kernel, spread: Sequence[te.Tensor]) -> list[Variant]:
     """Variants that keep all stages read at several places for a tile, but one: recomputing that
-    one may cost less than keeping it.
-    """
+    one may cost less than keeping it."""
     if not kernel.may_inline or not 1 < len(spread) <= _MOST_CHOICES:
         return []
     found = []
@@ -85,10 +84,8 @@ def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch:
 
 
 def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
-    """Vectorize the last dimension, with some rows for each task.
-
-    Rows that read the same places go through memory side by side, so that these are loaded once.
-    """
+    """Vectorize the last dimension, with some rows for each task. Rows that read the same places go
+    through memory side by side, so that these are loaded once."""
     out = kernel.out
     s, lanes = sketch.s, vector_lanes(out.dtype)
     *outer, last = s[out].op.axis
@@ -121,8 +118,7 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
 
 def _share(kernel: Kernel, tensor: te.Tensor, row: IterVar) -> bool:
     """Whether neighbouring rows of a stage read the same places: operands that the rows do not
-    move, or that are read in several of them.
-    """
+    move, or that are read in several of them."""
     stage = next((s for s in kernel.stages if s.tensor is tensor), None)
     if stage is None:
         return False

@@ -12,7 +12,6 @@ from math import prod
 
 from loopwright import te
 from loopwright.ir.expr import position_of
-from loopwright.schedule import Schedule
 from loopwright.space.expression import AccessMap, accesses, extents
 from loopwright.space.rules.common_gpu import (
     KernelStages,
@@ -39,8 +38,7 @@ from loopwright.space.rules.rows_gpu import (
     schedule_rows,
     schedule_several,
 )
-from loopwright.space.sketch import fused
-from loopwright.space.structure import Structure
+from loopwright.space.structure import Structure, fused
 
 #: Elements that a thread computes one after the other; unrolled loops of a window.
 _ELEMENTS, _UNROLLED_WINDOW = 8, 64
@@ -59,12 +57,10 @@ _SIDE, _COPIED = 32, 4
 def schedule_injective(
     knobs: Knobs, kernel: KernelStages, window: te.Tensor | None = None, prefix: str = ""
 ) -> None:
-    """One thread for some neighbouring elements.
-
-    Defines the knobs ``vector`` (whether a thread computes neighbours), ``elements`` (that it
-    computes in turn) and ``threads`` (of a block). Stages are inlined but for the result and the
-    window, a reduction of the shape of the result that a thread does by itself.
-    """
+    """One thread for some neighbouring elements. Defines the knobs ``vector`` (whether a thread
+    computes neighbours), ``elements`` (that it computes in turn) and ``threads`` (of a block).
+    Stages are inlined but for the result and the window, a reduction of the shape of the result
+    that a thread does by itself."""
     s, out = knobs.s, kernel.out
     kernel.inline(s, but=[out] if window is None else [out, window])
     if not out.shape:
@@ -98,25 +94,20 @@ def schedule_injective(
     s[out].unroll(again)
     if acc is not None:
         s[acc].compute_at(s[out], again)
-        _sum_window(s, acc)
-
-
-def _sum_window(s: Schedule, acc: te.Tensor) -> None:
-    spatial, reduce = list(s[acc].op.axis), list(s[acc].op.reduce_axis)
-    s[acc].reorder(*reduce, *spatial)
-    for loop in spatial:
-        s[acc].unroll(loop)
-    points = 1
-    for loop in reversed(reduce):
-        points *= loop.count
-        if points <= _UNROLLED_WINDOW:
+        spatial, reduce = list(s[acc].op.axis), list(s[acc].op.reduce_axis)
+        s[acc].reorder(*reduce, *spatial)
+        for loop in spatial:
             s[acc].unroll(loop)
+        points = 1
+        for loop in reversed(reduce):
+            points *= loop.count
+            if points <= _UNROLLED_WINDOW:
+                s[acc].unroll(loop)
 
 
 def turned_axis(kernel: KernelStages) -> tuple[AccessMap, int] | None:
     """Read of an elementwise result that goes across memory, and the axis of the result along which
-    that input lies; None where every input is read along memory.
-    """
+    that input lies; None where every input is read along memory."""
     out = kernel.out
     reads = accesses(out) if out.shape else []
     for a in reads:
@@ -132,13 +123,11 @@ def turned_axis(kernel: KernelStages) -> tuple[AccessMap, int] | None:
 def schedule_transpose(
     knobs: Knobs, kernel: KernelStages, read: AccessMap, across: int, prefix: str = ""
 ) -> None:
-    """Transpose squares of the input through shared memory, read and written along memory.
-
-    Defines the knobs ``side`` (of a square), ``rows`` (that a thread copies) and ``pad`` (a gap
-    between rows, so that columns lie in different banks). Stages are inlined but for the result.
-    ``read`` is an input's read across memory, ``across`` the axis of the result along which that
-    input lies.
-    """
+    """Transpose squares of the input through shared memory, read and written along memory. Defines
+    the knobs ``side`` (of a square), ``rows`` (that a thread copies) and ``pad`` (a gap between
+    rows, so that columns lie in different banks). Stages are inlined but for the result. ``read``
+    is an input's read across memory, ``across`` the axis of the result along which that input
+    lies."""
     s, out, p = knobs.s, kernel.out, prefix
     device = LaunchLimits.current()
     kernel.inline(s, but=[out])
@@ -279,7 +268,6 @@ def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te
 
 
 def _schedule_kernel(knobs: Knobs, kernel: KernelStages, prefix: str) -> None:
-    """Schedule a kernel of one reduction at most."""
     if kernel.out.op.num_outputs > 1:
         schedule_several(knobs, kernel, prefix)
         return
@@ -317,8 +305,7 @@ def _tiled_or_window(kernel: KernelStages) -> str | None:
 
 def _heavy(program: Sequence[te.Tensor], outs: Sequence[te.Tensor]) -> list[te.Tensor]:
     """Stages without a reduction that are computed once because too much would be inlined into
-    them: each reader recomputes inlined stages, and their inputs as often.
-    """
+    them: each reader recomputes inlined stages, and their inputs as often."""
     size: dict[te.Tensor, int] = {}
     found = []
     for t in program:

@@ -34,7 +34,7 @@ from loopwright.space.rules.common_cpu import (
     vector_lanes,
     vector_registers,
 )
-from loopwright.space.sketch import Sketch, Variant, fused
+from loopwright.space.structure import Sketch, Variant, fused
 from loopwright.target import Target
 
 _SIDES = (1, 2, 3, 4, 5, 6, 8)
@@ -64,14 +64,6 @@ _WORTH_THREADS = 1 << 18
 # Where the last loop of the reduction moves every operand along memory, as with weights stored (N,
 # K), nothing has to be packed: vectors run along the reduction, and several elements of the result
 # are computed at once, so that loaded data is used for more than one.
-
-
-def row_variants(kernel: Kernel) -> list[Variant]:
-    """Variants of a reduction of rows along memory by dot products; none for other kernels."""
-    stage = kernel.single
-    if stage is None or stage.kind is not StageClass.ROW_REDUCTION:
-        return []
-    return dot_variants(kernel)
 
 
 def dot_variants(kernel: Kernel) -> list[Variant]:
@@ -200,7 +192,9 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
         names = ", ".join(t.name for t in inlined)
         name = f"rows in cache, {names} computed again" if names else "rows in cache"
         found.append(Variant(name, why, partial(_schedule, chain, inlined)))
-    several = [*_across(kernel), *row_variants(kernel)]
+    several = _across(kernel)
+    if kernel.single is not None and kernel.single.kind is StageClass.ROW_REDUCTION:
+        several += dot_variants(kernel)
     # Several rows at once keep memory busy, where rows come from there.
     inputs = {x for r in chain.reductions for x in r.op.input_tensors}
     size = sum(prod(x.static_shape) * element_bytes(x) for x in inputs)
@@ -210,8 +204,7 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
 
 def _across(kernel: Kernel) -> list[Variant]:
     """Vectors along a loop of the result that moves no operand, since only the reduced expression
-    depends on it: sums up to each place, counts of each value.
-    """
+    depends on it: sums up to each place, counts of each value."""
     stage = kernel.single
     if stage is None or not stage.spatial:
         return []
@@ -266,8 +259,6 @@ def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> 
 
 
 class _Knobs:
-    """Knobs that all stages of a chain share."""
-
     def __init__(self, sketch: Sketch, chain: RowChain) -> None:
         lanes = vector_lanes(chain.reductions[0].dtype)
         length = max(extents(r.op.reduce_axis) for r in chain.reductions)

@@ -28,7 +28,7 @@ from loopwright.space.rules.common_gpu import (
     powers,
     width_of,
 )
-from loopwright.space.sketch import fused
+from loopwright.space.structure import fused
 
 #: Threads of a row that the default takes, along and across memory, and elements worth a thread.
 _THREADS, _ACROSS, _WORTH = 256, 8, 4
@@ -44,8 +44,6 @@ _MOST_PARTS = 256
 
 @dataclass(frozen=True)
 class RowReductions:
-    """Chain of reductions over rows."""
-
     out: te.Tensor  # a number a row, or a row
     #: numbers of each row, sums of something over all of it; in order
     reductions: tuple[te.Tensor, ...]
@@ -107,12 +105,10 @@ def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
 
 
 def schedule_rows(knobs: Knobs, rows: RowReductions, prefix: str = "") -> None:
-    """Define the knobs of a chain of reductions and schedule it, in one kernel, by them.
-
-    The knobs are ``threads`` (of a row), ``rows`` (of a block), ``vector`` (whether a thread reads
-    neighbours at once), ``unroll``, and for each intermediate row ``keep_<name>``: in shared
-    memory, or recomputed where it is needed.
-    """
+    """Define the knobs of a chain of reductions and schedule it, in one kernel, by them. The knobs
+    are ``threads`` (of a row), ``rows`` (of a block), ``vector`` (whether a thread reads neighbours
+    at once), ``unroll``, and for each intermediate row ``keep_<name>``: in shared memory, or
+    recomputed where it is needed."""
     s, sizes = knobs.s, _Sizes(knobs, rows, prefix)
     out, rank = rows.out, rows.rank
     reductions = [s.cache_write(r, "local") if r is out else r for r in rows.reductions]
@@ -232,9 +228,7 @@ class _Sizes:
 
 def schedule_alone(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> None:
     """Kernel for one reduction, its result; several blocks share a long one with few results.
-
-    Defines the knobs of `schedule_rows`, and ``parts`` (blocks that share a row) for long ones.
-    """
+    Defines the knobs of `schedule_rows`, and ``parts`` (blocks that share a row) for long ones."""
     s, r = knobs.s, kernel.out
     kernel.inline(s, but=[r])
     rows = RowReductions(r, (r,), along=_lies_along(r))
@@ -266,10 +260,8 @@ def _reduce_to_one(knobs: Knobs, r: te.Tensor, prefix: str) -> None:
 
 
 def schedule_several(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> None:
-    """A thread for each element of an operation with several results.
-
-    Defines the knob ``threads`` (of a block). Stages are inlined but for the results.
-    """
+    """A thread for each element of an operation with several results. Defines the knob ``threads``
+    (of a block). Stages are inlined but for the results."""
     s, out = knobs.s, kernel.out
     kernel.inline(s, but=[out])
     if not out.shape:
@@ -283,10 +275,8 @@ def schedule_several(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> No
 
 
 def _parts(knobs: Knobs, rows: RowReductions, prefix: str) -> int:
-    """Blocks that reduce parts of a row; defines the knob where rows are few and long.
-
-    One part would need other knobs than several, so there are two at least.
-    """
+    """Blocks that reduce parts of a row; defines the knob where rows are few and long. One part
+    would need other knobs than several, so there are two at least."""
     if not is_long(rows):
         return 1
     device = LaunchLimits.current()

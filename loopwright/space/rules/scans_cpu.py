@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from loopwright import te
 from loopwright.ir.expr import IterVar, position_of
 from loopwright.ir.reduction import Scan
-from loopwright.schedule import Schedule
 from loopwright.space.analysis import StageAnalysis
 from loopwright.space.expression import extents
 from loopwright.space.kernels import Kernel
@@ -25,7 +24,7 @@ from loopwright.space.rules.common_cpu import (
     run,
     vector_lanes,
 )
-from loopwright.space.sketch import Sketch, Variant, fused
+from loopwright.space.structure import Sketch, Variant, fused
 
 #: Places of a block where vectors run across the scan; vectors of a block where they run along it.
 _ACROSS, _ALONG = (8, 4), (1,)
@@ -57,8 +56,6 @@ def scan_variants(kernel: Kernel) -> list[Variant]:
 
 @dataclass(frozen=True, eq=False)
 class _Scan:
-    """One structure of a scan."""
-
     kernel: Kernel
     stage: StageAnalysis
     scan: Scan
@@ -77,7 +74,6 @@ class _Scan:
 
     @property
     def _rows(self) -> list[IterVar]:
-        """Loops beside these two."""
         taken = (self.scan.place, self._vector)
         return [x for x in self.stage.spatial if not any(x is y for y in taken)]
 
@@ -102,14 +98,20 @@ class _Scan:
             block = _OF_BLOCKS
         acc = s.cache_write(out, "local") if out is t else t
         task, at = self._tiled(sketch, out)
-        self._within(s, out, acc, at)
+        # The scan inside a block, in registers.
+        s[acc].compute_at(s[out], at)
+        axes = list(s[acc].op.axis)
+        place = axes.pop(self._place)
+        last = axes.pop() if self._vector is not None else None
+        tile = [*s[acc].op.reduce_axis, place, *([last] if last is not None else [])]
+        s[acc].reorder(*axes, *tile)
+        run(s, acc, tile)
         for t, is_total in stages:
             self._between(sketch, t, is_total, out, task)
 
     def _tiled(self, sketch: Sketch, out: te.Tensor) -> tuple[IterVar | None, IterVar]:
         """Tile the result; returns the loop at which totals are computed, None where that is before
-        all tasks, and the loop of a block.
-        """
+        all tasks, and the loop of a block."""
         s = sketch.s
         axis = dict(zip(self.stage.spatial, s[out].op.axis, strict=True))
         rows = [axis[x] for x in self._rows]
@@ -147,16 +149,6 @@ class _Scan:
             return extents(self._rows)
         lanes = vector_lanes(self.stage.tensor.dtype)
         return extents(self._rows) * -(-self._vector.count // (2 * lanes))
-
-    def _within(self, s: Schedule, out: te.Tensor, acc: te.Tensor, at: IterVar) -> None:
-        """Scan inside a block, in registers."""
-        s[acc].compute_at(s[out], at)
-        axes = list(s[acc].op.axis)
-        place = axes.pop(self._place)
-        last = axes.pop() if self._vector is not None else None
-        tile = [*s[acc].op.reduce_axis, place, *([last] if last is not None else [])]
-        s[acc].reorder(*axes, *tile)
-        run(s, acc, tile)
 
     def _between(
         self, sketch: Sketch, t: te.Tensor, is_total: bool, out: te.Tensor, task: IterVar | None

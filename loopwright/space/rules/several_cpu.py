@@ -26,8 +26,7 @@ from loopwright.space.rules.injective_cpu import injective_variants
 from loopwright.space.rules.rows_cpu import chain_variants, whole_variants
 from loopwright.space.rules.scans_cpu import scan_variants
 from loopwright.space.rules.windows_cpu import window_variants
-from loopwright.space.sketch import Sketch, Variant, Variants, fused, kernels_of
-from loopwright.space.structure import Structure
+from loopwright.space.structure import Sketch, Structure, Variant, Variants, fused, kernels_of
 
 #: The variant of every kernel, by its result.
 Selection = Mapping[te.Tensor, Variant]
@@ -37,8 +36,6 @@ _ADDED = 4
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """Expression of several kernels, with the variants of each."""
-
     outputs: Sequence[te.Tensor]
     args: Sequence[te.Tensor]  # in calling order
     kernels: Sequence[Kernel]  # in execution order
@@ -66,9 +63,8 @@ class Composition:
         return f"{self.names[kernel]}." if len(self.kernels) > 1 else ""
 
     def structures(self, wanted: Sequence[Selection]) -> list[Composed]:
-        """Structure for each selection; kernels before the first in which it differs from the
-        first one are scheduled once for all.
-        """
+        """Structure for each selection; kernels before the first in which it differs from the first
+        one are scheduled once for all."""
         outs, base = [k.out for k in self.kernels], wanted[0]
         firsts = [
             next((n for n, t in enumerate(outs) if chosen[t] is not base[t]), len(outs))
@@ -116,8 +112,6 @@ class Composition:
 
 @dataclass(frozen=True, eq=False)
 class Composed(Structure):
-    """Structure of an expression of several kernels."""
-
     composition: Composition
     chosen: Selection  # variant of every kernel
 
@@ -129,13 +123,10 @@ class Composed(Structure):
 
 
 def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed]]:
-    """New choices for given times, in any unit, of structures that differ in one kernel.
-
-    Kernels run one after the other, so a saving of one holds in any company. A choice maps each
-    kernel that differs from the first structure to the structure of its variant. First comes the
-    choice with the best variant of each, then those with the second best of one kernel, the fastest
-    first.
-    """
+    """New choices for given times, in any unit, of structures that differ in one kernel. Kernels
+    run one after the other, so a saving of one holds in any company. A choice maps each kernel that
+    differs from the first structure to the structure of its variant. First comes the choice with
+    the best variant of each, then those with the second best of one kernel, the fastest first."""
     base = next((s for s in seconds if not s.others), None)
     if base is None:
         return []
@@ -169,10 +160,8 @@ _FEWEST, _MOST, _LITTLE = 6, 36, 0.05
 
 
 def several(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of several kernels, or of one kernel that no other rule knows; else none.
-
-    The first has the most sensible variant of every kernel, the others another one in one kernel.
-    """
+    """Structures of several kernels, or of one kernel that no other rule knows; else none. The
+    first has the most sensible variant of every kernel, the others another one in one kernel."""
     program = composition(outputs, args)
     kernels, variants = program.kernels, program.variants
     if len(kernels) == 1 and variants[kernels[0].out][0].name != _PLAIN:
@@ -190,17 +179,17 @@ def composition(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Comp
     """Expression as kernels with their variants; kernels that no rule knows run as written."""
     kernels = kernels_of(tuple(outputs))
     why = "no rule knows this kernel: its loops run as they were written, in parallel"
+
+    def built_in(kernel: Kernel) -> list[Variant]:
+        # A scan as the reduction that it is written as takes so much longer that it is no choice.
+        return scan_variants(kernel) or [v for rule in _BUILT_IN for v in rule(kernel)]
+
     variants = {
-        k.out: _variants(k) or [Variant(_PLAIN, why, partial(_schedule, k))] for k in kernels
+        k.out: with_rules_of_users(k, partial(built_in, k))
+        or [Variant(_PLAIN, why, partial(_schedule, k))]
+        for k in kernels
     }
     return Composition(tuple(outputs), tuple(args), kernels, variants)
-
-
-def _variants(kernel: Kernel) -> list[Variant]:
-    # A scan as the reduction that it is written as takes so much longer that it is no choice.
-    return with_rules_of_users(
-        kernel, lambda: scan_variants(kernel) or [v for rule in _BUILT_IN for v in rule(kernel)]
-    )
 
 
 def _schedule(kernel: Kernel, sketch: Sketch) -> None:

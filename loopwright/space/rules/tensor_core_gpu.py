@@ -21,8 +21,7 @@ from loopwright.ir.reduction import Reduce
 from loopwright.ir.structural import structural_equal
 from loopwright.schedule import Schedule
 from loopwright.space.expression import is_computed
-from loopwright.space.sketch import Sketch
-from loopwright.space.structure import Structure
+from loopwright.space.structure import Sketch, Structure
 from loopwright.target import Target
 
 #: Rows and columns of a warp's tile, warps of a block along both, mma along the reduction that are

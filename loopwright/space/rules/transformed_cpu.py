@@ -28,8 +28,7 @@ from loopwright.space.rules.common_cpu import (
     vector_lanes,
     vector_registers,
 )
-from loopwright.space.sketch import Sketch, Variant, fused, scheduled
-from loopwright.space.structure import Structure
+from loopwright.space.structure import Sketch, Structure, Variant, fused, scheduled
 
 #: Channels, and tiles across and down, of a register tile.
 _Tile = tuple[int, int, int]
@@ -47,8 +46,7 @@ _PANEL = 4
 
 def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
     """Structures of a product between two transforms with one result, whose last loop is that of
-    the channels; none for other expressions.
-    """
+    the channels; none for other expressions."""
     stages = _transforms_of(outputs[0]) if len(outputs) == 1 else None
     if stages is None:
         return []
@@ -62,8 +60,6 @@ def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list
 
 @dataclass(frozen=True, eq=False)
 class _Transforms:
-    """Stages of a product between two transforms."""
-
     out: te.Tensor  # (images, rows, columns, channels)
     columns: te.Tensor  # transformed back along columns; the result is transformed back along rows
     product: te.Tensor  # (places down, places across, images, tiles down, tiles across, channels)
@@ -251,8 +247,7 @@ def _product(
 
 def _weights(sketch: Sketch, stages: _Transforms, width: int) -> None:
     """Schedule the weights as the product reads them, panels of the width of a register tile,
-    transformed once where they are constant.
-    """
+    transformed once where they are constant."""
     s, weights = sketch.s, stages.weights
     s[weights].transform_layout(lambda a, b, c, o: (a, b, o // width, c, o % width))
     lanes = vector_lanes(weights.dtype)

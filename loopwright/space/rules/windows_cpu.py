@@ -29,7 +29,7 @@ from loopwright.space.rules.common_cpu import (
     run,
     vector_lanes,
 )
-from loopwright.space.sketch import Sketch, Variant, fused
+from loopwright.space.structure import Sketch, Variant, fused
 
 _VECTORS = (1, 2, 3, 4, 7, 8)
 _ROWS = (1, 2, 3, 4, 6, 8)
@@ -44,9 +44,8 @@ _AT_ONCE, _TOGETHER, _IN_TASK = 16, 2, 8
 
 
 def window_variants(kernel: Kernel) -> list[Variant]:
-    """Variants of a reduction along whose result memory runs, the most sensible first; none
-    for other kernels.
-    """
+    """Variants of a reduction along whose result memory runs, the most sensible first; none for
+    other kernels."""
     stage = kernel.single
     if stage is None or not stage.spatial or stage.spatial[-1].count == 1:
         return []
@@ -68,12 +67,10 @@ def window_variants(kernel: Kernel) -> list[Variant]:
 
 
 class _Tiles:
-    """Register tiles of rows of vectors.
-
-    Operands of the reduction are computed at ``place``: "inline", "task" or "root". With
-    ``written`` the whole window is unrolled; conditions of inlined padding along the vectors then
-    become constants, so neighbouring vectors of a row are unrolled too.
-    """
+    """Register tiles of rows of vectors. Operands of the reduction are computed at ``place``:
+    "inline", "task" or "root". With ``written`` the whole window is unrolled; conditions of inlined
+    padding along the vectors then become constants, so neighbouring vectors of a row are unrolled
+    too."""
 
     def __init__(
         self, kernel: Kernel, stage: StageAnalysis, place: str, written: bool = False

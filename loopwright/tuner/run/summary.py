@@ -26,6 +26,19 @@ ROUNDS = 20
 _NEAR_LIMIT = 0.85
 
 
+def speedup_of(verdict: Verdict, best: float | None, default: float | None) -> float | None:
+    """Factor by which the best is faster than the default; None without both.
+
+    A verdict gives it where there is one, from samples that were taken in pairs; else times in
+    seconds do.
+    """
+    if verdict.nothing_faster:
+        return 1.0
+    if verdict.is_compared:
+        return 1.0 + verdict.gain
+    return None if best is None or default is None else default / best
+
+
 @dataclass(frozen=True)
 class PlayoffTimes:
     """Median seconds per call of functions that the second part of a playoff sampled in turns."""
@@ -103,17 +116,8 @@ class Summary:
 
     @property
     def speedup(self) -> float | None:
-        """Factor by which the best is faster than the default; None without both.
-
-        A verdict gives it where there is one, from samples that were taken in pairs.
-        """
-        if self.verdict.nothing_faster:
-            return 1.0
-        if self.verdict.is_compared:
-            return 1.0 + self.verdict.gain
-        if self.best_seconds is None or self.default_seconds is None:
-            return None
-        return self.default_seconds / self.best_seconds
+        """Factor by which the best is faster than the default; None without both."""
+        return speedup_of(self.verdict, self.best_seconds, self.default_seconds)
 
     def lines(self) -> list[str]:
         """The summary as plain text, a line each."""

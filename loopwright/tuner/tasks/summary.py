@@ -15,7 +15,7 @@ from loopwright.tuner.run.interfaces import TunerLike
 from loopwright.tuner.run.phases import Ticker
 from loopwright.tuner.run.progress import Part, line_with_bar
 from loopwright.tuner.run.state import Failure
-from loopwright.tuner.run.summary import failure_lines, speed, time_line
+from loopwright.tuner.run.summary import failure_lines, speed, speedup_of, time_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,13 +83,7 @@ class TaskRow:
     @property
     def speedup(self) -> float | None:
         """Factor by which the best is faster than the default, by the verdict if there is one."""
-        if self.verdict.nothing_faster:
-            return 1.0
-        if self.verdict.is_compared:
-            return 1.0 + self.verdict.gain
-        if self.best_seconds is None or self.default_seconds is None:
-            return None
-        return self.default_seconds / self.best_seconds
+        return speedup_of(self.verdict, self.best_seconds, self.default_seconds)
 
     @property
     def verdict_text(self) -> str:

@@ -19,7 +19,7 @@ from loopwright.measure import MeasureOption, Measurer
 from loopwright.tuner.registry import find_tuner
 from loopwright.tuner.run.callbacks import LogToFile
 from loopwright.tuner.run.interfaces import Callback
-from loopwright.tuner.run.loop import TuningInterrupted, open_run
+from loopwright.tuner.run.loop import TuningInterrupted, check_arguments, open_run
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.tasks.scheduler import (
     ALPHA,
@@ -199,11 +199,7 @@ def _checked(
             f"n_trial={n_trial} is less than one trial for each of the {len(tasks)} tasks; "
             f"give at least {len(tasks)}"
         )
-    for one in callbacks:
-        if not callable(one):
-            raise TuneError(
-                f"a callback is called with (tuner, inputs, results); {one!r} cannot be"
-            )
+    check_arguments(None, callbacks)
     if sum(isinstance(one, LogToFile) for one in callbacks) > 1:
         raise UsageError("tasks that are tuned together have one log; give log_to_file once")
     return tasks

@@ -229,14 +229,15 @@ def test_a_sketch_is_a_structure(capsys: pytest.CaptureFixture[str]) -> None:
 def test_evolution_finds_what_the_model_likes() -> None:
     task = auto_scheduler.SearchTask(func=product, args=(64,), target="llvm")
     model = auto_scheduler.XGBModel()
-    policy = auto_scheduler.SketchPolicy(task, model, {"sample_init_min_population": 20}, seed=1)
+    few = {"sample_init_min_population": 20, "evolutionary_search_population": 256}
+    policy = auto_scheduler.SketchPolicy(task, model, few, seed=1)
     initial = policy.sample_initial_population()
     assert len({state.config for state in initial}) == 20
     bred = policy.evolutionary_search(initial, 8)
     scores = model.predict(task, bred)
     assert list(scores) == sorted(scores, reverse=True)
     assert scores[0] >= model.predict(task, initial).max()
-    again = auto_scheduler.SketchPolicy(task, model, seed=1).evolutionary_search(initial, 8)
+    again = auto_scheduler.SketchPolicy(task, model, few, seed=1).evolutionary_search(initial, 8)
     assert [state.config for state in again] == [state.config for state in bred]
     with pytest.raises(UsageError, match="no point of a structure"):
         model.predict(task, [task.compute_dag.get_init_state()])

@@ -14,6 +14,7 @@ from loopwright.errors import RecordError, UsageError
 from loopwright.measure import MeasureError
 from loopwright.task import why_not_applied
 from loopwright.task.dispatch import clear_fallback_cache
+from loopwright.testing.tuner_contract import FakeMeasurer
 
 TASK = autotvm.task.create("matmul", args=(16, 16, 16, False, False, "float32"), target="llvm")
 
@@ -21,7 +22,11 @@ TASK = autotvm.task.create("matmul", args=(16, 16, 16, False, False, "float32"),
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     path = tmp_path_factory.mktemp("log") / "log.jsonl"
-    autotvm.tuner.RandomTuner(TASK).tune(n_trial=5, callbacks=[autotvm.callback.log_to_file(path)])
+    autotvm.tuner.RandomTuner(TASK).tune(
+        n_trial=5,
+        measure_option=FakeMeasurer(),
+        callbacks=[autotvm.callback.log_to_file(path)],
+    )
     return path
 
 

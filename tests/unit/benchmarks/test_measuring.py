@@ -18,7 +18,7 @@ def quiet(text):
 @pytest.fixture
 def task(monkeypatch):
     task = TINY.task("llvm -num_threads=1")
-    few = measuring.valid_points(task)[::23]
+    few = measuring.valid_points(task)[::69]
     monkeypatch.setattr(measuring, "valid_points", lambda task: few)
     return task
 

@@ -133,6 +133,7 @@ def place_of(root: Path, kind: str) -> Place:
     return next(p for p in places(root) if p.kind == kind)
 
 
+@pytest.mark.slow
 def test_a_failure_counts_where_the_mistake_is_the_reason(small: Path, tmp_path: Path) -> None:
     checkout, before = Checkout(small, tmp_path), (small / "loopwright/te/a.py").read_bytes()
     (small / "seen").touch()

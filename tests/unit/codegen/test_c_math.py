@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,22 +42,34 @@ def numbers(dtype: str, seed: int) -> Any:
     return out
 
 
-def schedule(dtype: str, f: Callable[..., Any], kind: str) -> tuple[Any, list[Any]]:
-    """A loop over ``f(a[i])``, with as many arrays as ``f`` takes."""
-    count = len(inspect.signature(f).parameters)
-    given = [te.placeholder((N,), dtype, name=n) for n in "ABC"[:count]]
-    out = te.compute((N,), lambda i: f(*(t[i] for t in given)), name="O")
-    s = create_schedule(out)
-    if kind == "vectorized":
-        s[out].vectorize(s[out].split(out.op.axis[0], factor=48)[1])
-    return s, [*given, out]
+#: A function of numbers of a dtype, the kind of its loop, and the dtype of the result.
+Case = tuple[str, Callable[..., Any], str, str]
 
 
-def run(target: str, dtype: str, f: Callable[..., Any], kind: str, out: str = "") -> Any:
-    s, args = schedule(dtype, f, kind)
-    arrays = [numbers(dtype, k) for k in range(len(args) - 1)] + [np.zeros(N, out or dtype)]
-    kernels.build(s, args, target, "k")(*arrays)
-    return arrays[-1]
+def schedule(cases: Sequence[Case]) -> tuple[Any, list[Any], list[Any]]:
+    """A loop over ``f(a[i])`` for each case, with as many arrays as its function takes."""
+    given: dict[tuple[str, int], Any] = {}
+    outs = []
+    for dtype, f, _, _ in cases:
+        names = "ABC"[: len(inspect.signature(f).parameters)]
+        for k, name in enumerate(names):
+            given.setdefault((dtype, k), te.placeholder((N,), dtype, name=name))
+        operands = [given[dtype, k] for k in range(len(names))]
+        outs.append(te.compute((N,), lambda i, f=f, ts=operands: f(*(t[i] for t in ts)), name="O"))
+    s = create_schedule([out.op for out in outs])
+    for out, (_, _, kind, _) in zip(outs, cases, strict=True):
+        if kind == "vectorized":
+            s[out].vectorize(s[out].split(out.op.axis[0], factor=48)[1])
+    return s, list(given.values()), outs
+
+
+def run(target: str, cases: Sequence[Case]) -> list[Any]:
+    """The results of all cases, which are compiled together."""
+    s, given, outs = schedule(cases)
+    inputs = [numbers(t.dtype, "ABC".index(t.op.name)) for t in given]
+    results = [np.zeros(N, out or dtype) for dtype, _, _, out in cases]
+    kernels.build(s, [*given, *outs], target, "k")(*inputs, *results)
+    return results
 
 
 def assert_same_bits(want: Any, got: Any) -> None:
@@ -69,6 +81,20 @@ def assert_same_bits(want: Any, got: Any) -> None:
     np.testing.assert_array_equal(got.view(bits)[~nan], want.view(bits)[~nan])
 
 
+def assert_same(target: str, reference: str, cases: Mapping[str, Case]) -> None:
+    """Loops of both kinds give the same bits for each case as that case does for a reference."""
+    wanted = run(reference, list(cases.values()))
+    wrong = []
+    for kind in KINDS:
+        results = run(target, [(dtype, f, kind, out) for dtype, f, _, out in cases.values()])
+        for name, want, got in zip(cases, wanted, results, strict=True):
+            try:
+                assert_same_bits(want, got)
+            except AssertionError as error:
+                wrong.append(f"{name}, {kind}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
 def function(fn: str) -> Callable[..., Any]:
     """A function of the IR by its name."""
     if fn == "pow":
@@ -78,50 +104,48 @@ def function(fn: str) -> Callable[..., Any]:
     return lambda a: getattr(te, fn)(a)
 
 
-DEFINITIONS = [(d, fn) for d, names in DEFINED.items() for fn in names if not fn.startswith("_")]
+@pytest.mark.parametrize("dtype", DEFINED)
+def test_functions_are_those_of_llvm(dtype: str) -> None:
+    names = [fn for fn in DEFINED[dtype] if not fn.startswith("_")]
+    cases = {fn: (dtype, function(fn), "vectorized", "") for fn in names}
+    assert_same("c -num-threads=1", "llvm -num-threads=1", cases)
 
 
-@pytest.mark.parametrize(("dtype", "fn"), DEFINITIONS)
-def test_functions_are_those_of_llvm(dtype: str, fn: str) -> None:
-    want = run("llvm -num-threads=1", dtype, function(fn), "vectorized")
-    for kind in KINDS:
-        assert_same_bits(want, run("c -num-threads=1", dtype, function(fn), kind))
-
-
-@pytest.mark.parametrize("fn", ["exp", "sin", "erf", "pow", "fma"])
 @pytest.mark.parametrize("level", [0, 3])
-def test_functions_on_any_cpu_at_any_level(fn: str, level: int) -> None:
+def test_functions_on_any_cpu_at_any_level(level: int) -> None:
     """Without the instruction fma is emulated, as LLVM's target does it."""
     if not runs_here("c -mcpu=x86-64"):
         pytest.skip("no x86-64")
-    want = run("llvm -num-threads=1 -mcpu=x86-64", "float32", function(fn), "serial")
+    names = ["exp", "sin", "erf", "pow", "fma"]
+    cases = {fn: ("float32", function(fn), "serial", "") for fn in names}
     target = f"c -num-threads=1 -mcpu=x86-64 -opt-level={level}"
-    for kind in KINDS:
-        assert_same_bits(want, run(target, "float32", function(fn), kind))
+    assert_same(target, "llvm -num-threads=1 -mcpu=x86-64", cases)
 
 
-@pytest.mark.parametrize("fn", ["exp", "tanh", "sin"])
-def test_fastmath_does_not_break_functions(fn: str) -> None:
-    want = run("llvm -num-threads=1", "float32", function(fn), "serial")
-    assert_same_bits(want, run("c -fastmath=true", "float32", function(fn), "vectorized"))
+def test_fastmath_does_not_break_functions() -> None:
+    names = ["exp", "tanh", "sin"]
+    want = run("llvm -num-threads=1", [("float32", function(fn), "serial", "") for fn in names])
+    cases = [("float32", function(fn), "vectorized", "") for fn in names]
+    for x, y in zip(want, run("c -fastmath=true", cases), strict=True):
+        assert_same_bits(x, y)
 
 
-@pytest.mark.parametrize("fn", ["exp", "log", "sin", "tanh", "erf", "pow", "rsqrt", "fma"])
-def test_vector_loops_call_nothing(fn: str) -> None:
-    s, args = schedule("float32", function(fn), "vectorized")
-    assembly = build(s, args, "c -num-threads=1", name="k").get_source("asm")
+@pytest.mark.parametrize("names", [["exp", "log", "sin", "tanh", "erf", "pow", "rsqrt"], ["fma"]])
+def test_vector_loops_call_nothing(names: list[str]) -> None:
+    s, given, outs = schedule([("float32", function(fn), "vectorized", "") for fn in names])
+    assembly = build(s, [*given, *outs], "c -num-threads=1", name="k").get_source("asm")
     calls = [line.split()[-1] for line in assembly.splitlines() if "\tcall" in line]
-    assert calls == [] or (fn == "fma" and not runs_here("c -mcpu=x86-64-v3"))
+    assert calls == [] or (names == ["fma"] and not runs_here("c -mcpu=x86-64-v3"))
 
 
 def test_text_of_a_definition(golden: Any) -> None:
-    s, args = schedule("float32", lambda a, b: te.exp(a) + te.cos(b), "serial")
-    golden(c.write_c(lower(s, args, "k"), Target("c -mcpu=x86-64-v3"))[0])
+    s, given, outs = schedule([("float32", lambda a, b: te.exp(a) + te.cos(b), "serial", "")])
+    golden(c.write_c(lower(s, [*given, *outs], "k"), Target("c -mcpu=x86-64-v3"))[0])
 
 
 def test_products_are_contracted_where_the_cpu_can() -> None:
-    s, args = schedule("float32", lambda a, b, d: d - a * b, "serial")
-    f = lower(s, args, "k")
+    s, given, outs = schedule([("float32", lambda a, b, d: d - a * b, "serial", "")])
+    f = lower(s, [*given, *outs], "k")
     fused = c.write_c(f, Target("c -mcpu=x86-64-v3"))[0]
     assert "O[i] = fmaf(-A[i], B[i], C[i]);" in fused
     if runs_here("c -mcpu=x86-64"):
@@ -139,14 +163,11 @@ EXPRESSIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", EXPRESSIONS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_halves_are_those_of_llvm(dtype: str, name: str) -> None:
+def test_halves_are_those_of_llvm(dtype: str) -> None:
     pytest.importorskip("ml_dtypes")
-    f = EXPRESSIONS[name]
-    want = run("llvm -num-threads=1", dtype, f, "serial")
-    for kind in KINDS:
-        assert_same_bits(want, run("c -num-threads=1", dtype, f, kind))
+    cases = {name: (dtype, f, "serial", "") for name, f in EXPRESSIONS.items()}
+    assert_same("c -num-threads=1", "llvm -num-threads=1", cases)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -170,10 +191,11 @@ def test_every_value_of_a_half_is_read_and_written(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_casts_round_to_nearest_even(dtype: str) -> None:
     pytest.importorskip("ml_dtypes")
-    f: Callable[..., Any] = lambda a: te.cast(a, dtype)  # noqa: E731
+    to_half: Case = "float32", lambda a: te.cast(a, dtype), "vectorized", dtype
+    to_int: Case = dtype, lambda a: te.cast(a, "int8"), "vectorized", "int8"
     with np.errstate(over="ignore", invalid="ignore"):
         want = numbers("float32", 0).astype(dtype)
-    assert_same_bits(want, run("c", "float32", f, "vectorized", dtype))
-    to_int: Callable[..., Any] = lambda a: te.cast(a, "int8")  # noqa: E731
-    ints = run("c", dtype, to_int, "vectorized", "int8")
-    np.testing.assert_array_equal(ints, run("llvm", dtype, to_int, "serial", "int8"))
+    halves, ints = run("c", [to_half, to_int])
+    assert_same_bits(want, halves)
+    (same,) = run("llvm", [(dtype, to_int[1], "serial", "int8")])
+    np.testing.assert_array_equal(ints, same)

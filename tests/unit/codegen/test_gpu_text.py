@@ -20,7 +20,7 @@ from loopwright import dtypes, te
 from loopwright.codegen.gpu.cuda import write_cuda
 from loopwright.codegen.gpu.opencl import write_opencl
 from loopwright.codegen.gpu.split import split_host_device, with_unconditional_barriers
-from loopwright.codegen.gpu.vectors import one_choice
+from loopwright.codegen.gpu.writer import one_choice
 from loopwright.codegen.manifests import device_code
 from loopwright.driver import build
 from loopwright.errors import CodegenError

@@ -14,14 +14,18 @@ from loopwright.schedule import Schedule, create_schedule
 TARGET = "llvm -num-threads=1"
 
 
-def swapped(rows: int, columns: int, dtype: str, u: int, v: int) -> tuple[Schedule, list[Any]]:
+def swapped(
+    rows: int, columns: int, dtype: str, *tiles: tuple[int, int]
+) -> tuple[Schedule, list[Any]]:
+    """A transposed copy for each tile."""
     A = te.placeholder((columns, rows), dtype, name="A")
-    B = te.compute((rows, columns), lambda i, j: A[j, i], name="B")
-    s = create_schedule(B)
-    _, _, ii, ji = s[B].tile(*B.op.axis, u, v)
-    s[B].unroll(ii)
-    s[B].vectorize(ji)
-    return s, [A, B]
+    copies = [te.compute((rows, columns), lambda i, j: A[j, i], name="B") for _ in tiles]
+    s = create_schedule([B.op for B in copies])
+    for B, tile in zip(copies, tiles, strict=True):
+        _, _, ii, ji = s[B].tile(*B.op.axis, *tile)
+        s[B].unroll(ii)
+        s[B].vectorize(ji)
+    return s, [A, *copies]
 
 
 def lanes(dtype: str) -> int:
@@ -32,12 +36,13 @@ def lanes(dtype: str) -> int:
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (32, 96), (70, 50), (3, 200)])
 def test_against_numpy(dtype: str, rows: int, columns: int) -> None:
     n = lanes(dtype)
-    for u, v in ((n, n), (2 * n, n), (n, 2 * n), (n // 2, n)):
-        s, tensors = swapped(rows, columns, dtype, u, v)
-        a = np.arange(rows * columns).reshape(columns, rows).astype(dtype)
-        b = np.zeros((rows, columns), dtype)
-        lw.build(s, tensors, TARGET)(a, b)
-        np.testing.assert_array_equal(b, a.T)
+    tiles = ((n, n), (2 * n, n), (n, 2 * n), (n // 2, n))
+    s, tensors = swapped(rows, columns, dtype, *tiles)
+    a = np.arange(rows * columns).reshape(columns, rows).astype(dtype)
+    results = [np.zeros((rows, columns), dtype) for _ in tiles]
+    lw.build(s, tensors, TARGET)(a, *results)
+    wrong = [tile for tile, b in zip(tiles, results, strict=True) if not np.array_equal(b, a.T)]
+    assert not wrong
 
 
 def test_memory_that_is_written_across() -> None:
@@ -59,7 +64,7 @@ def test_memory_that_is_written_across() -> None:
 
 def test_a_whole_square_needs_no_element_loads() -> None:
     n = lanes("float32")
-    s, tensors = swapped(n, n, "float32", n, n)
+    s, tensors = swapped(n, n, "float32", (n, n))
     text = lw.build(s, tensors, TARGET).get_source("ll-unoptimised")
     assert text.count(f"shufflevector <{n} x float>") == n  # of one round; a loop runs log2(n)
     assert f"icmp ult i32 %next, {n.bit_length() - 1}" in text
@@ -69,7 +74,7 @@ def test_a_whole_square_needs_no_element_loads() -> None:
 
 def test_a_tail_is_copied_by_elements() -> None:
     n = lanes("float32")
-    s, tensors = swapped(n + 1, n + 1, "float32", n, n)
+    s, tensors = swapped(n + 1, n + 1, "float32", (n, n))
     a = np.random.rand(n + 1, n + 1).astype("float32")
     b = np.zeros_like(a)
     lw.build(s, tensors, TARGET)(a, b)
@@ -78,7 +83,7 @@ def test_a_tail_is_copied_by_elements() -> None:
 
 def test_rows_that_are_left_over_are_a_loop() -> None:
     n = lanes("float32")
-    s, tensors = swapped(n + 3, 2 * n, "float32", n, n)
+    s, tensors = swapped(n + 3, 2 * n, "float32", (n, n))
     f = lw.build(s, tensors, TARGET)
     a = np.random.rand(2 * n, n + 3).astype("float32")
     b = np.zeros((n + 3, 2 * n), "float32")

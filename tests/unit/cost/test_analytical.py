@@ -53,7 +53,7 @@ def test_one_task_leaves_threads_idle() -> None:
     assert even > alone + 0.7
 
 
-@pytest.mark.parametrize("name", workloads.OPERATORS)
+@pytest.mark.parametrize("name", workloads.by_kind())
 def test_every_candidate_gets_a_finite_value_below_about_the_peak(name: str) -> None:
     made = workloads.task_of(name)
     digits = workloads.digits_of(made, 40)

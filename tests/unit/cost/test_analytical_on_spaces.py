@@ -13,7 +13,12 @@ from loopwright.task.sampling import digits_of
 
 
 @pytest.mark.parametrize(
-    ("name", "least"), [("matmul", 0.9), ("conv2d", 0.85), ("depthwise", 0.85)]
+    ("name", "least"),
+    [
+        ("matmul", 0.9),
+        ("conv2d", 0.85),
+        pytest.param("depthwise", 0.85, marks=pytest.mark.slow),  # of conv2d's kind, ten seconds
+    ],
 )
 def test_it_ranks_a_measured_space(name: str, least: float) -> None:
     from scipy.stats import spearmanr

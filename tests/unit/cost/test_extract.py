@@ -10,8 +10,10 @@ from loopwright.task import create_task
 from tests.unit.cost import workloads
 
 
-@pytest.mark.parametrize("kind", ["itervar", "curve", "per_store"])
-@pytest.mark.parametrize("name", workloads.OPERATORS)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    workloads.by_kind(["itervar", "curve", "per_store"]),
+)
 def test_symbolic_rows_are_those_of_each_candidate(name: str, kind: str) -> None:
     task = workloads.task_of(name)
     digits = workloads.digits_of(task, 16)

@@ -33,7 +33,7 @@ def schedules(name: str, n: int, seed: int) -> list[Schedule]:
     return found[:n]
 
 
-@pytest.mark.parametrize("name", workloads.OPERATORS)
+@pytest.mark.parametrize("name", workloads.by_kind())
 def test_loops_and_regions_are_those_of_bound_inference(name: str) -> None:
     for s in schedules(name, 12, 1):
         bounds = s.bounds()
@@ -154,7 +154,14 @@ TINY = {
 }
 
 
-@pytest.mark.parametrize("name", TINY)
+#: Of a kind each; what the others add to these is a layout, or another kernel of the same loops.
+DISTINCT = ("matmul", "conv2d", "depthwise", "layer_norm", "elementwise")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in DISTINCT else pytest.param(n, marks=pytest.mark.slow) for n in TINY],
+)
 def test_touched_elements_are_those_that_are_counted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,12 @@ An operator whose space is derived stands here with the template by hand that it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 
 import loopwright as lw
 from benchmarks.templates import BASELINES
@@ -32,6 +35,27 @@ OPERATORS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "elementwise": ("elementwise", (32, 128)),
     "transpose": ("transpose", (60, 44)),
 }
+
+
+#: Operators of which each has loops, reads or instructions of its own kind.
+DISTINCT = (
+    *("matmul tails", "matmul int8", "conv2d", "conv2d nhwc", "depthwise"),
+    *("softmax", "reduce", "elementwise"),
+)
+
+
+def by_kind(values: Sequence[Any] = ()) -> list[Any]:
+    """Parameters of all operators; those whose kind another one has are of the slow tier.
+
+    With ``values`` of a second parameter each has one of them in the fast tier, in turns.
+    """
+    cases = []
+    for name, value in product(OPERATORS, values or [None]):
+        turn = DISTINCT.index(name) if name in DISTINCT else None
+        kept = turn is not None and (not values or value == values[turn % len(values)])
+        parameters = (name, value) if values else (name,)
+        cases.append(pytest.param(*parameters, marks=() if kept else pytest.mark.slow))
+    return cases
 
 
 def task_of(name: str) -> Task:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from loopwright.errors import ArgumentError, BuildError, TaskError
 from loopwright.lowering import lower
 from loopwright.runtime import Module, load_module
 from loopwright.runtime.devices.device import cpu
+from loopwright.runtime.guarded_memory import Side
 from loopwright.runtime.kernels.symbolic import SymbolicFunction
 from loopwright.schedule import create_schedule
 from loopwright.target import Target
@@ -44,12 +46,17 @@ def operands(rng: Any, n: int, m: int, k: int) -> tuple[Array, Array, Array]:
     return a.astype("float32"), b.astype("float32"), np.full((n, m), np.nan, "float32")
 
 
+@cache
+def matmul(schedule: Any, target: str) -> Module:
+    s, A, B, C = product()
+    schedule(s, B, C)
+    return build(s, [A, B, C], target)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.__name__)
 def test_one_matmul_for_all_sizes(schedule: Any, target: str) -> None:
-    s, A, B, C = product()
-    schedule(s, B, C)
-    f = build(s, [A, B, C], target)
+    f = matmul(schedule, target)
     rng = np.random.default_rng(1)
     shapes = [(1, 1, 1), (8, 8, 8), (64, 32, 16), (97, 89, 83), (100, 7, 1), (1, 130, 31)]
     shapes += [tuple(int(x) for x in rng.integers(1, 40, 3)) for _ in range(24)]
@@ -61,9 +68,7 @@ def test_one_matmul_for_all_sizes(schedule: Any, target: str) -> None:
 
 @pytest.mark.parametrize("target", ["interp", *ONE_THREAD])
 def test_size_zero_is_served_where_no_output_has_elements(target: str) -> None:
-    s, A, B, C = product()
-    packed(s, B, C)
-    f = build(s, [A, B, C], target)
+    f = matmul(packed, target)
     for n, m, k in [(0, 5, 3), (5, 0, 3), (0, 0, 0)]:
         f(np.ones((n, k), "float32"), np.ones((k, m), "float32"), np.empty((n, m), "float32"))
     with pytest.raises(ArgumentError, match="expected dtype float32, got float64"):
@@ -72,21 +77,18 @@ def test_size_zero_is_served_where_no_output_has_elements(target: str) -> None:
         f(np.ones((2, 0), "float32"), np.ones((0, 5), "float32"), np.empty((2, 5), "float32"))
 
 
-@pytest.mark.parametrize("side", ["start", "end"])
 @pytest.mark.parametrize("target", ONE_THREAD)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.__name__)
-def test_nothing_outside_is_touched(
-    runner: GuardedRunner, schedule: Any, target: str, side: str
-) -> None:
+def test_nothing_outside_is_touched(runner: GuardedRunner, schedule: Any, target: str) -> None:
     """Arrays and workspace of exactly the size, against pages that may not be touched."""
-    s, A, B, C = product()
-    schedule(s, B, C)
-    artifact = build(s, [A, B, C], target).artifact
+    artifact = matmul(schedule, target).artifact
     rng = np.random.default_rng(2)
-    for n, m, k in [(1, 1, 1), (3, 5, 7), (8, 16, 4), (17, 9, 33)]:
-        a, b, c = operands(rng, n, m, k)
-        got = runner.run(artifact, [a, b, c], side)
-        np.testing.assert_array_equal(got[2], a @ b)
+    sides: tuple[Side, ...] = ("start", "end")
+    for side in sides:
+        for n, m, k in [(1, 1, 1), (3, 5, 7), (8, 16, 4), (17, 9, 33)]:
+            a, b, c = operands(rng, n, m, k)
+            got = runner.run(artifact, [a, b, c], side)
+            np.testing.assert_array_equal(got[2], a @ b, err_msg=f"{side} {n} {m} {k}")
 
 
 @pytest.mark.parametrize("target", TARGETS[1::2])
@@ -268,10 +270,8 @@ def test_a_library_serves_every_size(tmp_path: Path, target: str) -> None:
 @pytest.mark.parametrize("target", C_TARGETS)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.__name__)
 def test_workspaces_in_c_are_those_of_llvm(schedule: Any, target: str) -> None:
-    s, A, B, C = product()
-    schedule(s, B, C)
     other = target.replace("c ", "llvm ")
-    one, two = (build(s, [A, B, C], t).artifact.manifest["functions"] for t in (target, other))
+    one, two = (matmul(schedule, t).artifact.manifest["functions"] for t in (target, other))
     assert one == two
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -248,9 +249,18 @@ KINDS = ("dense", "softmax", "flat", "rows", "halves", "turned", "mean", "add")
 SQUARE = np.random.default_rng(1).standard_normal((6, 6)).astype("float32") / 3
 
 
+@pytest.mark.slow
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=2), batch=st.integers(1, 9))
 @settings(max_examples=3, deadline=None)
 def test_random_networks(kinds: list[str], batch: int) -> None:
+    check_chain(kinds, batch)
+
+
+def test_a_chain_of_all_operators() -> None:
+    check_chain(KINDS, 5)
+
+
+def check_chain(kinds: Sequence[str], batch: int) -> None:
     """Chains of operators, of a declared batch and of another one, are what NumPy makes of them."""
     y: graph.Expr = graph.var("x", (te.size_var("n"), 4, 6))
     for kind in kinds:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import graph
 from loopwright.graph import op, transform
-from tests.unit.graph.values import with_the_same_values
+from tests.unit.graph.values import drawn, with_the_same_values
 
 COMBINING = transform.Sequential([transform.CombineParallelDense, transform.CombineParallelConv2D])
 
@@ -103,7 +102,7 @@ _FOLLOWERS: dict[str, Callable[[graph.Expr, int, int], graph.Expr]] = {
 }
 
 
-@given(
+@drawn(
     st.lists(
         st.tuples(st.integers(1, 4), st.lists(st.sampled_from(list(_FOLLOWERS)), max_size=3)),
         min_size=2,

@@ -69,7 +69,8 @@ def test_what_is_slower_inside_is_not_built() -> None:
 
 def test_records_and_the_default_take_turns(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
-    lw.tune(module(), TARGET, log=path, trials=8, tuner="random")
+    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=3, min_repeat_ms=0))
+    lw.tune(module(), TARGET, log=path, trials=5, tuner="random", measure_option=option)
     model = graph.compile(module(), TARGET, history=path, finalists=3)
     history = lw.apply_history_best(path)
     (task,) = graph.extract_tasks(module(), TARGET)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from loopwright import graph
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op
+from loopwright.graph.infer import Types
 from loopwright.graph.layout.choice import Places
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, blocked
 from loopwright.graph.layout_tuning import kernels_of_transform
@@ -138,7 +139,7 @@ def _network() -> graph.IRModule:
 NETWORK = _network()
 IMAGE = _array(1, 3, 8, 8)
 EXPECTED = run(NETWORK, IMAGE)
-PLACES = len(Places.of(NETWORK["main"], graph.infer_types(NETWORK)).anchors)
+PLACES = len(Places.of(NETWORK["main"], Types(NETWORK)).anchors)
 
 
 def _altered(names: list[str]) -> graph.IRModule:
@@ -150,7 +151,8 @@ def _check(module: graph.IRModule) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_each_place_of_a_network_gets_a_layout() -> None:
+def test_each_place_of_a_network_gets_a_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopwright.graph.layout_tuning.modelled", lambda kernels: 1.0)
     choice = graph.tune_layouts(NETWORK, TARGET, blocks=(), measure=False)
     assert len(choice.layouts) == PLACES
 
@@ -217,7 +219,10 @@ def _pool() -> graph.IRModule:
     return graph.IRModule.from_expr(op.nn.max_pool(graph.var("x", (1, 8, 4, 4)), pool_size=2))
 
 
-def test_a_choice_in_a_file_is_read_back_and_applied(tmp_path: Path) -> None:
+def test_a_choice_in_a_file_is_read_back_and_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopwright.graph.layout_tuning.modelled", lambda kernels: 1.0)
     module = _two()
     choice = graph.tune_layouts(module, TARGET, measure=False, blocks=())
     path = choice.save(tmp_path / "two.json")

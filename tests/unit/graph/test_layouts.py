@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import graph
 from loopwright.errors import GraphError
 from loopwright.graph import op
 from loopwright.graph.transform import ConvertLayout, DeadCodeElimination, FoldConstant
-from tests.unit.graph.values import Array, run, same, values
+from tests.unit.graph.values import Array, drawn, run, same, values
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.standard_normal((2, 4, 7, 6)).astype("float32")
@@ -196,7 +195,7 @@ def _steps(a: graph.Expr, b: graph.Expr) -> list[graph.Expr]:
     ]
 
 
-@given(_networks())
+@drawn(_networks())
 def test_random_networks_compute_the_same(e: graph.Expr) -> None:
     module = graph.IRModule.from_expr(e)
     image = np.random.default_rng(1).standard_normal((1, 8, 4, 6)).astype("float32")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from loopwright import graph
 from loopwright.errors import GraphError
 from loopwright.graph.ir.visitor import called
+from loopwright.graph.transform.pipeline import before_layouts, prepared
 from tests.unit.graph.values import Array, run
 
 onnx = pytest.importorskip("onnx", reason='needs the package onnx: pip install "loopwright[onnx]"')
@@ -240,6 +241,29 @@ def test_a_converter_of_ones_own_is_used() -> None:
     np.testing.assert_allclose(run(from_onnx(model), X)[0], X * 2, rtol=1e-6)
 
 
+def test_numbers_beyond_a_dtype_and_tuples_are_refused_where_a_tensor_is_needed() -> None:
+    @converter("own::Big")
+    def big(node: Any) -> graph.Expr:
+        made: graph.Expr = node.call("add", node[0], 300)
+        return made
+
+    @converter("own::Whole")
+    def whole(node: Any) -> graph.Expr:
+        node.dtype(graph.Tuple((node[0],)))
+        return node[0]  # type: ignore[no-any-return]
+
+    x = np.zeros(3, "int8")
+    opsets = [helper.make_opsetid("own", 1)]
+    models = [
+        _of(_graph([helper.make_node(n, ["x"], ["y"], domain="own")], [info("x", x)], ["y"]),
+            opsets=opsets)
+        for n in ("Big", "Whole")
+    ]  # fmt: skip
+    with pytest.raises(OverflowError, match="300"):
+        from_onnx(models[0])
+    assert "it reads (int8[3],), where a tensor is needed" in _refused(models[1])
+
+
 def test_names_of_extents_become_size_variables_and_shapes_may_be_given() -> None:
     info = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
     model = _of(_graph([helper.make_node("Relu", ["x"], ["y"])], [info], ["y"]))
@@ -313,15 +337,26 @@ def test_external_data_are_read_from_the_folder_of_the_model_alone(tmp_path: Pat
     assert "no ONNX model" in _refused(path)
 
 
-def test_resnet18_compiled_computes_what_onnx_computes() -> None:
+def _compiled(module: graph.IRModule, *inputs: Array) -> list[Array]:
+    return graph.compile(module, "llvm -num-threads=1")(*inputs)
+
+
+@pytest.mark.parametrize(
+    "computed",
+    # Kernels of whole models are compiled in test_tasks and test_models, too.
+    [lambda module, *inputs: run(before_layouts(module), *inputs),
+     pytest.param(_compiled, marks=pytest.mark.slow)],
+    ids=["numpy", "compiled"],
+)  # fmt: skip
+def test_resnet18_computes_what_onnx_computes(computed: Callable[..., list[Array]]) -> None:
     from benchmarks.onnx_models import inputs_of, resnet18
 
     model = resnet18(size=32, width=4, classes=10)
     given = inputs_of(model)
-    compiled = graph.compile(from_onnx(model), "llvm -num-threads=1")
+    module = from_onnx(model)
     wanted = ReferenceEvaluator(model).run(None, given)[0]
-    np.testing.assert_allclose(compiled(given["image"])[0], wanted, rtol=1e-3, atol=1e-4)
-    assert len(compiled.kernels) < len(model.graph.node) / 2
+    np.testing.assert_allclose(computed(module, given["image"])[0], wanted, rtol=1e-3, atol=1e-4)
+    assert len(prepared(module).kernels) < len(model.graph.node) / 2
 
 
 def test_models_that_are_built_compute_what_onnx_computes_in_either_layout() -> None:

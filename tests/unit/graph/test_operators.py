@@ -82,6 +82,15 @@ def test_functions_of_one_element(name: str) -> None:
     same(graph.get_op(name)(array), reference(array))
 
 
+def test_inverse_functions_of_integers_are_float32() -> None:
+    for name in ("asin", "acos", "asinh", "acosh", "atanh"):
+        array, reference = UNARY[name]
+        whole = np.unique(array.astype("int32"))
+        call = graph.get_op(name)(whole)
+        assert values(call)[0].dtype == np.float32
+        same(call, reference(whole.astype("float32")))
+
+
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("other", [X[::-1], ROW, COLUMN, np.float32(1.5)], ids=str)
 def test_functions_of_two_elements_are_broadcast(name: str, other: Array) -> None:
@@ -248,9 +257,26 @@ REFUSED = {
     "slice": lambda: op.strided_slice(X, begin=(2,), end=(2,)),
     "product": lambda: op.matmul(X, X),
 }
+NUMBER = np.array(1, "float32")
+#: An axis of a tensor of none.
+NO_AXIS = {
+    **{name: lambda name=name: graph.get_op(name)(NUMBER, axis=0)
+       for name in ("sum", "mean", "argmax", "cumsum", "nn.softmax", "nn.log_softmax")},
+    "nn.batch_flatten": lambda: op.nn.batch_flatten(NUMBER),
+    "qnn.dequantize": lambda: op.qnn.dequantize(
+        np.array(1, "int8"), np.ones(2, "float32"), np.zeros(2, "int32"), axis=0
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused(name: str) -> None:
     with pytest.raises(GraphError):
         graph.infer_types(graph.IRModule.from_expr(REFUSED[name]()))
+
+
+@pytest.mark.parametrize("name", NO_AXIS)
+def test_an_axis_of_a_number_is_refused(name: str) -> None:
+    module = graph.IRModule.from_expr(NO_AXIS[name]())
+    with pytest.raises(GraphError, match=rf"{name}\(.*0 dimensions"):
+        graph.infer_types(module)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
-from hypothesis import given
 
 import loopwright as lw
 from loopwright import graph
@@ -12,6 +13,7 @@ from loopwright.errors import GraphError, LowerError, UsageError
 from loopwright.graph import op, transform
 from tests.unit.graph.random_graphs import SHAPE, functions
 from tests.unit.graph.test_programs import _module, _run
+from tests.unit.graph.values import drawn
 
 CLEANING = transform.Sequential(
     [
@@ -23,7 +25,7 @@ CLEANING = transform.Sequential(
 )
 
 
-@given(functions())
+@drawn(functions())
 def test_passes_keep_what_random_functions_compute(f: graph.Function) -> None:
     with lw.PassContext(opt_level=3, config={"verify": True}):
         made = CLEANING(_module(f))["main"]
@@ -32,7 +34,7 @@ def test_passes_keep_what_random_functions_compute(f: graph.Function) -> None:
         np.testing.assert_array_equal(_run(f, flag), _run(made, flag))
 
 
-@given(functions(nodes=16))
+@drawn(functions(nodes=16))
 def test_fused_random_functions_compute_the_same(f: graph.Function) -> None:
     made = transform.FuseOps(_module(f))
     types = graph.infer_types(made)
@@ -221,7 +223,7 @@ def test_normalisations_are_folded_into_weights() -> None:
     np.testing.assert_allclose(found, plain, rtol=1e-4, atol=1e-5)
 
 
-@given(functions())
+@drawn(functions())
 def test_what_is_known_is_computed_beforehand(f: graph.Function) -> None:
     """With constants for its inputs a function without branches is one constant."""
     if any(isinstance(e, (graph.If, graph.Let)) for e in graph.post_order(f)):
@@ -283,3 +285,5 @@ def test_a_pass_gets_and_gives_modules() -> None:
         breaks(_module(x))
     with pytest.raises(UsageError, match="is a pass of loopwright"):
         transform.module_pass(opt_level=0, name="InferType")(lambda module: module)
+    with pytest.raises(AttributeError, match="__name__"):
+        transform.function_pass(opt_level=0)(partial(lambda f: f))

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 import loopwright as lw
 from loopwright import graph
 from loopwright.errors import GraphError
 from loopwright.graph import op
 from tests.unit.graph.random_graphs import SHAPE, functions
+from tests.unit.graph.values import drawn
 
 
 def _module(e: graph.Expr) -> graph.IRModule:
@@ -53,7 +53,7 @@ def _run(f: graph.Function, flag: bool) -> object:
     return _value(f.body, dict(zip(f.params, (x, x[::-1] * 2, flag), strict=True)))
 
 
-@given(functions())
+@drawn(functions())
 def test_random_functions_survive_json_and_rewriting(f: graph.Function) -> None:
     module = _module(f)
     again = graph.load_json(graph.save_json(module))
@@ -65,7 +65,7 @@ def test_random_functions_survive_json_and_rewriting(f: graph.Function) -> None:
     assert graph.rewrite(f, lambda e: e) is f
 
 
-@given(functions())
+@drawn(functions())
 def test_types_of_random_functions_are_those_of_their_values(f: graph.Function) -> None:
     types = graph.infer_types(_module(f))
     found = types[f.body]
@@ -73,7 +73,7 @@ def test_types_of_random_functions_are_those_of_their_values(f: graph.Function) 
     assert found == graph.TensorType(value.shape, str(value.dtype))
 
 
-@given(functions(), functions())
+@drawn(functions(), functions())
 def test_different_hashes_mean_different_programs(a: graph.Function, b: graph.Function) -> None:
     equal = graph.structural_equal(a, b)
     assert equal == (graph.structural_hash(a) == graph.structural_hash(b))
@@ -216,6 +216,21 @@ def test_changed_json_is_refused(change: str) -> None:
     CHANGES[change](data)
     with pytest.raises(GraphError):
         graph.load_json(json.dumps(data))
+
+
+def test_changed_bindings_are_named() -> None:
+    x, v = graph.var("x", (4,)), graph.var("v", (4,))
+    text = graph.save_json(_module(graph.Function((x,), graph.Let(v, op.tanh(x), v))))
+    data = json.loads(text)
+    let = next(d for d in data["nodes"] if d["kind"] == "Let")
+    value, _, body = let["children"]
+    for children, message in (
+        ([value, value, body], "binds no variable"),
+        ([value, body], "was changed: ValueError: 2 children of a Let"),
+    ):
+        let["children"] = children
+        with pytest.raises(GraphError, match=message):
+            graph.load_json(json.dumps(data))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopwright as lw
@@ -12,7 +13,8 @@ from loopwright import graph
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op, transform
 from loopwright.graph.quantize import ValueRange, calibrate
-from tests.unit.graph.values import Array, run
+from tests.covering import covering
+from tests.unit.graph.values import Array, drawn, run
 
 TO_INTEGER = transform.FakeQuantizationToInteger
 LOWER = transform.Sequential([TO_INTEGER, transform.QnnCanonicalize, transform.SimplifyExpr])
@@ -67,8 +69,7 @@ def _same_values(e: graph.Expr, *inputs: Array) -> graph.IRModule:
     return after
 
 
-@given(st.data())
-@settings(max_examples=20)
+@drawn(st.data(), change=10, night=20)
 def test_quantising_is_what_numpy_says(data: st.DataObject) -> None:
     dtype, axis = data.draw(st.sampled_from(["int8", "uint8"])), data.draw(st.integers(-3, 2))
     by_axis, rng = data.draw(st.booleans()), _rng(data.draw(st.integers(0, 99)))
@@ -103,8 +104,13 @@ def test_scales_that_do_not_fit_are_refused() -> None:
             graph.infer_types(graph.IRModule.from_expr(call))
 
 
-@given(st.sampled_from(["nn.dense", "matmul", "nn.conv"]), st.integers(0, 255), st.integers(0, 9))
-@settings(max_examples=25)
+@drawn(
+    st.sampled_from(["nn.dense", "matmul", "nn.conv"]),
+    st.integers(0, 255),
+    st.integers(0, 9),
+    change=12,
+    night=25,
+)
 def test_products_of_quantised_tensors_are_of_whole_numbers(name: str, zero: int, n: int) -> None:
     if name == "nn.conv":
         shape, weight = (1, 3, 5, 4), _real_weight(n, (4, 3, 3, 2), 0)
@@ -119,9 +125,14 @@ def test_products_of_quantised_tensors_are_of_whole_numbers(name: str, zero: int
     assert "qnn.dequantize" not in _names(after)
 
 
-@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")])
-@pytest.mark.parametrize("zeros", [(0, 0), (7, 0), (0, -3), (7, 5)])
-@pytest.mark.parametrize("shapes", [((4, 6), (6, 5)), ((2, 3, 4, 6), (3, 6, 5))])
+@pytest.mark.parametrize(
+    ("dtypes", "zeros", "shapes"),
+    covering(
+        [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")],
+        [(0, 0), (7, 0), (0, -3), (7, 5)],
+        [((4, 6), (6, 5)), ((2, 3, 4, 6), (3, 6, 5))],
+    ),
+)
 def test_products_of_two_values_are_of_whole_numbers(
     dtypes: tuple[str, str], zeros: tuple[int, int], shapes: tuple[tuple[int, ...], ...]
 ) -> None:
@@ -222,8 +233,7 @@ def test_limits_that_whole_numbers_have_in_any_case_are_left_out(
     np.testing.assert_array_equal(run(after, values)[0], run(before, values)[0])
 
 
-@given(st.data())
-@settings(max_examples=25)
+@drawn(st.data(), change=10, night=25)
 def test_a_scale_between_whole_numbers_goes_into_the_factors(data: st.DataObject) -> None:
     dtype, zero = data.draw(st.sampled_from([("int8", -3), ("uint8", 0), ("uint8", 100)]))
     rng = _rng(data.draw(st.integers(0, 99)))
@@ -339,10 +349,15 @@ def _images(count: int, seed: int = 0) -> list[Array]:
     return [_rng(seed + n).standard_normal((1, 5, 8, 8)).astype("float32") for n in range(count)]
 
 
+@lru_cache
+def _quantized(method: str = "min_max") -> graph.IRModule:
+    """The model, quantised by four images."""
+    return graph.quantize(_model(), _images(4), calibration=method, target="llvm")  # type: ignore
+
+
 @pytest.mark.parametrize("method", ["min_max", "percentile", "entropy"])
 def test_a_quantised_model_is_near_the_model(method: str) -> None:
-    module = _model()
-    quantized = graph.quantize(module, _images(4), calibration=method, target="llvm")  # type: ignore
+    module, quantized = _model(), _quantized(method)
     assert _product_dtypes(LOWER(quantized)) == {"int32"}
     for image in _images(2, seed=50):
         (wanted,), (found,) = run(module, image), run(quantized, image)
@@ -350,7 +365,7 @@ def test_a_quantised_model_is_near_the_model(method: str) -> None:
 
 
 def test_what_is_compiled_is_the_fake_quantised_model() -> None:
-    quantized = graph.quantize(_model(), _images(2), target="llvm")
+    quantized = _quantized()
     compiled = graph.compile(quantized, "llvm")
     for image in _images(2, seed=50):
         # Halves may be rounded the other way.
@@ -407,6 +422,8 @@ def test_a_model_without_products_stays_as_it_is() -> None:
 
 def test_bad_input_is_told() -> None:
     module = _model()
+    x, y = graph.var("x", (1, 4)), graph.var("y", (1, 4))
+    right = graph.IRModule.from_expr(op.nn.dense(x, np.ones((2, 4), "float32")))
     with pytest.raises(UsageError, match="did you mean 'entropy'"):
         graph.quantize(module, _images(1), calibration="entropi")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="percentile is 3"):
@@ -414,10 +431,9 @@ def test_bad_input_is_told() -> None:
     with pytest.raises(GraphError, match="there are no calibration data"):
         graph.quantize(module, [], target="llvm")
     with pytest.raises(GraphError, match="is not finite for calibration data"):
-        graph.quantize(module, [_images(1)[0] * np.nan], target="llvm")
+        graph.quantize(right, [np.full((1, 4), np.nan, "float32")], target="llvm")
     with pytest.raises(UsageError, match=r"has the span 'conv6' \(did you mean 'conv"):
         graph.quantize(module, _images(1), skip=["conv6"])
-    x, y = graph.var("x", (1, 4)), graph.var("y", (1, 4))
     wrong = graph.IRModule.from_expr(op.nn.dense(x, np.full((2, 4), np.nan, "float32"), span="d"))
     with pytest.raises(GraphError, match="the weight of d is not finite"):
         graph.quantize(wrong, [np.ones((1, 4), "float32")], target="llvm")

@@ -9,6 +9,7 @@ import pytest
 
 from loopwright.errors import GraphError
 from loopwright.graph import op
+from tests.covering import covering
 from tests.unit.graph.values import run, same
 
 RNG = np.random.default_rng(0)
@@ -61,12 +62,14 @@ def test_samples_whose_number_depends_on_data_are_refused() -> None:
         from_onnx(model_of("RoiAlign", inputs, 22), fallback=False)
 
 
-@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
-    "attrs",
-    [{}, {"group": 2, "offset_group": 2, "pads": [1, 0, 1, 2], "strides": [2, 1]},
-     {"offset_group": 4, "dilations": [2, 1]}],
-    ids=["plain", "groups", "dilated"],
+    ("attrs", "masked"),
+    covering(
+        [{}, {"group": 2, "offset_group": 2, "pads": [1, 0, 1, 2], "strides": [2, 1]},
+         {"offset_group": 4, "dilations": [2, 1]}],
+        [False, True],
+        strength=1,
+    ),
 )  # fmt: skip
 def test_convolutions_bend(attrs: dict[str, Any], masked: bool) -> None:
     group, offsets = attrs.get("group", 1), attrs.get("offset_group", 1)

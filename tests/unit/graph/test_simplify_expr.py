@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright import graph
 from loopwright.graph import op, transform
 from loopwright.graph.transform.pipeline import pipeline
-from tests.unit.graph.values import run
+from tests.unit.graph.values import drawn, run
 
 X = graph.var("x", (2, 3, 4))
 IMAGE = graph.var("x", (1, 2, 5, 6))
@@ -279,7 +278,7 @@ def _moved(draw: st.DrawFn, e: graph.Expr, shape: tuple[int, ...]) -> tuple[grap
     return op.multiply(op.add(e, draw(st.sampled_from([0.0, 1.0]))), 2.0), shape
 
 
-@given(st.data())
+@drawn(st.data())
 def test_random_chains_keep_their_values(data: st.DataObject) -> None:
     e: graph.Expr = graph.var("x", (2, 3, 4))
     shape: tuple[int, ...] = (2, 3, 4)

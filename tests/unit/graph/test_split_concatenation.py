@@ -6,12 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright import graph
 from loopwright.graph import op, transform
-from tests.unit.graph.values import with_the_same_values
+from tests.unit.graph.values import drawn, with_the_same_values
 
 
 def _weight(*shape: int) -> graph.Constant:
@@ -49,7 +48,7 @@ def test_a_pool_whose_concatenation_is_kept_reads_the_parts() -> None:
     assert found == {"nn.max_pool": 2, "concatenate": 1, "nn.relu": 1}
 
 
-@given(
+@drawn(
     channels=st.lists(st.integers(1, 5), min_size=2, max_size=4),
     outputs=st.integers(1, 9),
     window=st.integers(1, 3),

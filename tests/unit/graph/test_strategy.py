@@ -154,7 +154,10 @@ def test_of_alternatives_the_fastest_counts_and_goes_on(registered: Any, tmp_pat
 @pytest.mark.parametrize(
     ("workload", "args", "shape", "weight", "groups"),
     [
-        ("conv2d", (1, 16, 6, 7, 8, 3, 3, 1, 1), (1, 16, 6, 7), (8, 16, 3, 3), 1),
+        pytest.param(
+            *("conv2d", (1, 16, 6, 7, 8, 3, 3, 1, 1), (1, 16, 6, 7), (8, 16, 3, 3), 1),
+            marks=pytest.mark.slow,  # the next two have its form
+        ),
         (
             *("conv2d", (1, 16, 6, 7, 8, 3, 3, 1, 1, "float32", 1, 1, "NHWC")),
             *((1, 6, 7, 16), (3, 3, 16, 8), 1),

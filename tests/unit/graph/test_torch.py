@@ -110,14 +110,20 @@ _SHAPES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "mirrored": (lambda x: (F.pad(x, (1, 2), mode="reflect"), F.pad(x[None], (1, 2, 0, 1), mode="replicate")), (X,)),
     "gathered": (lambda x: x.gather(1, torch.tensor([[0, 2], [1, 1]])), (SQUARE,)),
 }  # fmt: skip
-_ALL = {**_ELEMENTWISE, **{f"{k} (reduced)": v for k, v in _REDUCTIONS.items()}}
-_ALL |= {**_LAYERS, **{f"{k} (shapes)": v for k, v in _SHAPES.items()}}
+_KINDS = {
+    "elementwise": _ELEMENTWISE,
+    "reductions": _REDUCTIONS,
+    "layers": _LAYERS,
+    "shapes": _SHAPES,
+}
 
 
-def _agree(found: list[Any], wanted: Any) -> None:
-    flat = [wanted] if isinstance(wanted, torch.Tensor) else list(wanted)
-    assert len(found) == len(flat)
-    for a, t in zip(found, flat, strict=True):
+def _tensors(outputs: Any) -> list[Any]:
+    return [outputs] if isinstance(outputs, torch.Tensor) else [*outputs]
+
+
+def _agree(found: list[Any], wanted: list[Any]) -> None:
+    for a, t in zip(found, wanted, strict=True):
         b = t.detach().float().numpy() if t.is_floating_point() else t.numpy()
         assert a.shape == b.shape
         assert str(t.dtype) == f"torch.{a.dtype}"
@@ -128,12 +134,30 @@ def _imported(function: Callable[..., Any], args: Any, **options: Any) -> graph.
     return graph.from_torch(_Calls(function).eval(), args, **options)
 
 
-@pytest.mark.parametrize("name", _ALL)
-def test_an_operator_is_what_pytorch_has(name: str) -> None:
-    function, args = _ALL[name]
-    module = _imported(function, args, fallback=False)
-    given = [a.numpy() for a in args]
-    _agree(run(module, *given), function(*args))
+@pytest.mark.parametrize("kind", _KINDS)
+def test_operators_are_what_pytorch_has(kind: str) -> None:
+    """All cases of a kind are one model: most of the time of one is that of its export."""
+    cases = _KINDS[kind]
+
+    def whole(*inputs: Any) -> tuple[Any, ...]:
+        at, outputs = 0, []
+        for function, own in cases.values():
+            outputs += _tensors(function(*inputs[at : at + len(own)]))
+            at += len(own)
+        return tuple(outputs)
+
+    inputs = tuple(x.clone() for _, own in cases.values() for x in own)
+    outputs = run(_imported(whole, inputs, fallback=False), *(x.numpy() for x in inputs))
+    at, wrong = 0, {}
+    for name, (function, own) in cases.items():
+        wanted = _tensors(function(*own))
+        try:
+            _agree(outputs[at : at + len(wanted)], wanted)
+        except AssertionError as error:
+            wrong[name] = str(error)
+        at += len(wanted)
+    assert at == len(outputs)
+    assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
 
 
 def test_weights_are_constants_and_inputs_are_named() -> None:

@@ -165,7 +165,7 @@ def test_buffers_that_change_are_inputs(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_other_sizes_are_built_anew() -> None:
-    model = _model()
+    model = torch.nn.Linear(6, 3).eval()
     compiled = _compiled(model)
     for batch in (5, 2, 7, 5):
         x = torch.randn(batch, 6)
@@ -268,12 +268,14 @@ def test_a_model_that_pytorch_computes_for_the_most_part_warns_once() -> None:
         assert all("of the time" in t and "aten::_fft_r2c > aten::abs" in t for t in texts)
 
 
-def test_of_many_sizes_four_are_kept_and_the_rest_share_one_program() -> None:
+@pytest.mark.parametrize("normed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_of_many_sizes_four_are_kept_and_the_rest_share_one_program(normed: bool) -> None:
     graphs: list[CompiledGraph] = []
     once = CompiledGraph.boxed
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CompiledGraph, "boxed", lambda self: (graphs.append(self), once(self))[1])
-        model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.LayerNorm(8))
+        linear = torch.nn.Linear(6, 8)
+        model = torch.nn.Sequential(linear, torch.nn.LayerNorm(8)) if normed else linear
         compiled = torch.compile(model, backend=loopwright, options=ONE, dynamic=True)
         inputs = [torch.randn(batch, 5, 6) for batch in (3, 4, 2, 7, 40, 11, 9, 3, 40)]
         for x in inputs:

@@ -7,7 +7,7 @@ import mmap
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,15 @@ def _program() -> Program:
 
 def _by_numpy(x: Array, y: Array, w: Array = W) -> list[Array]:
     return [(x - w * 2) - y * 2, (y - x * 2) - w * 2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> Iterator[None]:
+    """Collections look at what this file makes: the objects of PyTorch are many."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import given, settings
 
 import loopwright as lw
 from loopwright import graph, te
@@ -78,6 +80,26 @@ def with_the_same_values(
     for a, b in zip(run(after, *inputs), run(before, *inputs), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=atol)
     return operators(after)
+
+
+def drawn(
+    *strategies: Any, change: int = 25, night: int = 100, **named: Any
+) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """As `hypothesis.given`, with as many examples for every change and by night."""
+
+    def decorate(check: Callable[..., None]) -> Callable[[int], None]:
+        @pytest.mark.parametrize("examples", [change, pytest.param(night, marks=pytest.mark.slow)])
+        def test(examples: int) -> None:
+            settings(max_examples=examples)(given(*strategies, **named)(check))()
+
+        test.__name__, test.__qualname__, test.__doc__ = (
+            check.__name__,
+            check.__name__,
+            check.__doc__,
+        )
+        return test
+
+    return decorate
 
 
 def operators(module: graph.IRModule) -> list[str]:

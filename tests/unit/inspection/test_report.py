@@ -13,8 +13,9 @@ import pytest
 
 from loopwright.errors import RecordError
 from loopwright.inspection.report import PAGE, Page, page_of, report_html
-from loopwright.inspection.report.elements import element, markup, raw, visible
+from loopwright.inspection.report.elements import element, markup, raw
 from loopwright.inspection.speed import Work
+from loopwright.presenting import harmless_lines
 from loopwright.records import Log, load, ranked
 from tests.unit.inspection.report_logs import SCRIPT, made_up, playoff, trial, write
 
@@ -410,6 +411,6 @@ def test_json_has_finite_numbers_only(page: Page) -> None:
 def test_elements_escape_what_they_hold() -> None:
     made = element("p", "a < b & c", ["d", None, element("b", "<i>")], "e", class_="x", data_n=1)
     assert markup([made]) == '<p class="x" data-n="1">a &lt; b &amp; cd<b>&lt;i&gt;</b>e</p>'
-    assert visible("a\nb\tc") == r"a" + "\n" + r"b\tc"
+    assert harmless_lines("a\nb\tc") == r"a" + "\n" + r"b\tc"
     with pytest.raises(AssertionError, match="would end its script"):
         raw("script", "x = '</SCRIPT>'")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+
+import pytest
 
 import loopwright as lw
 from loopwright.inspection import Work, work_of
-from loopwright.records import Log, open_log
+from loopwright.records import Log
+from tests.unit.inspection.logs import write
 
 
-def tuned(path: Path) -> Log:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
     task = lw.create_task("matmul", (8, 4, 6), "llvm -num-threads=1")
-    lw.tuner.RandomTuner(task, seed=0).tune(n_trial=1, callbacks=[lw.callback.log_to_file(path)])
-    return open_log(path)
+    return write(tmp_path_factory.mktemp("work") / "log.jsonl", [task])
 
 
-def test_a_product_has_two_operations_a_term_and_three_operands(tmp_path: Path) -> None:
-    log = tuned(tmp_path / "log.jsonl")
+def test_a_product_has_two_operations_a_term_and_three_operands(log: Log) -> None:
     work = work_of(log, log.records[0])
     assert work == Work(flop=2 * 8 * 4 * 6, bytes=4 * (8 * 6 + 6 * 4 + 8 * 4))
     assert work is not None
@@ -25,7 +26,6 @@ def test_a_product_has_two_operations_a_term_and_three_operands(tmp_path: Path) 
     assert Work(0, 8).gflops(1.0) is None
 
 
-def test_a_record_whose_expression_is_not_there_has_none(tmp_path: Path) -> None:
-    log = tuned(tmp_path / "log.jsonl")
+def test_a_record_whose_expression_is_not_there_has_none(log: Log) -> None:
     stranger = dataclasses.replace(log.records[0], dag="0123456789abcdef")
     assert work_of(log, stranger) is None

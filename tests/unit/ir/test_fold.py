@@ -27,7 +27,7 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func, Store
-from loopwright.lowering.passes.constant_folding import fold
+from loopwright.lowering.passes.simplify import fold
 
 FLOATS = [0.0, -0.0, 1.0, -2.5, math.inf, -math.inf, math.nan, 1e-45, 3e38]
 

@@ -8,7 +8,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, Var, binary, const
 from loopwright.ir.stmt import For, Func, Let, Seq, Stmt, Store, map_statements
 from loopwright.ir.visitor import Visitor
-from loopwright.lowering.passes.constant_folding import constant_folding
+from loopwright.lowering.passes.simplify import constant_folding
 from loopwright.transform import ExprMutator, ExprVisitor, StmtMutator, StmtVisitor
 
 A, B = Buffer("A", (8,), "float32"), Buffer("B", (8,), "float32")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopwright import te
@@ -227,21 +228,24 @@ def fetched(f: Func, size: int) -> dict[int, Counter[int]]:
     return found
 
 
-tiles = st.tuples(st.integers(1, 3), st.sampled_from([4, 16, 24]))
+Shape = tuple[int, int, int, tuple[int, int], int]
 
 
-@given(
-    tasks=st.integers(1, 4),
-    panels=st.integers(2, 4),
-    terms=st.integers(1, 40),
-    tile=tiles,
-    task=st.integers(1, 3),
-)
-def test_all_lines_of_the_next_panel_are_fetched_evenly(
-    tasks: int, panels: int, terms: int, tile: tuple[int, int], task: int
-) -> None:
+def shapes(most: int, panels: int, terms: int) -> st.SearchStrategy[Shape]:
+    """Tasks or rows, at most ``most``; panels; terms; a tile; and row tiles of a task."""
+    return st.tuples(
+        st.integers(1, most),
+        st.integers(2, panels),
+        st.integers(1, terms),
+        st.tuples(st.integers(1, 3), st.sampled_from([4, 16, 24])),
+        st.integers(1, 3),
+    )
+
+
+def lines_are_fetched_evenly(shape: Shape) -> None:
     """While a panel is read, each line of the next one is fetched, and none much more often than
     another. Where there are more lines than iterations, some beyond the panel may be, too."""
+    tasks, panels, terms, tile, task = shape
     rows, width = tile
     s, args = product(tasks * task * rows, panels * width, terms, tile, task)
     size = terms * width
@@ -257,16 +261,20 @@ def test_all_lines_of_the_next_panel_are_fetched_evenly(
         assert beyond < iterations if iterations < lines else beyond == 0
 
 
-@given(
-    m=st.integers(1, 13),
-    panels=st.integers(2, 4),
-    terms=st.integers(1, 40),
-    tile=tiles,
-    task=st.integers(1, 3),
-)
-def test_with_rows_left_over_nothing_else_is_fetched(
-    m: int, panels: int, terms: int, tile: tuple[int, int], task: int
-) -> None:
+@settings(max_examples=30)
+@given(shapes(3, 3, 24))
+def test_all_lines_of_the_next_panel_are_fetched_evenly(shape: Shape) -> None:
+    lines_are_fetched_evenly(shape)
+
+
+@pytest.mark.slow
+@given(shapes(4, 4, 40))
+def test_all_lines_of_larger_panels_are_fetched_evenly(shape: Shape) -> None:
+    lines_are_fetched_evenly(shape)
+
+
+def nothing_else_is_fetched(shape: Shape) -> None:
+    m, panels, terms, tile, task = shape
     s, args = product(m, panels * tile[1], terms, tile, task)
     size = terms * tile[1]
     iterations = -(-m // (tile[0] * task)) * task * terms
@@ -274,3 +282,15 @@ def test_with_rows_left_over_nothing_else_is_fetched(
     most = max(lines, -(-lines // iterations) * iterations)
     for counter in fetched(checked(s, args), size).values():
         assert counter.keys() <= {LINE * n for n in range(most)}
+
+
+@settings(max_examples=30)
+@given(shapes(13, 3, 24))
+def test_with_rows_left_over_nothing_else_is_fetched(shape: Shape) -> None:
+    nothing_else_is_fetched(shape)
+
+
+@pytest.mark.slow
+@given(shapes(13, 4, 40))
+def test_with_rows_left_over_nothing_else_of_larger_panels_is_fetched(shape: Shape) -> None:
+    nothing_else_is_fetched(shape)

@@ -60,20 +60,27 @@ def test_the_nest_before_its_passes() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"transposed": True},
-        {"dtype": "bfloat16"},
-        {"ldmatrix": False},
         {"ldmatrix": False, "transposed": True},
-        {"m": 64, "n": 32, "k": 48, "warps": (2, 2), "stages": 3, "scope": "shared.dyn"},
-        {"k": 64, "block": (32, 32, 32), "stages": 2},
-        {"m": 40, "n": 23},
-        {"dtype": "tf32"},
+        {"k": 48, "warps": (2, 2), "stages": 3, "scope": "shared.dyn"},
         {"dtype": "tf32", "transposed": True, "pad": 4},
-        {"dtype": "tf32", "m": 64, "k": 48, "warps": (2, 2), "stages": 3, "scope": "shared.dyn"},
-        {"dtype": "tf32", "m": 40, "n": 23, "k": 48, "warps": (1, 1)},
+        *(
+            pytest.param(options, marks=pytest.mark.slow)
+            for options in [
+                {"dtype": "bfloat16"},
+                {"transposed": True},
+                {"ldmatrix": False},
+                {"m": 64, "n": 32, "k": 48, "warps": (2, 2), "stages": 3, "scope": "shared.dyn"},
+                {"k": 64, "block": (32, 32, 32), "stages": 2},
+                {"m": 40, "n": 23},
+                {"dtype": "tf32"},
+                {"dtype": "tf32", "m": 64, "k": 48, "warps": (2, 2), "stages": 3,
+                 "scope": "shared.dyn"},
+                {"dtype": "tf32", "m": 40, "n": 23, "k": 48, "warps": (1, 1)},
+            ]
+        ),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_products(options: dict[str, Any]) -> None:
     check(tensor_core_matmul(**options))
 

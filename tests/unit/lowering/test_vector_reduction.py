@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,12 @@ def check(s: Schedule, args: list[te.Tensor], want: Any, *inputs: Array) -> Func
     build(s, args)(*inputs, out)
     np.testing.assert_array_equal(out, want)
     return f
+
+
+def compiled(s: Schedule, args: list[te.Tensor]) -> Callable[[list[Array]], object]:
+    """A call of the compiled schedule, as of the interpreter."""
+    f = build(s, args)
+    return lambda arrays: f(*arrays)
 
 
 def rows(n: int, k: int, dtype: str = "float32", reducer: Any = te.sum) -> Any:
@@ -188,25 +196,42 @@ def test_one_vector_a_nest() -> None:
         lower(s, [x, c])
 
 
-@pytest.mark.parametrize("tile", [(2, 4), (4, 4), (3, 2), (1, 3), (5, 3), (2, 1)])
-@pytest.mark.parametrize("lanes", [2, 4, 16, 32, 12])
-def test_elements_of_a_tile_are_folded_together(tile: tuple[int, int], lanes: int) -> None:
-    """Any number of elements and lanes, tails of the tile and of the reduction, and a start."""
+TILES = [(2, 4), (4, 4), (3, 2), (1, 3), (5, 3), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    # Powers of two are folded by halves, other numbers one by one.
+    "lanes",
+    [16, 12, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 32))],
+)
+def test_elements_of_a_tile_are_folded_together(lanes: int) -> None:
+    """Any number of elements and lanes, tails of the tile and of the reduction (of 40 terms, which
+    2 and 4 lanes divide), and a start; the tiles are results of one function."""
     n = 5, 7, 40
     x, w = te.placeholder(n[::2], name="X"), te.placeholder(n[1:], name="W")
-    k = te.reduce_axis(n[2], "k")
-    y = te.compute(
-        n[:2], lambda i, j: te.sum(x[i, k] * w[j, k], axis=k, init=te.const(3.0)), name="Y"
-    )
-    s = create_schedule(y)
-    io, jo, ii, ji = s[y].tile(*y.op.axis, *tile)
-    ko, ki = s[y].split(k, factor=lanes)
-    s[y].reorder(io, jo, ko, ii, ji, ki)
-    s[y].unroll(ii)
-    s[y].unroll(ji)
-    s[y].vectorize(ki)
+
+    def product() -> te.Tensor:
+        k = te.reduce_axis(n[2], "k")
+        return te.compute(
+            n[:2], lambda i, j: te.sum(x[i, k] * w[j, k], axis=k, init=te.const(3.0)), name="Y"
+        )
+
+    products = [product() for _ in TILES]
+    s = create_schedule([y.op for y in products])
+    for y, tile in zip(products, TILES, strict=True):
+        io, jo, ii, ji = s[y].tile(*y.op.axis, *tile)
+        ko, ki = s[y].split(y.op.reduce_axis[0], factor=lanes)
+        s[y].reorder(io, jo, ko, ii, ji, ki)
+        s[y].unroll(ii)
+        s[y].unroll(ji)
+        s[y].vectorize(ki)
     p, q = integers((5, 40)), integers((7, 40))
-    check(s, [x, w, y], p @ q.T + 3, p, q)
+    args = [x, w, *products]
+    for run in (partial(interpret, lower(s, args)), compiled(s, args)):
+        outs = [np.full(n[:2], 99, "float32") for _ in TILES]
+        run([p, q, *outs])
+        wrong = [t for t, y in zip(TILES, outs, strict=True) if not np.array_equal(y, p @ q.T + 3)]
+        assert not wrong
 
 
 def test_tuples_of_a_tile_are_folded_together() -> None:

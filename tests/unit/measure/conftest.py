@@ -30,6 +30,6 @@ def measurer(task: MatmulTask) -> Iterator[Measurer]:
 @pytest.fixture(scope="session")
 def session() -> Iterator[Runner]:
     """A runner process, without builders."""
-    made = Runner(LocalRunner(timeout=0.5, memory_bytes=1 << 30), wait_any)
+    made = Runner(LocalRunner(timeout=5.0, memory_bytes=1 << 30), wait_any)
     yield made
     made.worker.close()

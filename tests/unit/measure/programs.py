@@ -14,6 +14,8 @@ from loopwright.measure import (
     LocalBuilder,
     LocalRunner,
     MeasureInput,
+    MeasureOption,
+    Measurer,
     MeasureResult,
     measure_option,
 )
@@ -66,6 +68,13 @@ class MatmulTask:
 
     def inputs(self, *configs: int) -> list[MeasureInput]:
         return [MeasureInput(self, c, i) for i, c in enumerate(configs)]
+
+
+def under(option: MeasureOption, m: Measurer) -> Measurer:
+    """A measurer with other limits than the one whose processes it shares, and equal processes."""
+    m.option = m.session.option = option
+    m.session.builds.option, m.session.runner.option = option.builder, option.runner
+    return m
 
 
 def product(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -8,8 +8,10 @@ import numpy as np
 
 from loopwright.measure.comparison import Closeness
 from loopwright.measure.inputs import SETS, DataPlan, input_set
+from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import MeasureError
 from loopwright.measure.runner import Answers, Runner
+from loopwright.measure.workers.process import wait_any
 from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels
@@ -27,6 +29,11 @@ def sample(session: Runner, found: RaceReply, **options: Any) -> tuple[float, ..
     times = session.sample(found.first, **options)
     assert isinstance(times, tuple), times
     return times
+
+
+def with_options(session: Runner, **options: Any) -> Runner:
+    """A session of other options that uses the same process."""
+    return Runner(LocalRunner(**options), wait_any, worker=session.worker)
 
 
 def survives(session: Runner) -> None:

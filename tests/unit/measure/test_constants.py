@@ -27,7 +27,7 @@ from loopwright.measure.workers.protocol import (
 from loopwright.measure.workers.run_role import RunRole
 from loopwright.records import Checked
 from loopwright.schedule import create_schedule
-from tests.unit.measure.programs import MatmulTask
+from tests.unit.measure.programs import MatmulTask, under
 
 N, TERMS = 512, 4096
 
@@ -164,7 +164,7 @@ def test_without_constants_there_is_nothing_to_take_turns_on() -> None:
 def test_a_runner_is_told_of_other_constants(measurer: Measurer) -> None:
     task = SumTask(reference=right)
     option = replace(measurer.option, runner=LocalRunner(other_constants=100 * 4 * N))
-    with Measurer(task, option) as m:
+    with under(option, Measurer(task, measurer.option, beside=measurer)) as m:
         (result,) = m.measure(task.inputs(0))
     assert result.error is None
     assert result.checked is Checked.YES

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import DeviceLostError, RunError
-from loopwright.measure.workers.device_kernels import DeviceHost, DeviceMemory, GuardedCheckMemory
+from loopwright.measure.workers.device_kernels import DeviceHost, DeviceMemory
 from loopwright.measure.workers.kernel_host import KernelArrays
 from loopwright.runtime import Arg, Device
 from loopwright.runtime.devices.interface import HOST, Memory
@@ -89,7 +89,6 @@ def test_memory_is_given_back_as_soon_as_nobody_uses_it(simulated: SimulatedDevi
 
 def test_memory_of_checks_is_used_again_where_it_fits(simulated: SimulatedDevice) -> None:
     checks = DeviceHost(DEVICE).check_memory(ARGS, 0)
-    assert isinstance(checks, GuardedCheckMemory)
     assert checks.fits(ARGS, 0)
     assert not checks.fits(ARGS[:1], 0)
     del checks

@@ -16,7 +16,7 @@ from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Artifact
 from tests.unit.measure import device_kernels as kernels
 from tests.unit.measure import kernels as cpu_kernels
-from tests.unit.measure.sessions import INPUTS, RIGHT
+from tests.unit.measure.sessions import INPUTS, RIGHT, with_options
 
 pytestmark = kernels.needs_opencl
 
@@ -125,17 +125,15 @@ def test_a_kernel_that_crashes_in_its_check_alone_is_wrong(session: Runner) -> N
     survives(session)
 
 
-def test_a_hanging_kernel_ends_with_its_process(
-    session: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session, "_load_s", 1.0)
-    found = race(session, kernels.built(kernels.HANGS))
+def test_a_hanging_kernel_ends_with_its_process(session: Runner) -> None:
+    short = with_options(session, timeout=0.5)
+    short._load_s = 0.25
+    found = race(short, kernels.built(kernels.HANGS))
     assert found == MeasureError(
         ErrorKind.RUN_TIMEOUT,
-        "it ran longer than 2 s, with 1 s for loading it onto the device, and was killed; its "
-        "limit was the runner's timeout of 2 s",
+        "it ran longer than 0.5 s, with 0.25 s for loading it onto the device, and was killed; its "
+        "limit was the runner's timeout of 0.5 s",
     )
-    monkeypatch.undo()
     survives(session)
 
 
@@ -164,7 +162,10 @@ def test_right_answers_may_come_from_the_cpu(session: Runner) -> None:
         assert session.outputs_of(kernels.built(kernels.GOOD), number) == answer
 
 
-def test_a_device_that_is_not_there_ends_the_run_and_says_so() -> None:
+def test_a_device_that_is_not_there_ends_the_run_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("loopwright.measure.workers.process._STARTS", 1)
     session = Runner(LocalRunner(), wait_any, device="opencl:97")
     try:
         with pytest.raises(RunError, match=r"cannot start a runner process: .*opencl\(97\) cannot"):

@@ -16,12 +16,11 @@ from loopwright.measure import (
     LocalBuilder,
     LocalRunner,
     Measurer,
-    measure_option,
 )
 from loopwright.measure.candidate import Candidate
 from tests.unit.measure import kernels
 from tests.unit.measure.canned import Canned
-from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, never, product
+from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, never, product, under
 
 
 def test_template_errors_beyond_exception_are_not_swallowed(measurer: Measurer) -> None:
@@ -39,14 +38,13 @@ def test_template_errors_beyond_exception_are_not_swallowed(measurer: Measurer) 
     assert error_kinds(list(measurer.measure(task.inputs(4)))) == [None]
 
 
-def test_builder_killed_in_the_middle_costs_no_trial(task: MatmulTask) -> None:
-    option = measure_option(LocalBuilder(n_parallel=1, timeout=20), LocalRunner(timeout=2))
-    with Measurer(task, option) as m:
+def test_builder_killed_in_the_middle_costs_no_trial(task: MatmulTask, measurer: Measurer) -> None:
+    with Measurer(task, OPTION, beside=measurer) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
         pid = m.session.builds.workers[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
-        timer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
+        timer = threading.Timer(0.1, os.kill, (pid, signal.SIGKILL))
         timer.start()
         results = list(m.measure(task.inputs(8, 16)))
         timer.join()
@@ -73,9 +71,12 @@ def test_runner_killed_from_outside_costs_no_trial(measurer: Measurer) -> None:
     assert result.max_error is not None
 
 
-def test_stopped_builder_is_killed_at_its_limit_and_costs_no_trial(task: MatmulTask) -> None:
-    option = measure_option(LocalBuilder(n_parallel=1, timeout=2), LocalRunner(timeout=2))
-    with Measurer(task, option) as m:
+@pytest.mark.slow  # `test_building.py` says it of a pool of builders
+def test_stopped_builder_is_killed_at_its_limit_and_costs_no_trial(
+    task: MatmulTask, measurer: Measurer
+) -> None:
+    option = replace(OPTION, builder=LocalBuilder(n_parallel=2, timeout=3))
+    with under(option, Measurer(task, OPTION, beside=measurer)) as m:
         assert error_kinds(list(m.measure(task.inputs(4)))) == [None]
         pid = m.session.builds.workers[0].pid
         assert pid is not None
@@ -98,19 +99,20 @@ def test_compiler_errors_are_typed(task: MatmulTask, measurer: Measurer) -> None
     assert "not a name" in jobs[2].outcome.text  # type: ignore[union-attr]
 
 
-def test_a_template_that_never_returns_costs_one_trial() -> None:
+def test_a_template_that_never_returns_costs_one_trial(measurer: Measurer) -> None:
     class Endless(MatmulTask):
         def instantiate(self, config: int) -> Any:
             return never() if config == 3 else super().instantiate(config)
 
     task = Endless()
-    builder = LocalBuilder(n_parallel=1, timeout=1.0)
-    with Measurer(task, replace(OPTION, builder=builder)) as m:
+    with Measurer(task, OPTION, beside=measurer) as m:
+        # Of the template alone, not of builds.
+        m.session.option = replace(OPTION, builder=LocalBuilder(n_parallel=2, timeout=0.3))
         results = list(m.measure(task.inputs(8, 3, 4)))
     assert error_kinds(results) == [None, ErrorKind.INSTANTIATION, None]
 
 
-def test_a_batch_of_faults_costs_one_trial_each() -> None:
+def test_a_batch_of_faults_costs_one_trial_each(measurer: Measurer) -> None:
     texts = [
         kernels.GOOD,
         kernels.SEGFAULT,
@@ -123,8 +125,8 @@ def test_a_batch_of_faults_costs_one_trial_each() -> None:
         kernels.GOOD,
     ]
     task = MatmulTask(reference=lambda a: a + np.float32(1))
-    option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=0.5, racing=False))
-    m = Measurer(task, option)
+    option = replace(OPTION, runner=LocalRunner(timeout=0.5, racing=False))
+    m = under(option, Measurer(task, OPTION, beside=measurer))
     Canned(m, texts)
     with m:
         results = list(m.measure(task.inputs(*range(len(texts)))))

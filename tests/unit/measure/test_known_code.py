@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from loopwright import ops, records
-from loopwright.measure import MeasureInput, Measurer, measure_option
+from loopwright.measure import LocalBuilder, MeasureInput, Measurer, measure_option
 from loopwright.task import create_task
 from loopwright.tuner import RandomTuner, log_to_file
+from tests.unit.measure.programs import OPTION
 
 
 @pytest.fixture(autouse=True)
 def _own_device_lock(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("loopwright.measure.playoff.JUDGING", (1, 6))
 
 
 def task():
@@ -25,15 +27,15 @@ def task():
     )
 
 
-def test_a_result_is_given_to_equal_code_only():
+def test_a_result_is_given_to_equal_code_only(measurer):
     one = task()
     inputs = [MeasureInput(one, one.config_space.get(i), i) for i in (0, 40)]
-    with Measurer(one, measure_option()) as measurer:
-        first, other = measurer.measure(inputs)
+    with Measurer(one, OPTION, beside=measurer) as m:
+        first, other = m.measure(inputs)
         assert first.code != other.code
         assert len(first.code) == 16
-        measurer.know({first.code: replace(first, times=(9.0,), ts=5.0, times_of="r")})
-        known, again = measurer.measure(inputs)
+        m.know({first.code: replace(first, times=(9.0,), ts=5.0, times_of="r")})
+        known, again = m.measure(inputs)
     assert (known.times, known.ts, known.times_of) == ((9.0,), 5.0, "r")
     assert (known.dag, known.trace, known.checked) == (first.dag, first.trace, first.checked)
     assert again.times_of == ""
@@ -44,7 +46,9 @@ def test_a_log_of_another_compiler_is_taken_up_without_a_run(tmp_path):
     path = tmp_path / "log.jsonl"
 
     def tuned():
-        RandomTuner(task(), seed=1).tune(n_trial=4, callbacks=[log_to_file(path)])
+        option = measure_option(LocalBuilder(n_parallel=1))
+        callbacks = [log_to_file(path)]
+        RandomTuner(task(), seed=1).tune(n_trial=4, measure_option=option, callbacks=callbacks)
         return records.load(path)
 
     before = [r for r in tuned() if not r.phase]

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,15 +24,15 @@ from loopwright.measure import (
 from loopwright.measure.session import Clock
 from loopwright.schedule import create_schedule
 from loopwright.transform import PassContext, PassTimingInstrument
-from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, product
+from tests.unit.measure.programs import OPTION, MatmulTask, error_kinds, product, under
 
 
 @pytest.fixture(scope="module")
-def unchecked() -> Iterator[Measurer]:
+def unchecked(measurer: Measurer) -> Iterator[Measurer]:
     """It checks nothing, though the reference is wrong, and rests between candidates."""
     runner = LocalRunner(timeout=2, check=False, cooldown_interval=0.05)
     task = MatmulTask(reference=lambda a, b: product(a, b) + 1)
-    with Measurer(task, measure_option(LocalBuilder(n_parallel=1, timeout=20), runner)) as m:
+    with under(replace(OPTION, runner=runner), Measurer(task, OPTION, beside=measurer)) as m:
         yield m
 
 

@@ -166,8 +166,10 @@ class LateBuilds:
 
 
 @pytest.mark.usefixtures("processes_share_the_cpu")
-def test_a_build_that_failed_by_chance_is_tried_again_for_the_next_of_its_program() -> None:
-    m = Measurer(MatmulTask(reference=lambda a: a + 1), OPTION)
+def test_a_build_that_failed_by_chance_is_tried_again_for_the_next_of_its_program(
+    measurer: Measurer,
+) -> None:
+    m = Measurer(MatmulTask(reference=lambda a: a + 1), OPTION, beside=measurer)
     pool = LateBuilds(m)
     with m:
         first, second, third = m.measure(m.task.inputs(0, 1, 2))  # type: ignore[attr-defined]

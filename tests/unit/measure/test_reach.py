@@ -16,7 +16,7 @@ from loopwright.measure.machine_limit import time_out_of_reach
 from loopwright.runtime.peak import assumed_peak, out_of_reach
 from loopwright.schedule import create_schedule
 from tests.unit.measure.planted import PlainTask, Program, scheduled
-from tests.unit.measure.programs import OPTION, matmul
+from tests.unit.measure.programs import OPTION, matmul, under
 
 PEAK = 1e11
 
@@ -67,12 +67,12 @@ def test_a_sum_that_a_formula_gives_is_not_counted(measurer: Measurer) -> None:
 
 
 def test_a_kernel_that_is_timed_so_fast_gets_a_typed_failure(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, measurer: Measurer
 ) -> None:
     """Nor does it where nothing is checked: a check takes times of its own."""
     task = PlainTask("timed", matmul(64, 8))
     unchecked = replace(OPTION, runner=replace(OPTION.runner, check=False))
-    with Measurer(task, unchecked) as m:  # type: ignore[arg-type]
+    with under(unchecked, Measurer(task, OPTION, beside=measurer)) as m:  # type: ignore[arg-type]
         monkeypatch.setattr(m.session.runner, "sample", lambda *a, **k: (1e-9, 1e-9))
         (result,) = m.measure([lw.MeasureInput(task, 0)])  # type: ignore[arg-type]
     assert result.error is not None
@@ -94,7 +94,9 @@ def test_a_record_of_a_nanosecond_is_applied_with_a_word(tmp_path: Any) -> None:
     task = lw.create_task("test/reach", (64,), "llvm -num-threads=1")
     lw.tuner.GridSearchTuner(task).tune(
         n_trial=1,
-        measure_option=lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1)),
+        measure_option=lw.measure_option(
+            lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1)
+        ),
         callbacks=[lw.callback.log_to_file(str(log))],
     )
     (record,) = [r for r in lw.records.load(str(log)).records if not r.phase][:1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loopwright import te
-from loopwright.measure import ErrorKind, recheck
+from loopwright.measure import ErrorKind, LocalBuilder, measure_option, recheck
 from loopwright.records import Checked, Record
 from loopwright.schedule import create_schedule
 from loopwright.task import Task, template
@@ -29,6 +29,9 @@ def computing(factor: float) -> tuple[Any, list[Any]]:
 @template("test/doubled", reference=doubled)
 def doubled_template() -> tuple[Any, list[Any]]:
     return computing(2.0)
+
+
+OPTION = measure_option(LocalBuilder(n_parallel=1))
 
 
 def recorded(task: Task) -> Record:
@@ -55,7 +58,7 @@ def task() -> Task:
 
 def test_a_right_answer_is_noted_for_the_same_candidate(task: Task) -> None:
     record = recorded(task)
-    found = recheck(task, record, computing(2.0))
+    found = recheck(task, record, computing(2.0), OPTION)
     assert (found.checked, found.check_reason, found.error) == (Checked.YES, "", None)
     assert found.max_error == 0.0
     assert (found.phase, found.candidate, found.trial) == ("check", record.candidate, 7)
@@ -66,7 +69,7 @@ def test_a_right_answer_is_noted_for_the_same_candidate(task: Task) -> None:
 
 
 def test_a_wrong_answer_is_an_error(task: Task) -> None:
-    found = recheck(task, recorded(task), computing(3.0))
+    found = recheck(task, recorded(task), computing(3.0), OPTION)
     assert (found.checked, found.check_reason) == (Checked.NO, "its answer is wrong")
     assert found.error is not None
     assert found.error["kind"] == ErrorKind.WRONG_ANSWER
@@ -76,7 +79,7 @@ def test_a_wrong_answer_is_an_error(task: Task) -> None:
 
 def test_what_cannot_be_built_says_so(task: Task) -> None:
     schedule, args = computing(2.0)
-    found = recheck(task, recorded(task), (schedule, args[:1]))
+    found = recheck(task, recorded(task), (schedule, args[:1]), OPTION)
     assert found.checked is Checked.NO
     assert found.check_reason in ("it cannot be scheduled", "it cannot be built")
     assert found.error is not None

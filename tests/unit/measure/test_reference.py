@@ -49,7 +49,9 @@ def test_a_reference_that_disagrees_is_a_wrong_answer(measurer: Measurer) -> Non
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-2])
-def test_rounding_of_a_sum_that_goes_into_a_function_is_no_wrong_answer(off: float) -> None:
+def test_rounding_of_a_sum_that_goes_into_a_function_is_no_wrong_answer(
+    off: float, measurer: Measurer
+) -> None:
     """The sum is large beside the result, so that rounding it is more than rounding the result."""
     n, terms = 24, 4096
     A, B = lw.te.placeholder((n, terms), name="A"), lw.te.placeholder((terms, n), name="B")
@@ -58,7 +60,7 @@ def test_rounding_of_a_sum_that_goes_into_a_function_is_no_wrong_answer(off: flo
     Y = lw.te.compute((n, n), lambda i, j: lw.te.tanh(S[i, j]), name="Y")
     task = lw.create_task([A, B, Y], target="llvm -num-threads=1")
     config = task.config(task.config_space.default_index)
-    with Measurer(task, OPTION) as m:
+    with Measurer(task, OPTION, beside=measurer) as m:
         candidate, artifact = artifact_of(m, config)
         answers = m.session.references.get(candidate, artifact)
         assert answers is not None

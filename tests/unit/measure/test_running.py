@@ -17,7 +17,7 @@ from loopwright.measure.workers.process import wait_any
 from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.records import next_step
 from tests.unit.measure import kernels
-from tests.unit.measure.sessions import RIGHT, race, survives
+from tests.unit.measure.sessions import RIGHT, race, survives, with_options
 
 
 def kill(session: Runner) -> None:
@@ -42,14 +42,14 @@ def test_a_parallel_kernel_runs_on_the_pool(session: Runner) -> None:
 @pytest.mark.parametrize("text", [kernels.HANG, kernels.BUSY_HANG], ids=["sleeping", "spinning"])
 def test_endless_loop_is_killed_at_the_limit(session: Runner, text: str) -> None:
     start = time.monotonic()
-    found = race(session, text)
+    found = race(with_options(session, timeout=0.2), text)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_TIMEOUT
     assert found.text == (
-        "it ran longer than 0.5 s and was killed; its limit was the runner's timeout of 0.5 s"
+        "it ran longer than 0.2 s and was killed; its limit was the runner's timeout of 0.2 s"
     )
     assert "LocalRunner(timeout=...)`) gives it more time" in next_step(found.kind, found.text)
-    assert time.monotonic() - start >= 0.5
+    assert time.monotonic() - start >= 0.2
     survives(session)
 
 
@@ -226,7 +226,7 @@ def test_killed_from_outside_while_it_runs(session: Runner) -> None:
     assert pid is not None
     child = os.fork()
     if child == 0:
-        time.sleep(0.3)
+        time.sleep(0.2)
         os.kill(pid, signal.SIGKILL)
         os._exit(0)
     found = race(session, kernels.HANG)
@@ -276,7 +276,7 @@ def test_stopped_process_is_late(session: Runner) -> None:
     survives(session)
     assert session.worker.pid is not None
     os.kill(session.worker.pid, signal.SIGSTOP)
-    found = race(session, kernels.GOOD)
+    found = race(with_options(session, timeout=0.2), kernels.GOOD)
     assert isinstance(found, MeasureError)
     assert found.kind == ErrorKind.RUN_TIMEOUT
     assert "find out what stops processes" in next_step(found.kind, found.text)

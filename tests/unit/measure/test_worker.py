@@ -38,7 +38,7 @@ from loopwright.measure import LocalBuilder, LocalRunner, Measurer, measure_opti
 from tests.unit.measure.programs import MatmulTask
 print("the main module ran", flush=True)
 task = MatmulTask()
-option = measure_option(LocalBuilder(n_parallel=2), LocalRunner(timeout=2))
+option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=5))
 with Measurer(task, option) as m:
     for r in m.measure(task.inputs(4, 8)):
         print("result", r.error, flush=True)
@@ -94,7 +94,8 @@ def pids_of(text: str) -> list[int]:
     return [int(p) for p in line.split()[1:]]
 
 
-def test_script_without_main_guard(tmp_path: Path) -> None:
+def test_script_without_main_guard_beside_files_that_shadow_modules(tmp_path: Path) -> None:
+    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(end=""))
     out = run([str(script)], tmp_path)
@@ -103,14 +104,10 @@ def test_script_without_main_guard(tmp_path: Path) -> None:
     assert all_dead(pids_of(out))
 
 
-def test_python_dash_c_beside_files_that_shadow_modules(tmp_path: Path) -> None:
-    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
-    out = run(["-c", SCRIPT.format(end="")], tmp_path)
-    assert out.count("result None") == 2
-
-
 @pytest.mark.usefixtures("usual_signals")
 def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
+    """It is no file, but ``python -c``, beside a file that shadows a module."""
+    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
     end = "import time; time.sleep(60)"
     parent = subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(end=end)],
@@ -126,6 +123,7 @@ def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
             lines.append(line)
             if line.startswith("pids"):
                 break
+        assert lines.count("result None\n") == 2
         pids = pids_of("".join(lines))
         assert all(alive(p) for p in pids)
         parent.kill()

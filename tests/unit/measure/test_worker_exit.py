@@ -56,7 +56,7 @@ def test_a_worker_outlives_the_thread_that_started_it(worker: Worker) -> None:
 def test_what_a_thread_wrote_later_blames_nobody(worker: Worker) -> None:
     assert isinstance(echo(worker, "write later"), EchoReply)
     pid = worker.pid
-    time.sleep(0.3)
+    time.sleep(0.2)
     assert isinstance(echo(worker, "A"), EchoReply)
     assert worker.pid != pid
 
@@ -104,6 +104,14 @@ def test_one_that_is_stopped_until_its_deadline(worker: Worker) -> None:
     assert found.cause is FailureCause.STOPPED
     assert "was stopped by a signal from outside: no answer within 0.3 s" in found.text
     assert isinstance(echo(worker, "A"), EchoReply)
+
+
+def test_a_process_that_ended_is_not_stopped() -> None:
+    """Also before it is waited for: it may end between two looks at it."""
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not os_process.stopped(process)
+        assert os_process.ended(process)
 
 
 def test_what_needs_a_process_that_never_was_fails(worker: Worker) -> None:

@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from loopwright.measure import LocalBuilder, Measurer, measure_option
+from loopwright.measure import Measurer
 from loopwright.measure.comparison import Closeness
 from loopwright.measure.inputs import SETS, DataPlan, input_set
-from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.runner import Answers, Runner
-from loopwright.measure.workers.process import wait_any
 from loopwright.measure.workers.protocol import CheckReply, RaceReply
 from loopwright.runtime import Arg
 from tests.unit.measure import kernels, wrong_kernels
 from tests.unit.measure.canned import Canned
-from tests.unit.measure.programs import MatmulTask
+from tests.unit.measure.programs import OPTION, MatmulTask
+from tests.unit.measure.sessions import with_options
 
 PLAN = DataPlan(largest=4)
 ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
@@ -32,12 +30,10 @@ ANSWERS = Answers(((INPUTS[0] + 1).tobytes(), (INPUTS[1] + 1).tobytes()), exact=
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Runner]:
-    made = Runner(LocalRunner(timeout=1.0, memory_bytes=1 << 30), wait_any)
-    args = [((kernels.N,), "float32", output) for output in (False, True)]
-    made.learn(args, PLAN)
-    yield made
-    made.worker.close()
+def session(session: Runner) -> Runner:
+    made = with_options(session, timeout=1.0)
+    made.learn([((kernels.N,), "float32", output) for output in (False, True)], PLAN)
+    return made
 
 
 def checked(
@@ -145,18 +141,13 @@ def test_a_process_that_somebody_kills_brands_no_kernel(session: Runner) -> None
     assert error.kind == ErrorKind.RUN_CRASH
 
 
-def measured(texts: list[str]) -> list[Any]:
-    """Results of kernels, each measured as the first of a run."""
+def test_results_say_whether_they_were_checked(measurer: Measurer) -> None:
+    """Each measured as the first of a run."""
     task = MatmulTask(reference=lambda a: a + np.float32(1))
-    m = Measurer(task, measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2)))
-    Canned(m, texts)
+    m = Measurer(task, OPTION, beside=measurer)
+    Canned(m, [wrong_kernels.RIGHT, wrong_kernels.READS_BEHIND, wrong_kernels.PROBES_ALL])
     with m:
-        return [result for i in range(len(texts)) for result in m.measure(task.inputs(i))]
-
-
-def test_results_say_whether_they_were_checked() -> None:
-    texts = [wrong_kernels.RIGHT, wrong_kernels.READS_BEHIND, wrong_kernels.PROBES_ALL]
-    right, behind, probes = measured(texts)
+        right, behind, probes = [r for i in range(3) for r in m.measure(task.inputs(i))]
     assert (right.checked, right.check_reason) == ("yes", "")
     assert behind.error.kind == ErrorKind.WRONG_ANSWER
     assert (behind.times, behind.checked) == ((), "no")
@@ -164,9 +155,9 @@ def test_results_say_whether_they_were_checked() -> None:
     assert min(probes.times) >= wrong_kernels.WORK_S
 
 
-def test_what_cannot_be_checked_is_nothing_to_beat() -> None:
+def test_what_cannot_be_checked_is_nothing_to_beat(measurer: Measurer) -> None:
     task = MatmulTask(reference=lambda a: a + np.float32(1))
-    m = Measurer(task, measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=2)))
+    m = Measurer(task, OPTION, beside=measurer)
     Canned(m, [wrong_kernels.RIGHT, kernels.sleepy(3000), kernels.sleepy(4000)])
     get, asked = m.session.references.get, []
 

@@ -276,13 +276,17 @@ def test_a_playoff_goes_on_without_a_limit_that_is_refused_and_says_why_once(
 
 
 @needs_opencl
-def test_an_opencl_device_that_the_cpu_plays_is_no_other_machine() -> None:
+def test_an_opencl_device_that_the_cpu_plays_is_no_other_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two kernels. It has the same cores and memory: its figures are those of the CPU within what
     two compilers and other work make of them."""
     device, target = Device("opencl", 0), Target("opencl")
     if not device.attribute("is_host_processor"):
         pytest.skip("the OpenCL device here is no CPU")
+    nbytes = 64 << 20
+    monkeypatch.setattr("loopwright.measure.workers.yardstick._LARGEST", nbytes)
     rate = device_limit.in_this_process(device)
     program, copy = device_limit.arithmetic(target), device_limit.memory(target)
     assert 0.02 < rate(program) * program.work / runtime.fma_peak() < 10
-    assert 0.02 < rate(copy) * copy.work / runtime.bandwidth() < 10
+    assert 0.02 < rate(copy) * copy.work / runtime.bandwidth(seconds=0.02, nbytes=nbytes) < 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from functools import partial
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16 from it)
@@ -18,10 +19,12 @@ from loopwright.errors import TaskError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
+from tests.covering import covering
 from tests.unit.lowering.tensor_core_programs import nearest_tf32
 
 CUDA = lw.Target("cuda -arch=sm_80")
 NVRTC = importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.bindings")
+night = partial(pytest.param, marks=pytest.mark.slow)
 needs_nvrtc = pytest.mark.skipif(not NVRTC, reason=f"NVRTC is not here: {nvrtc.INSTALL}")
 
 
@@ -38,12 +41,13 @@ def check(s: Any, args: Any, reference: Any) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        (32, 32, 32),
-        (64, 32, 48),
+        # The interpreter takes seconds for several blocks, and what it runs is the same.
+        night((32, 32, 32)),
+        night((64, 32, 48)),
         (33, 16, 16, True),
         (16, 24, 32, True, "bfloat16"),
-        (32, 32, 32, False, "tf32"),
-        (64, 32, 48, False, "tf32"),
+        night((32, 32, 32, False, "tf32")),
+        night((64, 32, 48, False, "tf32")),
         (33, 20, 24, True, "tf32"),
     ],
     ids=str,
@@ -54,16 +58,19 @@ def test_the_default(given: tuple[Any, ...]) -> None:
     check(s, args, task.reference)
 
 
-def test_other_configurations() -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        night({"tile": [16, 32], "warps": [1, 1], "step": 16, "stages": 5}),
+        {"tile": [16, 16], "warps": [2, 2], "step": 32, "stages": 2},
+    ],
+    ids=str,
+)
+def test_other_configurations(values: dict[str, Any]) -> None:
     """Tiles that overrun the shape, one warp and many."""
     task = lw.create_task("matmul_tensor_core", (32, 24, 32), CUDA)
-    wanted = [
-        {"tile": [16, 32], "warps": [1, 1], "step": 16, "stages": 5},
-        {"tile": [16, 16], "warps": [2, 2], "step": 32, "stages": 2},
-    ]
-    for values in wanted:
-        s, args = task.instantiate(values)
-        check(s, args, task.reference)
+    s, args = task.instantiate(values)
+    check(s, args, task.reference)
 
 
 @pytest.mark.parametrize("trans_b", [False, True])
@@ -113,8 +120,9 @@ def test_other_precisions() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("dtype", ["float16", "tf32"])
-@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize(
+    ("trans_b", "dtype"), covering([False, True], ["float16", "tf32"], strength=1)
+)
 def test_a_large_product_fits(trans_b: bool, dtype: str) -> None:
     task = lw.create_task("matmul_tensor_core", (4096, 4096, 4096, trans_b, dtype), CUDA)
     s, args = task.instantiate(task.config_space.default_index)

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loopwright.cli import main
 from loopwright.errors import RecordError
+from loopwright.history import apply_history_best
 from loopwright.records import canonical_json, fields_of, load, open_log
 from loopwright.records.index import open as opening
 from loopwright.records.index.block import LogBlock, StoredRecord, index_path
 from loopwright.records.index.columns import COLUMNS
+from loopwright.task import create_task
 from tests.unit.records.index_logs import from_index, record, same, write
 
 
@@ -265,3 +268,26 @@ def test_a_missing_log_and_a_folder(tmp_path):
         open_log(tmp_path / "none.jsonl")
     with pytest.raises(RecordError, match="is a directory"):
         open_log(tmp_path)
+
+
+def test_verbs_and_contexts_answer_alike_with_and_without_the_index(tmp_path, monkeypatch, capsys):
+    path = write(tmp_path / "log.jsonl")
+    identity, task = load(path).records[7].id, create_task("matmul", (16, 16, 16), "llvm")
+    monkeypatch.chdir(tmp_path)
+    answers = []
+    for small in (0, 1 << 60):
+        monkeypatch.setattr(opening, "SMALL", small)
+        for words in (
+            ["list", path.name],
+            ["list", path.name, "--sort", "time", "--status", "usable"],
+            ["list", path.name, "--task", "[1]", "--target", "llvm", "--end", "40"],
+            ["best", path.name, "-k", "3"],
+            ["show", path.name, "best", "--task", "[1]"],
+            ["show", path.name, identity],
+        ):
+            assert main(["records", *words]) == 0
+            answers.append(capsys.readouterr().out)
+        answers.append(str(apply_history_best(path).explain(task)))
+    assert from_index(path) > 0.9
+    assert answers[:7] == answers[7:]
+    assert len(answers[0].splitlines()) == 62

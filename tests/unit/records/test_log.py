@@ -89,13 +89,12 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
             read("/dev/zero")
 
 
-@pytest.mark.slow
 def test_many_lines(tmp_path):
     path = tmp_path / "log.jsonl"
-    path.write_text("".join(line(trial) + "\n" for trial in range(100_000)))
+    path.write_text("".join(line(trial) + "\n" for trial in range(20_000)))
     log = load(path)
-    assert len(log) == 100_000
-    assert log.records[-1].trial == 99_999
+    assert len(log) == 20_000
+    assert log.records[-1].trial == 19_999
 
 
 def test_what_editors_do_to_a_file_is_harmless(tmp_path):

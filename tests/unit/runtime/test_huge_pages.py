@@ -44,8 +44,9 @@ def test_an_arena_copies_arrays_that_do_not_touch(
     available: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huge_pages, "AVAILABLE", available and huge_pages.AVAILABLE)
+    monkeypatch.setattr(huge_pages, "_CHUNK", 2 * HUGE_PAGE)
     rng, arena = np.random.default_rng(0), Arena()
-    shapes = [(), (0, 3), (1,), (1000, 7), (3, 5, 2), (1 << 20,), (9 << 20,), (2,)]
+    shapes = [(), (0, 3), (1,), (1000, 7), (3, 5, 2), (1 << 18,), (9 << 17,), (2,)]
     given = [np.asarray(rng.standard_normal(s).astype("float32")) for s in shapes]
     given.append(np.asfortranarray(rng.standard_normal((30, 40))))
     copies = [arena.copy_of(x) for x in given]

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,10 @@ def parallel(name: str, addend: int, target: str = "llvm") -> Module:
     s = te.create_schedule(B.op)
     s[B].parallel(B.op.axis[0])
     return lw.build(s, [A, B], target, name=name)
+
+
+#: Of modules that a test only reads.
+built = cache(parallel)
 
 
 def runs(module: Module, addend: int) -> None:
@@ -92,7 +97,7 @@ def test_metadata_is_the_manifest_and_ones_own() -> None:
     [("ll", "define i32 @f"), ("asm", "f:"), ("s", "f:"), ("ir", "def f(A: float32[64]")],
 )
 def test_texts_are_saved(fmt: str, text: str, tmp_path: Path) -> None:
-    path = parallel("f", 1).save(tmp_path / "f", fmt)
+    path = built("f", 1).save(tmp_path / "f", fmt)
     assert text in path.read_text()
     assert list(tmp_path.iterdir()) == [path]
 
@@ -100,21 +105,21 @@ def test_texts_are_saved(fmt: str, text: str, tmp_path: Path) -> None:
 @has_tools
 @pytest.mark.parametrize(("fmt", "target"), [("o", "llvm"), ("so", "c"), ("a", "c"), ("", "c")])
 def test_what_is_saved_as_code_is_loaded_again(fmt: str, target: str, tmp_path: Path) -> None:
-    runs(load_module(parallel("f", 5, target).save(tmp_path / "file", fmt)), 5)
+    runs(load_module(built("f", 5, target).save(tmp_path / "file", fmt)), 5)
 
 
 def test_a_format_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no format 'ptx' .*; it has o, so, a, ll, asm"):
-        parallel("f", 1).save(tmp_path / "f", "ptx")
+        built("f", 1).save(tmp_path / "f", "ptx")
     with pytest.raises(UsageError, match=r"without its texts; it has o, so, a$"):
-        load_module(parallel("f", 1).save(tmp_path / "f.o")).save(tmp_path / "f.ll", "ll")
+        load_module(built("f", 1).save(tmp_path / "f.o")).save(tmp_path / "f.ll", "ll")
     with pytest.raises(RunError, match="cannot write"):
-        parallel("f", 1).save(tmp_path / "no" / "folder", "ll")
+        built("f", 1).save(tmp_path / "no" / "folder", "ll")
 
 
 @has_tools
 def test_a_static_library_is_loaded(tmp_path: Path) -> None:
-    path = parallel("f", 3).export_library(tmp_path / "f.a")
+    path = built("f", 3).export_library(tmp_path / "f.a")
     assert [name for name, _ in members(path.read_bytes()) if name] == [
         "kernel.o",
         "manifest.o",
@@ -142,11 +147,13 @@ int main(void) {
 
 
 @has_tools
-@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize(  # the objects of both have one form
+    "target", ["llvm", pytest.param("c", marks=pytest.mark.slow)]
+)
 def test_a_c_program_links_two_static_libraries(target: str, tmp_path: Path) -> None:
     """Both have parallel loops; the program gets one pool."""
     for name, addend in (("f", 10), ("g", 100)):
-        parallel(name, addend, target).export_library(tmp_path / f"lib{name}.a")
+        built(name, addend, target).export_library(tmp_path / f"lib{name}.a")
     (tmp_path / "main.c").write_text(MAIN)
     libraries = ["-L.", "-lf", "-lg", "-lm", "-lpthread"]
     subprocess.run(["cc", "main.c", *libraries, "-o", "main"], cwd=tmp_path, check=True)
@@ -156,7 +163,7 @@ def test_a_c_program_links_two_static_libraries(target: str, tmp_path: Path) -> 
 
 @has_tools
 def test_damaged_static_libraries_are_refused(tmp_path: Path) -> None:
-    good = parallel("f", 3).export_library(tmp_path / "f.a").read_bytes()
+    good = built("f", 3).export_library(tmp_path / "f.a").read_bytes()
     at = good.index(b"kernel.o") + 300
     bad = {
         "its checksum differs": good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :],
@@ -171,7 +178,7 @@ def test_damaged_static_libraries_are_refused(tmp_path: Path) -> None:
 
 @has_tools
 def test_a_library_is_made_of_what_was_built_here(tmp_path: Path) -> None:
-    loaded = load_module(parallel("f", 3).export_library(tmp_path / "f.so"))
+    loaded = load_module(built("f", 3).export_library(tmp_path / "f.so"))
     with pytest.raises(UsageError, match=r"a static library .* is made of a module that was built"):
         loaded.export_library(tmp_path / "f.a")
 
@@ -209,7 +216,7 @@ print(module.functions, b[63], "llvmlite" in sys.modules)
 @has_tools
 def test_the_system_library_has_what_is_linked_in(tmp_path: Path) -> None:
     """The archive becomes part of a shared object by the system's linker, with all its symbols."""
-    parallel("f", 7).export_library(tmp_path / "f.a")
+    built("f", 7).export_library(tmp_path / "f.a")
     whole = ["-Wl,--whole-archive", "f.a", "-Wl,--no-whole-archive"]
     command = ["cc", "-shared", *whole, "-lm", "-lpthread", "-o", "program.so"]
     subprocess.run(command, cwd=tmp_path, check=True)
@@ -226,5 +233,5 @@ def test_the_system_library_has_what_is_linked_in(tmp_path: Path) -> None:
 
 @has_tools
 def test_the_system_library_of_one_that_is_loaded(tmp_path: Path) -> None:
-    path = parallel("f", 2).export_library(tmp_path / "f.so")
+    path = built("f", 2).export_library(tmp_path / "f.so")
     runs(system_lib(ctypes.CDLL(str(path))), 2)

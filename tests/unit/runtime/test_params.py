@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loopwright as lw
@@ -98,6 +98,7 @@ PARAMS = st.dictionaries(
 )
 
 
+@settings(max_examples=40)
 @given(PARAMS, st.booleans())
 def test_round_trip(params: Mapping[str, tuple[str, bytes]], mmap: bool) -> None:
     """To the bit, NaN included, under any names."""

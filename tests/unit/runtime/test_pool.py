@@ -23,6 +23,7 @@ from loopwright.runtime import (
     pool,
     set_num_threads,
 )
+from tests.covering import covering
 from tests.unit.runtime import kernels
 
 ROOT = Path(__file__).parents[3]
@@ -283,9 +284,6 @@ import numpy as np
 from loopwright.runtime import config_threadpool, set_num_threads
 from tests.unit.runtime import kernels
 set_num_threads(3)
-if len(sys.argv) > 1:
-    config_threadpool(sys.argv[1], 3)
-module = kernels.cover(1000)
 def check():
     for us in (0, 0, 100):
         hits, where = np.zeros(1000, np.int32), np.zeros(1000, np.int64)
@@ -294,31 +292,44 @@ def check():
         assert (hits[:n] == 1).all(), hits
         time.sleep(0.002)
     return len(set(where[:60].tolist()))
-assert check() > 1
-child = os.fork()
-if child == 0:
-    code = 3
-    try:
-        code = 0 if check() > 1 else 4
-    finally:
-        os._exit(code)
-_, status = os.waitpid(child, 0)
-assert os.waitstatus_to_exitcode(status) == 0, status
-assert check() > 1
+def forked():
+    assert check() > 1
+    child = os.fork()
+    if child == 0:
+        code = 3
+        try:
+            code = 0 if check() > 1 else 4
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, status
+    assert check() > 1
+for number, mode in enumerate(sys.argv[1:]):
+    if mode != "none":
+        config_threadpool(mode, 3)
+    if number == 0:
+        module = kernels.cover(1000)
+    forked()
 print("fine")
 """
 
 
-@pytest.mark.parametrize("kind", ["auto", "pthread"])
-@pytest.mark.parametrize("spin", ["0", "2000"])
-@pytest.mark.parametrize("mode", [[], pytest.param(["spread"], marks=ON_LINUX)])
+@pytest.mark.parametrize(("kind", "spin"), covering(["auto", "pthread"], ["0", "2000"], strength=1))
+@pytest.mark.parametrize(
+    "modes",
+    [
+        pytest.param(["none", "spread"] if linker.on_linux() else ["none"], id="placed_later"),
+        pytest.param(["spread"], id="placed_first", marks=[ON_LINUX, pytest.mark.slow]),
+    ],
+)
 def test_a_forked_child_has_a_pool_of_its_own_and_exit_is_clean(
-    kind: str, spin: str, mode: list[str]
+    kind: str, spin: str, modes: list[str]
 ) -> None:
+    """As the pool is, and where its threads were placed, while it ran or before it started."""
     environ = os.environ | {"LOOPWRIGHT_POOL": kind, "LOOPWRIGHT_SPIN": spin}
     environ["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, *mode],
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, *modes],
         env=environ,
         timeout=60,
         capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ TARGETS = ["llvm -num-threads=1", "llvm -num-threads=2", "c", "interp"]
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 
+@cache
 def packed_product(target: str = "llvm", name: str = "product") -> Module:
     """``C = A @ W + bias``: W is packed at the root, the bias is read by the rest."""
     a = te.placeholder((M, K), name="A")
@@ -150,7 +152,9 @@ def test_files_keep_both_functions(target: str, tmp_path: Path) -> None:
 
 
 @needs_cc
-@pytest.mark.parametrize("ending", ["so", "a"])
+@pytest.mark.parametrize(  # archives hold the same objects, see test_module_files.py
+    "ending", ["so", pytest.param("a", marks=pytest.mark.slow)]
+)
 def test_libraries_keep_both_functions(ending: str, tmp_path: Path) -> None:
     d, f = Data(), packed_product()
     again = load_module(f.export_library(tmp_path / f"product.{ending}"))

@@ -12,7 +12,7 @@ from loopwright import te
 from loopwright.space.derivation import structures
 from loopwright.space.ranking import put_together, ranked
 from loopwright.space.rules.several_cpu import Composed, combined, composition
-from loopwright.space.sketch import Sketch
+from loopwright.space.structure import Sketch
 from tests.unit.space.composed import COMPOSED
 
 TARGET = "llvm -mcpu=x86-64-v3 -num-threads=2"

@@ -13,8 +13,9 @@ from loopwright import te
 from loopwright.schedule import replay
 from loopwright.space import Structure, structures
 from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
-from loopwright.space.sketch import structures_of
+from loopwright.space.structure import structures_of
 from loopwright.te import Tensor
+from tests.covering import covering
 
 HERE = "llvm -num-threads=1"
 #: A CPU with the instructions, one that multiplies pairs of 16 bits in their place, and one with
@@ -107,12 +108,11 @@ def run(structure: Structure, index: int, inputs: list[np.ndarray], target: str)
     return out
 
 
+SHAPES = [(16, 32, 16), (13, 37, 22), (5, 70, 9, True), (33, 18, 7, False, True), (2, 65, 130)]
+
+
 @pytest.mark.parametrize("target", TARGETS_HERE)
-@pytest.mark.parametrize("types", BYTES)
-@pytest.mark.parametrize(
-    "shape",
-    [(16, 32, 16), (13, 37, 22), (5, 70, 9, True), (33, 18, 7, False, True), (2, 65, 130)],
-)
+@pytest.mark.parametrize(("types", "shape"), covering(BYTES, SHAPES, strength=1))
 def test_sums_of_bytes_are_exact(
     target: str, types: tuple[str, str], shape: tuple[int, ...]
 ) -> None:
@@ -157,12 +157,13 @@ def test_sums_neither_saturate_nor_lose_bits(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS_HERE)
-@pytest.mark.parametrize("types", BYTES)
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-@pytest.mark.parametrize(("channels", "stride"), [(8, 1), (6, 2)])
+@pytest.mark.parametrize(
+    ("types", "layout", "steps"), covering(BYTES, ["NCHW", "NHWC"], [(8, 1), (6, 2)], strength=1)
+)
 def test_convolutions_with_what_follows(
-    layout: str, types: tuple[str, str], channels: int, stride: int, target: str
+    types: tuple[str, str], layout: str, steps: tuple[int, int], target: str
 ) -> None:
+    channels, stride = steps
     args = convolution(layout, channels, stride, *types)
     inputs = extreme(args[:2])
     x, w = (v.astype(np.int64) for v in inputs)
@@ -257,14 +258,17 @@ def test_a_cpu_with_dot_products_of_bytes_alone() -> None:
     assert not names(product(32, 64, 32, "bfloat16", "bfloat16"), target)[0]
 
 
-@pytest.mark.parametrize("target", [PAIRS, "llvm -mcpu=skylake-avx512 -num-threads=2"])
-@pytest.mark.parametrize("types", BYTES)
+@pytest.mark.parametrize(
+    ("target", "types"),
+    covering([PAIRS, "llvm -mcpu=skylake-avx512 -num-threads=2"], BYTES, strength=1),
+)
 def test_a_cpu_that_multiplies_pairs_in_place_of_the_instruction(
     target: str, types: tuple[str, str]
 ) -> None:
     args = product(32, 64, 32, *types)
-    assert sorted(names(args, target)[0]) == sorted(names(args, WITH)[0])
-    first = made(args, target)[0]
+    found = made(args, target)
+    assert sorted(s.name for s in found) == sorted(s.name for s in made(args, WITH))
+    first = found[0]
     s, own = first.instantiate(first.config_space.get(first.config_space.default_index))
     text = lw.build(s, own, target, name="f").get_source("asm")
     assert "vpmaddwd" in text
@@ -325,11 +329,18 @@ def test_padding_of_weights_that_lie_in_groups_may_hold_anything() -> None:
         np.testing.assert_array_equal(answer, a.astype(np.int64) @ unpacked.astype(np.int64))
 
 
-@pytest.mark.parametrize("types", [("uint8", "int8"), ("int8", "int8"), ("bfloat16", "bfloat16")])
-@pytest.mark.parametrize("target", [WITH, PAIRS])
+@pytest.mark.parametrize(
+    ("types", "target"),
+    [
+        (("int8", "int8"), WITH),
+        (("uint8", "int8"), PAIRS),
+        (("bfloat16", "bfloat16"), WITH),  # AVX2 has no instruction for it
+        # The same instructions by other signs.
+        pytest.param(("uint8", "int8"), WITH, marks=pytest.mark.slow),
+        pytest.param(("int8", "int8"), PAIRS, marks=pytest.mark.slow),
+    ],
+)
 def test_the_analytical_model_prefers_the_instruction(types: tuple[str, str], target: str) -> None:
-    if types[0] == "bfloat16" and target == PAIRS:
-        pytest.skip("AVX2 has no instruction for bfloat16")
     args = product(96, 128, 128, *types)
     with lw.Target(target):
         found = lw.space.ranked(structures(args[-1], args), sample=64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product as product_of
 
 import numpy as np
 import pytest
@@ -52,14 +53,33 @@ def check(name: str, target: str, points: int) -> None:
             assert_right(name, arrays[-1], structure, index)
 
 
-@pytest.mark.parametrize("points", [0, pytest.param(_POINTS, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ALL)
+#: One expression of each kind of kernel, run at its default for every change.
+_KINDS = ("product", "depthwise", "softmax", "turned", "flat", "normalized")
+
+
+@pytest.mark.parametrize(
+    ("name", "points"),
+    [(x, 0) for x in _KINDS] + [pytest.param(x, _POINTS, marks=pytest.mark.slow) for x in ALL],
+)
 def test_defaults_and_random_points_are_right(name: str, points: int) -> None:
     check(name, "opencl", points)
 
 
-@pytest.mark.parametrize("target", ["cuda", NARROW])
-@pytest.mark.parametrize("name", ALL)
+#: One of each kind of kernel for every change, as above, and several products, each for one device.
+_ON = {
+    ("conv2d", NARROW), ("depthwise", "cuda"), ("softmax", NARROW), ("turned", "cuda"),
+    ("flat", NARROW), ("normalized", "cuda"), ("product of three", "cuda"),
+}  # fmt: skip
+assert {name for name, _ in _ON} <= ALL.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        pytest.param(*x, marks=() if x in _ON else pytest.mark.slow)
+        for x in product_of(ALL, ["cuda", NARROW])
+    ],
+)
 def test_points_are_within_the_limits_of_other_devices(name: str, target: str) -> None:
     _, found = derived(name, target)
     for structure in found:

@@ -50,8 +50,19 @@ def test_defaults_of_large_shapes_fit_the_registers(name: str) -> None:
         assert taken.registers * kernel.thread_count <= 65536
 
 
-@pytest.mark.parametrize("trans_b", [False, True])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("trans_b", "dtype"),
+    [
+        (False, "float16"),
+        # What they change is in the layouts of fragments: transposed operands are tested in
+        # `tests/unit/lowering/test_tensor_cores.py`, bfloat16 in
+        # `tests/unit/ops/test_tensor_core.py`.
+        *(
+            pytest.param(*x, marks=pytest.mark.slow)
+            for x in [(True, "float16"), (False, "bfloat16"), (True, "bfloat16")]
+        ),
+    ],
+)
 def test_products_of_halves_go_to_tensor_cores(trans_b: bool, dtype: str) -> None:
     args = halves(33, 24, 32, trans_b, dtype)
     with lw.Target("cuda -arch=sm_80"):

@@ -38,7 +38,11 @@ def derived(args: list[te.Tensor]) -> list[Structure]:
 
 @pytest.mark.parametrize(
     ("shape", "outputs", "padding"),
-    [((1, 18, 6, 16), 32, 1), ((2, 7, 9, 20), 40, 0)],
+    [
+        ((1, 7, 9, 20), 40, 1),  # tiles and vectors that overrun, of a padded image
+        pytest.param((1, 18, 6, 16), 32, 1, marks=pytest.mark.slow),
+        pytest.param((2, 7, 9, 20), 40, 0, marks=pytest.mark.slow),
+    ],
 )
 def test_structures_compute_what_the_unscheduled_expression_does(
     shape: tuple[int, ...], outputs: int, padding: int

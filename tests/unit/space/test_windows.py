@@ -82,7 +82,14 @@ def derived(args: list[te.Tensor]) -> list[Structure]:
         return structures(args[-1], args)
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Small ones of each operation, with and without padding and strides.
+FAST = ("largest without padding", "mean of doubles", "depthwise, one row")
+assert CASES.keys() >= {*FAST}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=() if x in FAST else pytest.mark.slow) for x in CASES]
+)
 def test_structures_compute_what_numpy_does(name: str) -> None:
     args, given, right = CASES[name]()
     for structure in derived(args):

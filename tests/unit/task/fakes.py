@@ -1,10 +1,15 @@
-"""A schedule and a target of pretence, so that these tests need no compiler."""
+"""A schedule and a target of pretence, so that these tests need no compiler, and fixtures of them
+for the tests of tasks and of history."""
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
+import pytest
+
 import loopwright
+from loopwright.task import TASKS, clear_fallback_cache, get_config, template
 
 
 class Stage:
@@ -59,3 +64,46 @@ class Target(loopwright.Target):
 
     def __str__(self):
         return self.options["kind"]
+
+
+@pytest.fixture
+def fakes():
+    return sys.modules[__name__]
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    """Templates of one test are gone in the next, and everything is said again."""
+    before = dict(TASKS)
+    clear_fallback_cache()
+    yield TASKS
+    TASKS.clear()
+    TASKS.update(before)
+
+
+@pytest.fixture
+def default_target():
+    """What a template that is called directly is built for."""
+    with Target() as target:
+        yield target
+
+
+@pytest.fixture
+def state():
+    """What the template `tile` computes now: a test edits the template by changing it."""
+    return {"dag": "dag", "extra": False}
+
+
+@pytest.fixture
+def tile(default_target, state):
+    @template("tile")
+    def tile(n):
+        cfg = get_config()
+        cfg.define_split("i", n)
+        s = Schedule(dag_hash=state["dag"] if n == 64 else f"{state['dag']} of {n}")
+        cfg["i"].apply(s, "C", "i")
+        if state["extra"]:
+            s["C"].unroll("i")
+        return s, ["A", "C"]
+
+    return tile

@@ -10,7 +10,7 @@ import pytest
 import loopwright as lw
 from loopwright.errors import TaskError, UsageError
 from loopwright.task import TASKS, Template, get_config, lookup, template
-from loopwright.task.dispatch import task_of_call
+from loopwright.task.dispatch import task_of
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_template_may_call_another(matmul, default_target, fakes):
 
     s, _ = outer(64)
     assert s.steps == [["split", "C", "i", 16]]
-    task = task_of_call(outer, (64,))
+    task = task_of(None, ("outer", 64))
     assert list(task.config_space.knobs) == ["k", "i"]
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from loopwright import te
 from loopwright.errors import LowerError, TensorError
+from loopwright.ir.expr import Var
 from loopwright.ir.printer import print_stmt
+from loopwright.ir.stmt import For, Let, Stmt
 
 
 def description() -> tuple[te.Tensor, te.Tensor]:
@@ -45,6 +47,40 @@ def test_json_keeps_every_statement() -> None:
     assert print_stmt(again.body) == print_stmt(x.body)
     assert x != declare(lambda ins, outs: outs[0].store((0, 0), 0))
     assert repr(x) == "TensorIntrin(t)"
+
+
+def with_json(make: Any) -> te.TensorIntrin:
+    """Declared with the body that ``make`` gives, written, and read again."""
+    x = declare(make)
+    again = te.TensorIntrin.from_json(json.loads(json.dumps(x.to_json())))
+    assert print_stmt(again.body) == print_stmt(x.body)
+    return again
+
+
+def test_json_keeps_definitions() -> None:
+    """Also of a value that is defined by another; in its own value a variable is not defined."""
+    v, w = Var("v"), Var("w")
+
+    def chained(ins: Any, outs: Any) -> Stmt:
+        return Let(v, te.const(1), Let(w, v + 1, outs[0].store((w, v), ins[0][v, w])))
+
+    assert with_json(chained) == declare(chained)
+
+    def of_itself(ins: Any, outs: Any) -> Stmt:
+        return Let(v, v + 1, outs[0].store((0, v), ins[0][0, v]))
+
+    assert "uses the variable v, which no loop of it makes" in refusal(lambda: declare(of_itself))
+
+
+def test_the_extent_of_a_loop_is_a_number() -> None:
+    v = Var("v")
+
+    def loop(extent: Any) -> Any:
+        return lambda ins, outs: For(v, extent, "serial", outs[0].store((v, 0), ins[0][v, 0]))
+
+    assert with_json(loop(te.const(4))) == declare(loop(4))
+    for bad, text in ((te.const(2) + Var("n"), "2 + n"), (te.const(4.0, "float32"), "4")):
+        assert f"is a number, not {text}" in refusal(lambda bad=bad: declare(loop(bad)))
 
 
 def test_json_keeps_instructions() -> None:

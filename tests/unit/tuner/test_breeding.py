@@ -8,13 +8,14 @@ import pytest
 import loopwright as lw
 from loopwright.errors import TuneError, UsageError
 from loopwright.task.sampling import digits_of, indices_of, random_digits
-from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, TunerContract
+from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask
 from loopwright.tuner import Evolution, XGBTuner, crossings, mutations, populations
 from loopwright.tuner.breeding import Breeding, KnownPoints, Mutation, own_rules
 from loopwright.tuner.evolution import ansor
+from tests.unit.tuner.variants import VariantContract
 
 
-class TestXGBTunerAsAnsorSearches(TunerContract):
+class TestXGBTunerAsAnsorSearches(VariantContract):
     tuner = XGBTuner
     options = {  # noqa: RUF012
         "feature_type": "knob",

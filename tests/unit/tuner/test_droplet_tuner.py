@@ -17,6 +17,7 @@ from loopwright.testing.tuner_contract import (
 )
 from loopwright.tuner import DropletTuner, GATuner, XGBTuner, find_tuner
 from loopwright.tuner.droplet_tuner import Descent, Lines, is_faster
+from tests.unit.tuner.variants import VariantContract
 
 
 class TestDropletTuner(TunerContract):
@@ -24,7 +25,7 @@ class TestDropletTuner(TunerContract):
     options = {"restarts": None}  # noqa: RUF012
 
 
-class TestXGBTunerThatEndsWithADescent(TunerContract):
+class TestXGBTunerThatEndsWithADescent(VariantContract):
     tuner = XGBTuner
     options = {"post_optimization": 20}  # noqa: RUF012
 

@@ -15,18 +15,19 @@ from loopwright.testing.tuner_contract import (
     TunerContract,
 )
 from loopwright.tuner import GATuner, find_tuner
+from tests.unit.tuner.variants import VariantContract
 
 
 class TestGATuner(TunerContract):
     tuner = GATuner
 
 
-class TestGATunerAsAutoTVMCallsIt(TunerContract):
+class TestGATunerAsAutoTVMCallsIt(VariantContract):
     tuner = GATuner
     options = {"pop_size": 100, "elite_num": 3, "mutation_prob": 0.1}  # noqa: RUF012
 
 
-class TestGATunerWithoutMutation(TunerContract):
+class TestGATunerWithoutMutation(VariantContract):
     tuner = GATuner
     options = {"pop_size": 4, "elite_num": 0, "mutation_prob": 0}  # noqa: RUF012
 

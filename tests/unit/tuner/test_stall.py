@@ -78,7 +78,7 @@ def test_a_run_announces_it_and_leaves_no_thread(monkeypatch):
     monkeypatch.setattr(phases.StallWatch.__init__, "__defaults__", (0.04, time.monotonic))
 
     def slow(*args):
-        time.sleep(0.3)
+        time.sleep(0.1)
         return bowl(*args)
 
     notes = Notes()
@@ -108,7 +108,7 @@ def measured(measurer: Measurer, task: MatmulTask, *configs: int) -> threading.T
 
 
 def test_what_a_measurer_waits_for():
-    begun, go_on = threading.Event(), threading.Event()
+    begun, go_on, answer = threading.Event(), threading.Event(), threading.Event()
 
     class Slow(MatmulTask):
         def instantiate(self, config):
@@ -118,7 +118,7 @@ def test_what_a_measurer_waits_for():
             return super().instantiate(config)
 
     def reference(a, b):
-        go_on.wait(30)
+        answer.wait(30)
         return a.astype("float64") @ b
 
     task = Slow(reference=reference)
@@ -128,13 +128,13 @@ def test_what_a_measurer_waits_for():
         begun.wait(30)
         assert "the template of test/matmul" in until_said(m, "template")
         go_on.set()
+        until_said(m, "the reference of test/matmul")
+        answer.set()
         thread.join()
-        go_on.clear()
         os.kill(builder.pid, signal.SIGSTOP)
         thread = measured(m, task, 8)
         until_said(m, f"builder {builder.pid} (building trial 0 for 0 s)")
         os.kill(builder.pid, signal.SIGCONT)
-        go_on.set()
         thread.join()
         runner = m.session.runner.worker
         os.kill(runner.pid, signal.SIGSTOP)
@@ -149,18 +149,3 @@ def test_what_a_measurer_waits_for():
         other.release()
         thread.join()
         assert m.answered > 3
-
-
-def test_a_reference_is_named():
-    go_on = threading.Event()
-
-    def reference(a, b):
-        go_on.wait(30)
-        return a.astype("float64") @ b
-
-    task = MatmulTask(reference=reference)
-    with Measurer(task, OPTION) as m:
-        thread = measured(m, task, 4)
-        until_said(m, "the reference of test/matmul")
-        go_on.set()
-        thread.join()

@@ -164,10 +164,16 @@ def test_it_beats_round_robin_on_weighted_latency():
 # -- going on ----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def whole() -> Turns:
+    """A call that was not interrupted."""
+    turns = Turns(bowl, falls, bowl)
+    run(turns, 3, n_trial=150, weights=[1.0, 3.0, 9.0], seed=5)
+    return turns
+
+
 @pytest.mark.parametrize("cut", [0, 1, 16, 20, 48, 50, 90, 130])
-def test_an_interrupted_call_goes_on_as_if_it_had_not_been(tmp_path, cut):
-    whole = Turns(bowl, falls, bowl)
-    run(whole, 3, n_trial=150, weights=[1.0, 3.0, 9.0], seed=5)
+def test_an_interrupted_call_goes_on_as_if_it_had_not_been(tmp_path, whole, cut):
     first = Turns(bowl, falls, bowl, interrupt_after=cut)
     options = {"tmp_path": tmp_path, "n_trial": 150, "weights": [1.0, 3.0, 9.0], "seed": 5}
     with pytest.raises(TuningInterrupted) as stopped:
@@ -514,7 +520,7 @@ def test_real_tasks_share_the_processes(tmp_path, monkeypatch):
     tasks = [lw.create_task("matmul", (n, n, n), "llvm -num-threads=1") for n in (16, 32, 48)]
     option = lw.measure_option(builder=lw.LocalBuilder(n_parallel=1))
     log = tmp_path / "log.jsonl"
-    summary = lw.tune_tasks(tasks, 9, option, callbacks=[log_to_file(log)])
+    summary = lw.tune_tasks(tasks, 9, option, callbacks=[log_to_file(log)], tuner="random")
     assert sorted(started) == ["builder", "runner"]
     assert summary.trials == 9
     assert all(not row.failures for row in summary.rows)

@@ -162,7 +162,7 @@ def test_a_misleading_history_fades():
     assert min(found[4:]) < fresh[0] - 0.8
 
 
-@pytest.mark.parametrize("cut", [5, 16, 41])
+@pytest.mark.parametrize("cut", [pytest.param(5, marks=pytest.mark.slow), 16, 41])
 def test_a_pretrained_run_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path, cut):
     def run(path, **more):
         measurer = ByConfig(**more)

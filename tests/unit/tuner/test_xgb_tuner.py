@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import math
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask,
 from loopwright.tuner import XGBTuner, find_tuner
 from loopwright.tuner.evolution import Evolution
 from loopwright.tuner.model.candidates import CandidateBatches
+from tests.unit.tuner.variants import VariantContract
 
 KNOB = {"feature_type": "knob", "analytical": False}
 
@@ -25,7 +27,7 @@ class TestXGBTuner(TunerContract):
     options = KNOB
 
 
-class TestXGBTunerWithOtherOptions(TunerContract):
+class TestXGBTunerWithOtherOptions(VariantContract):
     tuner = XGBTuner
     options = {  # noqa: RUF012
         **KNOB,
@@ -109,22 +111,23 @@ def test_it_is_named_and_says_its_options():
     }
 
 
+@functools.cache
 def trainings(**options):
     """After how many results the model was trained, and the indices that were measured."""
     tuner, counts = make(plan_size=4, **options), []
     real = tuner.model.fit
     tuner.model.fit = lambda samples: (counts.append(len(samples)), real(samples))
     measurer = FakeMeasurer(valley)
-    tuner.tune(n_trial=80, measure_option=measurer)
+    tuner.tune(n_trial=56, measure_option=measurer)
     return counts, measurer.measured
 
 
 def test_adaptive_training_waits_until_the_results_have_grown_by_a_fifth():
     every, plain = trainings(adaptive_training=False)
-    assert every == list(range(8, 80, 4))
+    assert every == list(range(8, 56, 4))
     counts, adaptive = trainings()
     # By hand: the next multiple of 4 that is at least 1.2 times the last.
-    assert counts == [8, 12, 16, 20, 24, 32, 40, 48, 60, 72]
+    assert counts == [8, 12, 16, 20, 24, 32, 40, 48]
     assert adaptive[:28] == plain[:28]
     assert adaptive != plain
 
@@ -132,16 +135,16 @@ def test_adaptive_training_waits_until_the_results_have_grown_by_a_fifth():
 def test_adaptive_training_goes_on_after_a_log_as_it_would_have(tmp_path):
     _, whole = trainings()
     measurer, log = FakeMeasurer(valley), [lw.callback.log_to_file(tmp_path / "log.jsonl")]
-    for n_trial in (66, 80):  # after 66 the model is that of 60
+    for n_trial in (46, 56):  # after 46 the model is that of 40
         make(plan_size=4).tune(n_trial=n_trial, measure_option=measurer, callbacks=log)
     assert measurer.measured == whole
 
 
 def test_the_model_is_judged_by_what_it_had_not_seen():
     tuner = make(plan_size=4)
-    tuner.tune(n_trial=80, measure_option=FakeMeasurer(valley))
+    tuner.tune(n_trial=56, measure_option=FakeMeasurer(valley))
     # Rounds in which it was not trained again are predicted too, from what it knew before.
-    assert [r.trained_on for r in tuner.model_reports][-6:] == [48, 60, 60, 60, 72, 72]
+    assert [r.trained_on for r in tuner.model_reports][-6:] == [32, 32, 40, 40, 48, 48]
 
 
 def test_rounds_are_as_long_as_planned():

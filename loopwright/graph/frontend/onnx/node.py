@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.conversion import ExprTypes, listed
-from loopwright.graph.ir.expr import Call, Constant, Expr, TensorType, const
+from loopwright.graph.frontend.conversion import ExprTypes, ImportedNode, listed
+from loopwright.graph.ir.expr import Constant, Expr, TensorType, const
 from loopwright.graph.ir.visitor import free_vars
 from loopwright.graph.kernels import evaluate
 from loopwright.graph.op.narrow import FORMATS, SCALE
-from loopwright.graph.registry import get_op
 from loopwright.graph.rounding import WIDE
 
 #: From a node to its outputs: one, or several in order.
@@ -46,7 +45,7 @@ class Surroundings(Protocol):
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(ImportedNode):
     """A node of a model.
 
     Attributes:
@@ -66,6 +65,10 @@ class Node:
     outputs: tuple[str, ...]
     opset: int
     around: Surroundings
+    types: ExprTypes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "types", self.around.types)
 
     def __getitem__(self, index: int) -> Expr:
         """An input; GraphError where it is left out."""
@@ -86,20 +89,6 @@ class Node:
         """An attribute, or a default; floats are rounded to float32, as ONNX stores them."""
         found = self.attrs.get(name, default)
         return float(np.float32(found)) if isinstance(found, float) else found
-
-    def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
-        """A call of an operator of graphs, whose ``span`` names this node.
-
-        Numbers among the arguments become constants of the first one's dtype.
-        """
-        typed = (np.ndarray, np.generic)
-        exprs = [
-            a
-            if isinstance(a, Expr)
-            else const(a, None if isinstance(a, typed) else self.dtype(first))
-            for a in args
-        ]
-        return get_op(name)(first, *exprs, span=str(self), **attrs)
 
     def cast(self, e: Expr, dtype: str) -> Expr:
         """A tensor as another dtype; itself where it has it."""
@@ -142,30 +131,10 @@ class Node:
         self[index]
         return self.numbers(index) or ()
 
-    def type_of(self, e: Expr) -> TensorType:
-        found = self.around.types[e]
-        if not isinstance(found, TensorType):
-            raise GraphError(f"it reads {found}, where a tensor is needed")
-        return found
-
-    def dtype(self, e: Expr) -> str:
-        return self.type_of(e).dtype
-
     def is_half(self, e: Expr) -> bool:
         """Whether an expression is a tensor of 16-bit floats."""
-        found = self.around.types[e]
+        found = self.types[e]
         return isinstance(found, TensorType) and found.dtype in dtypes.HALVES
-
-    def shape(self, e: Expr, begin: int = 0) -> tuple[int, ...]:
-        """The extents of an expression from an axis on; GraphError where one is no number."""
-        shape = self.type_of(e).shape[begin:]
-        found = tuple(n for n in shape if isinstance(n, int))
-        if len(found) < len(shape):
-            raise GraphError(f"it needs extents that are known, got {list(map(str, shape))}")
-        return found
-
-    def rank(self, e: Expr) -> int:
-        return len(self.type_of(e).shape)
 
     def __str__(self) -> str:
         return f"{self.operator} {self.name!r}" if self.name else self.operator
@@ -195,6 +164,24 @@ def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]
     return register
 
 
+def one_call(
+    name: str, operator: str, since: int = 1, **attrs: tuple[str, bool | int | float | str | None]
+) -> None:
+    """Register a converter to one call of an operator of graphs over all inputs.
+
+    ``attrs`` are those of the call: the node's attribute, and its default.
+    """
+
+    @converter(name, since)
+    def convert(node: Node) -> Expr:
+        inputs = (node[n] for n in range(1, len(node.inputs)))
+        values: dict[str, Any] = {}
+        for own, (known, default) in attrs.items():
+            value = node.attr(known, default)
+            values[own] = bool(value) if isinstance(default, bool) else value
+        return node.call(operator, node[0], *inputs, **values)
+
+
 def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
     """Convert a node of one output with its first input in another dtype, and cast back."""
     first = node.dtype(node[0])
@@ -206,7 +193,7 @@ def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
 def outputs_of(node: Node, convert: Converter) -> list[Expr]:
     """The outputs of a node; 16-bit floats are computed in float32 and rounded once."""
     outputs = listed(convert(node))
-    if not any(map(node.is_half, node.given)) or node.around.types.round_once(outputs, node.given):
+    if not any(map(node.is_half, node.given)) or node.types.round_once(outputs, node.given):
         return outputs
     inputs = [
         node.call("cast", e, dtype=WIDE) if e is not None and node.is_half(e) else e

@@ -16,10 +16,9 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.conversion import ExprTypes, listed
+from loopwright.graph.frontend.conversion import ExprTypes, ImportedNode, listed
 from loopwright.graph.frontend.torch.fallback import leaves_of
-from loopwright.graph.ir.expr import Call, Constant, Expr, TensorType, const
-from loopwright.graph.registry import get_op
+from loopwright.graph.ir.expr import Constant, Expr, TensorType, const
 from loopwright.graph.rounding import WIDE
 
 #: Dtypes of whole numbers from narrow to wide, as PyTorch promotes them.
@@ -83,7 +82,7 @@ Operand: TypeAlias = "Expr | float | int | bool"
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(ImportedNode):
     """A call of an operator.
 
     Attributes:
@@ -108,38 +107,9 @@ class Node:
             raise GraphError("what it gives is no tensor that a program holds")
         return found
 
-    def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
-        """A call of an operator of graphs, whose ``span`` names this node.
-
-        Numbers among the arguments become constants of the first one's dtype, arrays of their own.
-        """
-        exprs = [
-            a if isinstance(a, Expr)
-            else const(a) if isinstance(a, np.ndarray)
-            else self.number(a, self.dtype(first))
-            for a in args
-        ]  # fmt: skip
-        return get_op(name)(first, *exprs, span=str(self), **attrs)
-
     def number(self, value: Any, dtype: str) -> Constant:
+        """A constant; a Python integer beyond the dtype wraps."""
         return const(np.asarray(value), dtype)
-
-    def type_of(self, e: Expr) -> TensorType:
-        return self.types.tensor(e)
-
-    def dtype(self, e: Expr) -> str:
-        return self.type_of(e).dtype
-
-    def shape(self, e: Expr) -> tuple[int, ...]:
-        """The extents of an expression; GraphError where one is no number."""
-        shape = self.type_of(e).shape
-        found = tuple(n for n in shape if isinstance(n, int))
-        if len(found) < len(shape):
-            raise GraphError(f"it needs extents that are known, got {list(map(str, shape))}")
-        return found
-
-    def rank(self, e: Expr) -> int:
-        return len(self.type_of(e).shape)
 
     def extents(self) -> tuple[int, ...]:
         return tuple(n for n in self.result.shape if isinstance(n, int))

@@ -92,8 +92,7 @@ def _kernel(target: Target, whole: bool) -> Module:
     sums = te.compute(
         (blocks, _LANES),
         lambda block, lane: te.sum(
-            keyed(block, lane, 0, 0x9E3779B1) * keyed(block, lane, 1, 0x85EBCA77),
-            axis=[page, row],
+            keyed(block, lane, 0, 0x9E3779B1) * keyed(block, lane, 1, 0x85EBCA77), axis=[page, row]
         ),
         name="sums",
     )

@@ -118,6 +118,7 @@ def test_the_bars_are_those_that_were_set() -> None:
         assert 4 * m * n >= 1e9
 
 
+@pytest.mark.slow
 @needs_opencl
 def test_sides_take_turns_until_the_best_has_had_one(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, {0: kernels.GOOD})

@@ -39,10 +39,10 @@ def test_any_damage_counts_as_missing(tmp_path: Path) -> None:
     for at in range(len(whole)):
         changed = bytearray(whole)
         changed[at] ^= 1
-        store.path("a").write_bytes(changed)
-        assert store.get("a") is None
-        store.path("a").write_bytes(whole[:at])
-        assert store.get("a") is None
+        for damaged in (changed, whole[:at]):
+            store.path("a").unlink()
+            store.path("a").write_bytes(damaged)
+            assert store.get("a") is None
 
 
 @pytest.mark.parametrize("key", ["", "../a", "a/b", "a.b", "x" * 129, "ä", "a\n"])
@@ -86,7 +86,7 @@ from pathlib import Path
 from loopwright.runtime.caches import FileStore
 folder, seed = Path(sys.argv[1]), int(sys.argv[2])
 store, draw, got = FileStore(folder, 30_000), random.Random(seed), 0
-for turn in range(400):
+for turn in range(200):
     key = f"k{draw.randrange(40)}"
     block = hashlib.sha256(key.encode()).digest()
     if draw.random() < 0.6:
@@ -109,14 +109,14 @@ def test_several_processes_put_get_and_remove_at_the_same_time(tmp_path: Path) -
             stderr=subprocess.PIPE,
             text=True,
         )
-        for seed in range(4)
+        for seed in range(3)
     ]
     outputs = [worker.communicate(timeout=240) for worker in workers]
-    assert [worker.returncode for worker in workers] == [0] * 4, outputs
+    assert [worker.returncode for worker in workers] == [0] * 3, outputs
     assert all(int(out) > 50 for out, _ in outputs), "so much was found that it says something"
     assert not list(folder.glob(".new-*"))
     # Each may have written a tenth of the limit since it looked, and one entry more.
-    assert 0 < size_of(folder) <= 30_000 * 1.1 + 4 * (3_000 + 3_200 + CHECKSUM)
+    assert 0 < size_of(folder) <= 30_000 * 1.1 + 3 * (3_000 + 3_200 + CHECKSUM)
     FileStore(folder, 30_000).put("last", b"1")
     assert size_of(folder) <= 30_000
     for path in folder.glob("*.entry"):

@@ -73,7 +73,7 @@ class LeastRecentlyUsed(RuleBasedStateMachine):
         assert (seen.hits, seen.misses, seen.evictions) == counts
 
 
-LeastRecentlyUsed.TestCase.settings = settings(max_examples=60, deadline=None)
+LeastRecentlyUsed.TestCase.settings = settings(max_examples=30, deadline=None)
 TestLeastRecentlyUsed = LeastRecentlyUsed.TestCase
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopwright.errors import ArgumentError, OutOfMemoryError
@@ -63,6 +63,7 @@ def test_what_is_too_small_does_not_pile_up(pool: WorkspacePool) -> None:
     assert pool.allocator.allocated_size() == 9 * PAGE
 
 
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 20000), st.integers(0, 9)), max_size=40))
 def test_any_order(steps: list[tuple[int, int]]) -> None:
     with SimulatedDevice():

@@ -12,7 +12,9 @@ import pytest
 from loopwright.errors import RunError, UsageError
 from loopwright.runtime import Device, Function, Module, RuntimeCache
 from loopwright.runtime import caches as usage
+from loopwright.runtime.memory import device_allocator
 from loopwright.runtime.profiling import PerformanceMonitor, calls, monitor, observe_calls_of
+from loopwright.testing.simulated_device import SimulatedDevice
 from tests.unit.runtime import kernels
 from tests.unit.runtime.profiling.simulated import Opaque, clocked
 
@@ -125,11 +127,22 @@ def test_caches_and_memory(sleeper: Module) -> None:
         RuntimeCache().get("b")
         before = watch.metrics()
         usage.watch_pool(pool, lambda p: p.held)
+        pooled = usage.pooled_bytes()
     seen = watch.metrics()
     assert (seen.cache_hits, seen.cache_misses) == (1, 1)
     assert 1 << 20 < before.memory_usage_bytes < 1 << 40 < seen.memory_usage_bytes
     del pool
-    assert usage.pooled_bytes() == 0
+    assert usage.pooled_bytes() == pooled - (1 << 40)
+
+
+def test_memory_of_a_device_counts_as_used() -> None:
+    with SimulatedDevice(), PerformanceMonitor() as watch:
+        before = watch.metrics().memory_usage_bytes
+        pool = device_allocator((12, 0))
+        memory = pool.alloc(1 << 28)
+        assert watch.metrics().memory_usage_bytes >= before + (1 << 28)
+        pool.free(memory)
+        pool.release_cached()
 
 
 def test_several_watch_at_the_same_time(sleeper: Module) -> None:

@@ -126,14 +126,14 @@ def test_nothing_is_recorded_while_nobody_asks(api: Clocked) -> None:
     assert launches.recorded(program, api, 0) is program
     TwoKernels(program)()
     assert api.events == 0
-    with launches.recording() as recorder:
+    with launches.recording() as spans:
         other = threading.Thread(target=TwoKernels(program))
         other.start()
         other.join()
-        assert not recorder.spans, "another thread is not recorded"
+        assert not spans, "another thread is not recorded"
         with pytest.raises(KeyError):
             launches.recorded(program, api, 0).launch("third", (1, 1, 1), (1, 1, 1), [])
-        assert not recorder.spans, "a launch that was refused is none"
+        assert not spans, "a launch that was refused is none"
 
 
 def test_a_clock_that_runs_backwards_counts_as_nothing(api: Clocked) -> None:
@@ -165,16 +165,14 @@ def test_launches_of_opencl_have_the_time_of_their_events() -> None:
     memory = api.allocate(0, 4096)
     program = api.load(0, TWICE, ["twice"])
     begin = time.perf_counter()
-    with launches.recording() as recorder:
+    with launches.recording() as spans:
         for _ in range(2):
             shown = launches.recorded(program, api, 0)
             shown.launch("twice", (8, 1, 1), (128, 1, 1), [memory, memory, 1000])
-        seconds = [span.timer.seconds() for span in recorder.spans]
+        seconds = [span.timer.seconds() for span in spans]
     wall = time.perf_counter() - begin
     api.free(memory)
-    assert [(s.name, s.device, s.nbytes) for s in recorder.spans] == [
-        ("twice", "opencl(0)", 8192)
-    ] * 2
+    assert [(s.name, s.device, s.nbytes) for s in spans] == [("twice", "opencl(0)", 8192)] * 2
     assert all(0 < s < wall for s in seconds)
     assert sum(seconds) <= wall
 
@@ -279,4 +277,4 @@ def test_a_failing_call_leaves_nothing_behind() -> None:
     module = Module(fails)
     with pytest.raises(RunError, match="failed with code 3"):
         profiling.profile(lambda: module(np.array([3], np.int32)), warmup=0)
-    assert launches._recorder.get() is None
+    assert launches._recorded.get() is None

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loopwright.errors import UsageError
@@ -48,12 +48,14 @@ TWO = Report(
 )
 
 
+@settings(max_examples=40)
 @given(REPORTS)
 def test_a_report_comes_back_from_its_json(report: Report) -> None:
     assert Report.from_json(report.json()) == report
     assert json.loads(report.json())["runs"] == report.runs
 
 
+@settings(max_examples=60)
 @given(REPORTS, st.booleans(), st.booleans())
 def test_shares_add_up_and_no_figure_is_negative(report: Report, sort: bool, merge: bool) -> None:
     rows = report.rows(sort, merge)
@@ -69,6 +71,7 @@ def test_shares_add_up_and_no_figure_is_negative(report: Report, sort: bool, mer
         assert list(rows) == sorted(rows, key=lambda row: -row.seconds)
 
 
+@settings(max_examples=60)
 @given(REPORTS, st.booleans())
 def test_csv_holds_the_rows(report: Report, merge: bool) -> None:
     lines = list(csv.DictReader(io.StringIO(report.csv(aggregate=merge))))
@@ -84,6 +87,7 @@ def test_csv_holds_the_rows(report: Report, merge: bool) -> None:
             assert line[name] == str(value)
 
 
+@settings(max_examples=40)
 @given(REPORTS)
 def test_every_row_is_one_line_of_the_table(report: Report) -> None:
     lines = report.table().splitlines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
+from loopwright.graph.frontend.onnx.node import Node, computed_in, converter, one_call
 from loopwright.graph.ir.expr import Constant, Expr, const
 
 #: Operators that are the same under another name.
@@ -23,14 +23,18 @@ _SAME = {
 }  # fmt: skip
 
 
-def _same(name: str) -> None:
-    @converter(name)
-    def convert(node: Node) -> Expr:
-        return node.call(_SAME[node.operator], *(node[n] for n in range(len(node.inputs))))
-
-
-for _name in _SAME:
-    _same(_name)
+for _name, _operator in _SAME.items():
+    one_call(_name, _operator)
+one_call("LeakyRelu", "nn.leaky_relu", alpha=("alpha", 0.01))
+one_call("PRelu", "nn.prelu", since=7)  # whose slope is broadcast
+one_call("Elu", "nn.elu", alpha=("alpha", 1.0))
+# The defaults are those of its paper (Klambauer et al., 2017).
+one_call(
+    "Selu",
+    "nn.elu",
+    alpha=("alpha", 1.67326319217681884765625),
+    gamma=("gamma", 1.05070102214813232421875),
+)
 
 
 @converter("Add")
@@ -55,25 +59,21 @@ for _name in ("Add", "Sub", "Mul", "Div"):
         return node.call(_SAME[node.operator], node[0], node[1])
 
 
-def _chained(name: str, operator: str) -> None:
-    @converter(name)
-    def convert(node: Node) -> Expr:
-        found = node[0]
-        for other in node.given[1:]:
-            found = node.call(operator, found, other)
-        return found
+_CHAINED = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
 
 
-for _name, _operator in {"Max": "maximum", "Min": "minimum", "Sum": "add"}.items():
-    _chained(_name, _operator)
-
-
+@converter("Max")
+@converter("Min")
+@converter("Sum")
 @converter("Mean")
-def mean(node: Node) -> Expr:
+def chained(node: Node) -> Expr:
+    """One input after the other; the mean is the sum by their number."""
     found = node[0]
     for other in node.given[1:]:
-        found = node.call("add", found, other)
-    return node.call("multiply", found, 1 / len(node.given))
+        found = node.call(_CHAINED[node.operator], found, other)
+    if node.operator == "Mean":
+        return node.call("multiply", found, 1 / len(node.given))
+    return found
 
 
 @converter("Identity")
@@ -187,30 +187,12 @@ def clip_by_inputs(node: Node) -> Expr:
     return found
 
 
-@converter("LeakyRelu")
-def leaky_relu(node: Node) -> Expr:
-    """alpha * x where x is negative."""
-    return node.call("nn.leaky_relu", node[0], alpha=node.attr("alpha", 0.01))
-
-
-@converter("PRelu", since=7)
-def prelu(node: Node) -> Expr:
-    """x times a slope where x is negative; the slope is broadcast."""
-    return node.call("nn.prelu", node[0], node[1])
-
-
 @converter("PRelu")
 def prelu_by_channel(node: Node) -> Expr:
-    """The same with one slope for all, or one for each channel."""
+    """One slope for all, or one for each channel."""
     count = node.shape(node[1])[0] if node.rank(node[1]) else 1
     shape = (count, *(1,) * (node.rank(node[0]) - 2)) if count > 1 else ()
     return node.call("nn.prelu", node[0], node.call("reshape", node[1], newshape=shape))
-
-
-@converter("Elu")
-def elu(node: Node) -> Expr:
-    """alpha * (exp(x) - 1) where x is negative."""
-    return node.call("nn.elu", node[0], alpha=node.attr("alpha", 1.0))
 
 
 @converter("Celu", since=12)
@@ -218,14 +200,6 @@ def celu(node: Node) -> Expr:
     """alpha * (exp(x / alpha) - 1) where x is negative."""
     alpha = node.attr("alpha", 1.0)
     return node.call("nn.elu", node[0], alpha=alpha, scale=alpha)
-
-
-@converter("Selu")
-def selu(node: Node) -> Expr:
-    """gamma times an Elu; the defaults are those of its paper (Klambauer et al., 2017)."""
-    alpha = node.attr("alpha", 1.67326319217681884765625)
-    gamma = node.attr("gamma", 1.05070102214813232421875)
-    return node.call("nn.elu", node[0], alpha=alpha, gamma=gamma)
 
 
 @converter("Gelu", since=20)

@@ -8,9 +8,13 @@ from math import prod
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.conversion import standardised
-from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.frontend.conversion import moments, standardised
+from loopwright.graph.frontend.onnx.node import Node, converter, one_call
 from loopwright.graph.ir.expr import Expr, const
+
+one_call("MatMul", "matmul")
+one_call("Softmax", "nn.softmax", since=13, axis=("axis", -1))
+one_call("LogSoftmax", "nn.log_softmax", since=13, axis=("axis", -1))
 
 
 @converter("Gemm")
@@ -31,11 +35,6 @@ def gemm(node: Node) -> Expr:
     if beta != 1:
         added = node.call("multiply", added, beta)
     return node.call("add", found, added)
-
-
-@converter("MatMul")
-def matmul(node: Node) -> Expr:
-    return node.call("matmul", node[0], node[1])
 
 
 @converter("Einsum", since=12)
@@ -90,10 +89,8 @@ def _scaled_by_channel(node: Node, x: Expr) -> Expr:
 @converter("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node) -> Expr:
     """Standardise over some axes; 1e-9 is added to the standard deviation."""
-    axes, x = node.attr("axes", (0, 2, 3)), node[0]
-    centred = node.call("subtract", x, node.call("mean", x, axis=axes, keepdims=True))
-    squares = node.call("multiply", centred, centred)
-    deviation = node.call("sqrt", node.call("mean", squares, axis=axes, keepdims=True))
+    _, centred, variance = moments(node.call, node[0], node.attr("axes", (0, 2, 3)))
+    deviation = node.call("sqrt", variance)
     return node.call("divide", centred, node.call("add", deviation, 1e-9))
 
 
@@ -121,10 +118,7 @@ def layer_normalization(node: Node) -> list[Expr]:
             return [node.call("nn.layer_norm", x, node[1], beta, **attrs)]
     axes = tuple(range(axis, rank))
     wide = x if dtype == "float64" else node.call("cast", x, dtype="float32")
-    mean = node.call("mean", wide, axis=axes, keepdims=True)
-    centred = node.call("subtract", wide, mean)
-    squares = node.call("multiply", centred, centred)
-    variance = node.call("mean", squares, axis=axes, keepdims=True)
+    mean, centred, variance = moments(node.call, wide, axes)
     inverse = node.call("rsqrt", node.call("add", variance, epsilon))
     found: Expr = node.call("cast", node.call("multiply", centred, inverse), dtype=dtype)
     found = node.call("multiply", found, node[1])
@@ -173,28 +167,30 @@ def local_response_normalization(node: Node) -> Expr:
     return node.call("divide", x, node.call("power", base, node.attr("beta", 0.75)))
 
 
-@converter("Softmax", since=13)
-def softmax(node: Node) -> Expr:
-    return node.call("nn.softmax", node[0], axis=node.attr("axis", -1))
+def _hardmax(node: Node, x: Expr, axis: int) -> Expr:
+    """1 at the first of the largest elements of an axis, else 0."""
+    places = node.call("argmax", x, axis=axis, keepdims=False)
+    values = np.array([0, 1], node.dtype(x))
+    return node.call("one_hot", places, values, depth=node.shape(x)[axis], axis=axis)
 
 
-@converter("LogSoftmax", since=13)
-def log_softmax(node: Node) -> Expr:
-    return node.call("nn.log_softmax", node[0], axis=node.attr("axis", -1))
+@converter("Hardmax", since=13)
+def hardmax(node: Node) -> Expr:
+    return _hardmax(node, node[0], node.attr("axis", -1))
 
 
-def _over_the_rest(name: str, operator: str) -> None:
-    @converter(name)
-    def convert(node: Node) -> Expr:
-        """Apply to all dimensions from an axis on, as one, as before opset 13."""
-        shape = node.shape(node[0])
-        axis = node.attr("axis", 1) % len(shape)
-        rows = node.call("reshape", node[0], newshape=(prod(shape[:axis]), prod(shape[axis:])))
-        return node.call("reshape", node.call(operator, rows, axis=1), newshape=shape)
-
-
-_over_the_rest("Softmax", "nn.softmax")
-_over_the_rest("LogSoftmax", "nn.log_softmax")
+@converter("Softmax")
+@converter("LogSoftmax")
+@converter("Hardmax")
+def over_the_rest(node: Node) -> Expr:
+    """Apply to all dimensions from an axis on, as one, as before opset 13."""
+    shape = node.shape(node[0])
+    axis = node.attr("axis", 1) % len(shape)
+    rows = node.call("reshape", node[0], newshape=(prod(shape[:axis]), prod(shape[axis:])))
+    names = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}
+    name = names.get(node.operator)
+    found = _hardmax(node, rows, 1) if name is None else node.call(name, rows, axis=1)
+    return node.call("reshape", found, newshape=shape)
 
 
 @converter("Dropout")

@@ -38,12 +38,12 @@ def any_dtype_of(number: int) -> str:
 
 def any_dtype(node: Node, e: Expr) -> str:
     """The dtype of an expression, narrow dtypes included."""
-    return node.around.types.narrow(e) or node.dtype(e)
+    return node.types.narrow(e) or node.dtype(e)
 
 
 def widened(node: Node, e: Expr) -> Expr:
     """An expression of a narrow dtype as float32, or as the integers in which it is stored."""
-    name = node.around.types.narrow(e)
+    name = node.types.narrow(e)
     if name is None:
         return e
     if name in INTEGERS:
@@ -69,7 +69,7 @@ def converted(node: Node, e: Expr, dtype: str, saturate: bool = True, rounding: 
         number = node.call("cast", wide, dtype="float32")
         attrs = {"dtype": dtype, "saturate": saturate, "rounding": rounding}
         found = node.call("encode_float", number, **attrs)
-    return node.around.types.mark(found, dtype)
+    return node.types.mark(found, dtype)
 
 
 def _cast(node: Node, dtype: str) -> Expr:
@@ -148,7 +148,7 @@ def quantized(
     low, high = bounds(dtype) if dtype in INTEGERS else dtypes.limits(dtype)
     held = node.call("clip", found, a_min=float(low), a_max=float(high))
     if dtype in INTEGERS:
-        return node.around.types.mark(node.call("cast", held, dtype=storage(dtype)), dtype)
+        return node.types.mark(node.call("cast", held, dtype=storage(dtype)), dtype)
     return node.call("cast", held, dtype=dtype)
 
 
@@ -215,11 +215,13 @@ def dequantize_linear(node: Node) -> Expr:
 
 
 def _subtract_zero_point(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
-    """An operand as int32, minus its zero point."""
+    """An operand as int32, minus its zero point, which may have as many dimensions."""
     x = node.cast(node[index], "int32")
     if zero is None:
         return x
-    return node.call("subtract", x, node.cast(_along(node, zero, x, axis, 0), "int32"))
+    if not node.rank(zero) == node.rank(x) > 1:
+        zero = _along(node, zero, x, axis, 0)
+    return node.call("subtract", x, node.cast(zero, "int32"))
 
 
 @converter("MatMulInteger", since=10)
@@ -235,8 +237,8 @@ def _multiplied(
     (at, zero), (weight_at, weight_zero) = first, second
     x, w = node[at], node[weight_at]
     if node.rank(w) != 2 or not _are_bytes(node, x, w, weight_zero, 1):
-        a, b = _zeroed(node, at, zero, -2), _zeroed(node, weight_at, weight_zero, -1)
-        return node.call("matmul", a, b)
+        a = _subtract_zero_point(node, at, zero, -2)
+        return node.call("matmul", a, _subtract_zero_point(node, weight_at, weight_zero, -1))
     assert isinstance(w, Constant)
     total: Expr = node.call("matmul", x, w, out_dtype="int32")
     if _stands_for_itself(zero):
@@ -269,15 +271,6 @@ def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
     """Sums of products minus the contribution of the first operand's zero point."""
     added = node.call("multiply", node.cast(zero, "int32"), const(sums, "int32"))
     return node.call("subtract", total, added)
-
-
-def _zeroed(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
-    """As `_subtract_zero_point`, where a zero point may have as many dimensions as its tensor."""
-    x = node[index]
-    if zero is not None and node.rank(zero) == node.rank(x) > 1:
-        wide = node.cast(x, "int32")
-        return node.call("subtract", wide, node.cast(zero, "int32"))
-    return _subtract_zero_point(node, index, zero, axis)
 
 
 @converter("ConvInteger", since=10)

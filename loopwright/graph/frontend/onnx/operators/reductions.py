@@ -12,7 +12,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
+from loopwright.graph.frontend.onnx.node import Node, computed_in, converter, one_call
 from loopwright.graph.frontend.onnx.operators.quantized import dtype_of
 from loopwright.graph.frontend.onnx.operators.shapes import sliced
 from loopwright.graph.ir.expr import Expr, const
@@ -111,39 +111,24 @@ for _name, _since in _REDUCTIONS.items():
     _register(_name, _since)
 
 
-def _arg(operator: str, name: str) -> None:
-    @converter(operator)
-    def convert(node: Node) -> Expr:
-        return node.call(
-            name,
-            node[0],
-            axis=node.attr("axis", 0),
-            keepdims=bool(node.attr("keepdims", 1)),
-            select_last=bool(node.attr("select_last_index", 0)),
-        )
+for _name in ("ArgMax", "ArgMin"):
+    one_call(
+        _name,
+        _name.lower(),
+        axis=("axis", 0),
+        keepdims=("keepdims", True),
+        select_last=("select_last_index", False),
+    )
 
 
-_arg("ArgMax", "argmax")
-_arg("ArgMin", "argmin")
-
-
-def _cumulative(operator: str, name: str) -> None:
-    @converter(operator)
-    def convert(node: Node) -> Expr:
-        axes = node.needed(1)
-        if len(axes) != 1:
-            raise GraphError(f"it names {len(axes)} axes; one is needed")
-        return node.call(
-            name,
-            node[0],
-            axis=axes[0],
-            exclusive=bool(node.attr("exclusive", 0)),
-            reverse=bool(node.attr("reverse", 0)),
-        )
-
-
-_cumulative("CumSum", "cumsum")
-_cumulative("CumProd", "cumprod")
+@converter("CumSum")
+@converter("CumProd")
+def cumulative(node: Node) -> Expr:
+    axes = node.needed(1)
+    if len(axes) != 1:
+        raise GraphError(f"it names {len(axes)} axes; one is needed")
+    attrs = {name: bool(node.attr(name, 0)) for name in ("exclusive", "reverse")}
+    return node.call(node.operator.lower(), node[0], axis=axes[0], **attrs)
 
 
 def _forward(n: int, kept: int, inverse: bool) -> np.ndarray[Any, Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.node import Node, computed_in, converter
+from loopwright.graph.frontend.onnx.node import Node, computed_in, converter, one_call
 from loopwright.graph.frontend.onnx.operators.windows import window_of
 from loopwright.graph.ir.expr import Expr, const
 
@@ -292,6 +292,4 @@ def deformable_convolution(node: Node) -> Expr:
     return found if bias is None else node.call("nn.bias_add", found, bias, axis=1)
 
 
-@converter("Det", since=11)
-def determinant(node: Node) -> Expr:
-    return node.call("det", node[0])
+one_call("Det", "det", since=11)

@@ -9,11 +9,24 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.onnx.node import Node, converter
+from loopwright.graph.frontend.onnx.node import Node, converter, one_call
 from loopwright.graph.frontend.onnx.node import constant as known_array
 from loopwright.graph.frontend.onnx.operators.quantized import dtype_of
 from loopwright.graph.ir.expr import Constant, Expr, TupleGetItem, const
 from loopwright.graph.op.shapes import same
+
+one_call("Reshape", "reshape", newshape=("shape", None))
+one_call("Transpose", "transpose", axes=("perm", None))
+one_call("Squeeze", "squeeze", axis=("axes", None))
+one_call("Unsqueeze", "expand_dims", axis=("axes", None))
+one_call("Gather", "take", axis=("axis", 0))
+one_call("GatherElements", "gather_elements", axis=("axis", 0))
+one_call("GatherND", "gather_nd", batch_dims=("batch_dims", 0))
+for _name in ("Scatter", "ScatterElements"):
+    one_call(_name, "scatter_elements", axis=("axis", 0), reduction=("reduction", "none"))
+one_call("ScatterND", "scatter_nd", reduction=("reduction", "none"))
+_AXES = {"batch_axis": ("batch_axis", 1), "time_axis": ("time_axis", 0)}
+one_call("ReverseSequence", "reverse_sequence", since=10, **_AXES)
 
 #: Attributes that hold the array of a `Constant`.
 _VALUES = ("value", "sparse_value", "value_int", "value_ints", "value_float", "value_floats")
@@ -24,7 +37,7 @@ def constant(node: Node) -> Expr:
     for name, value in node.attrs.items():
         if name in _VALUES:
             dtype = "int64" if "int" in name else "float32" if "float" in name else None
-            return known_array(node.around.types, np.asarray(value, dtype))
+            return known_array(node.types, np.asarray(value, dtype))
     raise GraphError(f"its value is {', '.join(node.attrs)}; tensors and numbers are supported")
 
 
@@ -55,11 +68,6 @@ def number_range(node: Node) -> Expr:
     return const(np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype))
 
 
-@converter("Reshape")
-def reshape_by_attribute(node: Node) -> Expr:
-    return node.call("reshape", node[0], newshape=node.attr("shape"))
-
-
 @converter("Reshape", since=5)
 def reshape(node: Node) -> Expr:
     """Reshape; with ``allowzero`` 0 is an extent."""
@@ -78,11 +86,6 @@ def flatten(node: Node) -> Expr:
         return node.call("nn.batch_flatten", node[0])
     old = node.shape(node[0])
     return node.call("reshape", node[0], newshape=(prod(old[:axis]), prod(old[axis:])))
-
-
-@converter("Transpose")
-def transpose(node: Node) -> Expr:
-    return node.call("transpose", node[0], axes=node.attr("perm"))
 
 
 def _blocks(node: Node, split: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Expr:
@@ -113,19 +116,9 @@ def space_to_depth(node: Node) -> Expr:
     return _blocks(node, split, (0, 3, 5, 1, 2, 4), (n, c * b * b, h // b, w // b))
 
 
-@converter("Squeeze")
-def squeeze(node: Node) -> Expr:
-    return node.call("squeeze", node[0], axis=node.attr("axes"))
-
-
 @converter("Squeeze", since=13)
 def squeeze_by_input(node: Node) -> Expr:
     return node.call("squeeze", node[0], axis=node.numbers(1))
-
-
-@converter("Unsqueeze")
-def unsqueeze(node: Node) -> Expr:
-    return node.call("expand_dims", node[0], axis=node.attr("axes"))
 
 
 @converter("Unsqueeze", since=13)
@@ -259,7 +252,7 @@ def _surrounded(node: Node, width: Sequence[tuple[int, int]], value: Expr) -> Ex
         end = [n - max(-high, 0) for n, (_, high) in zip(old, width, strict=True)]
         found = sliced(node, found, begin, end, None)
     pads = [(max(low, 0), max(high, 0)) for low, high in width]
-    if node.around.types.tensor(value).shape == () and not isinstance(value, Constant):
+    if node.types.tensor(value).shape == () and not isinstance(value, Constant):
         inside = np.pad(np.ones(node.shape(found), "bool"), pads)
         return node.call("where", const(inside), node.call("nn.pad", found, pad_width=pads), value)
     fill = node.value(value, "padding").reshape(-1)[0].item()
@@ -276,37 +269,6 @@ def pad_by_inputs(node: Node) -> Expr:
     """The padding and its value are inputs."""
     value = node.optional(2)
     return _padded(node, node.needed(1), const(0) if value is None else value, node.numbers(3))
-
-
-@converter("Gather")
-def gather(node: Node) -> Expr:
-    return node.call("take", node[0], node[1], axis=node.attr("axis", 0))
-
-
-@converter("GatherElements")
-def gather_elements(node: Node) -> Expr:
-    """Elements at the positions of the indices, but for one axis."""
-    return node.call("gather_elements", node[0], node[1], axis=node.attr("axis", 0))
-
-
-@converter("GatherND")
-def gather_nd(node: Node) -> Expr:
-    return node.call("gather_nd", node[0], node[1], batch_dims=node.attr("batch_dims", 0))
-
-
-@converter("Scatter")
-@converter("ScatterElements")
-def scatter_elements(node: Node) -> Expr:
-    """Updates replace or reduce elements at the positions of the indices, but for one axis."""
-    how = {"axis": node.attr("axis", 0), "reduction": node.attr("reduction", "none")}
-    return node.call("scatter_elements", node[0], node[1], node[2], **how)
-
-
-@converter("ScatterND")
-def scatter_nd(node: Node) -> Expr:
-    return node.call(
-        "scatter_nd", node[0], node[1], node[2], reduction=node.attr("reduction", "none")
-    )
 
 
 @converter("Compress")
@@ -334,13 +296,6 @@ def one_hot(node: Node) -> Expr:
     return node.call("one_hot", indices, node[2], depth=depth, axis=node.attr("axis", -1))
 
 
-@converter("ReverseSequence", since=10)
-def reverse_sequence(node: Node) -> Expr:
-    """The first elements of each batch reversed."""
-    axes = {"batch_axis": node.attr("batch_axis", 1), "time_axis": node.attr("time_axis", 0)}
-    return node.call("reverse_sequence", node[0], node[1], **axes)
-
-
 def _topk(node: Node, k: int) -> list[Expr]:
     largest = bool(node.attr("largest", 1))
     found = node.call("topk", node[0], k=k, axis=node.attr("axis", -1), largest=largest)
@@ -356,28 +311,6 @@ def topk(node: Node) -> list[Expr]:
 def topk_by_input(node: Node) -> list[Expr]:
     """The same, with k as an input."""
     return _topk(node, node.needed(1)[0])
-
-
-@converter("Hardmax", since=13)
-def hardmax(node: Node) -> Expr:
-    """1 at the first of the largest elements of an axis, else 0."""
-    return _hardmax(node, node[0], node.attr("axis", -1))
-
-
-@converter("Hardmax")
-def hardmax_over_the_rest(node: Node) -> Expr:
-    """Hardmax over all dimensions from an axis on, as one."""
-    shape = node.shape(node[0])
-    axis = node.attr("axis", 1) % len(shape)
-    before = int(np.prod(shape[:axis], dtype=np.int64))
-    rows = node.call("reshape", node[0], newshape=(before, -1))
-    return node.call("reshape", _hardmax(node, rows, 1), newshape=shape)
-
-
-def _hardmax(node: Node, x: Expr, axis: int) -> Expr:
-    places = node.call("argmax", x, axis=axis, keepdims=False)
-    values = np.array([0, 1], node.dtype(x))
-    return node.call("one_hot", places, values, depth=node.shape(x)[axis], axis=axis)
 
 
 @converter("TensorScatter", since=24)

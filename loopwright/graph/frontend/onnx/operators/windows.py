@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.conversion import last_step
 from loopwright.graph.frontend.onnx.node import Node, converter
 from loopwright.graph.ir.expr import Expr, TupleGetItem, const
 
@@ -41,15 +42,8 @@ def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> WindowA
     more = (0,) * rank
     if node.attr("ceil_mode", 0):
         parts = zip(size, reach, strides, pads, strict=True)
-        more = tuple(_last_step(n, r, s, low, high) for n, r, s, (low, high) in parts)
+        more = tuple(last_step(n, r, s, low, high) for n, r, s, (low, high) in parts)
     return WindowAttributes(tuple(kernel), strides, dilation, pads, more)
-
-
-def _last_step(n: int, reach: int, stride: int, low: int, high: int) -> int:
-    """Elements missing for the last window, unless it would begin behind the image."""
-    missing = -(n + low + high - reach) % stride
-    begin = n + low + high + missing - reach
-    return missing if begin < n + low else 0
 
 
 def _pads(
@@ -184,13 +178,10 @@ def _over_the_image(node: Node) -> tuple[int, ...]:
 
 
 @converter("GlobalAveragePool")
-def global_average_pool(node: Node) -> Expr:
-    return node.call("mean", node[0], axis=_over_the_image(node), keepdims=True)
-
-
 @converter("GlobalMaxPool")
-def global_max_pool(node: Node) -> Expr:
-    return node.call("max", node[0], axis=_over_the_image(node), keepdims=True)
+def global_pool(node: Node) -> Expr:
+    name = "max" if node.operator == "GlobalMaxPool" else "mean"
+    return node.call(name, node[0], axis=_over_the_image(node), keepdims=True)
 
 
 @converter("GlobalLpPool")

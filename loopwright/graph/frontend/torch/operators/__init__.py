@@ -4,10 +4,4 @@ from __future__ import annotations
 
 from loopwright.graph.frontend.torch.operators import elementwise, nn, reductions, shapes, windows
 
-__all__ = [
-    "elementwise",
-    "nn",
-    "reductions",
-    "shapes",
-    "windows",
-]
+__all__ = ["elementwise", "nn", "reductions", "shapes", "windows"]

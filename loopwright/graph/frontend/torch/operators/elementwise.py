@@ -7,53 +7,23 @@ from loopwright.graph.frontend.torch.node import Node, Operand, category, conver
 from loopwright.graph.ir.expr import Expr
 
 #: Functions of floats: what is no float becomes one before.
-_FUNCTIONS = {
-    "acos": "acos",
-    "acosh": "acosh",
-    "asin": "asin",
-    "asinh": "asinh",
-    "atan": "atan",
-    "atanh": "atanh",
-    "cos": "cos",
-    "cosh": "cosh",
-    "erf": "erf",
-    "exp": "exp",
-    "expm1": "expm1",
-    "log": "log",
-    "log10": "log10",
-    "log1p": "log1p",
-    "log2": "log2",
-    "rsqrt": "rsqrt",
-    "sigmoid": "sigmoid",
-    "sin": "sin",
-    "sinh": "sinh",
-    "sqrt": "sqrt",
-    "tan": "tan",
-    "tanh": "tanh",
-}
+_FUNCTIONS = (
+    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "expm1"),
+    *("log", "log10", "log1p", "log2", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"),
+)
 #: Functions of any number, which is a whole number already where it is no float.
-_KEEPING = {
-    "abs": "abs",
-    "ceil": "ceil",
-    "floor": "floor",
-    "neg": "negative",
-    "relu": "nn.relu",
-    "round": "round",
-    "trunc": "trunc",
-}
+_KEEPING = ("abs", "ceil", "floor", "neg", "relu", "round", "trunc")
+_RENAMED = {"neg": "negative", "relu": "nn.relu"}
+#: Overloads of operators of two operands, by the second one.
+_OTHERS = ("Tensor", "Scalar")
 _ROUNDING = ("ceil", "floor", "round", "trunc")
 
 
-def _register_unary(operator: str, name: str) -> None:
-    @converter(operator)
-    def convert(node: Node, x: Expr) -> Expr:
-        if operator in _ROUNDING and category(node.dtype(x)) < 2:
-            return x
-        return node.call(name, node.as_result(x))
-
-
-for _operator, _name in {**_FUNCTIONS, **_KEEPING}.items():
-    _register_unary(_operator, _name)
+@converter(*_FUNCTIONS, *_KEEPING)
+def function(node: Node, x: Expr) -> Expr:
+    if node.operator in _ROUNDING and category(node.dtype(x)) < 2:
+        return x
+    return node.call(_RENAMED.get(node.operator, node.operator), node.as_result(x))
 
 
 @converter("reciprocal")
@@ -88,30 +58,17 @@ def bitwise_not(node: Node, x: Expr) -> Expr:
     return node.call("logical_not" if node.dtype(x) == "bool" else "bitwise_not", x)
 
 
-@converter("add.Tensor", "add.Scalar")
-def add(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
-    """x + alpha * y."""
-    return _sum(node, "add", x, y, alpha)
-
-
-@converter("sub.Tensor", "sub.Scalar")
-def sub(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
-    """x - alpha * y."""
-    return _sum(node, "subtract", x, y, alpha)
-
-
-@converter("rsub.Tensor", "rsub.Scalar")
-def rsub(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
-    """y - alpha * x."""
-    return _sum(node, "subtract", y, x, alpha)
-
-
-def _sum(node: Node, name: str, x: Operand, y: Operand, alpha: float) -> Expr:
+@converter(*(f"{name}.{kind}" for name in ("add", "sub", "rsub") for kind in _OTHERS))
+def total(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
+    """x + alpha * y, x - alpha * y, or y - alpha * x."""
+    if node.operator.startswith("rsub"):
+        x, y = y, x
     if node.result.dtype == "bool":
         return node.call("logical_or", node.as_result(x), node.as_result(y))
     added = node.as_result(y)
     if alpha != 1:
         added = node.call("multiply", added, alpha)
+    name = "add" if node.operator.startswith("add") else "subtract"
     return node.call(name, node.as_result(x), added)
 
 
@@ -119,11 +76,6 @@ def _sum(node: Node, name: str, x: Operand, y: Operand, alpha: float) -> Expr:
 def mul(node: Node, x: Operand, y: Operand) -> Expr:
     name = "logical_and" if node.result.dtype == "bool" else "multiply"
     return node.call(name, node.as_result(x), node.as_result(y))
-
-
-@converter("div.Tensor", "div.Scalar")
-def div(node: Node, x: Operand, y: Operand) -> Expr:
-    return node.call("divide", node.as_result(x), node.as_result(y))
 
 
 @converter("div.Tensor_mode", "div.Scalar_mode")
@@ -141,21 +93,14 @@ def div_mode(node: Node, x: Operand, y: Operand, rounding_mode: str | None = Non
     return node.call("floor_divide", a, b)
 
 
-@converter("remainder.Tensor", "remainder.Scalar")
-def remainder(node: Node, x: Operand, y: Operand) -> Expr:
-    """The remainder with the sign of the divisor."""
-    return node.call("mod", node.as_result(x), node.as_result(y))
+#: A remainder has the sign of the divisor, one of C (``fmod``) that of the dividend.
+_ARITHMETIC = {"div": "divide", "remainder": "mod", "fmod": "fmod"}
 
 
-@converter("fmod.Tensor", "fmod.Scalar")
-def fmod(node: Node, x: Operand, y: Operand) -> Expr:
-    """The remainder with the sign of the dividend."""
-    return node.call("fmod", node.as_result(x), node.as_result(y))
-
-
-@converter("maximum", "minimum")
-def extreme(node: Node, x: Operand, y: Operand) -> Expr:
-    return node.call(node.operator, node.as_result(x), node.as_result(y))
+@converter("maximum", "minimum", *(f"{name}.{kind}" for name in _ARITHMETIC for kind in _OTHERS))
+def arithmetic(node: Node, x: Operand, y: Operand) -> Expr:
+    name = node.operator.partition(".")[0]
+    return node.call(_ARITHMETIC.get(name, name), node.as_result(x), node.as_result(y))
 
 
 @converter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
@@ -187,7 +132,7 @@ _COMPARISONS = {
 }
 
 
-@converter(*(f"{name}.{kind}" for name in _COMPARISONS for kind in ("Tensor", "Scalar")))
+@converter(*(f"{name}.{kind}" for name in _COMPARISONS for kind in _OTHERS))
 def compare(node: Node, x: Expr, y: Operand) -> Expr:
     dtype = node.promoted(x, y)
     wide = "uint8" if dtype == "bool" else dtype
@@ -203,9 +148,7 @@ def logical(node: Node, x: Expr, y: Expr) -> Expr:
     return node.call(node.operator, a, b)
 
 
-@converter(
-    *(f"bitwise_{name}.{kind}" for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar"))
-)
+@converter(*(f"bitwise_{name}.{kind}" for name in ("and", "or", "xor") for kind in _OTHERS))
 def bitwise(node: Node, x: Expr, y: Operand) -> Expr:
     """A bitwise operation on integers; on bools the logical one."""
     name = node.operator.partition(".")[0]

@@ -104,22 +104,11 @@ def embedding(
     return node.call("take", weight, indices, axis=0)
 
 
-_RANDOM = "dropout in training is random; call model.eval()"
-
-
-@converter("native_dropout")
-def native_dropout(node: Node, x: Expr, p: float, train: bool | None) -> list[Expr | None]:
+@converter("native_dropout", "dropout")
+def dropout(node: Node, x: Expr, p: float, train: bool | None) -> Expr:
     """The input itself; training is refused."""
     if train and p:
-        raise GraphError(_RANDOM)
-    return [x]
-
-
-@converter("dropout")
-def dropout(node: Node, x: Expr, p: float, train: bool) -> Expr:
-    """The input itself; training is refused."""
-    if train and p:
-        raise GraphError(_RANDOM)
+        raise GraphError("dropout in training is random; call model.eval()")
     return x
 
 
@@ -133,7 +122,7 @@ def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     return node.as_result(node.call("add", found, node.cast(bias, node.dtype(found))))
 
 
-@converter("mm", "bmm", "matmul")
+@converter("mm", "bmm", "matmul", "dot", "mv")
 def product(node: Node, x: Expr, y: Expr) -> Expr:
     require_one_dtype(node, x, y)
     return _product(node, x, y)
@@ -182,12 +171,6 @@ def added_product(
     if beta != 1:
         added = node.call("multiply", added, beta)
     return node.as_result(node.call("add", found, added))
-
-
-@converter("dot", "mv")
-def of_vector(node: Node, x: Expr, y: Expr) -> Expr:
-    require_one_dtype(node, x, y)
-    return node.call("matmul", x, y)
 
 
 @converter("scaled_dot_product_attention")

@@ -44,14 +44,9 @@ def product(
     return _reduced(node, "prod", node.as_result(x), dim, keepdim)
 
 
-@converter("amax", "amin")
+@converter("amax", "amin", "max", "min")
 def extreme(node: Node, x: Expr, dim: Dims = (), keepdim: bool = False) -> Expr:
-    return _reduced(node, "max" if node.operator == "amax" else "min", x, dim, keepdim)
-
-
-@converter("max", "min")
-def extreme_of_all(node: Node, x: Expr) -> Expr:
-    return _reduced(node, node.operator, x, None, False)
+    return _reduced(node, node.operator.removeprefix("a"), x, dim, keepdim)
 
 
 @converter("max.dim", "min.dim")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.conversion import last_step
 from loopwright.graph.frontend.torch.node import Node, converter
 from loopwright.graph.frontend.torch.operators.nn import require_one_dtype, wide_sums
 from loopwright.graph.ir.expr import Expr
@@ -78,9 +79,7 @@ def _window(
     high = list(pads)
     for d in range(rank if ceil_mode else 0):
         reach = (window[d] - 1) * spread[d] + 1
-        missing = -(size[d] + 2 * pads[d] - reach) % steps[d]
-        begin = size[d] + 2 * pads[d] + missing - reach
-        high[d] += missing if begin < size[d] + pads[d] else 0
+        high[d] += last_step(size[d], reach, steps[d], pads[d], pads[d])
     return {"pool_size": window, "strides": steps, "padding": (*pads, *high), "dilation": spread}
 
 
@@ -166,10 +165,7 @@ def mirrored_pad(node: Node, x: Expr, padding: Sequence[int]) -> Expr:
 
 @converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
 def upsample_nearest(
-    node: Node,
-    x: Expr,
-    output_size: Sequence[int] | None,
-    scale_factors: Sequence[float] | None,
+    node: Node, x: Expr, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> Expr:
     found = x
     for d, (old, new) in enumerate(zip(node.shape(x)[2:], node.extents()[2:], strict=True)):

@@ -1,4 +1,4 @@
-"""CombineParallelDense and CombineParallelConv2D: products of one input become one."""
+"""Products of one input become one, and a product of concatenated inputs becomes several."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.graph.dataflow_pattern import Types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, If, const
-from loopwright.graph.ir.module import IRModule
+from loopwright.graph.infer import Types
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, If, const, elements
 from loopwright.graph.ir.structural import attrs_key
 from loopwright.graph.ir.visitor import called, post_order, rewrite_function, users
-from loopwright.graph.passes import module_pass
+from loopwright.graph.passes import typed_pass
 from loopwright.graph.registry import Pattern, get_op
 
 #: Branches that are worth a product of their own, as in TVM.
@@ -39,19 +38,12 @@ class _Group:
     combined: Expr | None = None  # the combined value, once its input is known
 
 
-def combined(module: IRModule, products: Mapping[str, Product]) -> IRModule:
+def combined(f: Function, products: Mapping[str, Product], types: Types) -> Function:
     """Make one product of three or more that have one input and constant weights.
 
     Functions with control flow are left as they are: a value that only one branch needs would be
     computed for both.
     """
-    types = Types(module)
-    return module.with_functions(
-        {n: _function(f, products, types) for n, f in module.functions.items()}
-    )
-
-
-def _function(f: Function, products: Mapping[str, Product], types: Types) -> Function:
     order = post_order(f)
     if any(isinstance(e, If) for e in order):
         return f
@@ -185,8 +177,8 @@ def _constant(e: Expr) -> np.ndarray[Any, Any]:
     return e.data
 
 
-@module_pass(opt_level=2, name="CombineParallelConv2D")
-def combine_parallel_conv2d(module: IRModule) -> IRModule:
+@typed_pass(opt_level=2)
+def CombineParallelConv2D(f: Function, types: Types) -> Function:
     """Write three or more convolutions of one input with constant weights as one, cut apart.
 
     The pass has TVM's name and number of branches. Windows, strides, padding and dilation must be
@@ -217,11 +209,11 @@ def combine_parallel_conv2d(module: IRModule) -> IRModule:
         }
     """
     product = Product(0, 1, lambda attrs, weight: attrs["groups"] == 1)
-    return combined(module, {"nn.conv": product})
+    return combined(f, {"nn.conv": product}, types)
 
 
-@module_pass(opt_level=2, name="CombineParallelDense")
-def combine_parallel_dense(module: IRModule) -> IRModule:
+@typed_pass(opt_level=2)
+def CombineParallelDense(f: Function, types: Types) -> Function:
     """Write three or more products of one input with constant weights as one product, cut apart.
 
     The pass has TVM's name and number of branches. What follows each of them alike, such as the
@@ -250,4 +242,85 @@ def combine_parallel_dense(module: IRModule) -> IRModule:
         "nn.dense": Product(0, -1, lambda attrs, weight: True),
         "matmul": Product(1, -1, lambda attrs, weight: weight.ndim == 2),
     }
-    return combined(module, products)
+    return combined(f, products, types)
+
+
+# ---------------------------------------------------------------- concatenated inputs
+
+#: Operators that compute each channel by itself, and more of it than one element.
+_BY_CHANNEL = ("nn.max_pool", "nn.avg_pool")
+
+
+@typed_pass(opt_level=2)
+def SplitConcatenation(f: Function, types: Types) -> Function:
+    """Write a convolution of concatenated channels as the sum of convolutions of the parts.
+
+    Convolutions are linear, so that the sum is that over all channels, rounded in another order.
+    The weight has to be a constant of one group, nothing else may read the concatenation, and the
+    sums that are read and written once more for each further part have to be smaller than it: so
+    it is in the layers of SqueezeNet (Iandola et al., 2016) that make few channels of many. Pools
+    between are made of each part before they are concatenated.
+
+    Before::
+
+        def @main(%x: float32[1, 4, 8, 8], %y: float32[1, 4, 8, 8]) {
+          %0 = concatenate(%x, %y, axis=1);
+          nn.conv(%0, const[w: float32[2, 8, 1, 1]], ...)
+        }
+
+    After::
+
+        def @main(%x: float32[1, 4, 8, 8], %y: float32[1, 4, 8, 8]) {
+          %0 = nn.conv(%x, const[w: float32[2, 4, 1, 1]], ...);
+          %1 = nn.conv(%y, const[w: float32[2, 4, 1, 1]], ...);
+          add(%1, %0)
+        }
+    """
+    readers = users(post_order(f))
+
+    def change(old: Expr, new: Expr) -> Expr:
+        name = called(new)
+        if name not in (*_BY_CHANNEL, "nn.conv") or not isinstance(new, Call):
+            return new
+        assert isinstance(old, Call)
+        parts = _parts(new.args[0], types)
+        if len(parts) < 2 or len(readers[old.args[0]]) != 1:
+            return new
+        if name in _BY_CHANNEL:
+            pooled = [Call(new.op, (x,), new.attrs, span=new.span) for x in parts]
+            return get_op("concatenate")(*pooled, axis=1, span=new.span)
+        return _sum(new, parts, types)
+
+    return rewrite_function(f, change)
+
+
+def _parts(e: Expr, types: Types) -> tuple[Expr, ...]:
+    """The float tensors that an expression concatenates along channels; else none."""
+    if called(e) != "concatenate" or not isinstance(e, Call):
+        return ()
+    t = types.tensor(e)
+    axis = get_op("concatenate").complete(e.attrs)["axis"]
+    floats = np.issubdtype(t.dtype, np.floating) if t.dtype != "bfloat16" else True
+    known = all(types.tensor(x).static for x in e.args)
+    return e.args if axis % len(t.shape) == 1 and floats and known else ()
+
+
+def _sum(conv: Call, parts: tuple[Expr, ...], types: Types) -> Expr:
+    """A convolution as the sum of those of its parts, where that pays."""
+    weight, attrs = conv.args[1], get_op("nn.conv").complete(conv.attrs)
+    if not isinstance(weight, Constant) or attrs["groups"] != 1 or attrs["out_dtype"]:
+        return conv
+    once_more = (len(parts) - 1) * elements(types.tensor(conv))
+    if once_more >= sum(elements(types.tensor(x)) for x in parts):
+        return conv
+    found: Expr | None = None
+    begin = 0
+    for x in parts:
+        channels = types.tensor(x).shape[1]
+        assert isinstance(channels, int)
+        own = const(weight.data[:, begin : begin + channels].copy(), name=weight.name)
+        product = Call(conv.op, (x, own), conv.attrs, span=conv.span)
+        found = product if found is None else get_op("add")(product, found, span=conv.span)
+        begin += channels
+    assert found is not None
+    return found

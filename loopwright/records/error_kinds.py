@@ -458,7 +458,7 @@ HELP: dict[str, ErrorHelp] = {help.kind: help for help in _KINDS}
 
 _INTRODUCTION = """# Why a trial failed
 
-<!-- Made by `loopwright explain-error --markdown`; texts: loopwright/records/error_help.py -->
+<!-- Made by `loopwright explain-error --markdown`; texts: loopwright/records/error_kinds.py -->
 
 A trial that fails is no trouble as long as others succeed: it is recorded with its kind and its
 text, the tuner learns from it, and the run goes on. The summary of a run counts the failures of
