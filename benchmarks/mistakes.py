@@ -235,12 +235,12 @@ def _with_probes(source: bytes, wanted: Mapping[int, Place]) -> str:
     """A file in which each statement of these places notes the place's number before it runs."""
     tree = ast.parse(source)
     for number, place in wanted.items():
-        at = max(  # of those that begin in this line the innermost one
+        at = max(  # the innermost one around this line
             (
                 (depth, body, n)
                 for depth, body in enumerate(_bodies(tree))
                 for n, s in enumerate(body)
-                if s.lineno == place.lines[0]
+                if s.lineno <= place.lines[0] <= (s.end_lineno or 0)
             ),
             key=lambda found: found[0],
         )
