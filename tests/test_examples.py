@@ -185,6 +185,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if has_example(thing)])
 def test_example(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

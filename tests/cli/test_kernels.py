@@ -279,13 +279,14 @@ def test_a_share_above_the_peak_is_measured_again_and_said(cli, monkeypatch):
     assert "default and NumPy: above the peak, measured twice" in ran.out
 
 
-def test_devices(cli, monkeypatch):
-    # Limits of devices of OpenCL take seconds: they are measured once.
+@pytest.mark.parametrize("measure", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_devices(cli, monkeypatch, measure):
+    # Limits of devices of OpenCL take seconds: by night they are measured, once.
     measured = {}
 
     def once(one, announce):
         if str(one) not in measured:
-            measured[str(one)] = device_rates(one, announce)
+            measured[str(one)] = device_rates(one, announce) if measure else (1e9, 1e9, "")
         return measured[str(one)]
 
     monkeypatch.setattr("loopwright.inspection.device_rates", once)

@@ -33,6 +33,8 @@ def chosen(model: str, tmp_path: Path) -> str:
     return "c.layouts"
 
 
+# Each verb alone is tested by day, below and in `graph/test_layout_choice.py`.
+@pytest.mark.slow
 @pytest.mark.usefixtures("instant")
 def test_layouts_are_measured_once_and_tuned(cli: Cli, model: str, tmp_path: Path) -> None:
     words = (model, *ONE, "--layouts", "c.layouts", "--log", "c.jsonl", "--tuner", "random")

@@ -83,7 +83,11 @@ def printed(text: str) -> str:
     ("mistake", "error"),
     [
         (mistakes.NO_GUARD, "outside"),
-        (mistakes.NO_MASK, "ProcessKilledError: the function killed its process"),
+        pytest.param(
+            mistakes.NO_MASK,
+            "ProcessKilledError: the function killed its process",
+            marks=pytest.mark.slow,  # a guarded process is by day what `test_guarded.py` tests
+        ),
     ],
 )
 def test_a_failure_is_printed_as_a_program_that_fails(
@@ -155,7 +159,9 @@ def test_a_failing_trace_is_made_shorter() -> None:
     assert small.trace == [["annotate", 2, "a1", "vectorized"]]
 
 
-@pytest.mark.parametrize("kind", ["cpu", "sizes", "threads"])
+@pytest.mark.parametrize(
+    "kind", ["sizes", *(pytest.param(k, marks=pytest.mark.slow) for k in ("cpu", "threads"))]
+)
 def test_every_path_is_printed_as_a_program_that_runs(kind: str, tmp_path: Path) -> None:
     """Of a case without fault each program ends without complaint."""
     checker = Checker()

@@ -91,7 +91,7 @@ def rebuilt(log: Log) -> None:
 
 @given(source=st.randoms(use_true_random=False), other=st.lists(json_values, max_size=2))
 @settings(
-    max_examples=60,
+    max_examples=30,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

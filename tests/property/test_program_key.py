@@ -24,7 +24,7 @@ from loopwright.schedule import primitives, replay
 from loopwright.target import Target
 from loopwright.te import Dag
 
-EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0")) or 12
+EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0")) or 6
 #: Targets and settings of passes, in turn.
 TARGETS = (
     "llvm -num-threads=1",

@@ -33,7 +33,7 @@ def drawn() -> list[fuzz.Example]:
     return [fuzz.examples(seed, "threads") for seed in range(max(SEEDS, 120))]
 
 
-@pytest.mark.parametrize("seeds", [40, pytest.param(SEEDS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [28, pytest.param(SEEDS, marks=pytest.mark.slow)])
 def test_kernels_of_fixed_seeds(checker: Checker, drawn: list[fuzz.Example], seeds: int) -> None:
     run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
     for seed in range(seeds):

@@ -47,7 +47,7 @@ SEEDS = (
 
 
 @settings(
-    max_examples=EXAMPLES or 100,
+    max_examples=EXAMPLES or 40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
@@ -117,7 +117,11 @@ def _complaint(checker: Checker, drawn: list[fuzz.Example]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("mistake", list(mistakes.CPU))
+@pytest.mark.parametrize(
+    "mistake",
+    # By day a third of them: each compiles all examples anew.
+    [pytest.param(m, marks=pytest.mark.slow if n % 3 else ()) for n, m in enumerate(mistakes.CPU)],
+)
 def test_a_planted_mistake_is_noticed(
     fresh_checker: Checker,
     drawn: list[fuzz.Example],
@@ -128,7 +132,9 @@ def test_a_planted_mistake_is_noticed(
     assert _complaint(fresh_checker, drawn) != ""
 
 
-@pytest.mark.parametrize("kind", ["cpu", "sizes", "threads"])
+@pytest.mark.parametrize(
+    "kind", ["cpu", *(pytest.param(k, marks=pytest.mark.slow) for k in ("sizes", "threads"))]
+)
 def test_schedules_whose_indices_leave_narrow_integers(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,8 @@ SAMPLE = {
 }
 
 
+# By night all cases run; by day the converters' own tests.
+@pytest.mark.slow
 def test_a_sample_of_the_cases_that_come_with_onnx() -> None:
     chosen = {c.name.removeprefix("test_"): c for c in cases("node", "")}
     found = {name: outcome(chosen[name]) for name in SAMPLE}
