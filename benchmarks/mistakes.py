@@ -424,7 +424,7 @@ def run(
         checkouts: queue.Queue[Checkout] = queue.Queue()
         for _ in range(jobs):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            checkouts.put(Checkout(tree := stack.enter_context(checkout("HEAD")), Path(folder)))
+            checkouts.put(Checkout(tree := stack.enter_context(checkout(commit)), Path(folder)))
         located = Located(tree)
 
         def result(mistake: dict[str, Any]) -> dict[str, Any]:
