@@ -13,7 +13,14 @@ import click
 
 from loopwright.cli.console import announce, echo
 from loopwright.cli.model import ModelOptions, ModelSubject, print_fallbacks
-from loopwright.cli.options import DEVICE, HistoryOptions, RecordOptions, SubjectOption, takes
+from loopwright.cli.options import (
+    HistoryOptions,
+    RecordOptions,
+    device_option,
+    json_option,
+    option,
+    verb,
+)
 from loopwright.cli.subject import SubjectOptions
 from loopwright.cli.tables import TextColumn, print_table
 from loopwright.cli.workload import WorkloadSubject
@@ -29,29 +36,21 @@ if TYPE_CHECKING:
 NUMPY, _ONNX_RUNTIME = "NumPy", "ONNX Runtime"
 
 
-@click.command("bench")
-@takes(subject=SubjectOptions)
-@takes(history=HistoryOptions)
-@takes(record=RecordOptions)
-@click.option(
-    "--rounds",
-    type=click.IntRange(3),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Rounds in which each is timed in turn; more make the interval of a gain narrower.",
-)
-@click.option("--device", cls=SubjectOption, of="workload", **DEVICE)
-@takes(model=ModelOptions)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def command(
+@verb("bench")
+def bench_command(
+    *,
     subject: SubjectOptions,
     history: HistoryOptions,
     record: RecordOptions,
-    rounds: int,
-    device: str | None,
+    rounds: int = option(
+        "--rounds N",
+        "Rounds in which each is timed in turn; more make the interval of a gain narrower.",
+        type=click.IntRange(3),
+        shown=20,
+    ),
+    device: str | None = device_option(of="workload"),
     model: ModelOptions,
-    as_json: bool,
+    as_json: bool = json_option("Print JSON instead of a table."),
 ) -> None:
     """Time WORKLOAD under its default configuration, under the best record of a log (--history) and
     in NumPy, in turns, beside the fastest arithmetic that the target's instructions do (the FMA

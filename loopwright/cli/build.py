@@ -13,9 +13,10 @@ from loopwright.cli.model import BUILT, ModelOptions
 from loopwright.cli.options import (
     HistoryOptions,
     RecordOptions,
-    SubjectOption,
+    flag,
     force_option,
-    takes,
+    option,
+    verb,
 )
 from loopwright.cli.subject import SubjectOptions, refuse_other_options
 from loopwright.cli.workload import WorkloadSubject
@@ -25,37 +26,27 @@ from loopwright.errors import UsageError
 _LIBRARIES = (".so", ".a")
 
 
-@click.command("build")
-@takes(subject=SubjectOptions)
-@takes(history=HistoryOptions)
-@takes(record=RecordOptions)
-@takes(model=ModelOptions)
-@click.option(
-    "--verify",
-    cls=SubjectOption,
-    of="workload",
-    is_flag=True,
-    help="Also time the kernel as it will be called, and say whether it is as fast as when it was "
-    "tuned.",
-)
-@force_option
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="The file to write: a shared object where the name ends in .so (this needs a C compiler), "
-    "else an object file. Of a model a file that ends in .lw.",
-)
-def command(
+@verb("build")
+def build_command(
+    *,
     subject: SubjectOptions,
     history: HistoryOptions,
     record: RecordOptions,
     model: ModelOptions,
-    verify: bool,
-    force: bool,
-    output: str,
+    verify: bool = flag(
+        "--verify",
+        "Also time the kernel as it will be called, and say whether it is as fast as when it was "
+        "tuned.",
+        of="workload",
+    ),
+    force: bool = force_option(),
+    output: str = option(
+        "-o --output FILE",
+        "The file to write: a shared object where the name ends in .so (this needs a C compiler), "
+        "else an object file. Of a model a file that ends in .lw.",
+        required=True,
+        type=click.Path(),
+    ),
 ) -> None:
     """Compile WORKLOAD into FILE: a shared object (.so), or an object file beside which FILE.json
     says how it is called. `loopwright run FILE` checks and times it.

@@ -58,11 +58,9 @@ def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
 
 
 def program_words() -> list[str]:
-    """The words by which a shell in this folder starts this very program.
-
-    ``loopwright`` where the shell finds it under that name; else its path as it was called; for
-    ``python -m loopwright`` the interpreter and these words; the name where another program calls
-    `main`.
+    """The words by which a shell in this folder starts this very program. ``loopwright`` where the
+    shell finds it under that name; else its path as it was called; for ``python -m loopwright`` the
+    interpreter and these words; the name where another program calls `main`.
     """
     called = Path(sys.argv[0])
     if called.name == "__main__.py" and called.parent.name == _NAME:
@@ -147,10 +145,7 @@ def result_console(*, stderr: bool) -> Console:
 
 @contextmanager
 def log_shown(level: Verbosity) -> Iterator[None]:
-    """Show the package's ``logging`` on standard error.
-
-    Without ``-v`` nothing is changed: Python itself then prints warnings and errors.
-    """
+    """Show the package's ``logging`` on standard error; without ``-v`` Python prints warnings."""
     if level <= Verbosity.NORMAL:
         yield
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loopwright.cli.console import announce
-from loopwright.cli.options import json_option
+from loopwright.cli.options import json_option, option, verb
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
@@ -22,15 +22,14 @@ _ATTRIBUTES = (
 )  # fmt: skip
 
 
-@click.command("devices")
-@json_option
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Threads that measure [default: all cores].",
-)
-def command(as_json: bool, threads: int | None) -> None:
+@verb("devices")
+def devices_command(
+    *,
+    as_json: bool = json_option(),
+    threads: int | None = option(
+        "--threads N", "Threads that measure [default: all cores].", type=click.IntRange(1)
+    ),
+) -> None:
     """List the devices of this machine with their limits, measured now: the most arithmetic (FMA
     peak, in GFLOP/s) and the most memory traffic (in GB/s; of a CPU two reads and a write, of
     others a copy). Of the CPU also its caches; of GPUs and OpenCL what a kernel may take of them,

@@ -29,9 +29,7 @@ _LINE_S = 10.0
 
 class Display(Monitor):
     """Trials, current and best speed, share of the peak and NumPy, both in GFLOP/s, ETA and
-    failures.
-
-    It is never drawn while a kernel is timed, since that would disturb it.
+    failures. It is never drawn while a kernel is timed, since that would disturb it.
     """
 
     shows_result = True

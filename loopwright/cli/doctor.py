@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import harmless, paragraph
-from loopwright.cli.options import json_option
+from loopwright.cli.options import argument, flag, json_option, verb
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.presenting import counted
 from loopwright.records import ErrorKind, error_help, errors_page
@@ -21,11 +21,12 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "bl
 _STATE, _CHECK = 9, 16
 
 
-@click.command("doctor")
-@click.argument("folder", default=".", type=click.Path())
-@json_option
-@click.option("--no-measure", is_flag=True, help="Time nothing: leave out the noise floor.")
-def doctor_command(folder: str, as_json: bool, no_measure: bool) -> int:
+@verb("doctor")
+def doctor_command(
+    folder: str = argument(default=".", type=click.Path()),
+    as_json: bool = json_option(),
+    no_measure: bool = flag("--no-measure", "Time nothing: leave out the noise floor."),
+) -> int:
     """Look at the compiler, the CPU, limits, other load, the clock, memory, files and devices, and
     say what each costs and how to mend it.
 
@@ -62,16 +63,16 @@ def _finding(finding: Finding) -> list[str]:
     return [lines[0].replace(finding.state.value, state, 1), *lines[1:]]
 
 
-@click.command("explain-error")
-@click.argument(
-    "kind",
-    required=False,
-    shell_complete=lambda context, parameter, incomplete: [
-        kind for kind in ErrorKind if kind.startswith(incomplete.upper())
-    ],
-)
-@click.option("--markdown", is_flag=True, help="Print all kinds as a page in Markdown.")
-def explain_error_command(kind: str | None, markdown: bool) -> None:
+@verb("explain-error")
+def explain_error_command(
+    kind: str | None = argument(
+        required=False,
+        shell_complete=lambda context, parameter, incomplete: [
+            kind for kind in ErrorKind if kind.startswith(incomplete.upper())
+        ],
+    ),
+    markdown: bool = flag("--markdown", "Print all kinds as a page in Markdown."),
+) -> None:
     """Explain a KIND of error, such as RUN_TIMEOUT: what it means, how it comes about, what to do.
 
     Without KIND it lists the kinds.

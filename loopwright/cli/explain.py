@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import announce, echo
-from loopwright.cli.options import HistoryOptions, RecordOptions, emit_option, json_option, takes
+from loopwright.cli.options import (
+    HistoryOptions,
+    RecordOptions,
+    emit_option,
+    flag,
+    json_option,
+    option,
+    verb,
+)
 from loopwright.cli.subject import SubjectOptions
 from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.records import Json
@@ -30,39 +38,30 @@ _COMMENT = {
 }  # fmt: skip
 
 
-@click.command("explain")
-@takes(subject=SubjectOptions)
-@click.option(
-    "--config",
-    metavar="INDEX",
-    help="The configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
-    "the best of the log [default: best, or default without a log].",
-)
-@click.option(
-    "--history", type=click.Path(), metavar="LOG", help="A log from which a cost model learns."
-)
-@click.option(
-    "--feature-type",
-    default="itervar",
-    show_default=True,
-    metavar="KIND",
-    help="What the model sees: itervar (numbers about each loop), knob (the choices themselves) or "
-    "curve (how often data is used again).",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    help=f"How many features to show [default: all; with a model the {_TOP} that matter most].",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@verb("explain")
 def explain_command(
+    *,
     subject: SubjectOptions,
-    config: str | None,
-    history: str | None,
-    feature_type: str,
-    limit: int | None,
-    as_json: bool,
+    config: str | None = option(
+        "--config INDEX",
+        "The configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
+        "the best of the log [default: best, or default without a log].",
+    ),
+    history: str | None = option(
+        "--history LOG", "A log from which a cost model learns.", type=click.Path()
+    ),
+    feature_type: str = option(
+        "--feature-type KIND",
+        "What the model sees: itervar (numbers about each loop), knob (the choices themselves) or "
+        "curve (how often data is used again).",
+        shown="itervar",
+    ),
+    limit: int | None = option(
+        "--limit N",
+        f"How many features to show [default: all; with a model the {_TOP} that matter most].",
+        type=click.IntRange(1),
+    ),
+    as_json: bool = json_option("Print JSON instead of a table."),
 ) -> None:
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
@@ -183,10 +182,8 @@ def _print(
         click.echo(f"{len(explanation.lines) - limit} more features; --limit shows more")
 
 
-@click.command("analyze")
-@takes(subject=SubjectOptions)
-@json_option
-def analyze_command(subject: SubjectOptions, as_json: bool) -> None:
+@verb("analyze")
+def analyze_command(*, subject: SubjectOptions, as_json: bool = json_option()) -> None:
     """Say what every stage of WORKLOAD is: a contraction, a window, a reduction of rows or of
     everything, a transpose, a gather or an injective stage; which loops each operand moves with,
     how far in memory, and how often what it reads is used again. All of this follows from the
@@ -207,18 +204,14 @@ def analyze_command(subject: SubjectOptions, as_json: bool) -> None:
         echo(f"\n{stage}")
 
 
-@click.command("lower")
-@takes(subject=SubjectOptions)
-@takes(history=HistoryOptions)
-@takes(record=RecordOptions)
-@emit_option
-@click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
+@verb("lower")
 def lower_command(
+    *,
     subject: SubjectOptions,
     history: HistoryOptions,
     record: RecordOptions,
-    emit: str | None,
-    as_python: bool,
+    emit: str | None = emit_option(),
+    as_python: bool = flag("--python", "Print the schedules as Python instead."),
 ) -> None:
     """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
     the best record of a log, or the one that --record names. The nest is what the compiler

@@ -12,7 +12,15 @@ import click
 
 from loopwright.cli.console import announce, echo
 from loopwright.cli.model import ModelOptions, ModelSubject, find_model
-from loopwright.cli.options import HistoryOptions, TargetOptions, json_option, takes
+from loopwright.cli.options import (
+    HistoryOptions,
+    TargetOptions,
+    argument,
+    flag,
+    group,
+    json_option,
+    verb,
+)
 from loopwright.cli.tables import TextColumn, table_lines
 from loopwright.records import Json
 
@@ -60,30 +68,20 @@ class KernelRow:
         return text if self.implementation == DEFINITION else f"{self.implementation}, {text}"
 
 
-@click.command("inspect")
-@click.argument("model", type=click.Path())
-@click.argument("shapes", nargs=-1, metavar="[INPUT=SHAPE]...")
-@takes(target=TargetOptions)
-@takes(
-    without=("allow_default",),
-    texts={
-        "history": "A log of `loopwright tune`, or a folder of such *.jsonl: says which kernels "
-        "have records, and builds these kernels from their records before timing. Several may be "
-        "given."
-    },
-    history=HistoryOptions,
-)
-@takes(without=("finalists",), options=ModelOptions)
-@click.option("--no-time", is_flag=True, help="Build and time nothing.")
-@json_option
-def command(
-    model: str,
-    shapes: tuple[str, ...],
+@verb("inspect")
+def inspect_command(
+    *,
+    model: str = argument(type=click.Path()),
+    shapes: tuple[str, ...] = argument(nargs=-1, metavar="[INPUT=SHAPE]..."),
     target: TargetOptions,
-    history: HistoryOptions,
-    options: ModelOptions,
-    no_time: bool,
-    as_json: bool,
+    history: HistoryOptions = group(
+        without=("allow_default",),
+        history="A log of `loopwright tune`, or a folder of such *.jsonl: says which kernels have "
+        "records, and builds these kernels from their records before timing. Several may be given.",
+    ),
+    options: ModelOptions = group(without=("finalists",)),
+    no_time: bool = flag("--no-time", "Build and time nothing."),
+    as_json: bool = json_option(),
 ) -> None:
     """Show the operators of MODEL, an ONNX file, the kernels that they become, how often each is
     called, its share of the time of a run, and which kernels have records in a log (--history).

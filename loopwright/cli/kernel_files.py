@@ -1,6 +1,4 @@
-"""Files of built kernels: `build` names the workload in them, and `run` checks the outputs against
-the reference of that workload, or against its expression.
-"""
+"""Files of built kernels, which name their workload, and checks of their outputs against it."""
 
 from __future__ import annotations
 
@@ -59,9 +57,7 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
 
 
 def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
-    """Check the outputs among the arguments of a call, and return in words what they were compared
-    with; without a reference they must be finite.
-    """
+    """Check outputs among a call's arguments; return in words what they were compared with."""
     from loopwright.measure import arguments
 
     pairs = list(zip(arguments(module.artifact), arrays, strict=True))
@@ -99,10 +95,7 @@ def _expression_of(task: Task) -> dict[str, Any]:
 
 
 def _task_of(says: Any) -> Task | None:
-    """The task that the manifest names; None where it names no operator with a reference.
-
-    A template in a file is not looked for: a manifest cannot make Python run.
-    """
+    """The operator's task that a manifest names; no template, as a manifest runs no Python."""
     from loopwright import ops
     from loopwright.task import create_task
 
@@ -132,10 +125,7 @@ def _compare_with_reference(file: str, task: Task, pairs: Sequence[tuple[Arg, Ar
 
 
 def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Array]]) -> str:
-    """Compare with the expression that the manifest holds, which is data and no program.
-
-    NumPy evaluates a small one; a large one is compiled without any schedule.
-    """
+    """Compare with the manifest's expression, by NumPy, or compiled where it is large."""
     from loopwright.measure import comparison as checking
     from loopwright.te import Dag, read_arg_id
 

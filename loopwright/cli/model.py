@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import command_line
-from loopwright.cli.options import HistoryOptions, TargetOptions, option
+from loopwright.cli.options import HistoryOptions, TargetOptions, flag, option
 from loopwright.cli.workload import target_of
 from loopwright.errors import GraphError, RecordError, UsageError
 
@@ -29,46 +29,41 @@ _SHAPE = re.compile(f"{_EXTENT}(?:[x,]{_EXTENT})*")
 
 @dataclass(frozen=True)
 class ModelOptions:
-    no_fallback: bool = option(
+    no_fallback: bool = flag(
         "--no-fallback",
-        of="model",
-        is_flag=True,
-        help="Of a model: refuse nodes that have no kernel, all of them at once, in place of "
+        "Of a model: refuse nodes that have no kernel, all of them at once, in place of "
         "leaving them to onnx.reference.",
+        of="model",
     )
     batches: tuple[int, ...] = option(
-        "--batch",
+        "--batch N",
+        "Of a model whose inputs have a batch that varies (an extent with a name, as in "
+        "image=nx3x224x224): a value of it with kernels of its own. Several may be given.",
         of="model",
         multiple=True,
         type=click.IntRange(1),
-        metavar="N",
-        help="Of a model whose inputs have a batch that varies (an extent with a name, as in "
-        "image=nx3x224x224): a value of it with kernels of its own. Several may be given.",
     )
     layouts: str | None = option(
-        "--layouts",
+        "--layouts FILE",
+        "Of a model: compute convolutions and pools in the layouts of this file, which "
+        "`loopwright tune --layouts` wrote [default: channels last where that suits].",
         of="model",
         type=click.Path(dir_okay=False),
-        metavar="FILE",
-        help="Of a model: compute convolutions and pools in the layouts of this file, which "
-        "`loopwright tune --layouts` wrote [default: channels last where that suits].",
     )
     finalists: int | None = option(
-        "--finalists",
+        "--finalists N",
+        "Of a model: let the N fastest records of each kernel, and its default, take turns "
+        "inside runs of the model, and build what is fastest there [default: the best records].",
         of="model",
         type=click.IntRange(1),
-        metavar="N",
-        help="Of a model: let the N fastest records of each kernel, and its default, take turns "
-        "inside runs of the model, and build what is fastest there [default: the best records].",
     )
     max_error: float | None = option(
-        "--max-error",
-        of="model",
-        type=click.FloatRange(0),
-        metavar="SHARE",
-        help="Of a model: the largest error that an implementation of an operator may have, as a "
+        "--max-error SHARE",
+        "Of a model: the largest error that an implementation of an operator may have, as a "
         "share of its largest result. 0: only that of another order of sums, so no Winograd; "
         "1e-4: Winograd with larger tiles, too [default: 1e-5].",
+        of="model",
+        type=click.FloatRange(0),
     )
 
     def check_layouts(self) -> None:

@@ -100,7 +100,6 @@ def environment(threads: int) -> dict[str, str | None]:
 
 class NumpyProcess:
     """NumPy on one workload with a reference; ``problem`` is the reason for having no more samples.
-
     A subclass that names another ``module``, whose main calls `serve`, compares with another
     library.
     """
@@ -142,10 +141,9 @@ class NumpyProcess:
         return self._worker.pid
 
     def sample(self) -> float | None:
-        """Seconds per call over one window; None once NumPy has failed.
-
-        Between samples the process is stopped: idle threads of OpenBLAS spin, and would take a core
-        from the next measurement.
+        """Seconds per call over one window; None once NumPy has failed. Between samples the process
+        is stopped: idle threads of OpenBLAS spin, and would take a core from the next
+        measurement.
         """
         if self.problem:
             return None

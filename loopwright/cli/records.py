@@ -10,8 +10,8 @@ import click
 
 from loopwright.cli.console import announce, echo
 from loopwright.cli.logs import compare, files, record_text, show, statistics
-from loopwright.cli.logs.reading import Filters, OutputForm, load_log, log_argument
-from loopwright.cli.options import takes
+from loopwright.cli.logs.reading import Filters, OutputForm, load_log
+from loopwright.cli.options import argument, option, verb
 from loopwright.cli.tables import TextColumn, print_lines, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError
 from loopwright.presenting import counted
@@ -29,7 +29,7 @@ class _InOrder(click.Group):
 
 @click.group("records", cls=_InOrder, invoke_without_command=True)
 @click.pass_context
-def command(context: click.Context) -> None:
+def records_command(context: click.Context) -> None:
     """Inspect logs of measurements, and put them together.
 
     LOG is a file that `loopwright tune` wrote, or one of AutoTVM (version 0.2). A RECORD is named
@@ -39,36 +39,30 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@command.command("list", short_help="Every record, one a line.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option("--run", help="Only records of this run; the beginning of its name will do.")
-@click.option(
-    "--status",
-    type=click.Choice(["valid", "usable", "dropped", "failed"]),
-    help="Only records with this status.",
-)
-@click.option("--begin", type=click.IntRange(0), default=0, help="Skip this many records.")
-@click.option(
-    "--end", type=click.IntRange(0), help="Stop after this many records, skipped ones included."
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    help="At most this many: the last, or with --sort time the fastest.",
-)
-@click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
+@verb("list", "Every record, one a line.")
 def list_records(
-    log: str,
+    *,
+    log: str = argument(),
     filters: Filters,
     form: OutputForm,
-    run: str | None,
-    status: str | None,
-    begin: int,
-    end: int | None,
-    limit: int | None,
-    sort: str,
+    run: str | None = option(
+        "--run", "Only records of this run; the beginning of its name will do."
+    ),
+    status: str | None = option(
+        "--status",
+        "Only records with this status.",
+        type=click.Choice(["valid", "usable", "dropped", "failed"]),
+    ),
+    begin: int = option("--begin", "Skip this many records.", type=click.IntRange(0), default=0),
+    end: int | None = option(
+        "--end", "Stop after this many records, skipped ones included.", type=click.IntRange(0)
+    ),
+    limit: int | None = option(
+        "--limit",
+        "At most this many: the last, or with --sort time the fastest.",
+        type=click.IntRange(1),
+    ),
+    sort: str = option("--sort", type=click.Choice(["log", "time"]), shown="log"),
 ) -> None:
     """List the records of LOG, one per line.
 
@@ -105,12 +99,14 @@ def list_records(
         _print_footer(read, len(chosen))
 
 
-@command.command("best", short_help="The best of each task.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
-def best(log: str, filters: Filters, form: OutputForm, top: int) -> None:
+@verb("best", "The best of each task.")
+def best(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    top: int = option("-k --top", "How many per task.", type=click.IntRange(1), default=1),
+) -> None:
     """Show the best records of each task in LOG, for each hardware and number of threads.
 
     Candidates whose answer was checked come first, then those of a playoff, by their ratio to the
@@ -143,12 +139,14 @@ def _doubt(winner: Record, group: Sequence[Record]) -> str:
     return ""
 
 
-@command.command("top", short_help="The N best, beside the best and the default.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.argument("count", metavar="[N]", type=click.IntRange(1), default=10)
-def top(log: str, filters: Filters, form: OutputForm, count: int) -> None:
+@verb("top", "The N best, beside the best and the default.")
+def top(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    count: int = argument(metavar="[N]", type=click.IntRange(1), default=10),
+) -> None:
     """Show the N best candidates (10) of each task in LOG, beside the best and the default.
 
     `to best` is the time divided by that of the best one, with the 95 % interval of the timed
@@ -248,10 +246,5 @@ def _print_footer(log: Log, shown: int) -> None:
     click.echo(f"{shown} of {counted(len(log), 'record')} shown: {', '.join(parts)}")
 
 
-for _verb in (
-    show.show,
-    compare.compare,
-    *statistics.VERBS,
-    *files.VERBS,
-):
-    command.add_command(_verb)
+for _verb in (list_records, best, top, show.show, compare.compare, *statistics.VERBS, *files.VERBS):
+    records_command.add_command(_verb)

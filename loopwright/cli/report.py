@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from loopwright.cli.console import announce, echo, harmless
 from loopwright.cli.logs.reading import load_log
 from loopwright.cli.model import ModelOptions, find_model
-from loopwright.cli.options import TargetOptions, force_option
+from loopwright.cli.options import TargetOptions, argument, flag, force_option, option, verb
 from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.files import Output, check, write
 from loopwright.presenting import counted
@@ -24,43 +24,39 @@ if TYPE_CHECKING:
     from loopwright.records import Log
 
 
-@click.command("report")
-@click.argument("log")
-@click.argument("other", required=False)
-@click.option("-o", "--out", metavar="FILE", help="The page [default: the log's name with .html].")
-@click.option(
-    "--model",
-    metavar="FILE",
-    help="An ONNX model whose kernels LOG holds: shows the expected time of a run, and the share "
-    "of each kernel.",
-)
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="INPUT=SHAPE",
-    help="Of the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
-    "it declares. Several may be given.",
-)
-@click.option(
-    "--layouts",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Of the model: the file of layouts in which `loopwright tune --layouts` tuned it.",
-)
-@click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
-@force_option
-@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+def _task_option() -> Any:
+    return option("--task TEXT", "Only tasks whose key or name contains this text.")
+
+
+def _open_option() -> Any:
+    return flag("--open", "Open the page in a browser.")
+
+
+@verb("report")
 def report_command(
-    log: str,
-    other: str | None,
-    out: str | None,
-    model: str | None,
-    shapes: tuple[str, ...],
-    layouts: str | None,
-    task: str | None,
-    force: bool,
-    show: bool,
+    *,
+    log: str = argument(),
+    other: str | None = argument(required=False),
+    out: str | None = option("-o --out FILE", "The page [default: the log's name with .html]."),
+    model: str | None = option(
+        "--model FILE",
+        "An ONNX model whose kernels LOG holds: shows the expected time of a run, and the share "
+        "of each kernel.",
+    ),
+    shapes: tuple[str, ...] = option(
+        "--shape INPUT=SHAPE",
+        "Of the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
+        "it declares. Several may be given.",
+        multiple=True,
+    ),
+    layouts: str | None = option(
+        "--layouts FILE",
+        "Of the model: the file of layouts in which `loopwright tune --layouts` tuned it.",
+        type=click.Path(dir_okay=False),
+    ),
+    task: str | None = _task_option(),
+    force: bool = force_option(),
+    show: bool = _open_option(),
 ) -> None:
     """Write one page of HTML about LOG, or about two logs beside each other.
 
@@ -93,9 +89,7 @@ def report_command(
 
 
 def _model_page(file: str, shapes: Sequence[str], log: Log, layouts: str | None) -> ModelPage:
-    """The records of a log for the tuned kernels of an ONNX model, in every implementation; the
-    target is that of the records.
-    """
+    """The records of a log for the tuned kernels of an ONNX model, for the target of the log."""
     from loopwright.graph import extract_tasks
     from loopwright.inspection import TunedKernels, model_page
     from loopwright.tuner import flop_of
@@ -119,14 +113,15 @@ def _model_page(file: str, shapes: Sequence[str], log: Log, layouts: str | None)
     return model_page(Path(file).name, kernels, log)
 
 
-@click.command("dashboard")
-@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 (default) takes a free one."
-)
-@click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
-@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-def dashboard_command(logs: tuple[str, ...], port: int, task: str | None, show: bool) -> None:
+@verb("dashboard")
+def dashboard_command(
+    logs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="LOG..."),
+    port: int = option(
+        "--port", "Port; 0 (default) takes a free one.", type=click.IntRange(0, 65535), default=0
+    ),
+    task: str | None = _task_option(),
+    show: bool = _open_option(),
+) -> None:
     """Serve the report page of one or several LOGs; new records appear without reloading.
 
     It can be reached from this machine alone. A LOG need not exist yet. Ctrl-C ends it; a run that

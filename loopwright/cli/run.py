@@ -15,13 +15,15 @@ import numpy as np
 from loopwright.cli.console import announce, echo
 from loopwright.cli.model import BUILT, ModelOptions, find_model, is_model, print_fallbacks
 from loopwright.cli.options import (
-    DEVICE,
     HistoryOptions,
-    SubjectOption,
     TargetOptions,
+    argument,
+    device_option,
     force_option,
+    group,
     json_option,
-    takes,
+    option,
+    verb,
 )
 from loopwright.cli.subject import refuse_other_options
 from loopwright.errors import UsageError, did_you_mean
@@ -40,49 +42,33 @@ _COMMENT = b"outputs of loopwright run"
 _OUTPUTS = FileKind("an archive of outputs", lambda data: data.endswith(_COMMENT))
 
 
-@click.command("run")
-@click.argument("file", type=click.Path())
-@click.option(
-    "--repeat",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Samples, each about 10 ms of calls; the median is shown.",
-)
-@click.option("--device", cls=SubjectOption, of="workload", **DEVICE)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=FILE",
-    help="Of a model: an input from a .npy file of NumPy; those that are not given are random.",
-)
-@click.option(
-    "--output",
-    type=click.Path(),
-    metavar="FILE",
-    help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
-)
-@force_option
-@click.option(
-    "--target",
-    cls=SubjectOption,
-    of="model",
-    help="Of an ONNX file: what it is built for [default: llvm].",
-)
-@takes(without=("finalists", "max_error"), model=ModelOptions)
-@json_option
-def command(
-    file: str,
-    repeat: int,
-    device: str | None,
-    inputs: tuple[str, ...],
-    output: str | None,
-    force: bool,
-    target: str | None,
-    model: ModelOptions,
-    as_json: bool,
+@verb("run")
+def run_command(
+    *,
+    file: str = argument(type=click.Path()),
+    repeat: int = option(
+        "--repeat N",
+        "Samples, each about 10 ms of calls; the median is shown.",
+        type=click.IntRange(1),
+        shown=10,
+    ),
+    device: str | None = device_option(of="workload"),
+    inputs: tuple[str, ...] = option(
+        "--input NAME=FILE",
+        "Of a model: an input from a .npy file of NumPy; those that are not given are random.",
+        multiple=True,
+    ),
+    output: str | None = option(
+        "--output FILE",
+        "Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
+        type=click.Path(),
+    ),
+    force: bool = force_option(),
+    target: str | None = option(
+        "--target", "Of an ONNX file: what it is built for [default: llvm].", of="model"
+    ),
+    model: ModelOptions = group(without=("finalists", "max_error")),
+    as_json: bool = json_option(),
 ) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
 
@@ -150,7 +136,6 @@ def _models(
     output: str | None,
 ) -> list[tuple[str, Model, dict[str, Array]]]:
     """The model, or that of each batch by itself, with its title and the arrays that are given.
-
     Without ``--batch`` a model of any batch runs that of the given inputs, else those that it was
     built for.
     """
@@ -212,10 +197,7 @@ def _run_model(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run a model once, describe or write (``.npz``) its outputs, and time ``repeat`` samples.
-
-    Inputs that are not among the arrays are random.
-    """
+    """Run a model once, with random data for other inputs, show or write outputs, and time it."""
     from loopwright.graph import random_inputs
     from loopwright.inspection import bench
     from loopwright.runtime import BenchmarkResult, NDArray

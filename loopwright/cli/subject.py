@@ -45,9 +45,9 @@ def _is_given(value: object) -> bool:
 class SubjectOptions(TargetOptions):
     """The words that name a subject, and its target."""
 
-    workload: str = argument("workload", shell_complete=completed_workloads)
+    workload: str = argument(shell_complete=completed_workloads)
     params: tuple[str, ...] = argument(
-        "params", nargs=-1, metavar="[KEY=VALUE]...", shell_complete=_completed_parameters
+        nargs=-1, metavar="[KEY=VALUE]...", shell_complete=_completed_parameters
     )
 
     @property

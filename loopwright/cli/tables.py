@@ -57,7 +57,6 @@ def wrapped(text: str, indent: int = 0) -> str:
 
 def table_lines(columns: Sequence[TextColumn], width: int | None) -> Iterator[str]:
     """The lines of a table, its titles first; whole lines with all columns where ``width`` is None.
-
     The last column takes the room that the others leave, and is cut to it if it may be. If the
     table is still too wide, long texts of the others are cut.
     """
@@ -137,10 +136,8 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 def bars(values: Sequence[float], width: int, height: int) -> Iterator[str]:
     """Lines of a plot of so many characters, labels included: a bar for each value, or for as many
-    as there are columns. NaN leaves a gap.
-
-    The last of several values that share a column is drawn. The bars begin at 0; a label on the
-    left gives the value at the top of its line.
+    as there are columns. NaN leaves a gap. The last of several values that share a column is drawn.
+    The bars begin at 0; a label on the left gives the value at the top of its line.
     """
     top = max((value for value in values if not math.isnan(value)), default=0.0)
     if top <= 0.0 or not values:

@@ -22,12 +22,13 @@ from loopwright.cli.options import (
     BudgetOptions,
     MeasuringOptions,
     ScriptOptions,
-    SubjectOption,
     TunerChoice,
     again,
     going_on,
+    group,
     one_device,
-    takes,
+    option,
+    verb,
 )
 from loopwright.cli.subject import SubjectOptions, refuse_other_options
 from loopwright.cli.tune_tasks import tune_model
@@ -61,46 +62,33 @@ _SUBJECT = ("target", "threads")
 NOISY = 0.3
 
 
-@click.command("tune")
-@takes(subject=SubjectOptions)
-@takes(tuner=TunerChoice)
-@takes(without=("per_task_early_stopping",), budget=BudgetOptions)
-@click.option(
-    "--log",
-    type=click.Path(),
-    metavar="FILE",
-    help="The file that each measurement is appended to, and from which a run continues "
-    "[default: named after the workload, in this folder].",
-)
-@click.option(
-    "--pretrain",
-    cls=SubjectOption,
-    of="workload",
-    type=click.Path(exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="A log whose records, of whatever workloads, teach the tuner's cost model before it "
-    "starts; they count for no trial. Several may be given.",
-)
-@takes(
-    without=("finalists",),
-    texts={
-        "layouts": "Of a model: choose a layout for each convolution and pool before it is tuned: "
-        "kernels of which the log has no record are measured as their defaults, in all layouts. "
-        "The choice is written to this file, which `build`, `run`, `bench` and `inspect` take as "
-        "well; one that is there already is kept."
-    },
-    model=ModelOptions,
-)
-@takes(measuring=MeasuringOptions)
-@takes(script=ScriptOptions)
-def command(
+@verb("tune")
+def tune_command(
+    *,
     subject: SubjectOptions,
     tuner: TunerChoice,
-    budget: BudgetOptions,
-    log: str | None,
-    pretrain: tuple[str, ...],
-    model: ModelOptions,
+    budget: BudgetOptions = group(without=("per_task_early_stopping",)),
+    log: str | None = option(
+        "--log FILE",
+        "The file that each measurement is appended to, and from which a run continues "
+        "[default: named after the workload, in this folder].",
+        type=click.Path(),
+    ),
+    pretrain: tuple[str, ...] = option(
+        "--pretrain FILE",
+        "A log whose records, of whatever workloads, teach the tuner's cost model before it "
+        "starts; they count for no trial. Several may be given.",
+        of="workload",
+        type=click.Path(exists=True, dir_okay=False),
+        multiple=True,
+    ),
+    model: ModelOptions = group(
+        without=("finalists",),
+        layouts="Of a model: choose a layout for each convolution and pool before it is tuned: "
+        "kernels of which the log has no record are measured as their defaults, in all layouts. "
+        "The choice is written to this file, which `build`, `run`, `bench` and `inspect` take as "
+        "well; one that is there already is kept.",
+    ),
     measuring: MeasuringOptions,
     script: ScriptOptions,
 ) -> int | None:
@@ -244,9 +232,7 @@ def _numpy(workload: WorkloadSubject, stack: ExitStack) -> NumpyProcess | None:
 def _yardsticks(
     workload: WorkloadSubject, console: Console, side: NumpyProcess | None
 ) -> tuple[float | None, float | None]:
-    """The limit of this machine for the workload and NumPy's speed, both in GFLOP/s, None where
-    unknown; printed, with a warning when noisy.
-    """
+    """This machine's limit for the workload and NumPy's speed, in GFLOP/s; None where unknown."""
     from loopwright import runtime
 
     limit, flop = _limit(workload), flop_of(workload.task)
@@ -287,9 +273,7 @@ def _yardsticks(
 
 
 def _limit(workload: WorkloadSubject) -> MachineLimit | None:
-    """The roof of the workload on this machine: arithmetic, or moving its arguments; None where
-    unknown, or where the template refuses its default, which the run then reports.
-    """
+    """The roof of the workload: arithmetic, or moving its arguments; None where unknown."""
     from loopwright import dtypes
     from loopwright.measure import limit_of
 

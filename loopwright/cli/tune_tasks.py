@@ -32,9 +32,12 @@ from loopwright.cli.options import (
     TargetOptions,
     TunerChoice,
     again,
+    argument,
     going_on,
+    group,
     one_device,
-    takes,
+    option,
+    verb,
 )
 from loopwright.cli.subject import SubjectOptions
 from loopwright.cli.workload import WorkloadSubject, find_workload
@@ -64,45 +67,33 @@ if TYPE_CHECKING:
 _MODEL = ("target", "threads", "no_fallback", "batches", "layouts", "max_error")
 
 
-@click.command("tune-tasks")
-@click.argument("file", type=click.Path(path_type=Path))
-@takes(target=TargetOptions)
-@takes(tuner=TunerChoice)
-@takes(
-    without=("gflops", "effort"),
-    texts={
-        "trials": "Stop when the log holds so many successful trials of all workloads together "
-        f"[default: {TRIALS} for each, unless another limit is given].",
-        "early_stopping": "Stop after so many trials that brought nothing faster for any workload.",
-        "min_gain": "Stop tuning a workload when another minute is expected to make it faster by "
-        "less than this: 1%, or 0.01.",
-    },
-    budget=BudgetOptions,
-)
-@click.option(
-    "--strategy",
-    type=click.Choice(STRATEGIES),
-    default=STRATEGIES[0],
-    show_default=True,
-    help="Which workload gets the next trials: the one that promises most for the sum of calls x "
-    "time (gradient), or each in turn (round-robin).",
-)
-@click.option(
-    "--log",
-    type=click.Path(),
-    metavar="LOG",
-    help="The file that each measurement is appended to, and from which a run continues "
-    "[default: named after FILE, in this folder].",
-)
-@takes(measuring=MeasuringOptions)
-@takes(script=ScriptOptions)
-def command(
-    file: Path,
+@verb("tune-tasks")
+def tune_tasks_command(
+    *,
+    file: Path = argument(type=click.Path(path_type=Path)),
     target: TargetOptions,
     tuner: TunerChoice,
-    budget: BudgetOptions,
-    strategy: str,
-    log: str | None,
+    budget: BudgetOptions = group(
+        without=("gflops", "effort"),
+        trials="Stop when the log holds so many successful trials of all workloads together "
+        f"[default: {TRIALS} for each, unless another limit is given].",
+        early_stopping="Stop after so many trials that brought nothing faster for any workload.",
+        min_gain="Stop tuning a workload when another minute is expected to make it faster by "
+        "less than this: 1%, or 0.01.",
+    ),
+    strategy: str = option(
+        "--strategy",
+        "Which workload gets the next trials: the one that promises most for the sum of calls x "
+        "time (gradient), or each in turn (round-robin).",
+        type=click.Choice(STRATEGIES),
+        shown=STRATEGIES[0],
+    ),
+    log: str | None = option(
+        "--log LOG",
+        "The file that each measurement is appended to, and from which a run continues "
+        "[default: named after FILE, in this folder].",
+        type=click.Path(),
+    ),
     measuring: MeasuringOptions,
     script: ScriptOptions,
 ) -> int | None:

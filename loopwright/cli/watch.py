@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import echo, harmless
+from loopwright.cli.options import argument, flag, option, verb
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
@@ -32,16 +33,16 @@ _MOST_TASKS = 20
 _WIDE = 100
 
 
-@click.command("watch")
-@click.argument("log")
-@click.option(
-    "--every",
-    type=click.FloatRange(0.1, 86400),
-    metavar="SECONDS",
-    help=f"Time between two updates [default: {_LOOK_S:g} on a terminal, else {_LINE_S:g}].",
-)
-@click.option("--once", is_flag=True, help="Say where the run stands, and end.")
-def command(log: str, every: float | None, once: bool) -> None:
+@verb("watch")
+def watch_command(
+    log: str = argument(),
+    every: float | None = option(
+        "--every SECONDS",
+        f"Time between two updates [default: {_LOOK_S:g} on a terminal, else {_LINE_S:g}].",
+        type=click.FloatRange(0.1, 86400),
+    ),
+    once: bool = flag("--once", "Say where the run stands, and end."),
+) -> None:
     """Follow the tuning run that writes LOG: the best so far, trials a minute, failures, what is
     left, and whether a process still writes the log.
 

@@ -1,7 +1,6 @@
-"""``WORKLOAD [key=value ...]``: from the words of a command line to a task.
-
-A workload is an operator of ``loopwright.ops``, or ``path/to/file.py:name``: a template or a
-workload that the file defines, or a plain function that returns tensors.
+"""``WORKLOAD [key=value ...]``: from the words of a command line to a task. A workload is an
+operator of ``loopwright.ops``, or ``path/to/file.py:name``: a template or a workload that the file
+defines, or a plain function that returns tensors.
 """
 
 from __future__ import annotations
@@ -58,10 +57,7 @@ class WorkloadSubject:
 
     @property
     def default_log(self) -> str:
-        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``.
-
-        Workloads of one name share a log, which keeps them apart.
-        """
+        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``."""
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", self.task.name)
         sizes = [str(arg) for arg in self.task.args if type(arg) is int]
         return f"{'_'.join([name, 'x'.join(sizes)]).rstrip('_')}.jsonl"

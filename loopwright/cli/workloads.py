@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from loopwright.cli.console import command_line, echo
-from loopwright.cli.options import json_option
+from loopwright.cli.options import argument, json_option, verb
 from loopwright.cli.workload import (
     completed_workloads,
     find_operator,
@@ -22,10 +22,11 @@ from loopwright.cli.workload import (
 from loopwright.ops import Description, Parameter, describe, describe_all, parameters_of
 
 
-@click.command("workloads")
-@click.argument("name", required=False, shell_complete=completed_workloads)
-@json_option
-def command(name: str | None, as_json: bool) -> None:
+@verb("workloads")
+def workloads_command(
+    name: str | None = argument(required=False, shell_complete=completed_workloads),
+    as_json: bool = json_option(),
+) -> None:
     """List the operators that can be tuned by name; with NAME the parameters of that one, their
     meaning and default, and a command to begin with.
 

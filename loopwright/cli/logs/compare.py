@@ -13,7 +13,7 @@ import click
 
 from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
-from loopwright.cli.options import takes
+from loopwright.cli.options import argument, option, verb
 from loopwright.cli.tables import TextColumn, print_table, wrapped
 from loopwright.errors import UsageError
 from loopwright.presenting import counted
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from loopwright.records import Json, Log, Record, Side, TaskComparison
 
 
-@click.command("compare", short_help="Two logs, two records, or two machines.")
-@click.argument("what", nargs=-1, required=True, metavar="A [B]")
-@click.option("--log", help="The log of the records A and B.")
-@takes(filters=Filters)
-@takes(form=OutputForm)
-def compare(what: Sequence[str], log: str | None, filters: Filters, form: OutputForm) -> None:
+@verb("compare", "Two logs, two records, or two machines.")
+def compare(
+    *,
+    what: Sequence[str] = argument(nargs=-1, required=True, metavar="A [B]"),
+    log: str | None = option("--log", "The log of the records A and B."),
+    filters: Filters,
+    form: OutputForm,
+) -> None:
     """Compare two logs task by task, two records of a log, or the machines of one log.
 
     \b

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import announce
-from loopwright.cli.options import option
+from loopwright.cli.options import flag, option
 from loopwright.cli.tables import print_csv, print_lines
 from loopwright.errors import RecordError, UsageError
 from loopwright.presenting import counted
@@ -25,15 +25,13 @@ _COLLECTED_AFTER = 200_000
 #: Things that an error lists, at most.
 _LISTED = 3
 
-log_argument = click.argument("log")
-
 
 @dataclass(frozen=True)
 class OutputForm:
     """The form of a verb's output: text for people, unless one of these is chosen."""
 
-    as_json: bool = option("--json", is_flag=True, help="Print JSON lines.")
-    as_csv: bool = option("--csv", is_flag=True, help="Print comma-separated values.")
+    as_json: bool = flag("--json", "Print JSON lines.")
+    as_csv: bool = flag("--csv", "Print comma-separated values.")
 
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:
@@ -63,28 +61,20 @@ class OutputForm:
 class Filters:
     """The filters of records; None: all."""
 
-    task: str | None = option(
-        "--task", metavar="TEXT", help="Only tasks whose key contains this text."
-    )
+    task: str | None = option("--task TEXT", "Only tasks whose key contains this text.")
     target: str | None = option(
-        "--target", metavar="KIND", help="Only records of this kind of target, such as llvm."
+        "--target KIND", "Only records of this kind of target, such as llvm."
     )
     hardware: str | None = option(
-        "--hardware",
-        metavar="TEXT",
-        help="Only records of hardware whose name contains this text, such as EPYC.",
+        "--hardware TEXT",
+        "Only records of hardware whose name contains this text, such as EPYC.",
     )
     threads: int | None = option(
-        "--threads",
-        metavar="N",
-        type=click.IntRange(1),
-        help="Only records of kernels with this many threads.",
+        "--threads N", "Only records of kernels with this many threads.", type=click.IntRange(1)
     )
 
     def of(self, log: Log) -> list[Record]:
-        """The records of a log that pass; if there are none, the message lists the possible
-        values.
-        """
+        """The records of a log that pass; if there are none, the message lists possible values."""
         from loopwright.cli.logs.record_text import threads_texts
         from loopwright.records import fields_of, hardware_names
 
@@ -210,10 +200,9 @@ def find_record(
     run: str | None = None,
 ) -> Record:
     """The wanted record, see :func:`loopwright.inspection.choose`; where that is ambiguous, the
-    message names the option that makes it clear.
-
-    ``wanted`` is an id, the beginning of one, ``best`` or ``default``; None where a trial is given.
-    A missing record is a `UsageError`, since naming it was a wrong call.
+    message names the option that makes it clear. ``wanted`` is an id, the beginning of one,
+    ``best`` or ``default``; None where a trial is given. A missing record is a `UsageError`, since
+    naming it was a wrong call.
     """
     from loopwright.inspection import WORDS, choose, of_run
 

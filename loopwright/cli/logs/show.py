@@ -13,9 +13,8 @@ from loopwright.cli.logs.reading import (
     check_one_setup,
     find_record,
     load_log,
-    log_argument,
 )
-from loopwright.cli.options import takes
+from loopwright.cli.options import any_of, argument, flag, option, verb
 from loopwright.cli.tables import TextColumn, table_lines, terminal_width, wrapped
 from loopwright.errors import LoopwrightError, RecordError
 from loopwright.presenting import counted
@@ -81,16 +80,20 @@ BEST = "best"
 _TIES = 5
 
 
-@click.command("show", short_help="All that is known of one record.")
-@log_argument
-@takes(filters=Filters)
-@click.argument("record")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-@click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
-@click.option("--schedule", "part", flag_value="schedule", help="Print its schedule as Python.")
-@click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
-@click.option("--code", "part", flag_value="code", help="Print its code for the target.")
-def show(log: str, filters: Filters, record: str, as_json: bool, part: str | None) -> None:
+@verb("show", "All that is known of one record.")
+def show(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    record: str = argument(),
+    as_json: bool = flag("--json", "Print JSON lines."),
+    part: str | None = any_of(
+        option("--expr", "Print its tensor expression as Python.", flag_value="expr"),
+        option("--schedule", "Print its schedule as Python.", flag_value="schedule"),
+        option("--ir", "Print its loop nest.", flag_value="ir"),
+        option("--code", "Print its code for the target.", flag_value="code"),
+    ),
+) -> None:
     """Show one RECORD of LOG: its id (or the beginning of it), `best` or `default`.
 
     Prints its speed and how certain that is, whether it would be applied on this machine, what each
@@ -140,9 +143,7 @@ def _part(log: Log, record: Record, part: str) -> str:
 def _described(
     log: Log, record: Record, own: Sequence[Record], order: Sequence[Record]
 ) -> Iterator[str]:
-    """The record in words, line by line, from all records of its task and machine (``own``) and
-    their candidates, the best first (``order``).
-    """
+    """A record in words, from those of its task and machine, and the best of each candidate."""
     from loopwright.cli.logs.record_text import minute_text, setup_title
     from loopwright.inspection import applies_here, time_text
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import echo, harmless
-from loopwright.cli.logs.reading import Filters, OutputForm, largest_setup, load_log, log_argument
-from loopwright.cli.options import force_option, takes
+from loopwright.cli.logs.reading import Filters, OutputForm, largest_setup, load_log
+from loopwright.cli.options import argument, force_option, option, verb
 from loopwright.cli.tables import TextColumn, bars, cut, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import FileKind, Output, check, write
@@ -36,18 +36,18 @@ _BY = "loopwright records curve"
 _PICTURE = FileKind("a picture", lambda data: _BY.encode() in data)
 
 
-@click.command("curve", short_help="The best so far, trial after trial.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option(
-    "-o",
-    "--out",
-    metavar="FILE",
-    help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
-)
-@force_option
-def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: bool) -> None:
+@verb("curve", "The best so far, trial after trial.")
+def curve(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    out: str | None = option(
+        "-o --out FILE",
+        "Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
+    ),
+    force: bool = force_option(),
+) -> None:
     """Show the best speed so far, trial after trial, for one task of LOG.
 
     Failed trials and those that racing dropped are never the best. Runs that were resumed are
@@ -162,11 +162,8 @@ def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bo
     echo(f"wrote {out}")
 
 
-@click.command("errors", short_help="What failed, and which knobs go with it.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-def errors(log: str, filters: Filters, form: OutputForm) -> None:
+@verb("errors", "What failed, and which knobs go with it.")
+def errors(*, log: str = argument(), filters: Filters, form: OutputForm) -> None:
     """Show what failed in LOG: the kinds, their shares, the first example of each.
 
     Below each kind stand the values of knobs that go with it: values whose candidates failed more
@@ -221,12 +218,14 @@ def _values(kind: Failures) -> list[Json]:
     ]
 
 
-@click.command("importance", short_help="Which knobs matter.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples.")
-def importance(log: str, filters: Filters, form: OutputForm, seed: int) -> None:
+@verb("importance", "Which knobs matter.")
+def importance(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    seed: int = option("--seed", "Seed of the random samples.", shown=0),
+) -> None:
     """Show which knobs matter for one task of LOG, with the best and the worst value of each.
 
     The share is the part of the variance of log(time) that a knob explains by itself: functional

@@ -1,7 +1,5 @@
-"""Conversion of nodes of graphs, of functions and of subgraphs, one after the other.
-
-What cannot be converted is noted, and what depends on it is left out, so that one message tells all
-of it.
+"""Conversion of nodes of graphs, of functions and of subgraphs, one after the other. What cannot be
+converted is noted, and what depends on it is left out, so that one message tells all of it.
 """
 
 from __future__ import annotations
@@ -88,17 +86,15 @@ class _Around:
         for info, value in zip(graph.input, args, strict=True):
             inner[info.name] = value
         before = len(self.importer.refused)
-        self.importer.convert(graph.node, inner)
+        for proto in graph.node:
+            self.importer.convert(proto, inner)
         if len(self.importer.refused) > before:
-            raise _InsideError()
+            raise _InsideError("a graph inside of it was refused")
         return [self.importer.result(o.name, inner) for o in graph.output]
 
 
 class _InsideError(GraphError):
     """Nodes of a subgraph were not converted; they were noted."""
-
-    def __init__(self) -> None:
-        super().__init__("a graph inside of it was refused")
 
 
 class OnnxImporter:
@@ -112,10 +108,9 @@ class OnnxImporter:
         fallback: bool = False,
     ) -> None:
         self.types = ExprTypes()
-        self._fallback = fallback
         self.refused: list[_Refused] = []
-        # names of the nodes around, for messages
-        self._versions, self._path = versions, path
+        # path: names of the nodes around, for messages
+        self._versions, self._path, self._fallback = versions, path, fallback
         self._functions = {(domain(f.domain), f.name): f for f in functions}
 
     def initializers(self, graph: Any, scope: Scope) -> None:
@@ -132,10 +127,6 @@ class OnnxImporter:
             except (TypeError, ValueError, KeyError) as exc:
                 raise GraphError(f"weight {name!r} is malformed: {exc}") from exc
 
-    def convert(self, nodes: Iterable[Any], scope: Scope) -> None:
-        for proto in nodes:
-            self._convert(proto, scope)
-
     def result(self, name: str, scope: Scope) -> Expr:
         """A value that has to have been converted."""
         found = scope[name]
@@ -144,10 +135,7 @@ class OnnxImporter:
         return found
 
     def check(self) -> None:
-        """Raise one error for all that was not converted.
-
-        It is `UnboundInputsError` where values of inputs are missing, else GraphError.
-        """
+        """Raise one error for all that was not converted, with the inputs that must be known."""
         if not self.refused:
             return
         text = refusal([(r.node, r.reason) for r in self.refused])
@@ -158,7 +146,8 @@ class OnnxImporter:
         line = " ".join(reason.split())
         self.refused.append(_Refused(f"{self._path}{node}", line, inputs))
 
-    def _convert(self, proto: Any, scope: Scope) -> None:
+    def convert(self, proto: Any, scope: Scope) -> None:
+        """Bind the outputs of a node; note what cannot be converted."""
         label = f"{operator(proto)} {proto.name or _first(proto.output)!r}"
         before = len(self.refused)
         for name in proto.output:
@@ -208,27 +197,27 @@ class OnnxImporter:
             return known
         function = self._functions.get((own, proto.op_type))
         if function is not None:
-            return self._expanded(
-                proto, FunctionBody(function, opsets(function.opset_import)), inputs
-            )
+            body = FunctionBody(function, opsets(function.opset_import))
+            return self._expanded(proto, body, inputs)
         version = self._versions.get(own)
         if version is None:
             raise GraphError(f"the model imports no version of domain {own!r}")
         found = converter_of(operator(proto), version)
         if found is not None:
-            attrs = {a.name: plain(a) for a in proto.attribute}
+            value_of = onnx_package().helper.get_attribute_value
+            attrs = {a.name: _plain(value_of(a)) for a in proto.attribute}
             around = _Around(self, scope)
-            label, outputs_ = proto.name or _first(proto.output), tuple(proto.output)
-            node = Node(operator(proto), label, tuple(inputs), attrs, outputs_, version, around)
+            names = proto.name or _first(proto.output), tuple(inputs), attrs, tuple(proto.output)
+            node = Node(operator(proto), *names, version, around)
             # The nodes of a graph inside of it are operators that round by themselves.
             inner = any(a.HasField("g") for a in proto.attribute)
             outputs = listed(found(node)) if inner else outputs_of(node, found)
             return [self.types.mark(e, narrow) for e in outputs] if narrow else outputs
         types = [None if e is None else self.types[e] for e in inputs]
-        body = body_of(proto, self._versions, types)
-        if body is None:
+        expansion = body_of(proto, self._versions, types)
+        if expansion is None:
             raise GraphError(f"there is no converter for opset {version}")
-        return self._expanded(proto, body, inputs)
+        return self._expanded(proto, expansion, inputs)
 
     def _expanded(
         self, proto: Any, body: FunctionBody, inputs: Sequence[Expr | None]
@@ -240,13 +229,13 @@ class OnnxImporter:
         scope = Scope()
         for n, name in enumerate(body.function.input):
             scope[name] = inputs[n] if n < len(inputs) else None
-        inner.convert(body.nodes(proto), scope)
-        names = body.function.output
-        made = [scope.get(n) for n in names]
+        for node in body.nodes(proto):
+            inner.convert(node, scope)
+        made = [scope.get(n) for n in body.function.output]
         wanted = [m for m, name in zip(made, proto.output, strict=False) if name]
         if any(isinstance(m, Unconverted) for m in wanted):
             self.refused.extend(inner.refused)
-            raise _InsideError()
+            raise _InsideError("a graph inside of it was refused")
         return [None if isinstance(m, Unconverted) else m for m in made]
 
 
@@ -254,13 +243,9 @@ def _first(names: Sequence[str]) -> str:
     return next((n for n in names if n), "")
 
 
-def plain(attribute: Any) -> Any:
+def _plain(value: Any) -> Any:
     """An attribute as a Python value: text for bytes, arrays for tensors; graphs as they are."""
     onnx = onnx_package()
-    return _plain(onnx, onnx.helper.get_attribute_value(attribute))
-
-
-def _plain(onnx: Any, value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, onnx.TensorProto):
@@ -270,6 +255,6 @@ def _plain(onnx: Any, value: Any) -> Any:
     if isinstance(value, (int, float, str, onnx.GraphProto)):
         return value
     try:
-        return tuple(_plain(onnx, v) for v in value)
+        return tuple(map(_plain, value))
     except TypeError as exc:
         raise GraphError(f"its attributes hold a {type(value).__name__}") from exc

@@ -131,11 +131,10 @@ def fallen_back(
     versions: Mapping[str, int],
     reason: str,
 ) -> list[Expr | None]:
-    """The outputs of a node by onnx's reference implementation; None for unnamed ones.
-
-    ``inputs`` are all values it reads, by name, those of its subgraphs included. Outputs of narrow
-    dtypes are noted in ``types``. ``reason`` says why the node has no kernel. Raises GraphError
-    where there is no reference implementation, or shapes or dtypes are not known.
+    """The outputs of a node by onnx's reference implementation; None for unnamed ones. ``inputs``
+    are all values it reads, by name, those of its subgraphs included. Outputs of narrow dtypes are
+    noted in ``types``. ``reason`` says why the node has no kernel. Raises GraphError where there is
+    no reference implementation, or shapes or dtypes are not known.
     """
     model = _model_of(node, inputs, types, versions)
     found = _output_types(model)
@@ -145,8 +144,8 @@ def fallen_back(
     label = f"{operator(node)} {node.name!r}" if node.name else operator(node)
     host = HostFunction(operator(node), step, result, BY, reason, span=label)
     call = Call(host, tuple(inputs.values()), span=label)
-    single = len(storages) == 1
-    made = [call if single else TupleGetItem(call, n) for n in range(len(storages))]
+    made: list[Expr] = [TupleGetItem(call, n) for n in range(len(storages))]
+    made = [call] if len(storages) == 1 else made
     for e, (_, dtype) in zip(made, found, strict=True):
         if dtype in NAMES:
             types.mark(e, dtype)
@@ -179,11 +178,8 @@ def _model_of(
         for name, e in inputs.items()
         if isinstance(e, Constant) and e.data.size <= _FEW and types.narrow(e) is None
     }
-    infos = [
-        helper.make_value_info(name, _proto(types, e))
-        for name, e in inputs.items()
-        if name not in known
-    ]
+    others = {name: e for name, e in inputs.items() if name not in known}
+    infos = [helper.make_value_info(name, _proto(types, e)) for name, e in others.items()]
     weights = [onnx.numpy_helper.from_array(np.asarray(x), name) for name, x in known.items()]
     outputs = [helper.make_value_info(n, onnx.TypeProto()) for n in node.output if n]
     graph = helper.make_graph([node], "fallback", infos, outputs, weights)
@@ -212,7 +208,6 @@ def _output_types(model: Any) -> list[tuple[tuple[int, ...], str]]:
 
 
 def _type_of(info: Any) -> tuple[tuple[int, ...], str]:
-    onnx = onnx_package()
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type" or not info.type.tensor_type.HasField("shape"):
         raise GraphError(f"onnx cannot tell the shape of its output {info.name!r}")
@@ -220,7 +215,7 @@ def _type_of(info: Any) -> tuple[tuple[int, ...], str]:
     shape = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
     if any(n is None for n in shape):
         raise GraphError(f"the shape of its output {info.name!r} depends on data")
-    name = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    name = onnx_package().helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
     if name not in NAMES:
         try:
             dtypes.check(name)

@@ -91,11 +91,7 @@ def leaves_of(value: Any) -> list[Any]:
 def deferred_call(
     label: str, target: Callable[..., Any], args: Any, kwargs: Any, reason: str
 ) -> Deferred:
-    """A call that PyTorch computes over tensors and values.
-
-    In its arguments `TensorRead` and `Deferred` stand in place of tensors; ``label`` names it
-    in messages.
-    """
+    """A call of PyTorch; `TensorRead` and `Deferred` stand for tensors in its arguments."""
     leaves = leaves_of([args, kwargs])
     inner = [leaf for leaf in leaves if isinstance(leaf, Deferred)]
     own = [leaf.expr for leaf in leaves if isinstance(leaf, TensorRead)]
@@ -156,11 +152,10 @@ def elements_of(tensor: Any) -> Array:
 def as_step(
     deferred: Deferred, results: Sequence[Any], several: bool, turn: Turn | None = None
 ) -> Any:
-    """Make a step of the program of a value that PyTorch computes.
-
-    Returns the value that holds the result, or a list of them where ``several`` is set; the
-    deferred value itself where no program holds its tensors. ``results`` are fake tensors. A step
-    with ``turn`` draws random numbers or may fail, so that its order among others counts.
+    """Make a step of the program of a value that PyTorch computes. Returns the value that holds the
+    result, or a list of them where ``several`` is set; the deferred value itself where no program
+    holds its tensors. ``results`` are fake tensors. A step with ``turn`` draws random numbers or
+    may fail, so that its order among others counts.
     """
     tensors = [is_tensor(t) and not is_empty(t) for t in results]
     types = [held_type(t) for t, made in zip(results, tensors, strict=True) if made]
@@ -184,10 +179,11 @@ def as_step(
     if turn is not None:
         turn.last = parts.pop()
     places = iter(parts)
-    found = [
-        held(next(places), t) if made else _empty_like(t)
-        for t, made in zip(results, tensors, strict=True)
-    ]
+    found: list[Any] = []
+    for t, made in zip(results, tensors, strict=True):
+        memory = TensorLayout.of(t)  # None where it is no tensor
+        empty = None if memory is None or made else memory.empty()
+        found.append(held(next(places), t) if made else empty)
     return found if several else found[0]
 
 
@@ -200,12 +196,6 @@ class Turn:
     def behind(self, reads: Sequence[Expr]) -> tuple[Expr, ...]:
         """Add the token of the last step to the reads of the next, so that it runs after it."""
         return (*reads,) if self.last is None else (*reads, self.last)
-
-
-def _empty_like(value: Any) -> Any:
-    """A tensor without elements, after a fake one; None for values that are no tensors."""
-    memory = TensorLayout.of(value)
-    return None if memory is None else memory.empty()
 
 
 def _function(
@@ -248,13 +238,13 @@ class FallbackShare:
             return
         self._whole += sum(seconds)
         for step, took in zip(executor.program.steps, seconds, strict=True):
-            if step.kernel in hosts:
-                self._by_operators[_operators(hosts[step.kernel])] += took
-        self.known = self._runs > _RUNS
-        if self.known:
-            self._warn()
-
-    def _warn(self) -> None:
+            if (host := hosts.get(step.kernel)) is not None:
+                # Its operators, without the names of their nodes.
+                names = [part.partition(" ")[0] for part in (host.span or host.name).split(" > ")]
+                self._by_operators[" > ".join(names)] += took
+        if self._runs <= _RUNS:
+            return
+        self.known = True
         share = sum(self._by_operators.values()) / self._whole
         if share <= _MOST:
             return
@@ -266,10 +256,5 @@ class FallbackShare:
             f"no kernel: {named}{f', and {more} more' if more else ''}; the reasons are told by "
             "loopwright.graph.torch_backend.compiled_models()[-1].report",
             FallbackWarning,
-            stacklevel=2,
+            stacklevel=1,
         )
-
-
-def _operators(host: HostFunction) -> str:
-    """The operators that a function computes, without the names of their nodes."""
-    return " > ".join(part.partition(" ")[0] for part in (host.span or host.name).split(" > "))

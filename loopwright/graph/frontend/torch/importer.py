@@ -1,6 +1,5 @@
-"""Conversion of graphs of PyTorch (``torch.fx``), whose calls are of ATen's operators.
-
-What cannot be converted is left to PyTorch, or noted, so that one message tells all of it.
+"""Conversion of graphs of PyTorch (``torch.fx``), whose calls are of ATen's operators. What cannot
+be converted is left to PyTorch, or noted, so that one message tells all of it.
 """
 
 from __future__ import annotations
@@ -58,7 +57,6 @@ class TorchImporter:
 
     def outputs(self, module: Any, bound: Mapping[Any, Any]) -> list[Any]:
         """The outputs of a ``torch.fx.GraphModule`` whose nodes declare the types of their values.
-
         ``bound`` has the values of its placeholders, and of calls that need not be converted.
         Tensors are returned as expressions, `Carried` or `Deferred`, other values as they are.
         """
@@ -87,8 +85,7 @@ class TorchImporter:
 
     def _resolved(self, value: Any) -> Any:
         """An argument with the values of the nodes in it."""
-        torch = torch_package()
-        return torch.fx.node.map_arg(value, lambda node: self.values[node])
+        return torch_package().fx.node.map_arg(value, self.values.__getitem__)
 
     def _read(self, node: Any) -> Any:
         """The value of a node for PyTorch: a tensor with the layout it would have there."""
@@ -111,7 +108,7 @@ class TorchImporter:
                 return whole[index]
             return as_step(part_of(whole, index), *_results(node.meta.get("val")))
         name = getattr(node.target, "__name__", "")
-        if any(name.startswith(prefix) for prefix in _CHECKS):
+        if name.startswith(_CHECKS):
             return None
         if name == "with_effects":
             return self._effect(node)
@@ -136,10 +133,7 @@ class TorchImporter:
         reason: str,
         counts: bool = False,
     ) -> Any:
-        """Let PyTorch compute a call, unless that is refused.
-
-        ``results`` are fake tensors; ``counts`` says that the order among other such calls matters.
-        """
+        """Let PyTorch compute a call; ``counts`` says that its order among such calls matters."""
         name = _name(target) if hasattr(target, "_schema") else getattr(target, "__name__", target)
         aten = hasattr(target, "_schema") and "::" not in str(name)
         label = f"{'aten::' * aten}{name} {node.name!r}"
@@ -158,8 +152,7 @@ class TorchImporter:
             return deferred
         found = as_step(deferred, results, several, self.turn if counts or random else None)
         if random and isinstance(found, Deferred):
-            reason = "how many random numbers it draws depends on data"
-            self._refused.append((label, reason))
+            self._refused.append((label, "how many random numbers it draws depends on data"))
         return found
 
     def _effect(self, node: Any) -> Any:
@@ -168,9 +161,7 @@ class TorchImporter:
         results = list(node.meta["val"])[1:]
         several = len(results) > 1
         found = self._fallen(node, target, args, results, several, "it may fail", counts=True)
-        if isinstance(found, Unconverted):
-            return found
-        return [None, *(found if several else [found])]
+        return found if found is UNCONVERTED else [None, *(found if several else [found])]
 
     def _made(
         self,
@@ -216,10 +207,7 @@ def _name(target: Any) -> str:
 
 
 def tensor_type_of(value: Any) -> TensorType | None:
-    """The type of a tensor as kernels take it.
-
-    None where its dtype, or an extent, is unknown, or it has no elements.
-    """
+    """The type of a tensor as kernels take it; None where it is unknown, or has no elements."""
     return held_type(value) if is_tensor(value) and dtype_of(value) is not None else None
 
 

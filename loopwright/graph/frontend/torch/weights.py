@@ -131,10 +131,9 @@ class Weights:
         return Constant(self._constants[place], name)
 
     def with_inputs(self, module: IRModule) -> tuple[IRModule, list[int]]:
-        """Make inputs of the weights by which few rows are multiplied.
-
-        Returns the module and the indices of the weights that became its last parameters; pass
-        these to `leave` once the module is used.
+        """Make inputs of the weights by which few rows are multiplied. Returns the module and the
+        indices of the weights that became its last parameters; pass these to `leave` once the
+        module is used.
         """
         if self._constant:
             return module, []
@@ -161,10 +160,7 @@ class Weights:
             del self._addresses[place], self._constants[place]
 
     def in_place(self, module: IRModule, model: Model) -> frozenset[str]:
-        """The names of the constants that kernels can read in place; others are watched.
-
-        ``module`` is as imported, ``model`` what was built from it.
-        """
+        """The names of a model's constants that kernels read in place; others are watched."""
         values, constants = model.program.values, model.constants
         before = Counter(
             id(child.data)
