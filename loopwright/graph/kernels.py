@@ -17,7 +17,7 @@ from loopwright.graph.fuse_ops import FuseOps
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, OpRef, TensorType, Tuple
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, post_order
-from loopwright.graph.plan import Planned, plan
+from loopwright.graph.plan import Planned, joined_names, plan
 from loopwright.history import ApplyHistoryBest
 from loopwright.ops import compute
 from loopwright.records import Checked
@@ -114,10 +114,6 @@ def _one(tensors: Sequence[te.Tensor], name: str) -> te.Tensor:
     return tensors[0]
 
 
-#: Operators and shapes in the name of a task, at most.
-_SHOWN = 4
-
-
 def operators_of(function: Function) -> tuple[str, ...]:
     return tuple(name for name in map(called, post_order(function.body)) if name is not None)
 
@@ -143,15 +139,13 @@ class KernelTask:
         """The task, whose key is the hash of the expression; name and arguments are for display."""
         expression = self.expression_of(self.function)
         args = expression.args
-        operators = [name.rpartition(".")[2] for name in operators_of(self.function)]
-        more = [f"and_{len(operators) - _SHOWN}"] if len(operators) > _SHOWN else []
-        name = "_".join([*operators[:_SHOWN], *more])
+        operators = operators_of(self.function)
         by = "" if self.anchor is None else f"/{self.anchor.name}"
         shapes = [t.static_shape for t in expression.inputs if t.shape] or [()]
-        workload = Workload(f"graph/{name}{by}", lambda *_: args)
+        workload = Workload(f"graph/{joined_names(operators)}{by}", lambda *_: args)
         if len(operators) == 1 and self.anchor is None:
             workload.former = self._workload_form
-        task = AutomaticTask(workload, shapes[:_SHOWN], self.target)
+        task = AutomaticTask(workload, shapes[:4], self.target)
         task.of_model = True
         return task
 

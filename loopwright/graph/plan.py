@@ -122,7 +122,9 @@ class _Planner:
         constant = tuple(i for i, n in enumerate(args) if self.values[n].kind == "constant")
         key = structural_hash(function), constant
         if key not in self.names:
-            self.names[key] = f"{_label(function)}_{len(self.names)}"
+            calls = [e for e in post_order(function.body) if isinstance(e, ir.Call)]
+            label = joined_names([getattr(e.op, "name", "call") for e in calls])
+            self.names[key] = f"{label}_{len(self.names)}"
             self.kernels[self.names[key]] = (function, constant)
         name = self.names[key]
         self.calls[name] = self.calls.get(name, 0) + 1
@@ -154,9 +156,9 @@ class _Planner:
         )
 
 
-def _label(function: ir.Function) -> str:
-    calls = [e for e in post_order(function.body) if isinstance(e, ir.Call)]
-    names = [getattr(e.op, "name", "call").rpartition(".")[2] for e in calls]
+def joined_names(operators: Sequence[str]) -> str:
+    """Up to four operators, without their namespaces, and the number of others."""
+    names = [name.rpartition(".")[2] for name in operators]
     return "_".join(names[:4]) + (f"_and_{len(names) - 4}" if len(names) > 4 else "")
 
 

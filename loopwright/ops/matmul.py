@@ -11,12 +11,7 @@ import numpy as np
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ops import gpu, tiles
-from loopwright.ops.gemm import (
-    default_tiles,
-    define_matmul_space,
-    matmul_compute,
-    schedule_matmul,
-)
+from loopwright.ops.gemm import default_tiles, define_matmul_space, matmul_compute, schedule_matmul
 from loopwright.ops.operator import Array, Reference, compute, register
 from loopwright.schedule import Schedule
 from loopwright.task import Template, get_config, template

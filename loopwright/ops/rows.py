@@ -101,8 +101,8 @@ def reduce(
 def softmax_compute(X: te.Tensor, name: str = "Y") -> tuple[te.Tensor, list[te.Tensor]]:
     """``exp(x - max) / sum(exp(x - max))`` over each row.
 
-    Floats X (M, N), else it is a TensorError, give the result (M, N), and the stages that each of
-    its rows needs, in order.
+    X is (M, N) of floats, else it is a TensorError. Returns the result (M, N), and the stages that
+    each of its rows needs, in order.
 
     Example:
         >>> Y, others = lw.ops.softmax_compute(te.placeholder((4, 8), name="X"))
@@ -153,8 +153,8 @@ def layer_norm_compute(
     The variance is the mean square of the differences from the mean (two passes), not the
     difference of two large numbers.
 
-    ``gamma`` and ``beta`` are (N,) in the dtype of X (M, N), floats. It gives the result (M, N),
-    and the stages that each of its rows needs, in order.
+    X is (M, N) of floats, ``gamma`` and ``beta`` (N,) of its dtype. Returns the result (M, N), and
+    the stages that each of its rows needs, in order.
 
     Raises:
         TensorError: X does not hold floats, or gamma or beta do not fit it.

@@ -22,18 +22,17 @@ from loopwright.task import get_config, template
 
 def _reference(M: int, N: int, K: int, trans_b: bool, dtype: str) -> Reference:
     def factor(x: Array) -> Array:
-        return _nearest_tf32(x) if dtype == "tf32" else x.astype(np.float32)
+        if dtype != "tf32":
+            return x.astype(np.float32)
+        # As `te.intrinsics.round_tf32` does it.
+        rounded = (x.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
+        return np.where(np.isnan(x), x, rounded.view(np.float32))
 
     def reference(a: Array, b: Array) -> Array:
         x, y = factor(a), factor(b)
         return x @ (y.T if trans_b else y)
 
     return reference
-
-
-def _nearest_tf32(x: Array) -> Array:
-    rounded = (x.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
-    return np.where(np.isnan(x), x, rounded.view(np.float32))
 
 
 def _default(M: int, N: int, K: int, trans_b: bool, dtype: str) -> dict[str, object]:

@@ -46,10 +46,9 @@ IndexMap = Callable[..., tuple[Any, ...]]
 def fragment_layout(operand: FragmentOperand, dtype: str = "float16") -> IndexMap:
     """The index map for ``s[T].transform_layout`` to tiles of an operand of an mma.
 
-    The buffer is of scope ``"warp"``.
-    The first two indices, of extents 8 and 4, are the lane; the last ones the registers of a tile;
-    those between count tiles. The rows and columns of a tile are the last two indices of the
-    tensor.
+    The buffer is of scope ``"warp"``. The first two indices, of extents 8 and 4, are the lane; the
+    last ones the registers of a tile; those between count tiles. The rows and columns of a tile are
+    the last two indices of the tensor.
 
     Args:
         operand: ``"a"`` (16 rows, 16 steps of the reduction), ``"b"`` (16 steps, 8 columns),

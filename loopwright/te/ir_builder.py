@@ -52,19 +52,8 @@ class BufferView:
     """
 
     def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
-
-    @property
-    def name(self) -> str:
-        return self.buffer.name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.buffer.extents
-
-    @property
-    def dtype(self) -> str:
-        return self.buffer.dtype
+        self.buffer, self.name, self.dtype = buffer, buffer.name, buffer.dtype
+        self.shape = buffer.extents
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
         return Load(self.buffer, self._indices(indices), self.buffer.dtype)

@@ -106,9 +106,7 @@ class CommReducer:
 
 
 def comm_reducer(
-    fcombine: Callable[..., Values],
-    fidentity: Callable[..., Values],
-    name: str = "reduce",
+    fcombine: Callable[..., Values], fidentity: Callable[..., Values], name: str = "reduce"
 ) -> CommReducer:
     """Define a reducer, of single values or of tuples.
 

@@ -186,20 +186,11 @@ class LayoutChoice:
 
     def to_json(self) -> dict[str, Json]:
         """The choice as JSON data, which `from_json` reads."""
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "module": self.module,
-            "target": self.target,
-            "unit": self.unit,
-            "cost": self.cost,
-            "converted": self.converted,
-            "exact": self.exact,
-            "places": [
-                {"operator": operator, "layout": layout.name}
-                for operator, layout in zip(self.operators, self.layouts, strict=True)
-            ],
-        }
+        pairs = zip(self.operators, self.layouts, strict=True)
+        places = [{"operator": operator, "layout": layout.name} for operator, layout in pairs]
+        own = ("module", "target", "unit", "cost", "converted", "exact")
+        data = {name: getattr(self, name) for name in own}
+        return {"format": _FORMAT, "version": _VERSION, **data, "places": places}
 
     @staticmethod
     def from_json(data: object, source: str = "") -> LayoutChoice:
@@ -259,12 +250,16 @@ class LayoutChoice:
             data = None
         return LayoutChoice.from_json(data, os.fspath(path))
 
-    def check(self, module: IRModule, operators: tuple[str, ...] | None = None) -> None:
-        """Refuse another module (GraphError), and with ``operators`` one of other places.
+    def check(self, module: IRModule) -> None:
+        """Refuse another module than its own (GraphError)."""
+        self._require(self.fits(module))
 
-        A file that was changed may claim to be of a module.
-        """
-        if not self.fits(module) or operators not in (None, self.operators):
+    def check_places(self, operators: Sequence[str]) -> None:
+        """Refuse other places (GraphError): a file that was changed may claim to be of a module."""
+        self._require(self.operators == tuple(operators))
+
+    def _require(self, fits: bool) -> None:
+        if not fits:
             at = f"{self.source}: " if self.source else ""
             raise GraphError(
                 f"{at}the layouts were chosen for another module, or under other passes; call "

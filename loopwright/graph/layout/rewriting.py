@@ -61,9 +61,6 @@ class Rewriting:
         every = (layout for a in call.args for layout in self.forms[a] if layout != FIRST)
         return next(every, FIRST)
 
-    def has(self, e: Expr, layout: Layout) -> bool:
-        return layout in self.forms[e]
-
     def home(self, e: Expr) -> Layout:
         return next(iter(self.forms[e]))
 
@@ -150,7 +147,7 @@ def _conv(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     if not convolves(r.shape(data), shape, groups, layout):
         return None
     # Windows of whole numbers only: the operator says so where they are not.
-    first = has_few(r.shape(data)) and groups == 1 and not r.has(data, layout)
+    first = has_few(r.shape(data)) and groups == 1 and layout not in r.forms[data]
     given = r.plain(data) if first else r.form(data, layout)
     if layout == LAST:
         packed = turned(r.plain(weight), (*range(2, len(shape)), 1, 0))
@@ -182,7 +179,7 @@ def _of_form(
 
 def _can_be(r: Rewriting, data: Expr, layout: Layout) -> bool:
     """Whether a value is in a layout, or fits it where this was chosen for its reader."""
-    return r.has(data, layout) or (layout != FIRST and layout.fits(r.shape(data)))
+    return layout in r.forms[data] or (layout != FIRST and layout.fits(r.shape(data)))
 
 
 def _elementwise(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
@@ -196,7 +193,7 @@ def _elementwise(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
             return None
         if shape and not layout.fits((1,) * (rank - len(shape)) + shape):
             return None
-    known = any(r.rank(a) == rank and r.has(a, layout) for a in call.args)
+    known = any(r.rank(a) == rank and layout in r.forms[a] for a in call.args)
     if not known and r.chosen(call) is None:
         return None
     args = tuple(r.beside(a, rank, layout) for a in call.args)
@@ -278,7 +275,7 @@ def leaving(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
         return None
     (data,) = call.args
     given, shape = r.form(data, layout), r.shape(call)
-    if called(call) in _FLATTENING:
+    if called(call) in FLATTENING:
         return get_op("reshape")(given, newshape=shape, span=call.span)
     axes = _moved_axes(r, call, layout)
     made = get_op(called(call) or "")(given, axis=axes, span=call.span)
@@ -292,10 +289,10 @@ def leaves_freely(r: Rewriting, call: Call) -> bool:
     of one element.
     """
     name = called(call)
-    if name not in (*_FLATTENING, *REDUCTIONS) or r.rank(call.args[0]) < 3:
+    if name not in (*FLATTENING, *REDUCTIONS) or r.rank(call.args[0]) < 3:
         return False
     old, new = r.shape(call.args[0]), r.shape(call)
-    if name in _FLATTENING:
+    if name in FLATTENING:
         return all(n == 1 for n in old[2:]) and is_static(old) and is_static(new)
     axes, image = _axes(r, call), set(range(2, len(old)))
     return not call.attrs["keepdims"] and (image <= set(axes) or 1 in axes)
@@ -313,4 +310,4 @@ def _moved_axes(r: Rewriting, call: Call, layout: Layout) -> tuple[int, ...]:
 
 
 #: Calls that keep the order of elements in memory.
-_FLATTENING = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
+FLATTENING = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")

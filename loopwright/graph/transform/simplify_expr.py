@@ -23,6 +23,7 @@ from loopwright.graph.dataflow_pattern import (
 )
 from loopwright.graph.ir.expr import Call, Expr, TensorType, const
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.layout.rewriting import FLATTENING
 from loopwright.graph.op.shapes import broadcast, pads_of
 from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import get_op
@@ -191,8 +192,6 @@ def ReassociateConstants(module: IRModule) -> IRModule:
 
 # ---------------------------------------------------------------- calls that move elements
 
-#: Calls that keep the order of elements in memory.
-_RESHAPES = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
 #: Operators of two inputs that are broadcast.
 _BROADCASTING = (
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"),
@@ -232,7 +231,7 @@ def _transpose(m: Match, e: Expr, axes: Sequence[int]) -> Expr:
 
 
 _INNER = is_op("transpose")(_X)
-_BETWEEN = is_op(*_RESHAPES)(_INNER)
+_BETWEEN = is_op(*FLATTENING)(_INNER)
 _TURNED = is_op("transpose")(_Y)
 
 
@@ -327,9 +326,9 @@ def _broadcast_anyway(m: Match) -> Expr | None:
 _ONE_SIDE = is_op(*_BROADCASTING)(_REPEATED, _Y) | is_op(*_BROADCASTING)(_Y, _REPEATED)
 #: In the order in which they are tried, behind those of arithmetic.
 _MOVES = (
-    Rule(is_op(*_RESHAPES, "broadcast_to", "strided_slice")(_X), _unchanged),
+    Rule(is_op(*FLATTENING, "broadcast_to", "strided_slice")(_X), _unchanged),
     Rule(_PAD, lambda m: m[_X] if all(p == (0, 0) for p in m.attrs()["pad_width"]) else None),
-    Rule(is_op(*_RESHAPES)(is_op(*_RESHAPES)(_X)), lambda m: _reshape(m, m[_X], m.type(m.root))),
+    Rule(is_op(*FLATTENING)(is_op(*FLATTENING)(_X)), lambda m: _reshape(m, m[_X], m.type(m.root))),
     Rule(is_op("transpose")(_INNER), _one_transpose),
     Rule(is_op("transpose")(_X), _moves_ones),
     Rule(is_op("transpose")(_BETWEEN), _around_reshape),
