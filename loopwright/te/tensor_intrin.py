@@ -61,9 +61,7 @@ def decl_buffer(
     """Say how an operand of an intrinsic must lie in memory, for `decl_tensor_intrin`.
 
     Args:
-        shape: that of the tensor.
-        dtype: that of the tensor.
-        name: printed name.
+        shape, dtype: those of the tensor.
         strides: for each dimension the elements from one index to the next: a number, or a variable
             or None where any stride will do. None: row-major without gaps.
 
@@ -93,14 +91,10 @@ def _compact(shape: Sequence[int]) -> Strides:
 class TensorIntrin:
     """A tensor intrinsic; made by `decl_tensor_intrin`.
 
-    Attributes:
-        name: its name in messages.
-        dag: the description: inputs, then one compute.
-        strides: of each input in the order of the DAG, then of the output.
-        params: buffers that stand for the operands in the bodies.
-        body: does the whole computation.
-        reset: sets the output to the reduction's starting value; None if there is none.
-        update: adds the reduction to the output; None if there is none.
+    Its description ``dag`` has inputs, then one compute; ``strides`` are of each input in the order
+    of the DAG, then of the output, and ``params`` the buffers of these in the bodies. ``body`` does
+    the whole computation, ``reset`` sets the output to the reduction's starting value, ``update``
+    adds the reduction to the output (both None where there is none).
 
     Example:
         >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
@@ -132,7 +126,6 @@ class TensorIntrin:
         return any(INSTRUCTIONS[n.name].lanes is not None for n in calls)
 
     def to_json(self) -> dict[str, Json]:
-        """JSON-able form; `from_json` is its inverse."""
         parts = {k: getattr(self, k) for k in _BODIES}
         return {
             "name": self.name,
@@ -143,11 +136,7 @@ class TensorIntrin:
 
     @staticmethod
     def from_json(data: Json) -> TensorIntrin:
-        """Rebuild an intrinsic.
-
-        Raises:
-            TensorError: malformed.
-        """
+        """The intrinsic that `to_json` wrote; TensorError for malformed data."""
         want = {"name", "dag", "strides", *_BODIES}
         if not isinstance(data, dict) or set(data) != want:
             raise TensorError(f"the JSON of an intrinsic has the entries {', '.join(sorted(want))}")
@@ -215,9 +204,6 @@ def decl_tensor_intrin(
             intrinsic: on small integers, random data, zeros and limits, infinities and NaN. What
             tuning measures is checked all the same; a template whose operands stay in a range that
             suits the intrinsic says so by its ``make_inputs``.
-
-    Returns:
-        The intrinsic.
 
     Raises:
         TensorError: the description is no single compute over placeholders; what the function
@@ -294,9 +280,6 @@ def _declared_strides(
             )
         strides.append(_compact(t.static_shape) if b is None else b.strides)
     return strides
-
-
-# ---------------------------------------------------------------- what an intrinsic must be
 
 
 def _check(x: TensorIntrin) -> None:
