@@ -76,7 +76,8 @@ EXEMPT = {
         schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode ir.Stmt
         ir.Buffer runtime.Arg runtime.CacheStatistics runtime.profiling.DeviceTotal
         runtime.profiling.Metrics runtime.profiling.ProfiledCall runtime.memory.PoolStatistics
-        runtime.memory.Prefetch runtime.DeviceCall runtime.DeviceFunction driver.LoweredProgram
+        runtime.memory.Prefetch runtime.DeviceCall runtime.DeviceFunction runtime.Parts
+        runtime.profiling.CopiedBytes driver.LoweredProgram
         task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial
