@@ -9,16 +9,15 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import loopwright as lw
+import numpy as np
+import pytest
 import shutil
 from collections.abc import Iterator
+from loopwright.transform import Pass
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
-import pytest
-
-import loopwright as lw
-from loopwright.transform import Pass
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
@@ -76,7 +75,8 @@ EXEMPT = {
         schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode ir.Stmt
         ir.Buffer runtime.Arg runtime.CacheStatistics runtime.profiling.DeviceTotal
         runtime.profiling.Metrics runtime.profiling.ProfiledCall runtime.memory.PoolStatistics
-        runtime.memory.Prefetch runtime.DeviceCall runtime.DeviceFunction driver.LoweredProgram
+        runtime.memory.Prefetch runtime.DeviceCall runtime.DeviceFunction runtime.Parts
+        runtime.profiling.CopiedBytes driver.LoweredProgram
         task.AsCalled task.Match
         measure.FinalistResult measure.PlayoffPlan measure.PlayoffResult
         tuner.Failure tuner.RunState tuner.Summary tuner.TaskRow tuner.TasksSummary tuner.Trial

@@ -1,9 +1,8 @@
 """LLVM in this process: link object files into it, and turn the runtime's own IR text into objects.
 
-A `Linked` keeps its code mapped as long as it is referenced; dropping it unmaps the code. An ORC
-engine keeps about 9 KB for every library that was ever linked in it (measured with llvmlite 0.50,
-with JITLink and without), so after 256 of them a new engine takes over, and the old one goes with
-the last code that it holds.
+An ORC engine keeps about 9 KB for every library that was ever linked in it (measured with llvmlite
+0.50, with JITLink and without), so after 256 of them a new engine takes over, and the old one goes
+with the last code that it holds.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _engine_links = 0
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Code in memory, valid while this object lives."""
+    """Code in memory, mapped as long as this object lives."""
 
     addresses: Mapping[str, int]
     _tracker: object = field(repr=False)

@@ -1,10 +1,8 @@
 """`Artifact`: a compiled program as bytes and a manifest, for builders and files.
 
-On disk it is two files: the object file at the given path, and ``path.json`` beside it. Both are
-written atomically. The manifest holds the checksum of its object and its own, and the object file
-ends with that of the manifest (linkers ignore bytes after an object), so that a mixed pair, a
-damaged file, and an edit of one file alone are noticed. The manifest is validated before anything
-of the object is mapped.
+On disk it is the object file at the given path and ``path.json`` beside it. Each holds a checksum
+of the other (linkers ignore bytes after an object), so that a mixed pair, a damaged file and an
+edit of one alone are noticed. The manifest is validated before anything of the object is mapped.
 """
 
 from __future__ import annotations
@@ -63,13 +61,10 @@ class Artifact:
         return self.contents.entry
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the object file at `path` and the manifest at ``path.json``, replacing both.
+        """Write the object file at `path` and the manifest at ``path.json``; returns the path.
 
-        A symbolic link is followed. When it fails, the old files are still there.
-
-        Args:
-            path: path of the object file, which is returned.
-            force: replace files of other kinds, too.
+        A symbolic link is followed. When it fails, the old files are still there. Files of other
+        kinds are replaced with `force` alone.
 
         Raises:
             RunError: the folder does not exist or cannot be written, or the disk is full.
@@ -111,7 +106,17 @@ class Artifact:
             raise UsageError(f"{manifest_path} is not a manifest of loopwright; build it again")
         read_format(manifest, str(manifest_path))
         objects, _, seal = objects.rpartition(_SEAL)
-        _check_sums(manifest, objects, seal, target, manifest_path)
+        if "sha256" not in manifest:
+            raise UsageError(
+                f"{manifest_path} has no checksum, as manifests once had; build it again"
+            )
+        if manifest["sha256"] != manifest_checksum(manifest):
+            raise UsageError(f"{manifest_path} is damaged: its checksum differs; build it again")
+        same = manifest.get("object_sha256") == hashlib.sha256(objects).hexdigest()
+        if not same or seal != manifest["sha256"].encode():
+            raise UsageError(
+                f"{target} is not the object that {manifest_path} describes; build it again"
+            )
         manifest = {k: v for k, v in manifest.items() if k not in _CHECKSUMS}
         contents = _contents(manifest, str(manifest_path))
         check = artifact_kinds.artifact_kind(contents.kind).check
@@ -134,19 +139,6 @@ def manifest_checksum(manifest: JsonObject) -> str:
     """The checksum of a manifest, which holds that of its object; its own is left out."""
     covered = {k: v for k, v in manifest.items() if k != "sha256"}
     return hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()
-
-
-def _check_sums(
-    manifest: JsonObject, objects: bytes, seal: bytes, path: Path, manifest_path: Path
-) -> None:
-    """Raise UsageError for a pair of files of which one was changed."""
-    if "sha256" not in manifest:
-        raise UsageError(f"{manifest_path} has no checksum, as manifests once had; build it again")
-    if manifest["sha256"] != manifest_checksum(manifest):
-        raise UsageError(f"{manifest_path} is damaged: its checksum differs; build it again")
-    same = manifest.get("object_sha256") == hashlib.sha256(objects).hexdigest()
-    if not same or seal != manifest["sha256"].encode():
-        raise UsageError(f"{path} is not the object that {manifest_path} describes; build it again")
 
 
 def _contents(manifest: JsonObject, source: str) -> Manifest:

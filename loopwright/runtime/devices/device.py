@@ -27,6 +27,7 @@ from loopwright.runtime.devices.interface import (
     device_api_types,
     find_device_api,
     free_stream,
+    why_missing,
 )
 
 #: Names and DLPack codes of device types.
@@ -168,11 +169,7 @@ class Device:
 
     @property
     def api(self) -> DeviceAPI:
-        """Backend of devices of this type: memory, copies, streams (`DeviceAPI`).
-
-        Raises:
-            UsageError: the device cannot be used.
-        """
+        """Backend of devices of this type (`DeviceAPI`); UsageError where it cannot be used."""
         self.require()
         return device_api(self.device_type)
 
@@ -276,12 +273,7 @@ class Device:
         return value if isinstance(value, int) else None
 
     def require(self) -> None:
-        """Raise an error where the device cannot be used.
-
-        Raises:
-            UsageError: kernels cannot run on it; the message names the missing part, and how
-                to install it.
-        """
+        """Raise UsageError where kernels cannot run on it, with the missing part and its remedy."""
         if not self.exist:
             raise UsageError(f"{self} cannot be used: {self.why_absent()}")
 
@@ -294,18 +286,12 @@ class Device:
             names = {**other_names(), **NAMES}
             driven = ", ".join(names[code] for code in device_api_types())
             return f"this version runs kernels on {driven}, not on {self.name}"
-        count = api.count()
-        if not count:
-            return api.why_absent()
-        last = f"{self.name}(0)" if count == 1 else f"{self.name}(0) to {self.name}({count - 1})"
-        return f"there is no such device; there is {last}"
+        return why_missing(api, self.name, self.device_id)
 
     def sync(self, stream: Stream | None = None) -> None:
         """Wait for all work on the device, or in one of its streams.
 
-        Raises:
-            UsageError: the device cannot be used.
-            RunError: something that ran has failed.
+        UsageError where the device cannot be used, RunError where something that ran has failed.
         """
         self.api.synchronize(self.device_id, stream)
 
@@ -323,10 +309,7 @@ class Device:
 
     @contextmanager
     def stream(self) -> Iterator[Stream]:
-        """A new stream that is the calling thread's current one inside the block.
-
-        At its end the block waits for the stream.
-        """
+        """A new stream, the calling thread's current one inside the block, which waits for it."""
         api, before = self.api, self.api.current_stream(self.device_id)
         stream = api.create_stream(self.device_id)
         api.set_stream(self.device_id, stream)
@@ -374,14 +357,8 @@ def cuda(device_id: int = 0) -> Device:
     return Device("cuda", device_id)
 
 
-def gpu(device_id: int = 0) -> Device:
-    """The same as `cuda`, by its older name.
-
-    Example:
-        >>> print(lw.gpu())
-        cuda(0)
-    """
-    return cuda(device_id)
+#: The older name.
+gpu = cuda
 
 
 def opencl(device_id: int = 0) -> Device:

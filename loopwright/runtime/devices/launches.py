@@ -124,10 +124,7 @@ def recording() -> Iterator[list[Span]]:
 def recorded(program: Program, api: DeviceAPI, device_id: int) -> Program:
     """The program to launch through now: itself, unless this thread is inside `recording`.
 
-    Args:
-        program: the kernels.
-        api: the kind of the device that they were loaded onto.
-        device_id: its number.
+    ``api`` and ``device_id`` are of the device that it was loaded onto.
     """
     spans = _recorded.get()
     return program if spans is None else _RecordedProgram(program, api, device_id, spans)

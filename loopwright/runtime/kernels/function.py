@@ -46,7 +46,6 @@ class BoundCall(KernelCall):
     one take a workspace of the function's.
 
     Attributes:
-        function: the function.
         entry: address of the machine code, ``int32_t f(void **args, void *workspace)``.
         pointers: the array of argument addresses.
         workspace: address of the workspace, None where the function needs none. One thread at a
@@ -82,11 +81,7 @@ class BoundCall(KernelCall):
         self._left = _WARM
 
     def __call__(self) -> None:
-        """Run the function on the bound arrays.
-
-        Raises:
-            RunError: it reported a failure.
-        """
+        """Run the function on the bound arrays; RunError where it reported a failure."""
         code = self._fast()
         if code is None:
             return
@@ -131,11 +126,7 @@ class BoundCall(KernelCall):
         self._fast, self._left = fastcall.refuse, _WARM
 
     def run(self) -> None:
-        """Run the function once; the same as calling this.
-
-        Raises:
-            RunError: it reported a failure.
-        """
+        """Run the function once; the same as calling this."""
         self()
 
     def _run_slowly(self) -> None:
@@ -178,16 +169,12 @@ class Function(Kernel):
     (a size is 0) there is nothing to compute: the arguments are checked, and nothing runs.
 
     Attributes:
-        name: the function's name.
-        args: its arguments, in order.
         workspace_bytes: workspace of one call.
         parallel_workspace_bytes: workspace of each further thread of its parallel loops.
         values: sizes that the code takes after the arrays.
 
     Args:
-        image: the code.
         spec: the function's entry in the manifest, with numbers for all sizes.
-        values: the sizes.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -226,17 +213,12 @@ class Function(Kernel):
 
     @property
     def device(self) -> Device:
-        """The device that runs it."""
         return Device(self._image.kind.device)
 
     @property
     def timer(self) -> Timer | None:
         """The function's own timer; None where the loop in compiled code times it (`time_call`)."""
         return self._image.kind.timer
-
-    def complaint(self, code: int) -> Exception | None:
-        """The code's own description of a failure that it reported in this thread, or None."""
-        return self._image.complaint(code)
 
     def __call__(self, *args: object) -> None:
         """Check the arguments, then run.
@@ -265,11 +247,8 @@ class Function(Kernel):
     def bind(self, *args: object) -> BoundCall:
         """Check the arguments now and return a `BoundCall`, which runs without checking again.
 
-        For repeated calls on the same arrays: the `BoundCall` takes no arguments, and less time.
-
-        Raises:
-            ArgumentError: as when called, or no output has elements.
-            RunError: the workspace is over the limit.
+        It takes no arguments, and less time. ArgumentError as when called, or where no output has
+        elements; RunError where the workspace is over the limit.
         """
         held, addresses = self._checks.check(args)
         if self._checks.idle:
@@ -362,7 +341,7 @@ def workspace_limit() -> int:
 
 def failure(function: Function, code: int) -> Exception:
     """The error of a function that returned `code` in this thread."""
-    complaint = function.complaint(code)
+    complaint = function._image.complaint(code)
     if complaint is not None:
         return complaint
     if code == _NO_MEMORY:

@@ -1,7 +1,6 @@
-"""Memory of devices: allocators, workspaces of kernels, copies beside other work.
+"""Memory of devices, of every kind: allocators, workspaces of kernels, copies beside other work.
 
-Written against `loopwright.runtime.devices.interface` alone, so that it serves every device. Copies
-beside other work are imported when they are first used.
+Copies beside other work are imported when they are first used.
 """
 
 from __future__ import annotations

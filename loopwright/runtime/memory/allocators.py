@@ -16,12 +16,6 @@ from loopwright.runtime.memory.pooled import PooledAllocator
 class NaiveAllocator(MemoryPool):
     """Asks the device each time, caches nothing, and counts.
 
-    Args:
-        device: a `Device`, or the pair of its type and number.
-
-    Raises:
-        UsageError: nothing drives such a device.
-
     Example:
         >>> from loopwright.runtime.memory import NaiveAllocator
         >>> from loopwright.testing.simulated_device import SimulatedDevice
@@ -42,7 +36,6 @@ class NaiveAllocator(MemoryPool):
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
     ) -> Memory:
-        """Uninitialised memory; see `MemoryPool.alloc`."""
         aligned_to = self._checked(nbytes, alignment)
         try:
             memory = self._from_device(nbytes, aligned_to)
@@ -112,12 +105,8 @@ _of_devices: dict[tuple[int, int], MemoryPool] = {}
 def allocator(kind: Literal["naive", "pooled"], device: DeviceLike) -> MemoryPool:
     """A new allocator of a device.
 
-    Args:
-        kind: ``pooled`` caches freed memory; ``naive`` asks the device each time.
-        device: a `Device`, or the pair of its type and number.
-
-    Raises:
-        UsageError: there is no such kind, or nothing drives such a device.
+    ``pooled`` caches freed memory; ``naive`` asks the device each time. UsageError where there is
+    no such kind, or nothing drives such a device.
 
     Example:
         >>> from loopwright.runtime.memory import allocator
@@ -135,13 +124,7 @@ def allocator(kind: Literal["naive", "pooled"], device: DeviceLike) -> MemoryPoo
 
 
 def device_allocator(device: DeviceLike) -> MemoryPool:
-    """The shared allocator of a device: a pooled one.
-
-    Args:
-        device: a `Device`, or the pair of its type and number.
-
-    Raises:
-        UsageError: nothing drives such a device.
+    """The shared allocator of a device: a pooled one; UsageError where nothing drives it.
 
     Example:
         >>> from loopwright.runtime.memory import device_allocator

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
-from loopwright.runtime.devices.checks import is_retired
+from loopwright.runtime.devices.driver import RETIRED
 from loopwright.runtime.devices.interface import HOST, Memory, Stream
 from loopwright.runtime.memory.pool import (
     DeviceLike,
@@ -41,10 +42,6 @@ class PoolBlock:
     streams: dict[int, Stream] = field(default_factory=dict)
     before: PoolBlock | None = None
     after: PoolBlock | None = None
-
-
-def _offset(block: PoolBlock) -> int:
-    return block.offset
 
 
 class Chunk:
@@ -75,7 +72,7 @@ class Chunk:
 
     def take(self, block: PoolBlock, size: int) -> None:
         """Take the first bytes of a free block; the rest stays free."""
-        position = bisect_left(self.free, block.offset, key=_offset)
+        position = bisect_left(self.free, block.offset, key=attrgetter("offset"))
         if block.size == size:
             del self.free[position]
             return
@@ -90,7 +87,7 @@ class Chunk:
 
     def give(self, block: PoolBlock) -> None:
         """Make a block free, and join it with its free neighbours."""
-        position = bisect_left(self.free, block.offset, key=_offset)
+        position = bisect_left(self.free, block.offset, key=attrgetter("offset"))
         self.free.insert(position, block)
         if block.after is not None and block.after.lease is None:
             self._join(block, block.after, position + 1)
@@ -113,13 +110,11 @@ class PooledAllocator(MemoryPool):
     Memory that is freed stays here until `release_cached`, or until memory is short.
 
     Args:
-        device: a `Device`, or the pair of its type and number.
         first_chunk: bytes of the first chunk; default 64 MiB, 1 MiB on the host.
         largest_chunk: bytes up to which chunks double, and of the largest request that is served
             from one; default 1 GiB, 64 MiB on the host.
 
     Raises:
-        UsageError: nothing drives such a device.
         ArgumentError: a chunk would be empty.
 
     Example:
@@ -163,7 +158,6 @@ class PooledAllocator(MemoryPool):
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
     ) -> Memory:
-        """Uninitialised memory; see `MemoryPool.alloc`."""
         aligned_to = self._checked(nbytes, alignment)
         user = stream or self.api.current_stream(self.device_id)
         size = max(-(-nbytes // self.alignment), 1) * self.alignment
@@ -182,7 +176,6 @@ class PooledAllocator(MemoryPool):
         )  # fmt: skip
 
     def free(self, memory: Memory, stream: Stream | None = None) -> None:
-        """Give back what `alloc` gave; see `MemoryPool.free`."""
         user = stream or self.api.current_stream(self.device_id)
         lease = memory.lease if isinstance(memory, PooledMemory) else None
         if lease is None or lease.pool is not self:
@@ -197,7 +190,6 @@ class PooledAllocator(MemoryPool):
                 self._drain()
 
     def statistics(self) -> PoolStatistics:
-        """Sizes and counts of the pool."""
         with self._alone("statistics"):
             return self._statistics()
 
@@ -207,7 +199,6 @@ class PooledAllocator(MemoryPool):
             return self._release_unused()
 
     def forget_stream(self, stream: Stream) -> None:
-        """Remember a stream no more; see `loopwright.runtime.memory.forget_stream`."""
         with self._alone("forget_stream"):
             blocks = [block for chunk in self._chunks for block in chunk.blocks()]
             for block in (*blocks, *self._direct):
@@ -219,7 +210,7 @@ class PooledAllocator(MemoryPool):
             return self._direct_block(nbytes, size, alignment)
         block = self._first_fit(size, user) or self._grow(nbytes, size, user)
         for handle, stream in block.streams.items():
-            if handle != user.handle and not is_retired(stream):
+            if handle != user.handle and stream not in RETIRED:
                 self.api.sync_stream_from_to(self.device_id, stream, user)
         block.chunk.take(block, size)
         block.streams = {}
