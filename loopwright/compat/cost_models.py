@@ -70,9 +70,7 @@ class CostModel(ABC):
 
 
 def placed(task: AutomaticTask, states: Sequence[State]) -> dict[int, list[tuple[int, int]]]:
-    """Positions in ``states`` and indices in the structure, by structure; other states are
-    refused.
-    """
+    """Positions in ``states`` and indices in the structure, by structure."""
     union = union_of(task)
     positions: dict[int, list[tuple[int, int]]] = {}
     for position, state in enumerate(states):
@@ -91,13 +89,11 @@ class RandomModel(CostModel):
     """Random scores, from a seed: a search with it draws points at random.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> X = te.placeholder((64, 256), name="X")
         >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
-        >>> dag = auto_scheduler.ComputeDAG([X, Y])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> model = auto_scheduler.RandomModel()
-        >>> states = auto_scheduler.SketchPolicy(task, model).sample_initial_population()
+        >>> dag, model = lw.auto_scheduler.ComputeDAG(Y), lw.auto_scheduler.RandomModel()
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> states = lw.auto_scheduler.SketchPolicy(task, model).sample_initial_population()
         >>> scores = model.predict(task, states)
         >>> print(len(scores) == len(states), bool((0 <= scores).all() and (scores < 1).all()))
         True True
@@ -110,7 +106,6 @@ class RandomModel(CostModel):
         """Learn nothing."""
 
     def scorer(self, task: AutomaticTask, number: int) -> Scorer:
-        """Random numbers from 0 to 1."""
         return lambda digits: self._rng.random(len(digits))
 
 
@@ -129,13 +124,11 @@ class XGBModel(CostModel):
         adaptive_training: accepted.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> X = te.placeholder((64, 256), name="X")
         >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
-        >>> dag = auto_scheduler.ComputeDAG([X, Y])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> model = auto_scheduler.XGBModel()
-        >>> states = auto_scheduler.SketchPolicy(task, model).generate_sketches()
+        >>> dag, model = lw.auto_scheduler.ComputeDAG(Y), lw.auto_scheduler.XGBModel()
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> states = lw.auto_scheduler.SketchPolicy(task, model).generate_sketches()
         >>> print(model.predict(task, states).shape == (len(states),))
         True
         >>> model.update_from_file("matmul.jsonl", n_lines=4)
@@ -158,10 +151,7 @@ class XGBModel(CostModel):
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Learn from trials of logs, as `RecordReader` returns them; the results of the records
-        count.
-
-        Raises:
-            UsageError: an input is not from a log.
+        count. UsageError where an input is not from a log.
         """
         records = [item.record for item in inputs]
         if None in records:
@@ -176,9 +166,7 @@ class XGBModel(CostModel):
     def save(self, file_name: str) -> None:
         """Write the trials that it learned from to a log, from which `load` trains the model again.
 
-        Raises:
-            RecordError: it cannot be written.
-            UsageError: the file exists and is no log.
+        RecordError where it cannot be written, UsageError where the file exists and is no log.
         """
         lines = "".join(f"{record.to_line()}\n" for record in self.records)
         write(Output(Path(file_name), lines.encode(), LOG), force=None, error=RecordError)
@@ -225,7 +213,6 @@ class XGBModel(CostModel):
         return float(np.mean(apart)) if apart else 0.0
 
     def _trials(self, own: StructureTask) -> list[tuple[ConfigEntity, TrialResult]]:
-        """The trials of a structure that it learned from."""
         space = own.config_space
         mine = [r for r in self.records if r.task == own.key and not r.phase]
         indices = [space.find(record.config) for record in mine]

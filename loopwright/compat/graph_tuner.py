@@ -132,23 +132,18 @@ class BaseGraphTuner:
         self._price.measure(self._costs.transforms)
 
     def run(self, **kwargs: Any) -> None:
-        """Choose the layouts, after measuring everything that was not measured yet.
-
-        Raises:
-            TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
+        """Choose the layouts, after measuring everything that was not measured yet; errors as of
+        `loopwright.tune_tasks`.
         """
         price = self._price or self._prices(None, None)
         price.measure([*self._costs.kernels.values(), *self._costs.transforms])
         self.choice = self._costs.choice(price)
 
     def get_optimal_record(self) -> list[Pair]:
-        """The best records of the kernels that the network has in the chosen layouts.
+        """The best records of the kernels that the network has in the chosen layouts, in the order
+        of first use; kernels without a record, which are built as their default, are left out.
 
-        They are in the order in which the network first needs the kernels; kernels without a
-        record, which are built as their default, are left out.
-
-        Raises:
-            UsageError: nothing was chosen yet.
+        UsageError where nothing was chosen yet.
         """
         tasks = extract_tasks(self._module, self._target, layouts=self._chosen())
         pairs = []
@@ -165,11 +160,8 @@ class BaseGraphTuner:
     ) -> None:
         """Write the layouts to a file, which ``layouts=`` of `loopwright.compile` reads.
 
-        Schedules stay in the log of the kernels, which is given there as ``history=``.
-
-        Raises:
-            GraphError: the file cannot be written.
-            UsageError: nothing was chosen yet.
+        Schedules stay in the log of the kernels, which is given there as ``history=``. GraphError
+        where the file cannot be written, UsageError where nothing was chosen yet.
         """
         self._chosen().save(record_file)
 
@@ -188,14 +180,11 @@ class DPTuner(BaseGraphTuner):
     """Tuner of layouts by dynamic programming, where the network allows it; see the module.
 
     Example:
-        >>> from loopwright import autotvm
         >>> x = lw.graph.var("x", (1, 8, 6, 6))
         >>> y = lw.graph.op.nn.conv(x, np.ones((8, 8, 3, 3), "float32"))
         >>> module = lw.graph.IRModule.from_expr(y)
-        >>> tuner = autotvm.graph_tuner.DPTuner(
-        ...     module, {"x": (1, 8, 6, 6)}, [], ["nn.conv"], "llvm"
-        ... )
-        >>> print(tuner.choice)
+        >>> make = lw.autotvm.graph_tuner.DPTuner
+        >>> print(make(module, {"x": (1, 8, 6, 6)}, [], ["nn.conv"], "llvm").choice)
         None
     """
 
@@ -204,14 +193,13 @@ class PBQPTuner(BaseGraphTuner):
     """Tuner of layouts by a partitioned Boolean quadratic problem; see the module.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> print(issubclass(autotvm.graph_tuner.PBQPTuner, autotvm.graph_tuner.BaseGraphTuner))
+        >>> tuners = lw.autotvm.graph_tuner
+        >>> print(issubclass(tuners.PBQPTuner, tuners.BaseGraphTuner))
         True
     """
 
 
 def _module(graph: ModelLike | Function, shapes: Mapping[str, Sequence[int]]) -> IRModule:
-    """The network as a module whose inputs have the given shapes."""
     if isinstance(graph, Function):
         graph = IRModule({MAIN: graph})
     if not isinstance(graph, IRModule):

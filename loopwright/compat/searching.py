@@ -46,15 +46,10 @@ class PreloadMeasuredStates(SearchCallback):
     A search continues its own log without this callback, too. The lines of another log are first
     copied into its own, or kept in memory if it has none.
 
-    Args:
-        filename: the log.
-
-    Raises:
-        RecordError: it does not exist, or holds no record.
+    RecordError where the log does not exist, or holds no record.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> print(auto_scheduler.PreloadMeasuredStates("matmul.jsonl").filename)
+        >>> print(lw.auto_scheduler.PreloadMeasuredStates("matmul.jsonl").filename)
         matmul.jsonl
     """
 
@@ -76,13 +71,12 @@ class PreloadCustomSketchRule(SearchCallback):
         rule_name: its name in records.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> A = te.placeholder((16, 64), name="A")
         >>> B = te.compute((16, 64), lambda i, j: A[i, j] + 1, name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> dag = lw.auto_scheduler.ComputeDAG([A, B])
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
         >>> def condition(policy, state, stage_id):
-        ...     rule = auto_scheduler.PreloadCustomSketchRule
+        ...     rule = lw.auto_scheduler.PreloadCustomSketchRule
         ...     return rule.APPLY_AND_SKIP_REST if stage_id == 1 else rule.PASS
         ...
         >>> def halves(policy, state, stage_id):
@@ -91,8 +85,8 @@ class PreloadCustomSketchRule(SearchCallback):
         ...     new.vectorize(stage_id, inner)
         ...     return [[new.state_object, -1]]
         ...
-        >>> rule = auto_scheduler.PreloadCustomSketchRule(condition, halves, "halves")
-        >>> policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule])
+        >>> rule = lw.auto_scheduler.PreloadCustomSketchRule(condition, halves, "halves")
+        >>> policy = lw.auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule])
         >>> print([str(structure) for structure in policy.structures])
         ['halves (7 configurations)']
     """
@@ -137,7 +131,6 @@ def space_rule_of(policy: Any, custom: PreloadCustomSketchRule) -> SpaceRule:
 
 
 def _finished(state: Any, name: str, number: int) -> Structure:
-    """A structure from a state of a user's rule."""
     if not isinstance(state, State) or state.sketch is None:
         raise SpaceError(
             f"the rule {name!r} returned {state!r:.40}; return pairs of a copy of the state that "
@@ -168,15 +161,7 @@ def with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask
 
 
 class SearchPolicy(ABC):
-    """The base of the policies: the task, its space, and the tuner that searches it.
-
-    Args:
-        task: the `SearchTask`.
-        init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
-
-    Raises:
-        UsageError: a callback is of another kind.
-    """
+    """The base of the policies: the task, its space, and the tuner that searches it."""
 
     def __init__(self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None) -> None:
         self.task, self.verbose = task, 1
@@ -247,9 +232,7 @@ class SearchPolicy(ABC):
                 kept.add(trial)
         self.tuner.journal = kept
 
-    def _teach(  # noqa: B027 -- a policy without a model has nothing to tell
-        self, log: str | None
-    ) -> None:
+    def _teach(self, log: str | None) -> None:  # noqa: B027 -- without a model nothing is told
         """Pass the trials that the cost model was given before the search to the tuner."""
 
 
@@ -271,12 +254,10 @@ class EmptyPolicy(SearchPolicy):
     """Measures the expression without any step of a schedule; arguments as of `SearchPolicy`.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> A = te.placeholder((16,), name="A")
-        >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> print([str(s) for s in auto_scheduler.EmptyPolicy(task).structures])
+        >>> X = te.placeholder((16,), name="X")
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((16,), lambda i: X[i] + 1, name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> print([str(s) for s in lw.auto_scheduler.EmptyPolicy(task).structures])
         ['empty (1 configurations)']
     """
 
@@ -287,8 +268,6 @@ class EmptyPolicy(SearchPolicy):
 
     @cached_property
     def automatic_task(self) -> AutomaticTask:
-        """The task with the naive schedule as its one structure."""
-
         def empty(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> Structure:
             sketch = Sketch(outputs, args)
             sketch.why.append("EmptyPolicy: every stage runs as it was written")
@@ -299,7 +278,6 @@ class EmptyPolicy(SearchPolicy):
 
     @cached_property
     def tuner(self) -> Tuner:
-        """A tuner of one point."""
         return RandomTuner(self.automatic_task)
 
 
@@ -325,15 +303,11 @@ class SketchPolicy(SearchPolicy):
         UsageError: a parameter is unknown or not supported, or the cost model is of another kind.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> A = te.placeholder((64, 64), name="A")
-        >>> k = te.reduce_axis((0, 64), name="k")
-        >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * A[k, j], axis=k), name="C")
-        >>> dag = auto_scheduler.ComputeDAG([A, C])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> policy = auto_scheduler.SketchPolicy(task, auto_scheduler.XGBModel(), seed=1)
-        >>> sketches = policy.generate_sketches()
-        >>> print(len(sketches) == len(policy.structures))
+        >>> X = te.placeholder((64, 64), name="X")
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((64, 64), lambda i, j: X[j, i], name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> policy = lw.auto_scheduler.SketchPolicy(task, lw.auto_scheduler.XGBModel(), seed=1)
+        >>> print(len(policy.generate_sketches()) == len(policy.structures))
         True
         >>> best = policy.evolutionary_search(policy.sample_initial_population(), 4)
         >>> print(len(best), best[0].config is not None)
@@ -376,14 +350,12 @@ class SketchPolicy(SearchPolicy):
 
     @cached_property
     def automatic_task(self) -> AutomaticTask:
-        """The task with the space of the rules, including custom ones."""
         task: AutomaticTask = self.task.automatic_task
         custom = [one for one in self._callbacks if isinstance(one, PreloadCustomSketchRule)]
         return with_rules(task, [space_rule_of(self, one) for one in custom]) if custom else task
 
     @cached_property
     def tuner(self) -> Tuner:
-        """A `RandomTuner` or an `XGBTuner` over all structures."""
         if isinstance(self.program_cost_model, RandomModel):
             return RandomTuner(self.automatic_task, seed=self.seed)
         options: dict[str, Any] = {}
@@ -395,13 +367,10 @@ class SketchPolicy(SearchPolicy):
 
     @property
     def _evolution(self) -> Evolution:
-        names = {
-            "population": "evolutionary_search_population",
-            "generations": "evolutionary_search_num_iters",
-            "measured": "sample_init_use_measured_ratio",
-        }
-        values = {ours: self.params[name] for ours, name in names.items() if name in self.params}
-        return Evolution(**values)
+        params = self.params
+        return Evolution(
+            **{ours: params[name] for name, ours in _EVOLUTION.items() if name in params}
+        )
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
         """One state for each structure, with the default of every knob; ``print_for_debug`` also
@@ -425,10 +394,8 @@ class SketchPolicy(SearchPolicy):
 
     def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
         """Up to ``out_size`` states with the best scores of the cost model, the best first, evolved
-        from others: the best of a structure are crossed with random points of it.
-
-        Raises:
-            UsageError: a state of ``init_populations`` is no point of a structure.
+        from others: the best of a structure are crossed with random points of it. UsageError where
+        one of ``init_populations`` is no point of a structure.
         """
         union = union_of(self.automatic_task)
         scored: list[tuple[float, int]] = []
@@ -466,18 +433,16 @@ class SketchPolicy(SearchPolicy):
         return State(lambda: task.instantiate(config), self.task.compute_dag.places, config)
 
 
-#: Parameters that the search has, too.
-_HAD = (
-    "eps_greedy",
-    "evolutionary_search_num_iters",
-    "evolutionary_search_population",
-    "sample_init_min_population",
-    "sample_init_use_measured_ratio",
-)
+#: Parameters of the evolution, by Ansor's names, and all that have an effect here.
+_EVOLUTION = {
+    "evolutionary_search_population": "population",
+    "evolutionary_search_num_iters": "generations",
+    "sample_init_use_measured_ratio": "measured",
+}
+_HAD = ("eps_greedy", "sample_init_min_population", *_EVOLUTION)
 
 
 def _checked_params(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that have an effect; unknown and unsupported ones are refused."""
     defaults = SketchPolicy.DEFAULT_PARAMS
     for name, value in params.items():
         if name not in defaults:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from loopwright.compat.autotvm import bound_module, with_host
 from loopwright.compat.cost_models import RandomModel, XGBModel
+from loopwright.compat.measuring import TuningOptions
+from loopwright.compat.search_tasks import HardwareParams, SearchTask
 from loopwright.compat.searching import PreloadMeasuredStates, SearchPolicy, SketchPolicy
 from loopwright.compat.states import ComputeDAG
 from loopwright.errors import UsageError
@@ -30,11 +33,6 @@ from loopwright.tuner import (
 if TYPE_CHECKING:
     from loopwright.graph import Function, ModelLike
 
-
-from loopwright.compat.autotvm import bound_module, with_host
-from loopwright.compat.measuring import TuningOptions
-from loopwright.compat.search_tasks import HardwareParams, SearchTask
-
 _COLUMNS = "ElapsedTime(s)\tEstimatedLatency(ms)\tTrials\n"
 _LATENCIES = FileKind("a table of latencies", marked(_COLUMNS.encode()))
 #: Cost models of searches by their names.
@@ -49,7 +47,6 @@ class TaskSchedulerCallback:
         >>> class Tell(TaskSchedulerCallback):
         ...     def post_tune(self, task_scheduler, task_id):
         ...         print(task_id, task_scheduler.best_costs[task_id])
-        ...
     """
 
     def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
@@ -63,20 +60,17 @@ class PrintTableInfo(TaskSchedulerCallback):
     """Prints the table of all tasks, see `loopwright.tuner.task_table`.
 
     Example:
-        >>> from loopwright.auto_scheduler.task_scheduler import PrintTableInfo
-        >>> callbacks = [PrintTableInfo()]
+        >>> callbacks = [lw.auto_scheduler.task_scheduler.PrintTableInfo()]
     """
 
 
 class LogEstimatedLatency(TaskSchedulerCallback):
     """Writes seconds, the sum of the best times in milliseconds and the trials after each round.
 
-    Args:
-        log_file: the file, with tab-separated columns; each search overwrites it.
+    Its ``log_file`` has tab-separated columns; each search overwrites it.
 
     Example:
-        >>> from loopwright.auto_scheduler.task_scheduler import LogEstimatedLatency
-        >>> print(LogEstimatedLatency("latency.tsv").log_file)
+        >>> print(lw.auto_scheduler.task_scheduler.LogEstimatedLatency("latency.tsv").log_file)
         latency.tsv
     """
 
@@ -121,22 +115,15 @@ class TaskScheduler:
         UsageError: there are no tasks, or a file of a model is given.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> def doubled(n):
         ...     X = te.placeholder((n,), name="X")
-        ...     return auto_scheduler.ComputeDAG(
-        ...         [X, te.compute((n,), lambda i: X[i] * 2, name="Y")]
-        ...     )
+        ...     return lw.auto_scheduler.ComputeDAG(te.compute((n,), lambda i: X[i] * 2, name="Y"))
         ...
-        >>> tasks = [
-        ...     auto_scheduler.SearchTask(compute_dag=doubled(n), target="llvm") for n in (64, 96)
-        ... ]
-        >>> scheduler = auto_scheduler.TaskScheduler(tasks, [1, 2], callbacks=[])
-        >>> options = auto_scheduler.TuningOptions(
-        ...     num_measure_trials=2,
-        ...     runner=auto_scheduler.LocalRunner(number=1, repeat=1),
-        ...     verbose=0,
-        ... )
+        >>> make = lw.auto_scheduler.SearchTask
+        >>> tasks = [make(compute_dag=doubled(n), target="llvm") for n in (64, 96)]
+        >>> scheduler = lw.auto_scheduler.TaskScheduler(tasks, [1, 2], callbacks=[])
+        >>> runner = lw.auto_scheduler.LocalRunner(number=1, repeat=1)
+        >>> options = lw.auto_scheduler.TuningOptions(2, runner=runner, verbose=0)
         >>> print(scheduler.tune(options).measured, max(scheduler.best_costs) < 1)
         2 True
     """
@@ -225,7 +212,6 @@ class TaskScheduler:
         return self.summary
 
     def take(self, summary: TasksSummary) -> None:
-        """Note the state of the search."""
         self.summary, self.cur_score = summary, summary.cost
         self.best_costs = [row.best_seconds or 1e10 for row in summary.rows]
 
@@ -254,8 +240,6 @@ class TaskScheduler:
 
 
 class _Relay(TasksMonitor):
-    """Forwards rounds to Ansor's callbacks."""
-
     def __init__(
         self, scheduler: TaskScheduler, callbacks: Sequence[TaskSchedulerCallback]
     ) -> None:
@@ -302,13 +286,11 @@ def extract_tasks(
         UsageError: other targets are given.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (64, 64))
         >>> y = lw.graph.op.nn.dense(lw.graph.op.nn.dense(x, w), w)
-        >>> module = lw.graph.IRModule.from_expr(y)
         >>> weights = {"w": np.ones((64, 64), "float32")}
-        >>> tasks, calls = auto_scheduler.extract_tasks(module["main"], weights, "llvm")
-        >>> print(tasks, calls)
+        >>> module = lw.graph.IRModule.from_expr(y)["main"]
+        >>> print(*lw.auto_scheduler.extract_tasks(module, weights, "llvm"))
         [SearchTask(graph/dense((1, 64), (64, 64)), llvm)] [2]
     """
     from loopwright.graph import extract_tasks as tasks_of
@@ -325,11 +307,8 @@ def extract_tasks(
     for task in (one.task for one in first):
         assert isinstance(task, AutomaticTask)
         dag = ComputeDAG(list(task.program.args))
-        tasks.append(
-            SearchTask(
-                compute_dag=dag, target=task.target, hardware_params=hardware_params, desc=str(task)
-            )
-        )
+        own = SearchTask(None, None, dag, None, task.target, None, hardware_params, desc=str(task))
+        tasks.append(own)
     if dump_workload_to_dag_log is not None:
         text = json.dumps({task.workload_key: str(task.compute_dag) for task in tasks})
         write(Output(Path(dump_workload_to_dag_log), text.encode(), _EXPRESSIONS), force=None)

@@ -1,8 +1,4 @@
-"""The asynchronous executor: steps that do not depend on each other run in parallel.
-
-A step begins when all its predecessors have ended, by a count for each step (Kahn's order, as
-the steps end and not beforehand).
-"""
+"""The asynchronous executor: steps that do not depend on each other run in parallel."""
 
 from __future__ import annotations
 
@@ -12,15 +8,11 @@ from concurrent.futures import Future
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy.typing as npt
-
 from loopwright.errors import RunError
 from loopwright.executors.call_sequence import ParallelRun, dependencies
 from loopwright.executors.graph_executor import GraphExecutor
-from loopwright.executors.program import Program, Value
+from loopwright.executors.program import Array, Program, Value
 from loopwright.runtime import Extent, Module, ThreadPool, aligned_bytes
-
-Array = npt.NDArray[Any]
 
 
 class _Borrowed(NamedTuple):
@@ -51,20 +43,14 @@ class AsyncGraphExecutor(GraphExecutor):
             the values that it overwrites. Without it each value has memory of its own: more memory,
             and no such waits.
 
-    Attributes:
-        program: as given.
-
-    Raises:
-        ArgumentError: as of `GraphExecutor`.
-        UsageError: the number of workers is out of range.
+    UsageError where the number of workers is out of range.
 
     Example:
         >>> x = lw.graph.var("x", (2, 4))
         >>> branches = [lw.graph.op.nn.softmax(x, axis=n) for n in (0, 1)]
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(*branches))
         >>> executor = lw.graph.compile(module, "llvm").async_executor(num_workers=2)
-        >>> future = executor.run_async(x=np.zeros((2, 4), "float32"))
-        >>> future.result()
+        >>> executor.run_async(x=np.zeros((2, 4), "float32")).result()
         >>> print(executor.get_output(0).numpy()[0])
         [0.75 0.75 0.75 0.75]
     """
@@ -112,9 +98,7 @@ class AsyncGraphExecutor(GraphExecutor):
         return aligned_bytes(max(v.nbytes, 1))[: v.nbytes].view(v.dtype).reshape(v.shape)
 
     def run_async(self, **inputs: object) -> Future[None]:
-        """Set inputs by name, and begin a run.
-
-        Inputs and outputs must be left alone until it has ended.
+        """Set inputs by name, and begin a run; inputs and outputs are left alone until its end.
 
         Returns:
             A future that is done when the run is; its ``result`` raises the error of a kernel.
@@ -157,7 +141,6 @@ class AsyncGraphExecutor(GraphExecutor):
 
 
 def _check_apart(these: Mapping[str, Extent], those: Mapping[str, Extent]) -> None:
-    """Raise RunError for arrays of two runs that overlap."""
     for (one, a), (other, b) in product(these.items(), those.items()):
         if a.meets(b):
             raise RunError(

@@ -15,20 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, UsageError, did_you_mean
 from loopwright.executors import saved
 from loopwright.executors.callees import SharedArrays
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.model import Model, refuse_host_steps
-from loopwright.executors.program import Program
+from loopwright.executors.program import Array, Program
 from loopwright.executors.sized_model import SizedModel, SizedProgram, SizedValue
 from loopwright.runtime import Module, linear
 
-Array = npt.NDArray[Any]
-
-#: Of files that hold such a model.
+#: Version of files that hold such a model.
 VERSION = 2
 
 
@@ -40,9 +37,6 @@ class BatchedModel:
         inputs: inputs of the model; extents may be formulas of the batch.
         models: the model for each batch that was declared.
         rest: the model for all other batches; None: they are refused.
-
-    Attributes:
-        size, inputs, models, rest: as given.
 
     Example:
         >>> x = lw.graph.var("x", (te.size_var("batch"), 2))
@@ -68,16 +62,13 @@ class BatchedModel:
         return tuple(self.models)
 
     def at(self, batch: int) -> Model:
-        """The model for one batch, with all executors of a `Model`.
-
-        Raises:
-            ArgumentError: it is not an integer from 1, or the model has no program for it.
+        """The model for one batch, with all executors of a `Model`; ArgumentError where it is not
+        an integer from 1, or the model has no program for it.
         """
         check_batch(self.size, batch)
         return self.models.get(batch) or self._other(int(batch))
 
     def _other(self, batch: int) -> Model:
-        """The model for a batch that was not declared."""
         if self.rest is None:
             declared = ", ".join(map(str, self.batches))
             raise ArgumentError(
@@ -93,9 +84,8 @@ class BatchedModel:
     def batch_of(self, *inputs: Any) -> int:
         """The batch of inputs, given as an array for each in order.
 
-        Raises:
-            ArgumentError: there are more or fewer inputs, one has another number of dimensions, the
-                batch is not a whole number from 1, or they disagree about it.
+        ArgumentError where there are more or fewer inputs, one has another number of dimensions,
+        the batch is not a whole number from 1, or they disagree about it.
         """
         if len(inputs) != len(self.inputs):
             names = ", ".join(v.name for v in self.inputs)
@@ -105,11 +95,8 @@ class BatchedModel:
         return self.batch_of_named({v.name: x for v, x in zip(self.inputs, inputs, strict=True)})
 
     def batch_of_named(self, inputs: Mapping[str, Any]) -> int:
-        """The batch of some inputs, given by name.
-
-        Raises:
-            ArgumentError: as of `batch_of`; there is no such input; or none of these depends on
-                the batch.
+        """The batch of some inputs, given by name; ArgumentError as of `batch_of`, where there is
+        no such input, or where none of these depends on the batch.
         """
         inputs_by_name = {v.name: v for v in self.inputs}
         batches: dict[int, str] = {}
@@ -145,10 +132,8 @@ class BatchedModel:
         return (extent - const) // factor
 
     def __call__(self, *inputs: Any) -> list[Array]:
-        """Run once, by the program for the batch of the inputs, given in order.
-
-        Raises:
-            ArgumentError: as of `batch_of` and `at`; or an input has another shape or dtype.
+        """Run once, by the program for the batch of the inputs, given in order; ArgumentError as of
+        `batch_of` and `at`, or where an input has another shape or dtype.
         """
         return self.at(self.batch_of(*inputs))(*inputs)
 
@@ -163,11 +148,8 @@ class BatchedModel:
     ) -> Path:
         """Write the program for one batch as a library, see `Model.export_library`.
 
-        Args:
-            batch: one of `batches`; None where there is one alone.
-
-        Raises:
-            UsageError: ``batch`` is not among them, or not given; others as there.
+        ``batch`` is one of `batches`, which may be left out where there is one alone; UsageError
+        for another one.
         """
         known = ", ".join(map(str, self.batches))
         if batch is None and len(self.batches) == 1:
@@ -180,14 +162,7 @@ class BatchedModel:
         return self.models[batch].export_library(path, cc, fcompile, force=force)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write all programs, their kernels, and the weights once to one file.
-
-        Errors as of `Model.save`.
-
-        Args:
-            path: the file, such as ``resnet18.lw``, which is returned.
-            force: replace a file that is no model, too.
-        """
+        """Write all programs, their kernels, and the weights once to one file; see `Model.save`."""
         others = {} if self.rest is None else self.rest.host_steps
         for steps in (*(one.host_steps for one in self.models.values()), others):
             refuse_host_steps(steps, "saved")
@@ -300,9 +275,6 @@ def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
 
     The file holds machine code, as an executable does: run only what you trust.
 
-    Args:
-        path: the file.
-
     Returns:
         A `Model`, or a `BatchedModel` where the file has programs for several batches.
 
@@ -312,8 +284,7 @@ def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
         TargetError: its kernels are for another CPU; the message names both.
 
     Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.tanh(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.tanh(lw.graph.var("x", (4,))))
         >>> path = lw.graph.compile(module, "llvm").save("tanh.lw")
         >>> print(lw.graph.load(path))
         <Model of x: float32[4]: 1 kernels>

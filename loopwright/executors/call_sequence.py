@@ -42,10 +42,8 @@ def sequence(calls: Sequence[Any], groups: Collection[range] = ()) -> Callable[[
 
 
 def in_one_piece(calls: Sequence[object]) -> bool:
-    """Whether calls can be one piece of compiled code.
-
-    They can where LLVM is in this process, as it is where kernels were linked here, and all of them
-    are of compiled code of the host.
+    """Whether LLVM is in this process, as it is where kernels were linked here, and all calls are
+    of compiled code of the host.
     """
     compiled = (isinstance(c, BoundCall) and c.function.timer is None for c in calls)
     return bool(calls) and linker.is_loaded() and all(compiled)
@@ -79,8 +77,6 @@ def _code() -> Callable[..., int]:
 
 @dataclass(frozen=True)
 class Dependencies:
-    """The order among steps."""
-
     #: Number of predecessors of each step.
     waits: tuple[int, ...]
     #: Successors of each step, in order.
@@ -138,7 +134,7 @@ def _meet(a: Collection[int], b: Collection[int], values: Sequence[Value] | None
 
 
 class ParallelRun:
-    """One run: the steps that still wait, and their numbers of unfinished predecessors."""
+    """One run: a step begins when all its predecessors have ended, by a count for each step."""
 
     def __init__(
         self, calls: Sequence[Callable[[], object]], order: Dependencies, workers: ThreadPool
@@ -151,7 +147,6 @@ class ParallelRun:
         self._future: Future[None] = Future()
 
     def begin(self) -> Future[None]:
-        """Begin the steps without predecessors."""
         ready = [n for n, count in enumerate(self._waits) if count == 0]
         if not ready:
             self._future.set_result(None)

@@ -1,7 +1,4 @@
-"""Callees of a program's steps: kernels whose constants are given, each prepared once.
-
-A step of an operator without a kernel is a Python function, a `HostStep`.
-"""
+"""Callees of a program's steps: kernels whose constants are given, or functions in Python."""
 
 from __future__ import annotations
 
@@ -14,13 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError
-from loopwright.executors.program import Step
+from loopwright.executors.program import Array, Step
 from loopwright.runtime import Arena, Device, InPlace, Kernel, Module, NDArray, device
-
-Array = npt.NDArray[Any]
 
 
 class SharedArrays:
@@ -31,10 +25,7 @@ class SharedArrays:
         self._arrays = weakref.WeakValueDictionary[tuple[object, ...], Array]()
 
     def one_of(self, array: Array, copy: Callable[[Array], Array] | None = None) -> Array:
-        """The first array that is equal to this one, bit by bit.
-
-        Where there is none, this one is kept, or its `copy`.
-        """
+        """The first array that is equal to this one, bit by bit; else this one, or its `copy`."""
         if not array.flags.c_contiguous:
             return array
         digest = hashlib.blake2b(array.reshape(-1).view(np.uint8).data, digest_size=16).digest()
@@ -52,8 +43,8 @@ class HostStep:
     Attributes:
         name: of the step, for messages.
         function: from the arrays that it reads, which it does not change, to its results, in order.
-            outputs: number of results.
-            by: library of the implementation, such as ``"PyTorch"``.
+        outputs: number of results.
+        by: library of the implementation, such as ``"PyTorch"``.
 
     Example:
         >>> from loopwright.executors import HostStep
@@ -109,7 +100,6 @@ class HostCall:
         return device("cpu", 0)
 
     def time(self, number: int) -> float:
-        """Seconds of `number` calls, one after the other."""
         return seconds_of(self, number)
 
 
@@ -126,7 +116,6 @@ def seconds_of(
 
 
 def copied(source: Array | NDArray, target: Array | NDArray) -> None:
-    """Copy elements between arrays of the host and of devices."""
     if isinstance(target, np.ndarray):
         target[...] = source.numpy() if isinstance(source, NDArray) else source
     elif isinstance(source, NDArray):
@@ -136,8 +125,6 @@ def copied(source: Array | NDArray, target: Array | NDArray) -> None:
 
 
 class Callee(NamedTuple):
-    """The callee of a step."""
-
     #: A kernel, with its constants given, or a Python function.
     function: Kernel | HostStep
     #: Numbers of the values that are its constants.

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, did_you_mean
 from loopwright.executors.callees import HostStep, callees
 from loopwright.executors.graph_executor import GraphExecutor
-from loopwright.executors.program import Program
+from loopwright.executors.program import Array, Program
 from loopwright.files import FileKind, Output, marked, write
 from loopwright.runtime import (
     BenchmarkResult,
@@ -32,8 +31,6 @@ from loopwright.runtime import (
     sampled,
     save_params,
 )
-
-Array = npt.NDArray[Any]
 
 #: Rounds of a comparison, however long they take: with fewer there is no interval of 95 %.
 _FEWEST_ROUNDS = 6
@@ -56,12 +53,8 @@ class DebugExecutor(GraphExecutor):
     Attributes:
         nodes: the kernel of each call, in order.
 
-    Raises:
-        ArgumentError: as of `GraphExecutor`.
-
     Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(x))
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(lw.graph.var("x", (4,))))
         >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
         >>> executor = model.debug_executor()
         >>> executor.run(x=np.zeros(4, "float32"))
@@ -83,9 +76,8 @@ class DebugExecutor(GraphExecutor):
     def run(self, **inputs: object) -> None:
         """Set inputs by name, run all kernels, and dump their outputs if a folder was named.
 
-        Raises:
-            ArgumentError: as of `set_input`; nothing ran.
-            RunError: a kernel failed, or the folder cannot be written.
+        ArgumentError as of `set_input`, and nothing ran; RunError where a kernel failed, or the
+        folder cannot be written.
         """
         if inputs:
             self.set_input(None, None, **inputs)
@@ -96,19 +88,15 @@ class DebugExecutor(GraphExecutor):
             before = time.perf_counter()
             call()
             after = time.perf_counter()
-            events.append(
-                {
-                    "name": self.nodes[number],
-                    "ph": "X",
-                    "ts": 1e6 * (before - begin),
-                    "dur": 1e6 * (after - before),
-                    "pid": 0,
-                    "tid": 0,
-                    "args": {"call": number, "bytes": self._nbytes(number)},
-                }
-            )
-            if self._dump_root is not None:
-                outputs |= self._outputs_by_name(number)
+            event = {"name": self.nodes[number], "ph": "X", "pid": 0, "tid": 0}
+            event |= {"ts": 1e6 * (before - begin), "dur": 1e6 * (after - before)}
+            events.append(event | {"args": {"call": number, "bytes": self._nbytes(number)}})
+            if self._dump_root is None:
+                continue
+            step = self.program.steps[number]
+            for k, n in enumerate(step.args[-step.outputs :]):  # copies: later steps overwrite them
+                name = f"{number}_{step.kernel}_{k}"
+                outputs[name] = np.array(self._arrays[n], order="C")
         if self._dump_root is None:
             return
         program = json.dumps(self.program.to_json(), indent=1).encode()
@@ -129,15 +117,9 @@ class DebugExecutor(GraphExecutor):
     ) -> list[BenchmarkResult]:
         """Time each call of the model by itself, again and again on the same data.
 
-        Caches are warm then, which they may not be inside a run; `profile` times that.
-
-        Args:
-            number: calls in each of the `repeat` samples.
-            min_repeat_ms: lower bound of a sample in milliseconds; ``number`` grows until it
-                does.
-
-        Returns:
-            For each call the seconds of its samples.
+        Caches are warm then, which they may not be inside a run; `profile` times that. Each of the
+        ``repeat`` samples has ``number`` calls, or more until it takes ``min_repeat_ms``. Returns
+        the seconds of the samples of each call.
         """
         return [
             sampled(call.time, number, repeat, min_repeat_ms) for _, call in self._steps(ran=True)
@@ -146,26 +128,15 @@ class DebugExecutor(GraphExecutor):
     def run_individual_node(
         self, node: int | str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
     ) -> BenchmarkResult:
-        """Time one call of the model, as `run_individual` times all of them.
-
-        Raises:
-            ArgumentError: there is no such call.
-        """
+        """Time one call of the model, as `run_individual` times all of them."""
         return sampled(self._run_up_to(node).time, number, repeat, min_repeat_ms)
 
     def profile(self, number: int = 10, **inputs: object) -> Report:
         """Run the model several times and report the time of each call inside the runs.
 
-        Args:
-            number: runs that count; one that does not count comes before them.
-            inputs: to be set before, by name.
-
-        Returns:
-            A row for each call of the model, in order, with all its runs; its table adds up the
-            calls of one kernel.
-
-        Raises:
-            ArgumentError: as of `set_input`, or ``number`` is no whole number above zero.
+        Of the runs ``number`` count; one that does not count comes before them. The report has a
+        row for each call, in order, with all its runs; its table adds up the calls of one kernel.
+        ArgumentError as of `set_input`, or where ``number`` is no whole number above zero.
         """
         if type(number) is not int or number < 1:
             raise ArgumentError(f"profile: number is {number!r}; give a whole number above zero")
@@ -243,11 +214,8 @@ class DebugExecutor(GraphExecutor):
 
         Args:
             node: its number, or the name of a kernel that is called once.
-            out: an array to copy it into.
+            out: an array to copy it into, which is returned in place of a copy.
             index: which of its outputs.
-
-        Returns:
-            A copy; ``out`` where it was given.
 
         Raises:
             ArgumentError: there is no such call or output, or ``out`` does not fit.
@@ -313,14 +281,6 @@ class DebugExecutor(GraphExecutor):
 
     def _nbytes(self, number: int) -> int:
         return sum(self.program.values[n].nbytes for n in self.program.steps[number].args)
-
-    def _outputs_by_name(self, number: int) -> dict[str, Array]:
-        """Copies of a step's outputs, since later steps overwrite them."""
-        step = self.program.steps[number]
-        outputs = enumerate(step.args[len(step.args) - step.outputs :])
-        return {
-            f"{number}_{step.kernel}_{k}": np.array(self._arrays[n], order="C") for k, n in outputs
-        }
 
 
 def _run_timed(

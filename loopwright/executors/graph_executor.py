@@ -1,7 +1,6 @@
 """The graph executor: runs kernels one after the other over statically planned memory.
 
-Named after TVM's, whose methods it has. Each kernel is bound once to the arrays that it works on,
-so that a run only calls the kernels.
+Each kernel is bound once to the arrays that it works on, so that a run only calls the kernels.
 """
 
 from __future__ import annotations
@@ -13,21 +12,18 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, did_you_mean
 from loopwright.executors.call_sequence import in_one_piece, independent_runs, sequence
 from loopwright.executors.callees import Callee, HostStep, SharedArrays, callees, seconds_of
-from loopwright.executors.executor import Executor, fitted
-from loopwright.executors.program import Program, Value
+from loopwright.executors.executor import Executor, fitted, weights_of
+from loopwright.executors.program import Array, Program, Value
 from loopwright.executors.whole_program import WholeProgram, whole_program
 from loopwright.runtime import BoundCall, Module, aligned_bytes, decoded, load_params, save_params
 
-Array = npt.NDArray[Any]
-
 
 class GraphExecutor(Executor):
-    """A model, ready to run.
+    """A program of kernels, ready to run; named after TVM's, whose methods it has.
 
     Args:
         program: its kernels and values.
@@ -68,9 +64,8 @@ class GraphExecutor(Executor):
         shared: SharedArrays | None = None,
         in_place: Collection[str] = (),
     ) -> None:
-        numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
-        weights = {n: weight_of(program.values[n], constants) for n in numbers}
-        live = {n for n in numbers if program.values[n].name in in_place}
+        weights = weights_of(program, constants)
+        live = {n for n in weights if program.values[n].name in in_place}
         called = callees(program.steps, kernels, weights, shared=shared, in_place=live)
         self._begin(program, kernels, weights, called)
 
@@ -81,7 +76,8 @@ class GraphExecutor(Executor):
         weights: Mapping[int, Array],
         called: Sequence[Callee],
     ) -> None:
-        super().__init__(program.input_values, program.output_values)
+        slots, alone = (program.inputs, program.outputs), program.outputs_alone
+        super().__init__(program.input_values, program.output_values, slots, alone)
         self.program, self._kernels = program, kernels
         self._weights, self._callees = weights, called
         self._pool = self._memory()
@@ -100,23 +96,14 @@ class GraphExecutor(Executor):
         return GraphExecutor.of_size(self, self.program)
 
     def of_size(self, program: Program) -> GraphExecutor:
-        """An executor of the same kernels on values of other sizes, with the same weights.
-
-        Args:
-            program: the same steps over the same values, whose shapes may differ where kernels take
-                any size.
-
-        Raises:
-            ArgumentError: a kernel does not take values of these sizes.
+        """An executor of the same kernels and weights, on values of other shapes, where kernels
+        take any size; ArgumentError where one does not take these.
         """
         executor = GraphExecutor.__new__(GraphExecutor)
         executor._begin(program, self._kernels, self._weights, self._callees)
         return executor
 
-    # -- memory --------------------------------------------------------------------------------
-
     def _memory(self) -> Any:
-        """The memory that intermediate values share."""
         return aligned_bytes(max(self.program.pool_bytes, 1))
 
     def _share_workspace(self, others: Sequence[Any] = ()) -> None:
@@ -136,35 +123,18 @@ class GraphExecutor(Executor):
         return np.zeros(v.shape, v.dtype) if v.kind == "input" else self._weights[number]
 
     def _bound(self, callee: Callee) -> Any:
-        """A call of a step's callee on the arrays of this executor."""
         return callee.function.bind(*(self._arrays[n] for n in callee.rest))
-
-    def _input_array(self, place: int) -> Any:
-        return self._arrays[self.program.inputs[place]]
-
-    def _output_array(self, place: int) -> Any:
-        return self._arrays[self.program.outputs[place]]
-
-    def _replace_input(self, place: int, elements: Array) -> None:
-        self._replace(self.program.inputs[place], elements)
-
-    def _replace_output(self, place: int, elements: Array) -> None:
-        number = self.program.outputs[place]
-        stored = self.program.values[number].kind == "stored"
-        self._check_own(place, own=stored and self.program.outputs.count(number) == 1)
-        self._replace(number, elements)
 
     def _constants(self) -> Iterable[tuple[str, Any]]:
         return ((self.program.values[n].name, a) for n, a in self._weights.items())
 
-    def _replace(self, number: int, elements: Any) -> None:
-        """Bind the steps of a value to another array; where that is refused, nothing changes."""
-        touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
-        before, self._arrays[number] = self._arrays[number], elements
+    def _replace(self, slot: int, elements: Any) -> None:
+        touched = [n for n, step in enumerate(self.program.steps) if slot in step.args]
+        before, self._arrays[slot] = self._arrays[slot], elements
         try:
             self._bind_again(touched)
         except ArgumentError:
-            self._arrays[number] = before
+            self._arrays[slot] = before
             raise
 
     def _bind_again(self, steps: Sequence[int]) -> None:
@@ -174,17 +144,12 @@ class GraphExecutor(Executor):
         self._share_workspace()
         self._sequence = None
 
-    # -- weights -------------------------------------------------------------------------------
-
     def save_params(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the weights to a safetensors file, by the names that the program gives them.
 
         These are the weights as the kernels take them, after graph passes: a convolution's, say,
-        are multiplied by the factors of a folded batch normalisation.
-
-        Raises:
-            RunError: the file cannot be written.
-            UsageError: another file is there and `force` is false.
+        are multiplied by the factors of a folded batch normalisation. RunError where the file
+        cannot be written, UsageError where another file is there and `force` is false.
         """
         values = self.program.values
         weights = {values[n].name: a for n, a in self._weights.items()}
@@ -193,11 +158,8 @@ class GraphExecutor(Executor):
     def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> None:
         """Set weights, and inputs, by name; weights that kernels pack are packed again.
 
-        Executors that shared weights with this one keep theirs.
-
-        Args:
-            params: a safetensors file, its bytes, or arrays by name. Weights that it does not name
-                stay as they are.
+        ``params`` is a safetensors file, its bytes, or arrays by name; weights that it does not
+        name stay. Executors that shared weights with this one keep theirs.
 
         Raises:
             ArgumentError: the model has no weight and no input of a name, or an array has another
@@ -227,24 +189,17 @@ class GraphExecutor(Executor):
         self._set_weights({**self._weights, **fresh}, fresh)
 
     def share_params(self, other: GraphExecutor) -> None:
-        """Use the weights of another executor, and arrays computed from them, without a copy.
-
-        Raises:
-            ArgumentError: its program is another one.
+        """Use the weights of another executor of this program, and arrays computed from them,
+        without a copy; ArgumentError where its program is another one.
         """
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
-        self._check_shared(other)
-        self._there = other._there
-        # All: kernels of one name may come from another build there.
-        self._take(other._weights, other._callees, other._weights, range(len(self._calls)))
-
-    def _check_shared(self, other: GraphExecutor) -> None:
-        """Raise ArgumentError where an output of this executor lies in weights of another."""
         self._check_idle()
         for place, lent in self._lent_outputs.items():
             self._check_apart(place, lent.extent, other._read_always())
-        self._taken = other._taken
+        self._taken, self._there = other._taken, other._there
+        # All: kernels of one name may come from another build there.
+        self._take(other._weights, other._callees, other._weights, range(len(self._calls)))
 
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         """Use other weights; the steps that read a changed one are prepared again."""
@@ -269,14 +224,8 @@ class GraphExecutor(Executor):
         self._bind_again(steps)
 
     def whole_program(self, name: str) -> WholeProgram:
-        """The program as one function with the weights as they are now.
-
-        Raises:
-            UsageError: as of `loopwright.executors.whole_program.whole_program`.
-        """
+        """The program as one function with the weights as they are now."""
         return whole_program(name, self.program, self._kernels, self._callees, self._weights)
-
-    # -- running -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._sequence is None:
@@ -284,11 +233,7 @@ class GraphExecutor(Executor):
         self._sequence()
 
     def seconds_of_steps(self) -> list[float]:
-        """Run once, waiting for each step; the seconds of each, with the host's part.
-
-        Raises:
-            RunError: a step failed.
-        """
+        """Run once, waiting for each step; the seconds of each, with the host's part."""
         return [seconds_of(call, 1, self.sync) for call in self._calls]
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
@@ -323,7 +268,6 @@ class GraphExecutor(Executor):
 
 
 def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
-    """Whether calls take less time in parallel."""
     ways = sequence(calls), sequence(calls, [range(len(calls))])
     samples: tuple[list[float], list[float]] = ([], [])
     for _ in range(5):
@@ -332,10 +276,3 @@ def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
             times.append(seconds_of(run, number))
     apart, together = map(median, samples)
     return together < apart * (1 - gain)
-
-
-def weight_of(v: Value, constants: Mapping[str, Array]) -> Array:
-    """The array of a constant; ArgumentError where it is missing, or has another shape or dtype."""
-    if v.name not in constants:
-        raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
-    return fitted(v, constants[v.name])

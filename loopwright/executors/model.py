@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.executors import saved
@@ -20,7 +19,7 @@ from loopwright.executors.debug_executor import DebugExecutor
 from loopwright.executors.device_executor import DeviceGraphExecutor, DeviceProgram
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.model_library import c_name, export_model
-from loopwright.executors.program import Program
+from loopwright.executors.program import Array, Program
 from loopwright.executors.whole_program import AotExecutor
 from loopwright.runtime import (
     HOST,
@@ -33,21 +32,15 @@ from loopwright.runtime import (
 )
 from loopwright.runtime import device as as_device
 
-Array = npt.NDArray[Any]
-
 
 class Model:
     """A program of kernels with its weights.
 
     Args:
-        program: its kernels in order, and its values.
         kernels: by name.
         constants: arrays by the names of the program's values.
         host_steps: steps that are Python functions, by name.
         shared: arrays that are kept once for several models, such as those of several batches.
-
-    Attributes:
-        program, kernels, constants, host_steps: as given.
 
     Example:
         >>> from loopwright.executors import Model, Program, Step, Value
@@ -144,14 +137,9 @@ class Model:
         refuse_host_steps(self.host_steps, done)
 
     def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
-        """A `DebugExecutor` of the model, which shows every call of a kernel.
+        """A `DebugExecutor` of the model for CPUs, which shows every call of a kernel.
 
-        Args:
-            dump_root: a folder into which each run writes its calls, their outputs and a trace;
-                None: nothing is written.
-
-        Raises:
-            UsageError: the model is not built for CPUs.
+        Each run writes its calls, their outputs and a trace into the folder ``dump_root``.
         """
         self._refuse_devices()
         return DebugExecutor(self.program, self._called, self.constants, dump_root)
@@ -165,8 +153,7 @@ class Model:
     def aot_executor(self) -> AotExecutor:
         """The model as one function that calls its kernels, compiled now; weights are shared.
 
-        Raises:
-            UsageError: a kernel is not of compiled code of the host, or there is none.
+        UsageError where a kernel is not of compiled code of the host, or there is none.
         """
         self._check_whole("one function")
         return AotExecutor(self._first.whole_program("model").module(), self.constants)
@@ -211,8 +198,7 @@ class Model:
         Of a model for devices, inputs may lie on one of them, such as tensors of PyTorch: then it
         runs there. Outputs are arrays of NumPy, or of that device, for ``torch.from_dlpack``.
 
-        Raises:
-            ArgumentError: there are more or fewer inputs, or one has another shape or dtype.
+        ArgumentError where there are more or fewer inputs, or one has another shape or dtype.
         """
         placed = [device_of(x) for x in inputs if not is_on_host(x)]
         home = next((d for d in placed if d.name == self.device_type), None)
@@ -235,9 +221,7 @@ class Model:
         The file is a zip archive without compression: ``model.json``, for each kernel its code and
         manifest, and ``weights.safetensors``. It is replaced in one step.
 
-        Args:
-            path: the file, such as ``resnet18.lw``, which is returned.
-            force: replace a file that is no model, too.
+        ``path``, such as ``resnet18.lw``, is returned; ``force`` replaces a file that is no model.
 
         Raises:
             UsageError: another file is there.

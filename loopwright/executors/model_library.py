@@ -10,13 +10,11 @@ import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import UsageError
-from loopwright.executors.program import ALIGNMENT
+from loopwright.executors.program import ALIGNMENT, Array
 from loopwright.executors.whole_program import WholeProgram
 from loopwright.files import FileKind, Output, check, marked, write
 from loopwright.runtime import libraries as export
@@ -100,7 +98,6 @@ def export_model(
     *,
     force: bool = False,
 ) -> Path:
-    """Write a program as a library and a header; see `Model.export_library`."""
     header = path.with_suffix(".h")
     check((header, HEADER), force=force)
     with tempfile.TemporaryDirectory(prefix="loopwright-weights-") as folder:
@@ -114,7 +111,7 @@ def export_model(
     return written
 
 
-def _weights_object(constants: Mapping[str, npt.NDArray[Any]], room: Path) -> bytes:
+def _weights_object(constants: Mapping[str, Array], room: Path) -> bytes:
     """An object file with the elements of arrays under their symbols.
 
     LLVM's assembler takes them from a file, so that they are never text.

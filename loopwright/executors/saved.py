@@ -2,8 +2,7 @@
 
 ``model.json`` is the program with the names of the kernels; ``kernels/N.json`` and
 ``kernels/N.bin`` are a kernel's manifest and its code; ``weights.safetensors`` holds the
-constants. The archive keeps a checksum of every part. All of it is checked before any code is
-mapped.
+constants. The archive keeps a checksum of every part, checked before any code is mapped.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import RunError, UsageError
-from loopwright.executors.program import Program, Step
+from loopwright.executors.program import Array, Program, Step
 from loopwright.files import FileKind, Output
 from loopwright.files import write as write_file
 from loopwright.runtime import ArgSpec, Artifact, Module, artifact_kind, decoded, encoded
 
-Array = npt.NDArray[Any]
 FORMAT, VERSION = "loopwright.model", 1
 #: Versions that are read: models of one program, and of several batches.
 VERSIONS = (1, 2)
@@ -169,7 +166,6 @@ def check(
 
 
 def _takes(args: Sequence[ArgSpec], step: Step, program: Program) -> bool:
-    """Whether a kernel takes the values of a step."""
     if len(args) != len(step.args):
         return False
     first_output = len(args) - step.outputs

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy.typing as npt
-
 from loopwright.errors import UsageError
 from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.model import Model
 from loopwright.executors.program import (
     VERSION,
+    Array,
     Kind,
     Program,
     Step,
@@ -27,11 +26,9 @@ from loopwright.executors.program import (
 )
 from loopwright.runtime import Module, RuntimeCache, SizeFormula, evaluate, text
 
-Array = npt.NDArray[Any]
 _FORMAT = "loopwright.sized_program"
 #: Size for the checks of a program when it is read: any size gives the same structure.
 _ANY = 2
-
 #: Sizes whose programs are kept for the next call.
 _KEEP = 16
 
@@ -40,10 +37,8 @@ _KEEP = 16
 class SizedValue:
     """A tensor of a program whose extents may depend on its size.
 
-    Attributes:
-        name, dtype, kind: as of `Value`.
-        shape: its extents: numbers, the name of the size, or formulas of it
-            (`loopwright.runtime.artifacts.manifest`).
+    ``shape`` has numbers, the name of the size, or formulas of it
+    (`loopwright.runtime.artifacts.manifest`); the rest is as of `Value`.
 
     Example:
         >>> from loopwright.executors import SizedValue
@@ -57,7 +52,6 @@ class SizedValue:
     kind: Kind
 
     def at(self, sizes: Mapping[str, int]) -> Value:
-        """The value for given sizes."""
         shape = tuple(evaluate(n, sizes) for n in self.shape)
         return Value(self.name, shape, self.dtype, self.kind)
 
@@ -69,10 +63,7 @@ class SizedValue:
 class SizedProgram:
     """A program with one open size; `at` gives the program for a number.
 
-    Attributes:
-        size: the name of the size.
-        values, steps, inputs, outputs, output_names: as of `Program`. Kernels of steps serve every
-            size.
+    ``size`` is its name; the rest is as of `Program`. Kernels of steps serve every size.
 
     Example:
         >>> from loopwright.executors import SizedProgram, SizedValue, Step
@@ -93,20 +84,16 @@ class SizedProgram:
     def at(self, number: int) -> Program:
         """The program for a number of the size, with its memory planned.
 
-        Raises:
-            RunError: it is inconsistent, see `Program`.
-            UsageError: a formula is malformed.
+        RunError where it is inconsistent, see `Program`; UsageError for a malformed formula.
         """
         values = [v.at({self.size: number}) for v in self.values]
         return placed(values, self.steps, self.inputs, self.outputs, self.output_names)
 
     @property
     def input_values(self) -> tuple[SizedValue, ...]:
-        """Values that a caller gives, in order."""
         return tuple(self.values[n] for n in self.inputs)
 
     def to_json(self) -> dict[str, Any]:
-        """The program as JSON."""
         return {
             "format": _FORMAT,
             "version": VERSION,
@@ -118,11 +105,7 @@ class SizedProgram:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SizedProgram:
-        """The program of `to_json`.
-
-        Raises:
-            RunError: it is something else, of another version, or is inconsistent.
-        """
+        """The program of `to_json`; RunError for anything else, or another version."""
         with reading(data, _FORMAT, "program of a model whose size varies"):
             program = SizedProgram(
                 str(data["size"]),
@@ -135,17 +118,10 @@ class SizedProgram:
 
 
 class SizedModel:
-    """A program of any size with its kernels and weights.
+    """A program of any size with its kernels, which take every size, and its weights.
 
-    Several threads may ask it for sizes at once.
-
-    Args:
-        program: its steps, and its values as formulas of the size.
-        kernels: by name; they take every size.
-        constants, host_steps, shared: as of `Model`.
-
-    Attributes:
-        program, kernels, constants, host_steps: as given.
+    Several threads may ask it for sizes at once. ``constants``, ``host_steps`` and ``shared`` are
+    as of `Model`.
 
     Example:
         >>> from loopwright.executors import SizedModel, SizedProgram, SizedValue, Step
@@ -179,18 +155,14 @@ class SizedModel:
     def at(self, number: int) -> Model:
         """The model for a number of the size; its memory is planned now.
 
-        Raises:
-            ArgumentError: a kernel does not take values of this size.
+        ArgumentError where a kernel does not take values of this size.
         """
         return self._kept.get_or_make(
             number, lambda: _ModelOfSize(self, self.program.at(number)), nbytes=1
         )
 
     def executor(self, program: Program, in_place: Collection[str] = ()) -> GraphExecutor:
-        """An executor of the program for a size; all share weights and their packed forms.
-
-        `in_place` is as of `GraphExecutor`, and the same for all sizes.
-        """
+        """An executor of the program for a size; all share weights, and the first `in_place`."""
         with self._lock:
             if self._first is None:
                 called: dict[str, Module | HostStep] = {**self.kernels, **self.host_steps}
@@ -199,8 +171,6 @@ class SizedModel:
 
 
 class _ModelOfSize(Model):
-    """A model for one size, whose kernels take any."""
-
     def __init__(self, whole: SizedModel, program: Program) -> None:
         super().__init__(program, whole.kernels, whole.constants, whole.host_steps)
         self._whole = whole

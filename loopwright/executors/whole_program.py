@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import UsageError
 from loopwright.executors.callees import Callee, HostStep
 from loopwright.executors.executor import Executor
-from loopwright.executors.program import ALIGNMENT, Program, Value
+from loopwright.executors.program import ALIGNMENT, Array, Program, Value
 from loopwright.runtime import (
     Arg,
     ArgSpec,
@@ -37,19 +36,14 @@ from loopwright.runtime import (
     linker,
 )
 
-Array = npt.NDArray[Any]
-
 
 class ProgramWriter:
-    """Writes the function, call by call.
-
-    ``functions`` and ``constants`` are those in use, by symbol. ``values_bytes`` is the offset of
-    the kernels' workspace, behind the values between them.
-    """
+    """Writes the function, call by call; ``functions`` and ``constants`` are in use, by symbol."""
 
     def __init__(self, name: str, program: Program, weights: Mapping[int, Array]) -> None:
         self.functions: dict[str, Function] = {}
         self.constants: dict[str, Array] = {}
+        #: Offset of the kernels' workspace, behind the values between them.
         self.values_bytes = -(-program.pool_bytes // ALIGNMENT) * ALIGNMENT
         self._name, self._program, self._weights = name, program, weights
         self._symbols: dict[int, str] = {}
@@ -131,7 +125,6 @@ class ProgramWriter:
         return lines
 
     def text(self) -> str:
-        """The whole as LLVM IR."""
         copies = self._copies()
         codes = ", ".join(
             f"[ %code{n}, %{f'after{n - 1}' if n > 1 else 'entry'} ]"
@@ -160,10 +153,7 @@ class ProgramWriter:
 
 @dataclass(frozen=True)
 class WholeProgram:
-    """A program as one function."""
-
-    #: LLVM IR.
-    text: str
+    text: str  # LLVM IR
     manifest: Manifest
     #: Modules whose code it calls, by name.
     kernels: Mapping[str, Module]
@@ -237,7 +227,6 @@ def whole_program(
 
 
 def _checked(kernel: str, module: Module) -> Manifest:
-    """The manifest of a kernel, which must be code that another function can call."""
     contents = module.artifact.contents
     if artifact_kind(contents.kind).holds != "object":
         raise UsageError(
@@ -257,18 +246,15 @@ class AotExecutor(Executor):
     wrote, `loopwright.load_module` gives the module, and neither LLVM nor a compiler is needed.
 
     Args:
-        module: whose entry function takes inputs and then outputs.
+        module: its entry function takes inputs and then outputs.
         constants: arrays of its model, by name; None: of a library, which has its own.
 
-    Raises:
-        UsageError: the function takes sizes, or is for a device.
+    UsageError where the function takes sizes, or is for a device.
 
     Example:
-        >>> from loopwright.executors import AotExecutor
-        >>> x = lw.graph.var("x", (2,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
         >>> path = lw.graph.compile(module, "llvm").export_library("relu.so")
-        >>> executor = AotExecutor(lw.load_module(path))
+        >>> executor = lw.executors.AotExecutor(lw.load_module(path))
         >>> executor.run(x=np.array([1, -1], "float32"))
         >>> print(executor.get_output(0).numpy())
         [1. 0.]
@@ -281,7 +267,9 @@ class AotExecutor(Executor):
         self._module, self._function, self._weights = module, function, constants or {}
         inputs = [_value(a) for a in function.args if not a.output]
         outputs = [_value(a) for a in function.args if a.output]
-        super().__init__(inputs, outputs)
+        count = len(function.args)
+        slots = range(len(inputs)), range(len(inputs), count)
+        super().__init__(inputs, outputs, slots, [True] * len(outputs))
         self._arrays = [np.zeros(a.shape, a.dtype) for a in function.args]
         self._call = function.bind(*self._arrays)
 
@@ -289,24 +277,12 @@ class AotExecutor(Executor):
         """The same model, ready to run beside this one: the code and the weights are shared."""
         return AotExecutor(self._module, self._weights)
 
-    def _input_array(self, place: int) -> Array:
-        return self._arrays[place]
-
-    def _output_array(self, place: int) -> Array:
-        return self._arrays[len(self.inputs) + place]
-
     def _constants(self) -> Iterable[tuple[str, Any]]:
         return self._weights.items()
 
-    def _replace_input(self, place: int, elements: Array) -> None:
-        self._replace(place, elements)
-
-    def _replace_output(self, place: int, elements: Array) -> None:
-        self._replace(len(self.inputs) + place, elements)
-
-    def _replace(self, place: int, elements: Array) -> None:
+    def _replace(self, slot: int, elements: Array) -> None:
         arrays = [*self._arrays]
-        arrays[place] = elements
+        arrays[slot] = elements
         self._call = self._function.bind(*arrays)
         self._arrays = arrays
 

@@ -1,7 +1,6 @@
 """Logs of measurements: the record, the append-only store, reading, and queries.
 
-Imports neither schedules nor the runtime, so that a log can be listed with nothing else loaded.
-Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
+Imports neither schedules nor the runtime; traces and targets stay raw JSON here.
 """
 
 from __future__ import annotations

@@ -20,11 +20,8 @@ from loopwright.errors import RecordError
 #: cannot follow such a type through a program that looks into its values, so it is not spelled out.
 Json: TypeAlias = Any
 
-
-#: Bytes of the longest line that is read.
-MAX_LINE = 16 << 20
-#: Arrays and objects that may stand inside each other.
-MAX_DEPTH = 300
+#: Bytes of the longest line that is read; arrays and objects that may stand inside each other.
+MAX_LINE, MAX_DEPTH = 16 << 20, 300
 #: Digits of the longest integer: longer ones fit into no field, and into no float.
 MAX_DIGITS = 40
 
@@ -72,10 +69,8 @@ def _plain(value: object) -> object:
 
 
 def canonical_json(value: object) -> str:
-    """JSON without spaces and with sorted keys: equal values give equal text.
-
-    Raises:
-        RecordError: the value holds something that JSON has no form for, or a NaN or infinity.
+    """JSON without spaces and with sorted keys: equal values give equal text; RecordError for
+    anything that JSON has no form for, a NaN or infinity included.
 
     Example:
         >>> print(lw.records.canonical_json({"b": 1, "a": [1, 2]}))

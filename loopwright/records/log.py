@@ -31,18 +31,13 @@ from loopwright.records.record import Expression, Record, check_version
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
 LOG = FileKind("a log", begins_log)
-#: Bytes at the beginning of a line that contain the name of its kind.
-_BEGINNING = 40
 
 
 class Skipped(NamedTuple):
     """A line that was not understood: its number, from 1, and the reason.
 
     Example:
-        >>> with open("torn.jsonl", "w") as file:
-        ...     print("{no JSON", file=file)
-        ...
-        >>> (skipped,) = lw.records.load("torn.jsonl").skipped
+        >>> (skipped,) = lw.records.load_lines(["{no JSON"]).skipped
         >>> print(skipped.line, skipped.reason)
         1 torn line
     """
@@ -57,7 +52,6 @@ class Log:
 
     Attributes:
         path: File it was read from.
-        records: The measurements.
         headers: The lines that open a run, as dictionaries.
         dags: The expressions by the hash of their DAG.
         skipped: The lines that were not understood.
@@ -120,17 +114,8 @@ def load(path: str | os.PathLike[str]) -> Log:
     """Read a log of loopwright, or one of AutoTVM (version 0.2), or a mixture.
 
     Torn lines, lines of other programs and lines of a newer version are skipped and counted. Blank
-    lines and lines that start with ``#`` are ignored.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The records, headers and skipped lines.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
-
+    lines and lines that start with ``#`` are ignored. RecordError where the file does not exist or
+    cannot be read.
     Example:
         >>> log = lw.records.load("matmul.jsonl")
         >>> print(len(log.records) >= 6, log.records[0].op)
@@ -146,12 +131,7 @@ def load(path: str | os.PathLike[str]) -> Log:
 def load_expressions(path: str | os.PathLike[str]) -> Log:
     """Read only the expressions and headers of a log, which is quick for a log of any size.
 
-    Returns:
-        A log without records and skipped lines.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
-
+    The result has neither records nor skipped lines; errors as of `load`.
     Example:
         >>> log = lw.records.load_expressions("matmul.jsonl")
         >>> print(len(log.records), len(log.dags) > 0)
@@ -159,7 +139,8 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
     """
     log = Log(Path(path))
     for number, raw in enumerate(raw_lines(path), 1):
-        if b'"expression"' in raw[:_BEGINNING] or b'"header"' in raw[:_BEGINNING]:
+        beginning = raw[:40]  # which contains the name of its kind
+        if b'"expression"' in beginning or b'"header"' in beginning:
             take_line(log, number, raw)
     log.records, log.skipped = [], []
     return log
@@ -191,7 +172,6 @@ def check_has_records(log: Log) -> None:
 
 
 def without_records(log: Log) -> str:
-    """The message about a log without records."""
     if log.skipped:
         return (
             f"{log.path} has no record that can be read ({_skipped(log)}); "
@@ -204,16 +184,11 @@ def without_records(log: Log) -> str:
 
 
 def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
-    """Read the lines of a log that is open, or held in memory; see `load`.
-
-    Args:
-        lines: whole lines, such as an open file yields.
-        name: name of the log in messages.
+    """Read the lines of a log that is open, or held in memory, called ``name`` in messages.
 
     Example:
         >>> with open("matmul.jsonl") as lines:
         ...     print(len(lw.records.load_lines(lines).records) >= 6)
-        ...
         True
     """
     log = Log(Path(name or "lines of a log"))
@@ -281,23 +256,14 @@ def take_line(log: Log, number: int, raw: bytes) -> None:
 
 
 def read_line(raw: bytes, before: Record | None = None) -> Line | None:
-    """Read one line of a log.
+    """Read one line of a log: a record, an expression, or the contents of a header.
 
-    Args:
-        raw: The line, with its newline if it has one.
-        before: The record of an earlier line, with which this one shares what is equal.
-
-    Returns:
-        A record, an expression, or the contents of a header; None for blank lines and comments.
-
-    Raises:
-        RecordError: the line is none of these; the message is the ``reason`` of `Skipped`.
+    None for blank lines and comments; equal values are shared with the record ``before``. The
+    message of a RecordError is the ``reason`` of `Skipped`.
 
     Example:
-        >>> with open("matmul.jsonl", "rb") as file:
-        ...     kinds = [type(lw.records.read_line(line)).__name__ for line in file]
-        ...
-        >>> print(sorted(set(kinds)))
+        >>> with open("matmul.jsonl", "rb") as lines:
+        ...     print(sorted({type(lw.records.read_line(line)).__name__ for line in lines}))
         ['Expression', 'Record', 'dict']
     """
     line = raw.strip()
@@ -326,9 +292,7 @@ def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:
 
     Equal is not always the same: 1 and True, and objects in another order, make other ids.
     """
-    if before is None:
-        return data
-    for name in ("task", "target", "env"):
+    for name in () if before is None else ("task", "target", "env"):
         value = getattr(before, name)
         if data.get(name) == value and repr(data[name]) == repr(value):
             data[name] = value

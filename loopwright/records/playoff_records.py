@@ -18,8 +18,7 @@ from loopwright.records.line import Json
 from loopwright.records.record import Record
 from loopwright.records.verdict import Outcome, Verdict, verdict_of
 
-#: Phase of the records of a playoff.
-PLAYOFF = "playoff"
+PLAYOFF = "playoff"  # phase of the records of a playoff
 #: All others are slower than the winner of a playoff, by this factor at least.
 _BEHIND = 1.0 + 1e-9
 _T = TypeVar("_T")
@@ -30,14 +29,10 @@ _TAKEN = ("candidate", "run", "times", "verdict", "ts")
 class Basis(IntEnum):
     """Evidence for the place of a candidate; lower values rank first."""
 
-    #: The ratio to the default configuration in the rounds of a playoff.
-    VERIFIED = 0
-    #: The rounds of a playoff without the default.
-    PLAYED = 1
-    #: Its time when it was measured alone, as in the search.
-    SEARCHED = 2
-    #: Its time in a playoff that was cut off before it had a winner.
-    CUT_OFF = 3
+    VERIFIED = 0  # the ratio to the default configuration in the rounds of a playoff
+    PLAYED = 1  # the rounds of a playoff without the default
+    SEARCHED = 2  # its time when it was measured alone, as in the search
+    CUT_OFF = 3  # its time in a playoff that was cut off before it had a winner
 
 
 class Place(NamedTuple):
@@ -50,14 +45,11 @@ class Place(NamedTuple):
 
 
 def searched(seconds: float) -> Place:
-    """The place of a candidate that was measured alone."""
     return Place(Basis.SEARCHED, 0.0, seconds)
 
 
 @dataclass(frozen=True)
 class Played:
-    """A finished playoff."""
-
     winner: Sequence[float]  # seconds per call, one for each round
     verdict: Verdict | None  # the winner against the default; None: unreadable
     ts: float = 0.0  # seconds since the epoch
@@ -85,8 +77,6 @@ class Played:
 
 @dataclass
 class _Group(Generic[_T]):
-    """The records of one playoff so far."""
-
     number: int
     candidates: set[str] = field(default_factory=set)
     waiting: list[tuple[_T, Sequence[float]]] = field(default_factory=list)
@@ -142,7 +132,6 @@ class PlayoffReader(Generic[_T]):
 
 
 def is_of_playoff(phase: str, verdict: Json) -> bool:
-    """Whether a record belongs to a playoff."""
     return phase == PLAYOFF or verdict is not None
 
 

@@ -17,67 +17,55 @@ _SEARCHED = int(Basis.SEARCHED)
 
 
 class Measurement(Protocol):
-    """The fields that ranking needs of a record; :class:`loopwright.records.Record` is one."""
+    """The fields that ranking needs of a record, as :class:`loopwright.records.Record` has them:
+    ``candidate``, ``build``, ``program``, ``hardware``, ``ts``, ``usable``, ``wrong``, ``run``,
+    ``failed_again``, ``same_as``, ``phase``, ``times``, ``verdict``, ``checked`` and ``median``.
+    """
 
     @property
-    def candidate(self) -> str:
-        """Identity of what was measured."""
+    def candidate(self) -> str: ...
 
     @property
-    def build(self) -> str:
-        """Hash of the compiler that made the code."""
+    def build(self) -> str: ...
 
     @property
-    def program(self) -> str:
-        """Hash of the lowered program; empty when not known."""
+    def program(self) -> str: ...
 
     @property
-    def hardware(self) -> str:
-        """Hardware that it ran on."""
+    def hardware(self) -> str: ...
 
     @property
-    def ts(self) -> float:
-        """Time of the measurement in seconds since the epoch."""
+    def ts(self) -> float: ...
 
     @property
-    def usable(self) -> bool:
-        """Whether it ran to a time, and racing did not drop it."""
+    def usable(self) -> bool: ...
 
     @property
-    def wrong(self) -> bool:
-        """Whether its answer was found to be wrong."""
+    def wrong(self) -> bool: ...
 
     @property
-    def failed_again(self) -> bool:
-        """Whether it had a time before and failed when it was measured again."""
+    def failed_again(self) -> bool: ...
 
     @property
-    def same_as(self) -> str:
-        """Not empty where it shares the samples of another measurement."""
+    def same_as(self) -> str: ...
 
     @property
-    def run(self) -> str:
-        """Identifier of the run that measured it."""
+    def run(self) -> str: ...
 
     @property
-    def phase(self) -> str:
-        """Empty for a trial of the search."""
+    def phase(self) -> str: ...
 
     @property
-    def times(self) -> Sequence[float]:
-        """Seconds per call, one for each window."""
+    def times(self) -> Sequence[float]: ...
 
     @property
-    def verdict(self) -> Mapping[str, Json] | None:
-        """Verdict on the winner of a playoff against the default; None for all others."""
+    def verdict(self) -> Mapping[str, Json] | None: ...
 
     @property
-    def checked(self) -> Checked:
-        """Whether its answer was compared with the reference."""
+    def checked(self) -> Checked: ...
 
     @property
-    def median(self) -> float | None:
-        """Median seconds of one call; None when it failed."""
+    def median(self) -> float | None: ...
 
 
 _M = TypeVar("_M", bound=Measurement)
@@ -137,8 +125,7 @@ class Ranking(Generic[_T]):
         """Add a measurement; one that is older than the last of its candidate is ignored.
 
         Args:
-            candidate: identity of what was measured.
-            item: object that the ranking returns.
+            candidate, item: identity of what was measured, and what the ranking returns for it.
             seconds: median seconds of one call, above 0.
             ts: when it was measured; equal times keep the order of the calls.
             place: its place in a playoff; None: it was measured alone.
@@ -206,11 +193,8 @@ class Ranking(Generic[_T]):
     def fastest(
         self, k: int | None = None, time: Callable[[Entry[_T]], float] | None = None
     ) -> list[_T]:
-        """The ``k`` fastest, or all, checked or not: the candidates for a playoff.
-
-        Args:
-            k: largest number of items.
-            time: sort key of an entry; None: its seconds.
+        """The ``k`` fastest, or all, checked or not: the candidates for a playoff, by ``time`` of
+        an entry, which is its seconds by default.
         """
         seconds = time or (lambda entry: entry.seconds)
         return _first(self._admitted(), lambda named: seconds(named[1]), k)
@@ -260,10 +244,6 @@ def ranked(records: Iterable[_M], k: int | None = None) -> list[_M]:
     was measured again excludes those by that compiler. Either also excludes every other candidate
     of which that compiler made the same program, on the same hardware. Records that share the
     samples of another one are left out: that one, with later findings about it, represents them.
-
-    Args:
-        records: any iterable of records, a :class:`Log` too.
-        k: largest number of records.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records

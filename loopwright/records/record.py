@@ -41,25 +41,15 @@ class Checked(StrEnum):
         yes
     """
 
-    #: It was compared, and found right.
-    YES = "yes"
-    #: It was not; ``check_reason`` has the reason.
-    NO = "no"
-    #: Checking was switched off.
-    OFF = "off"
+    YES = "yes"  # it was compared, and found right
+    NO = "no"  # ``check_reason`` has the reason
+    OFF = "off"  # checking was switched off
 
 
 #: Fields that a line lacks where they are empty.
 _LEFT_OUT = (
-    "check_reason",
-    "phase",
-    "program",
-    "code",
-    "same_as",
-    "times_of",
-    "resources",
-    "prepare_s",
-    "verdict",
+    *("check_reason", "phase", "program", "code", "same_as", "times_of", "resources"),
+    *("prepare_s", "verdict"),
 )
 
 
@@ -90,50 +80,29 @@ def expression_key(dag_hash: str, kind: str) -> str:
 class Record:
     """One trial: the candidate, the conditions, and the result.
 
+    ``docs/records.md`` has the meaning of each field; seconds are floats, hashes hexadecimal text,
+    and a text is empty where its field is not known.
+
     Attributes:
-        task: Name of the task: `task_key` of a template, `expression_key` of an automatic space.
-        op: Name of the template.
-        args: Arguments of the template, as JSON values.
-        target: Canonical form of the target.
-        config: Value of each knob, ``{name: value}``.
+        task: `task_key` of a template, `expression_key` of an automatic space.
         times: Seconds per call, one per timed window; empty when the trial failed.
-        dag: Hash of the tensor expression; empty when not known.
-        trace: The schedule's steps as raw JSON.
         dropped: True when racing stopped the trial after its first run: the time is then rough; it
             trains a model, but is never best and never applied.
-        error: ``{"kind", "text"}`` of a failure, or None.
-        build_s: Seconds spent building.
-        run_s: Seconds spent running, timing and checking.
-        space: Hash of the ordered knobs and their candidates.
-        build: Hash of the compiler and the LLVM version that made the code.
-        run: Identifier of the tuning run.
-        round: Round of the run in which the trial was proposed.
-        trial: Number of the trial in its run, from 0.
-        seed: Seed of the tuner, or None.
         ts: Time at which the trial ended, seconds since the epoch.
         env: Machine it ran on, see :func:`loopwright.records.environment`.
-        max_error: Largest difference from the reference, when the output was checked.
-        checked: Whether the answer was compared with the reference, see :class:`Checked`; a line
-            without the field counts as not checked.
-        check_reason: Reason why it was not checked; empty when it was.
+        checked: A line without the field counts as not checked.
         phase: Empty for a trial of the search. Otherwise a further measurement of a candidate,
             which is no trial: ``"playoff"`` for the final re-measuring, ``"drift"`` for one after
             the machine had changed, ``"check"`` for a check alone, without times.
         program: Hash of the lowered program, the target, the threads and the settings of the
-            passes: equal programs give equal code. Empty when not known.
-        code: Hash of the object code; empty when not known.
-        same_as: Id of the record whose samples this one shares, since both are one program; empty
-            for one that was measured itself.
+            passes: equal programs give equal code.
+        same_as: Id of the record whose samples this one shares, since both are one program.
         times_of: Id of the record whose times these are: it was measured with another version of
-            the compiler, which made the same object code; empty for all others.
+            the compiler, which made the same object code.
         resources: Resources of the kernel as the device's compiler reports them, ``{"registers",
             "spill_bytes", "shared_bytes", "local_bytes"}`` as far as it does, the maximum over all
             kernels of the function; None on CPUs and where it reports nothing.
-        prepare_s: Seconds of the part that constant operands determine, such as packing weights: it
-            runs once for many calls, and ``times`` leave it out; 0 where there is none.
-        verdict: Comparison of the winner of a playoff with the default configuration, see
-            :class:`loopwright.records.Verdict`; None for all others.
-        v: Version of the line.
+        verdict: That of the winner of a playoff, see :class:`loopwright.records.Verdict`.
         extra: Fields that this version does not know; written back unchanged.
 
     Example:
@@ -219,9 +188,8 @@ class Record:
     @property
     def failed_again(self) -> bool:
         """Whether a kernel that had a time before failed when it was measured again."""
-        return (
-            bool(self.phase) and self.error is not None and self.error.get("kind") in FAILED_AGAIN
-        )
+        kind = None if self.error is None else self.error.get("kind")
+        return bool(self.phase) and kind in FAILED_AGAIN
 
     @property
     def median(self) -> float | None:
@@ -255,11 +223,7 @@ class Record:
 
     @functools.cached_property
     def candidate(self) -> str:
-        """Identity of the measured code and its conditions.
-
-        Two records of one candidate are two measurements of the same code under the same
-        conditions, whenever and by whomever they were made.
-        """
+        """Identity of the measured code and its conditions, whenever and by whomever measured."""
         parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
@@ -277,11 +241,7 @@ class Record:
         return line | {k: v for k, v in self.extra.items() if k not in line}
 
     def to_line(self) -> str:
-        """The record as one line of JSON with its checksum, without the newline.
-
-        Raises:
-            RecordError: a field holds a value that JSON cannot represent.
-        """
+        """The record as one line of JSON with its checksum, without the newline."""
         return sealed(self._body())
 
     def _body(self) -> str:
@@ -289,20 +249,12 @@ class Record:
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
-        """Read one line.
-
-        Raises:
-            RecordError: the line is not a record, or of a version that is not understood.
-        """
+        """Read one line; RecordError where it is no record, or of an unknown version."""
         return cls.from_json(parse_line(line))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Record:
-        """Make a record of the parsed fields of a line.
-
-        Raises:
-            RecordError: a field is missing or malformed, or the version is not understood.
-        """
+        """Make a record of the parsed fields of a line, with errors as of `from_line`."""
         check_version(data)
         values, extra = checked_fields(data)
         checked = Checked(values.pop("checked", Checked.NO))
@@ -310,7 +262,6 @@ class Record:
 
 
 def header_line(header: Mapping[str, Json]) -> str:
-    """The line that opens a run, without the newline."""
     return sealed(canonical_json({"v": VERSION, "header": header}))
 
 
@@ -378,6 +329,7 @@ _DEVICE: dict[str, _Check] = {
     **dict.fromkeys(("kind", "name", "uuid", "driver", "arch"), _is_text),
     "processors": _is_count,
 }
+_has_text = _has({"text": _is_text})
 #: The checks of fields by their declared types.
 _BY_TYPE: dict[str, _Check] = {
     "str": _is_text,
@@ -389,25 +341,17 @@ _BY_TYPE: dict[str, _Check] = {
     "tuple[float, ...]": _is(list),
     "list[Json]": _is(list),
     "Mapping[str, Json]": _is(dict),
-    "Mapping[str, str] | None": _or_null(
-        lambda value: (
-            type(value) is dict
-            and type(value.get("text", "")) is str
-            and type(value.get("kind")) is str
-        )
-    ),
     "Mapping[str, Json] | None": _or_null(_is_verdict),
     "Checked": lambda value: value in ("yes", "no", "off"),
+    "Mapping[str, str] | None": _or_null(
+        lambda value: _has_text(value) and type(value.get("kind")) is str
+    ),
 }
 _CHECKS: dict[str, _Check] = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
 _CHECKS |= {
     "target": _has(
-        {
-            "kind": _is_text,
-            "mcpu": _or_null(_is_text),
-            "mattr": _or_null(_is_text_or_texts),
-            "num_threads": _or_null(_is_count),
-        }
+        {"kind": _is_text, "mcpu": _or_null(_is_text), "mattr": _or_null(_is_text_or_texts)}
+        | {"num_threads": _or_null(_is_count)}
     ),
     "env": _has(
         {
@@ -452,8 +396,7 @@ class Expression:
         hash: hash of the DAG, by which records refer to it.
         dag: the DAG, in the form of ``Dag.to_json``.
         arg_ids: the arguments in calling order, as ids of the DAG.
-        op: name of the template that made it.
-        args: arguments of the template.
+        op, args: name of the template that made it, and its arguments.
         passes: settings of the `PassContext` that candidates were lowered in; empty: the defaults.
         inputs: origin of the input data: ``{"made_by": "template"}`` for the template's
             ``make_inputs``, or ``{"made_by": "seed", "seed": 0}`` for random data.
@@ -479,20 +422,12 @@ class Expression:
         return canonical_json([self.hash, self.arg_ids, self.op, self.args, self.passes])
 
     def to_line(self) -> str:
-        """The line with its checksum, without the newline.
-
-        Raises:
-            RecordError: it is too long, or nested too deep, to be read back.
-        """
+        """The line with its checksum; RecordError where it is too long, or too deep, to be read."""
         return sealed(body_of({"v": VERSION, "expression": asdict(self)}, "an expression"))
 
     @classmethod
     def from_json(cls, data: Json) -> Expression:
-        """Read the ``expression`` of a line; unknown fields are ignored.
-
-        Raises:
-            RecordError: a field is missing or malformed.
-        """
+        """Read the ``expression`` of a line; unknown fields are ignored."""
         if not isinstance(data, dict):
             raise RecordError("field 'expression' is not an object")
         for item in fields(cls):

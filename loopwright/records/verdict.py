@@ -18,14 +18,10 @@ class Outcome(StrEnum):
         ['faster', 'tie', 'slower', 'not compared']
     """
 
-    #: The whole interval of the gain lies above what counts as a gain.
-    FASTER = "faster"
-    #: The interval holds gains too small to count, or none.
-    TIE = "tie"
-    #: The whole interval lies below, by as much.
-    SLOWER = "slower"
-    #: The default could not be measured beside it.
-    NOT_COMPARED = "not compared"
+    FASTER = "faster"  # the whole interval of the gain lies above what counts as a gain
+    TIE = "tie"  # the interval holds gains too small to count, or none
+    SLOWER = "slower"  # the whole interval lies below, by as much
+    NOT_COMPARED = "not compared"  # the default could not be measured beside it
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,6 @@ class Verdict:
     """Comparison of the winner of a playoff with the default configuration.
 
     Attributes:
-        outcome: the result in a word.
         gain: relative gain in speed, such as 0.031 for 3.1 % faster; negative where it is slower.
         margin: half the width of the 95 % interval of the gain.
         rounds: number of paired samples that the interval rests on.
@@ -44,8 +39,8 @@ class Verdict:
         is_default: the winner is the default itself, or has its code: there was nothing to compare.
 
     Example:
-        >>> from loopwright.records import Outcome, Verdict
-        >>> print(Verdict(Outcome.FASTER, gain=0.31, margin=0.02, rounds=20).text())
+        >>> verdict = lw.records.Verdict(lw.records.Outcome.FASTER, gain=0.31, margin=0.02)
+        >>> print(verdict.text())
         the best beats the default by 31.0 % +- 2.0 %
     """
 
@@ -74,11 +69,8 @@ class Verdict:
         return self.outcome in (Outcome.TIE, Outcome.SLOWER)
 
     def text(self, winner: str = "", default: str = "the default") -> str:
-        """The verdict as a sentence, worded as in every command.
-
-        Args:
-            winner: name of the winner; empty: "the best", except for one that is slower.
-            default: name of the default.
+        """The verdict as a sentence, worded as in every command; an empty name of the winner is
+        "the best", except for one that is slower.
         """
         slower = self.outcome is Outcome.SLOWER
         winner = winner or ("the fastest other configuration" if slower else "the best")
@@ -92,16 +84,11 @@ class Verdict:
         return compared(self.outcome, self.gain, self.margin, winner, default, remark)
 
     def to_json(self) -> dict[str, Json]:
-        """The form in a record."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Verdict:
-        """Read the form of a record; unknown fields are ignored.
-
-        Raises:
-            RecordError: a field is missing or malformed.
-        """
+        """Read the form of a record; unknown fields are ignored."""
         readers = {item.name: _READERS[str(item.type)] for item in fields(cls)}
         try:
             named = {
@@ -144,19 +131,11 @@ def compared(
     other: str = "the default",
     known: str = "",
 ) -> str:
-    """Comparison of two kernels as a sentence.
-
-    Args:
-        outcome: the result in a word.
-        gain: relative gain of the one over the other; negative where it is slower.
-        margin: half the width of the interval of the gain.
-        one: name of the one.
-        other: name of the other.
-        known: further text on the other, added where there is no gain.
+    """Comparison of two kernels as a sentence, by the relative gain of the one over the other, and
+    half the width of its interval; ``known`` is further text on the other, added without a gain.
 
     Example:
-        >>> from loopwright.records import Outcome
-        >>> print(lw.records.compared(Outcome.FASTER, gain=0.31, margin=0.02))
+        >>> print(lw.records.compared(lw.records.Outcome.FASTER, gain=0.31, margin=0.02))
         the best beats the default by 31.0 % +- 2.0 %
     """
     figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"

@@ -64,7 +64,6 @@ def sum_of_sines(right: bool) -> tuple[Schedule, list[te.Tensor]]:
 
 
 def trials(task: Task, *factors: int, terms: int = 2) -> list[MeasureInput]:
-    """Trials of a task of `sum_of_sines` with these factors."""
     configs = [task.config({"factor": factor, "terms": terms}) for factor in factors]
     return [MeasureInput(task, config, n) for n, config in enumerate(configs)]
 
@@ -82,13 +81,11 @@ class MeasurerContract:
     @pytest.fixture(scope="class")
     @classmethod
     def task(cls) -> Task:
-        """A task whose candidates are right and quick."""
         return Task(sum_of_sines, (True,), cls.target)
 
     @pytest.fixture(scope="class")
     @classmethod
     def measurer(cls, task: Task) -> Iterator[MeasurerLike]:
-        """One measurer for the tests that leave it as it was."""
         with cls.make(task, 10.0) as measurer:
             yield measurer
 

@@ -176,7 +176,6 @@ class SimulatedDevice(DeviceAPI):
         return "" if self.devices else "the simulation was made without devices"
 
     def attribute(self, device_id: int, name: str) -> AttributeValue:
-        """A property of a device; None if it does not exist."""
         self._check_device(device_id)
         if name == "available_global_memory":
             return self.memory_limit - self.used_bytes(device_id)

@@ -49,8 +49,6 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """The work of one stream."""
-
     #: Remaining work, in order.
     work: deque[QueuedWork | Mark | Wait] = field(default_factory=deque, repr=False)
     #: Seconds on the device at the end of the work so far.
@@ -174,7 +172,6 @@ class MemoryBook:
         return ArgumentError(self.faults[-1])
 
     def used_bytes(self, device_id: int) -> int:
-        """Bytes that are taken, or freed and still in use by queued work."""
         return sum(
             x.data.size
             for x in self._allocations.values()
@@ -182,7 +179,6 @@ class MemoryBook:
         )
 
     def live(self) -> Iterable[tuple[int, Allocation]]:
-        """Addresses and memory that nobody freed."""
         return [(at, x) for at, x in self._allocations.items() if not x.freed]
 
     def enter(self, device_id: int, nbytes: int, alignment: int, scope: str) -> Memory:

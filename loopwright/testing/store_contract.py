@@ -50,7 +50,6 @@ class LogLike(Protocol):
 
 
 def record(trial: int, op: str = "matmul") -> Record:
-    """A record that differs from others in its trial number."""
     return Record(
         task="contract",
         op=op,
@@ -97,7 +96,6 @@ class StoreContract:
         path.write_bytes(path.read_bytes()[:-20])
 
     def trials(self, path: Path) -> list[int | None]:
-        """The trial numbers of the records at a path, in their order."""
         return [r.trial for r in type(self).read(path).records]
 
     def test_records_are_read_back_as_they_were(self, path: Path) -> None:

@@ -154,7 +154,6 @@ def runs_here(target: str) -> bool:
 
 
 def is_for_devices(target: str) -> bool:
-    """Whether code for a target consists of kernels of a device."""
     return "gpu" in Target(target).keys
 
 

@@ -83,10 +83,7 @@ class LogBlock:
 
     @functools.cached_property
     def values(self) -> Mapping[str, list[Json]]:
-        """The values of each column, one for each record.
-
-        A malformed column, made by another program, raises a RecordError when it is first read.
-        """
+        """The values of each column; a malformed one raises a RecordError when it is first read."""
         # Not of `self`: the block would hold itself, and with it the file of the index.
         columns, count, known = self.columns, self.count, self.known
         return LazyColumns(lambda name: decode(name, memoryview(columns[name]), count, known))
@@ -101,8 +98,6 @@ class LogBlock:
         """Line number of each record within the block."""
         others = set(self.others)
         return [position for position in range(len(self.lengths)) if position not in others]
-
-    # -- the form in the file -------------------------------------------------------------------
 
     def to_parts(self) -> tuple[bytes, bytes]:
         """The form in the file: a JSON object, and the bytes of the columns."""
@@ -133,8 +128,6 @@ class LogBlock:
         if not consistent or not inside or set(parts) != set(COLUMNS):
             raise RecordError("a block of the index is malformed")
         return cls(start, end, digest, lengths, others, parts, known)
-
-    # -- against the log ------------------------------------------------------------------------
 
     def fits(self, data: bytes, confirmed: set[tuple[str, bytes]]) -> bool:
         """Whether the log still has the lines of this block at its place.
@@ -229,7 +222,6 @@ class LogFile:
 
     @property
     def size(self) -> int:
-        """Present length in bytes."""
         return os.fstat(self._fd).st_size
 
     def read(self, start: int, length: int) -> bytes:
@@ -242,10 +234,7 @@ class LogFile:
 
 
 class StoredBlock:
-    """A block with its log.
-
-    ``values`` holds one value for each record, by field or property.
-    """
+    """A block with its log; ``values`` holds one value for each record, by field or property."""
 
     def __init__(self, file: LogFile, block: LogBlock) -> None:
         self.file, self.block = file, block
@@ -261,8 +250,7 @@ class StoredBlock:
     def parsed(self, row: int) -> Record:
         """The record in a row, parsed from its line.
 
-        Raises a RecordError where the log cannot be read any more, or the line differs from what
-        the index held when the log was opened.
+        RecordError where the log cannot be read any more, or the line differs from the index.
         """
         path, block = self.file.path, self.block
         position = block.positions[row]

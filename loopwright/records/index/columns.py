@@ -32,14 +32,13 @@ _TYPES: dict[str, frozenset[type]] = {
 }
 _TEXT: frozenset[type] = frozenset({str})
 #: Columns of texts in which hardly a value occurs twice.
-_UNIQUE = ("id", "candidate", "program", "code")
-#: Columns of numbers in which hardly a value occurs twice.
+#: Columns in which hardly a value occurs twice: of texts and whole numbers, and of floats.
+_UNIQUE = ("id", "candidate", "program", "code", "trial", "round")
 _FLOATS = ("median", "ts", "build_s", "run_s")
-_INTEGERS = ("trial", "round")
 
-#: Forms: a list as JSON; doubles, with NaN for null; integers; the distinct values with the index
-#: of each record's value among them, in a byte or in four; times; knobs.
-_JSON, _DOUBLES, _LONGS, _FEW, _MANY, _TIMES, _CONFIGS = b"j", b"d", b"q", b"B", b"I", b"T", b"C"
+#: Forms: a list as JSON; doubles, with NaN for null; the distinct values with the index of each
+#: record's value among them, in a byte or in four; times; knobs.
+_JSON, _DOUBLES, _FEW, _MANY, _TIMES, _CONFIGS = b"j", b"d", b"B", b"I", b"T", b"C"
 
 
 class SharedValues(dict[bytes, Json]):
@@ -55,7 +54,6 @@ def text_of(value: Json) -> str:
 
 
 def encode(name: str, values: Sequence[Json]) -> bytes:
-    """Encode the values of a field or property, one for each record."""
     if name == "times":
         counts = array("I", map(len, values))
         return _TIMES + counts.tobytes() + array("d", chain.from_iterable(values)).tobytes()
@@ -63,8 +61,6 @@ def encode(name: str, values: Sequence[Json]) -> bytes:
         return _CONFIGS + _encode_configs(values)
     if name in _FLOATS and all(v is None or (type(v) is float and v == v) for v in values):
         return _DOUBLES + array("d", (math.nan if v is None else v for v in values)).tobytes()
-    if name in _INTEGERS:
-        return _LONGS + array("q", values).tobytes()
     if name in _UNIQUE or name in _FLOATS:
         return _JSON + text_of(values).encode("ascii")
     places, table = _table(values)
@@ -84,10 +80,7 @@ def decode(name: str, data: memoryview, count: int, known: SharedValues) -> list
 
 
 def first_rows(name: str, data: memoryview, count: int) -> dict[bytes, int]:
-    """One row for each distinct value, by the text of the value.
-
-    Raises a RecordError where the column is not a table of distinct values.
-    """
+    """One row for each distinct value, by its text; RecordError where the column is no table."""
     form = bytes(data[:1])
     if form not in (_FEW, _MANY):
         raise RecordError(f"column {name!r} of the index is malformed")
@@ -150,13 +143,6 @@ def _read_doubles(name: str, data: memoryview, count: int, known: SharedValues) 
     return values
 
 
-def _read_longs(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
-    numbers = array("q")
-    numbers.frombytes(data)
-    _checked_types(name, numbers[:1])
-    return list(numbers)
-
-
 def _read_times(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
     counts, times = array("I"), array("d")
     end = count * counts.itemsize
@@ -209,7 +195,6 @@ def _read_configs(name: str, data: memoryview, count: int, known: SharedValues) 
 _READERS: dict[bytes, Callable[[str, memoryview, int, SharedValues], list[Json]]] = {
     _JSON: _read_json,
     _DOUBLES: _read_doubles,
-    _LONGS: _read_longs,
     _FEW: partial(_read_table, "B"),
     _MANY: partial(_read_table, "I"),
     _TIMES: _read_times,
@@ -249,7 +234,6 @@ def can_be_kept(record: Record) -> bool:
 def agrees(
     columns: Mapping[str, Sequence[Json]], names: Iterable[str], row: int, record: Record
 ) -> bool:
-    """Whether a row of some columns equals a record."""
     pairs = ((columns[name][row], getattr(record, name)) for name in names)
     # By their text, since NaN is not equal to itself, and 1 is to 1.0 and True.
     return all(

@@ -130,15 +130,8 @@ def open_log(path: str | os.PathLike[str]) -> Log:
     the log, made again where it is missing, stale or damaged, and omitted where it cannot be
     written. The records parse their lines when their ``trace`` or ``extra`` is read.
 
-    Args:
-        path: The file.
-
-    Returns:
-        The same as `load`; the records are equal to its records.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read; or, when a trace is read, its line
-            has changed since the log was opened.
+    RecordError where the file does not exist or cannot be read; or, when a trace is read, where its
+    line has changed since the log was opened.
 
     Example:
         >>> log = lw.records.open_log("matmul.jsonl")
@@ -185,7 +178,6 @@ class _Reading:
         self._fresh = 0
 
     def log(self, mode: int) -> Log:
-        """Read the log and update its index."""
         rest = self._read_blocks(mode)
         log, lines = self._known_lines()
         if rest:

@@ -78,8 +78,6 @@ class Side:
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """A task on both sides."""
-
     task: str  # the task in words
     one: Side | None  # None where this side does not have the task
     other: Side | None  # None where this side does not have the task
@@ -92,10 +90,6 @@ class TaskComparison:
 def record_differences(one: Record, other: Record) -> list[Difference]:
     """Differences of two records in everything that decides a time: task, expression, target,
     threads, machine, compiler, and every decision of the schedule.
-
-    Args:
-        one: a record.
-        other: another one, of any task.
 
     Example:
         >>> from loopwright.records.reports.differences import record_differences
@@ -163,13 +157,7 @@ def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
     introduction to the bootstrap", chapter 13). It covers what varies between the windows of one
     measurement, but not changes of the machine between the two measurements.
 
-    Args:
-        one: a record.
-        other: another one.
-        seed: seed of the resampling.
-
-    Returns:
-        The ratio; None where one of them failed.
+    None where one of them failed; ``seed`` is that of the resampling.
 
     Example:
         >>> from loopwright.records.reports.differences import time_ratio
@@ -189,9 +177,8 @@ def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
 def ratio_interval(
     one: Sequence[float], other: Sequence[float], seed: int = 0
 ) -> tuple[float, float]:
-    """The 95 % interval of the ratio of two kernels' times, see `time_ratio`.
-
-    The arguments are seconds per window, at least `FEWEST_WINDOWS` of each.
+    """The 95 % interval of the ratio of two kernels' times, see `time_ratio`, from seconds per
+    window, at least `FEWEST_WINDOWS` of each.
     """
     rng = np.random.default_rng(seed)
     medians = [
@@ -210,12 +197,7 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
     threads are; of the rest, where the task is. A setup with several possible partners stays
     unpaired, since it is not known which is meant.
 
-    Args:
-        one: records of a log, or of a machine.
-        other: those of another one.
-
-    Returns:
-        The tasks of both in the order of the first; then those of only one.
+    The tasks of both come first, in the order of the first log; then those of only one.
 
     Example:
         >>> from loopwright.records.reports.differences import compare_logs
@@ -256,12 +238,8 @@ def _paired(
 def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
     """The records of each machine; where all are of one machine, those of each number of threads.
 
-    Args:
-        records: any iterable of records.
-
-    Returns:
-        Records by the name of the machine, see `hardware_names`, or by words such as ``2 threads``;
-            in order of first appearance.
+    They go by the name of the machine, see `hardware_names`, or by words such as ``2 threads``, in
+    order of first appearance.
 
     Example:
         >>> from loopwright.records.reports.differences import machines

@@ -48,8 +48,6 @@ _ROUNDS = 150
 
 @dataclass(frozen=True)
 class ValueEffect:
-    """Effect of one value of a knob on the time."""
-
     value: Json  # None for `knobs.ABSENT`
     text: str
     count: int  # number of records that have it
@@ -61,8 +59,6 @@ class ValueEffect:
 
 @dataclass(frozen=True)
 class KnobEffect:
-    """Effect of a knob on the time."""
-
     knob: str
     share: float  # part of the variance of log(time) that it explains by itself, 0 to 1
     best: ValueEffect  # its best value among those that several records have
@@ -77,8 +73,6 @@ class KnobEffect:
 
 @dataclass(frozen=True)
 class Importance:
-    """Effects of all knobs on the time."""
-
     knobs: tuple[KnobEffect, ...]  # those that vary, the most important first
     together: float  # part of the variance that only combinations explain, 0 to 1
     records: int  # number of records it rests on
@@ -109,12 +103,10 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
         >>> from dataclasses import replace
         >>> from loopwright.records.reports.importance import importance
         >>> [one, *_] = lw.records.load("matmul.jsonl").records
-        >>> made_up = [
-        ...     replace(one, config={"tile": n % 5, "unroll": n % 2}, times=(1e-3 + n % 5,))
-        ...     for n in range(60)
-        ... ]
-        >>> found = importance(made_up)
-        >>> print(found.knobs[0].knob, found.knobs[0].share > 0.9, found.records)
+        >>> configs = [{"tile": n % 5, "unroll": n % 2} for n in range(60)]
+        >>> made_up = [replace(one, config=c, times=(1e-3 + c["tile"],)) for c in configs]
+        >>> effects = importance(made_up)
+        >>> print(effects.knobs[0].knob, effects.knobs[0].share > 0.9, effects.records)
         tile True 60
     """
     searched = measured(records, again=False)
@@ -238,7 +230,6 @@ class Trees:
         self._booster, self._base = booster, base
 
     def predict(self, rows: npt.NDArray[np.float32]) -> Floats:
-        """Predictions of log(seconds), one for each row."""
         return np.asarray(self._booster.inplace_predict(rows), dtype=np.float64) + self._base
 
 

@@ -18,8 +18,6 @@ from loopwright.records.verdict import Verdict
 
 @dataclass(frozen=True)
 class Standing:
-    """A candidate among the best."""
-
     place: int  # from 1
     record: Record  # the measurement by which it is judged
     checked: bool  # whether its answer was found right
@@ -43,18 +41,12 @@ class Standings:
 def standings(records: Iterable[Record], count: int = 10) -> list[Standings]:
     """The best candidates of each setup, by the one rule (:func:`loopwright.records.ranked`).
 
-    Args:
-        records: any iterable of records, a :class:`loopwright.records.Log` too.
-        count: number of candidates of each setup.
-
-    Returns:
-        One entry for each setup, in order of first appearance; without places where no record may
-        be best.
+    Setups are in order of first appearance; without places where no record may be best.
 
     Example:
         >>> from loopwright.records.reports.standings import standings
-        >>> [found] = standings(lw.records.load("matmul.jsonl").records, 3)
-        >>> print([s.place for s in found.places][:1], found.places[0].to_best.value)
+        >>> [first] = standings(lw.records.load("matmul.jsonl").records, 3)
+        >>> print([s.place for s in first.places][:1], first.places[0].to_best.value)
         [1] 1.0
     """
     return [_standings(setup, group, count) for setup, group in by_setup(records).items()]
@@ -117,11 +109,7 @@ def default_record(records: Sequence[Record], verdict: Verdict | None = None) ->
     """The latest measurement of the default configuration; None where it is not known or failed.
 
     It is the one that the verdict names, else the first trial of a run, which by the format is the
-    default configuration.
-
-    Args:
-        records: those of one setup.
-        verdict: one of their verdicts.
+    default configuration. The records are those of one setup.
 
     Example:
         >>> from loopwright.records.reports.standings import default_record
