@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
 #: AutoTVM's letters for the kinds of knobs.
 _LETTERS: dict[KnobKind, str] = {"split": "sp", "reorder": "re", "annotate": "an", "other": "ot"}
-#: The cost by which AutoTVM marks a failure.
-_FAILED = 1e9
+_FAILED = 1e9  # the cost by which AutoTVM marks a failure
 
 
 def create(
@@ -53,14 +52,9 @@ def create(
     target_host: TargetLike = None,
 ) -> Task:
     """Make a task as `loopwright.create_task` does, but prefer a template of the script to an
-    operator of loopwright with its name.
-
-    Args:
-        target_host: None, or the target of the code that calls the kernel, a CPU.
-
-    Raises:
-        TaskError: the template is unknown, does not accept the arguments, or raised.
-        TargetError: a target is not understood, or the host is no CPU.
+    operator of loopwright with its name. ``target_host``, where it is not None, is the target of
+    the code that calls the kernel, a CPU. TaskError where the template is unknown, does not accept
+    the arguments, or raised; TargetError where a target is not understood.
 
     Example:
         >>> len(lw.autotvm.task.create("matmul", args=(16, 16, 16), target="llvm").config_space) > 1
@@ -88,18 +82,15 @@ def extract_from_program(
 
     They belong to the kernels that `loopwright.compile` builds for the same target, and have
     automatic spaces. A kernel with several implementations has a task for each. `loopwright.tune`
-    shares the trials out among the tasks by their share of the time.
+    shares the trials out among the tasks by their share of the time. GraphError where the model is
+    invalid, there is no such operator, or a parameter has another name, shape or dtype; TargetError
+    where a target is not understood.
 
     Args:
         params: arrays by the names of the parameters that are weights; None: none are.
         target, target_host: as of `create`.
         ops: only tasks that contain one of these operators: names such as ``"nn.conv"``, or values
             of ``loopwright.graph.get_op``; None: all that do more than move and map elements.
-
-    Raises:
-        GraphError: the model is invalid, there is no such operator, or a parameter has another
-            name, shape or dtype.
-        TargetError: a target is not understood.
 
     Example:
         >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (16, 64))
@@ -182,17 +173,14 @@ class MeasureInput(TrialInput, metaclass=_ByPosition):
 
 
 class MeasureResult(TrialResult, metaclass=_ByPosition):
-    """The result of a trial: ``loopwright.MeasureResult`` with AutoTVM's order of arguments.
+    """The result of a trial: ``loopwright.MeasureResult`` with AutoTVM's order of arguments;
+    UsageError where there is no error of the number.
 
     Args:
         costs: seconds of each sample; of a failure the exception, or another object.
         error_no: `MeasureErrorNo`, or its number; 0: no failure.
-        all_cost: seconds that the trial took.
-        timestamp: Unix time of its end.
+        all_cost, timestamp: seconds that the trial took, and Unix time of its end.
         fields: those of ``loopwright.MeasureResult`` by name, which take precedence.
-
-    Raises:
-        UsageError: there is no such error.
 
     Example:
         >>> costs, error_no, all_cost, timestamp = lw.autotvm.MeasureResult((0.5, 0.7), 0, 3.0, 1.6)
@@ -234,16 +222,13 @@ class Tuner(AskTellTuner):
     The loop measures the default configuration first, asks for no configuration twice, and passes
     each round to ``update``, as for every tuner. When a run continues, ``update`` gets the trials
     of the log again. For runs that continue exactly where they stopped, derive from
-    `loopwright.tuner.Tuner`.
-
-    Its ``name`` in logs is that of the class, unless it has one.
+    `loopwright.tuner.Tuner`. Its ``name`` in logs is that of the class, unless it has one.
 
     Example:
         >>> class LastFirst(lw.autotvm.tuner.Tuner):
         ...     def next_batch(self, batch_size):
         ...         left = [i for i in range(len(self.task.config_space)) if i not in self.visited]
         ...         return [self.task.config_space.get(i) for i in left[: -batch_size - 1 : -1]]
-        ...
         >>> tuner = LastFirst(lw.create_task("matmul", (16, 16, 16), "llvm -mcpu=x86-64-v4"))
         >>> print([config.index for config in tuner.ask(2)], tuner.name)
         [815, 814] LastFirst
@@ -289,9 +274,8 @@ def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
     """Yield ``(MeasureInput, MeasureResult)`` of each record of a log of loopwright or AutoTVM.
 
     ``tuner.load_history`` and ``apply_history_best`` take them. Malformed lines, and records whose
-    template is not registered or refuses their arguments, are skipped with one warning.
-
-    RecordError where the file does not exist or cannot be read.
+    template is not registered or refuses their arguments, are skipped with one warning. RecordError
+    where the file does not exist or cannot be read.
 
     Example:
         >>> sum(1 for _ in lw.autotvm.record.load_from_file("tuned.jsonl"))  # doctest: +SKIP
@@ -356,9 +340,8 @@ def encode(inp: TrialInput, result: TrialResult, protocol: str = "json") -> str:
     """Write a measurement as one line of an AutoTVM log, version 0.2, without the newline.
 
     The line holds AutoTVM's fields: target, template, arguments, knob values, times or the number
-    of the error. ``log_to_file`` writes all fields of loopwright.
-
-    UsageError for a protocol other than ``"json"``: AutoTVM's ``"pickle"`` is refused.
+    of the error. ``log_to_file`` writes all fields of loopwright. UsageError for a protocol other
+    than ``"json"``: AutoTVM's ``"pickle"`` is refused.
 
     Example:
         >>> task = lw.create_task("matmul", (16, 16, 16), "llvm")
@@ -385,17 +368,13 @@ def encode(inp: TrialInput, result: TrialResult, protocol: str = "json") -> str:
 def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
     """Read one line of a log of AutoTVM or of loopwright: ``(MeasureInput, MeasureResult)``.
 
-    None for a comment, a blank line, or any other line that is not a measurement.
-
-    Raises:
-        RecordError: the line is malformed, its template is not registered, or its configuration
-            does not fit.
-        UsageError: as of `encode`.
+    None for a comment, a blank line, or any other line that is not a measurement. RecordError where
+    the line is malformed, its template is not registered, or its configuration does not fit;
+    UsageError as of `encode`.
 
     Example:
         >>> with open("matmul.jsonl") as file:
         ...     pairs = [lw.autotvm.record.decode(line) for line in file]
-        ...
         >>> print(sum(pair is not None for pair in pairs) >= 6)
         True
     """
@@ -437,14 +416,12 @@ def split_workload(
     clean: bool = True,
     out_dir: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
-    """Split a log into one file for each task, and return the files: `loopwright.records.split`.
+    """Split a log into one file for each task, and return the files: `loopwright.records.split`;
+    RecordError where the log cannot be read, or a file not be written.
 
     Args:
         clean: accepted: equal lines are written once, and no measurement is left out.
         out_dir: the folder of the files; None: the log's name followed by ``.tasks``.
-
-    Raises:
-        RecordError: the log cannot be read, or a file not be written.
 
     Example:
         >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", out_dir="by_task")))
@@ -463,7 +440,6 @@ class Database(ABC):
         ...         return self.kept.get(lw.autotvm.record.measure_str_key(inp))
         ...     def save(self, inp, res, extend=False):
         ...         self.kept[lw.autotvm.record.measure_str_key(inp)] = res
-        ...
         >>> store = lw.autotvm.callback.log_to_database(Latest())
     """
 
@@ -524,11 +500,8 @@ def _latest(results: Sequence[TrialResult]) -> TrialResult:
 def filter_inputs(
     db: Database, measure_inputs: Sequence[TrialInput], retry: bool = False
 ) -> tuple[list[TrialResult | None], list[TrialInput]]:
-    """Separate inputs with known results from those to be measured.
-
-    Returns:
-        For each input its result or None, and the inputs without a result; with ``retry`` failures
-        count as unknown.
+    """Separate inputs with known results from those to be measured: for each input its result or
+    None, and the inputs without a result; with ``retry`` failures count as unknown.
 
     Example:
         >>> task = lw.create_task("matmul", (16, 16, 16), "llvm")

@@ -51,11 +51,8 @@ class MeasuredTask:
 
 
 class MeasureInput:
-    """A schedule of a task, measured or to be measured.
-
-    Args:
-        task: the `SearchTask`, or the facts of a record about it.
-        record: the record of the measurement, or None.
+    """A schedule of a `SearchTask`, or of a task that a record has facts about, measured or to be
+    measured, with its record or None.
 
     Example:
         >>> X = te.placeholder((16,), name="X")
@@ -128,17 +125,14 @@ def as_measured(found: TrialResult) -> MeasureResult:
 
 
 class LocalRPCMeasureContext:
-    """Ansor's runner in a process of its own, which every runner of loopwright is.
+    """Ansor's runner in a process of its own: its ``runner``, for `TuningOptions`, is an ordinary
+    one.
 
     Args:
-        priority, n_parallel: accepted: nobody else is served, and kernels of one device run one
-            after the other.
-        timeout, cooldown_interval, enable_cpu_cache_flush: as of `loopwright.LocalRunner`.
+        priority, n_parallel: accepted: kernels of one device run one after the other.
         number, repeat, min_repeat_ms: calls of a sample, samples, and the least time of a sample in
             milliseconds; without any of them, samples are those of `loopwright.LocalRunner`.
         device: 0, the first device of the target's kind; or a name, such as ``"opencl:1"``.
-
-    Its ``runner`` is for `TuningOptions`; UsageError where the device is a number other than 0.
 
     Example:
         >>> print(lw.auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300).runner.counts)
@@ -177,8 +171,7 @@ class LocalRPCMeasureContext:
 
 
 AnyPath = str | os.PathLike[str]
-#: Ansor's name of the log where none is given.
-_FILE = "auto_scheduler_tuning.json"
+_FILE = "auto_scheduler_tuning.json"  # Ansor's name of the log where none is given
 
 
 class RecordToFile(LogToFile):
@@ -253,15 +246,12 @@ def load_best_record(
     include_compatible: bool = False,
 ) -> tuple[MeasureInput, MeasureResult] | tuple[None, None]:
     """The best trial of a log, by the rule of `loopwright.records.best`: input and result, or
-    ``(None, None)`` where there is none.
+    ``(None, None)`` where there is none; TaskError where no workload has the key.
 
     Args:
         workload_key: key of the workload; all records of an equal expression count. None: any.
         target: only trials for targets of its kind; None: any.
         include_compatible: accepted: exactly the records of an equal expression count.
-
-    Raises:
-        TaskError: no workload has the key.
 
     Example:
         >>> item, result = lw.auto_scheduler.load_best_record("matmul.jsonl", target="llvm")
@@ -298,10 +288,8 @@ def save_records(
     """Append trials to a log, which is created when it does not exist.
 
     The inputs are of a log, whose records are written as they are, or states of a `SearchTask`.
-
-    Raises:
-        UsageError: the numbers of inputs and results differ.
-        RecordError: the log cannot be written.
+    UsageError where the numbers of inputs and results differ; RecordError where the log cannot be
+    written.
 
     Example:
         >>> inputs, results = lw.auto_scheduler.RecordReader("matmul.jsonl").read_lines(2)
@@ -347,7 +335,8 @@ class _Silent(Monitor):
 
 
 class TuningOptions:
-    """Limits of a search, and settings of measuring.
+    """Limits of a search, and settings of measuring; UsageError where a number is malformed, two
+    logs are named, or builder, runner or a callback is of another kind.
 
     Args:
         num_measure_trials: valid trials of a search, beyond those in its log; 0: none.
@@ -356,15 +345,10 @@ class TuningOptions:
         num_measures_per_round: trials before the model learns again; None: 16, which learns
             faster than Ansor's 64.
         verbose: 0 prints nothing; 1 shows progress.
-        builder: ``"local"`` or a `LocalBuilder`.
         runner: ``"local"``, a `LocalRunner`, or that of a `LocalRPCMeasureContext`.
         measure_callbacks: `RecordToFile` names the log; others are called
             ``callback(tuner, inputs, results)`` after every round, or have a method ``callback``
             that takes the policy in place of the tuner, as Ansor's do.
-
-    Raises:
-        UsageError: a number is malformed, two logs are named, or builder, runner or a callback is
-            of another kind.
 
     Example:
         >>> record = lw.auto_scheduler.RecordToFile("matmul.json")

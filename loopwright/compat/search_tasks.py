@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from loopwright import records as logs
 from loopwright.compat.autotvm import with_host
-from loopwright.compat.cost_models import XGBModel
 from loopwright.compat.measuring import TuningOptions, key_of
-from loopwright.compat.searching import SearchPolicy, SketchPolicy
+from loopwright.compat.searching import SearchPolicy, SketchPolicy, XGBModel
 from loopwright.compat.states import (
     ComputeDAG,
     State,
@@ -39,14 +38,13 @@ if TYPE_CHECKING:
 
 
 class SearchTask:
-    """An expression, and the target of its schedules.
+    """An expression, and the target of its schedules; UsageError where the expression is missing,
+    or an array fits no input; others as of ``autotvm.task.create``.
 
     Args:
         func, args: a function that `register_workload` registered, or its name, and its arguments.
         compute_dag, workload_key: the expression, or the key of a workload, in place of both.
         target, target_host: as of ``autotvm.task.create``.
-        hardware_params: facts of the hardware that override those of the target.
-        layout_rewrite_option: see `LayoutRewriteOption`.
         task_inputs: arrays by names of inputs, on which candidates are checked and timed; other
             inputs get random numbers from 0 to 1, or zeros if they are integers.
         task_inputs_overwrite: accepted: arrays belong to one task, and are not registered.
@@ -54,35 +52,19 @@ class SearchTask:
         desc: a name for people.
 
     Attributes:
-        compute_dag, target: as given, resolved.
         workload_key: name and arguments of the workload as JSON.
         automatic_task: the underlying task of loopwright.
 
-    Raises:
-        UsageError: the expression is missing, or an array fits no input.
-        TaskError, TargetError: as of ``autotvm.task.create``.
     Example:
-        >>> @lw.auto_scheduler.register_workload("example/matmul_add")
-        ... def matmul_add(n):
-        ...     A, B, C = (te.placeholder((n, n), name=name) for name in "ABC")
-        ...     k = te.reduce_axis((0, n), name="k")
-        ...     D = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
-        ...     return [A, B, C, te.compute((n, n), lambda i, j: D[i, j] + C[i, j], name="E")]
-        ...
-        >>> task = lw.auto_scheduler.SearchTask(func=matmul_add, args=(64,), target="llvm")
-        >>> print(task.workload_key, task.compute_dag.flop_ct)
-        ["example/matmul_add", 64] 528384.0
-        >>> options = lw.auto_scheduler.TuningOptions(
-        ...     num_measure_trials=2,
-        ...     runner=lw.auto_scheduler.LocalRunner(number=1, repeat=1),
-        ...     measure_callbacks=[lw.auto_scheduler.RecordToFile("matmul_add.jsonl")],
-        ...     verbose=0,
-        ... )
-        >>> print(task.tune(options).measured)
-        2
-        >>> s, args = task.apply_best("matmul_add.jsonl")
-        >>> print([t.name for t in args])
-        ['A', 'B', 'C', 'E']
+        >>> X = te.placeholder((256,), name="X")
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((256,), lambda i: X[i] * 2, name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> log = lw.auto_scheduler.RecordToFile("doubled.jsonl")
+        >>> runner = lw.auto_scheduler.LocalRunner(number=1, repeat=1)
+        >>> options = lw.auto_scheduler.TuningOptions(2, runner=runner, measure_callbacks=[log])
+        >>> options.verbose = 0
+        >>> print(task.tune(options).measured, len(task.apply_best("doubled.jsonl")[1]))
+        2 2
     """
 
     def __init__(
@@ -133,13 +115,8 @@ class SearchTask:
     ) -> Summary | None:
         """Search schedules; returns the summary, or None where ``num_measure_trials`` is 0.
 
-        Args:
-            search_policy: None: a `SketchPolicy` with an `XGBModel`.
-            adaptive_training: accepted.
-
-        Raises:
-            UsageError: the policy is of another task.
-            TargetError, TuneError: as of `loopwright.tuner.Tuner.tune`.
+        None for the policy is a `SketchPolicy` with an `XGBModel`; ``adaptive_training`` is
+        accepted. UsageError where the policy is of another task; others as of `Tuner.tune`.
         """
         policy = search_policy or SketchPolicy(self, XGBModel())
         if policy.task.automatic_task.key != self.automatic_task.key:
@@ -154,12 +131,9 @@ class SearchTask:
     ) -> Scheduled:
         """The schedule of the best record of a log, and its arguments.
 
-        Args:
-            log_file: the log; records of templates of the same expression count, too.
-            include_compatible: also records of other hardware. (Ansor: of other sizes.)
-
-        Raises:
-            RecordError: the log cannot be read, or no record fits; the message has the reason.
+        Records of templates of the same expression count, too; with ``include_compatible`` also
+        those of other hardware (Ansor: of other sizes). RecordError where no record fits; the
+        message has the reason.
         """
         check_layout_rewrite(layout_rewrite_option)
         history = HistoryBest(log_file, any_hardware=include_compatible)
@@ -269,14 +243,8 @@ def auto_schedule(
     search_policy: SearchPolicy | None = None,
     tuning_options: TuningOptions | None = None,
 ) -> Scheduled:
-    """Search for the best schedule, as scripts for TVM 0.7 do.
-
-    Args:
-        search_policy: as of `SearchTask.tune`.
-        tuning_options: as there; None, or no trials: the best by the analytical model.
-
-    Returns:
-        ``(schedule, [tensors])``, of the best record if there is a log.
+    """Search for the best schedule, as scripts for TVM 0.7 do: ``(schedule, [tensors])``, of the
+    best record if there is a log, or by the analytical model without options, or trials.
 
     Example:
         >>> X = te.placeholder((256,), name="X")
@@ -313,6 +281,7 @@ class HardwareParams:
     """Facts of the hardware for a `SearchTask`; None keeps the target's.
 
     They become options of its target, for which kernels are built and which records hold.
+    UsageError where a number is no positive integer.
 
     Attributes:
         num_cores: threads of a CPU; multiprocessors of a device.
@@ -323,9 +292,6 @@ class HardwareParams:
         max_local_memory_per_block: bytes; of one thread here.
         target: source of the values that are None.
         target_host: accepted: the host has no part in schedules.
-
-    Raises:
-        UsageError: a number is no positive integer.
 
     Example:
         >>> params = lw.auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
@@ -389,7 +355,6 @@ class HardwareParams:
 
 
 def _first(records: Any, n_lines: int | None) -> Any:
-    """The first records of a log, or of pairs."""
     if isinstance(records, (str, bytes)) or hasattr(records, "__fspath__"):
         return records if n_lines is None else list(islice(logs.load(records), n_lines))
     if records is None:
@@ -407,20 +372,17 @@ def _first(records: Any, n_lines: int | None) -> Any:
 
 
 class ApplyHistoryBest(HistoryBest):
-    """Build with the best records of a log: ``loopwright.apply_history_best`` with Ansor's
-    arguments.
+    """Build with the best records of a log: `loopwright.apply_history_best` as of Ansor.
 
     Inside the context ``loopwright.build(tensors)``, and calls of functions that
     `loopwright.workload` decorates, get the schedule of the best record of their expression.
+    RecordError where the log is missing or cannot be read; UsageError where ``records`` is of
+    another kind.
 
     Args:
         records: the path of a log, or pairs as `load_records` yields them.
         n_lines: number of records from the beginning; None: all.
         include_compatible: also records of other hardware. (Ansor: of other sizes.)
-
-    Raises:
-        RecordError: the log is missing or cannot be read.
-        UsageError: ``records`` is of another kind.
 
     Example:
         >>> A, B = (te.placeholder((64, 64), name=name) for name in "AB")
@@ -428,7 +390,6 @@ class ApplyHistoryBest(HistoryBest):
         >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
         >>> with lw.auto_scheduler.ApplyHistoryBest("matmul.jsonl") as history:
         ...     f = lw.build([A, B, C], "llvm")
-        ...
         >>> print(history.report()[0].record is not None)
         True
     """
@@ -462,7 +423,8 @@ class ApplyHistoryBest(HistoryBest):
 
 
 class ApplyHistoryBestOrSample(HistoryBestOrSample):
-    """`ApplyHistoryBest` that samples a configuration for an expression without a record.
+    """`ApplyHistoryBest` that samples a configuration for an expression without a record;
+    UsageError where a file of a model is given; RecordError as of `ApplyHistoryBest`.
 
     Args:
         records: as of `ApplyHistoryBest`; None for no log.
@@ -470,16 +432,11 @@ class ApplyHistoryBestOrSample(HistoryBestOrSample):
         cost_model_file: accepted only as None: the analytical model needs no file.
         num_measure: trials of a short search for each such expression; no search below 1.
 
-    Raises:
-        UsageError: a file of a model is given.
-        RecordError: as of `ApplyHistoryBest`.
-
     Example:
         >>> X = te.placeholder((256,), name="X")
         >>> Y = te.compute((256,), lambda i: X[i] * 2, name="Y")
         >>> with lw.auto_scheduler.ApplyHistoryBestOrSample(None) as history:
         ...     f = lw.build([X, Y], "llvm")
-        ...
         >>> print(len(history.report()))
         1
     """

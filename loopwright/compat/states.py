@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 #: A stage: its number among the stages, its tensor or its operation.
 StageLike: TypeAlias = "int | te.Tensor | te.Operation"
-#: A loop: an axis among ``state[stage].iters``, or its number there.
-IterLike: TypeAlias = Any
+IterLike: TypeAlias = Any  # a loop: an axis among ``state[stage].iters``, or its number there
 
 
 class StateStage:
@@ -164,13 +163,9 @@ class State:
     ) -> list[te.IterVar]:
         """Split a loop into ``len(lengths) + 1``; returns the new loops, outermost first.
 
-        Args:
-            lengths: extents of the inner loops, outer ones first; in a rule of
-                `PreloadCustomSketchRule` all of them may be None: a knob then chooses.
-            inner_to_outer: False: ``lengths`` are of the outer loops, the rest is the innermost.
-
-        Raises:
-            ScheduleError: a length is open without a sketch to choose it; or as of `Stage.split`.
+        ``lengths`` are the extents of the inner loops, outer ones first, or of the outer loops
+        without ``inner_to_outer``. In a rule of `PreloadCustomSketchRule` all of them may be None:
+        a knob then chooses. ScheduleError for others, and as of `Stage.split`.
         """
         stage, loop = self._loop(stage_id, iterator)
         return list(self._do(lambda s: _split(s, stage, loop, tuple(lengths), inner_to_outer)))
@@ -404,11 +399,6 @@ class ComputeDAG:
         tensors: inputs and results in calling order.
         places: number of each operation, producers first.
 
-    Raises:
-        UsageError: the argument is of another kind.
-        TaskError: no workload has the key.
-        TensorError: the tensors do not form an expression; see `loopwright.space.tensor_program`.
-
     Example:
         >>> A = te.placeholder((16, 8), name="A")
         >>> k = te.reduce_axis((0, 8), name="k")
@@ -485,11 +475,8 @@ class ComputeDAG:
     def apply_steps_from_state(
         self, state: State, layout_rewrite: int | None = LayoutRewriteOption.NO_REWRITE
     ) -> Scheduled:
-        """A schedule with the steps of a state, which stays as it is, and its arguments.
-
-        Raises:
-            UsageError: the state is of another expression, or the option of `LayoutRewriteOption`
-                is refused.
+        """A schedule with the steps of a state, which stays as it is, and its arguments; UsageError
+        where the state is of another expression, or the option is refused.
         """
         check_layout_rewrite(layout_rewrite)
         self._check(state)
@@ -524,8 +511,7 @@ class ComputeDAG:
 
 
 Function = Callable[..., Any]
-#: Tensors of `register_workload_tensors` by their keys.
-_TENSORS: dict[str, list[Tensor]] = {}
+_TENSORS: dict[str, list[Tensor]] = {}  # tensors of `register_workload_tensors` by their keys
 
 
 def register_workload(
@@ -545,7 +531,6 @@ def register_workload(
         ... def doubled(n):
         ...     X = te.placeholder((n,), name="X")
         ...     return [X, te.compute((n,), lambda i: X[i] * 2, name="Y")]
-        ...
         >>> print([t.name for t in doubled(64)])
         ['X', 'Y']
     """
@@ -567,11 +552,7 @@ def register_workload_tensors(
     workload_key: str, tensors: Sequence[Tensor], override: bool = True
 ) -> str:
     """Register tensors, inputs and results in calling order, under any text as key, which is
-    returned.
-
-    Raises:
-        TaskError: the key is taken, and ``override`` is False.
-        TensorError: they do not form an expression; see `loopwright.space.tensor_program`.
+    returned; TaskError where it is taken, and ``override`` is False.
 
     Example:
         >>> X = te.placeholder((64,), name="X")
@@ -596,7 +577,6 @@ def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
         ... def tripled(n):
         ...     X = te.placeholder((n,), name="X")
         ...     return [X, te.compute((n,), lambda i: X[i] * 3, name="Y")]
-        ...
         >>> print(lw.auto_scheduler.make_workload_key("example/tripled", (64,)))
         ["example/tripled", 64]
     """
@@ -623,7 +603,6 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
 
 
 def named_workload(workload_key: str) -> tuple[str, list[Json]]:
-    """Name and arguments of a workload from a key of `make_workload_key`."""
     name: object = None
     with suppress(TypeError, ValueError):
         name, *args = json.loads(workload_key)

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from loopwright.compat.autotvm import bound_module, with_host
-from loopwright.compat.cost_models import RandomModel, XGBModel
 from loopwright.compat.measuring import TuningOptions
 from loopwright.compat.search_tasks import HardwareParams, SearchTask
-from loopwright.compat.searching import PreloadMeasuredStates, SearchPolicy, SketchPolicy
+from loopwright.compat.searching import (
+    PreloadMeasuredStates,
+    RandomModel,
+    SearchPolicy,
+    SketchPolicy,
+    XGBModel,
+)
 from loopwright.compat.states import ComputeDAG
 from loopwright.errors import UsageError
 from loopwright.files import FileKind, Output, marked, write
@@ -108,17 +113,12 @@ class TaskScheduler:
     Attributes:
         best_costs: the best time of each task in seconds; 1e10 before the first.
         task_cts: rounds of each task in this search.
-        cur_score: the current cost.
-        summary: the table of the current or last search.
-
-    Raises:
-        UsageError: there are no tasks, or a file of a model is given.
+        cur_score, summary: the current cost, and the table of the current or last search.
 
     Example:
         >>> def doubled(n):
         ...     X = te.placeholder((n,), name="X")
         ...     return lw.auto_scheduler.ComputeDAG(te.compute((n,), lambda i: X[i] * 2, name="Y"))
-        ...
         >>> make = lw.auto_scheduler.SearchTask
         >>> tasks = [make(compute_dag=doubled(n), target="llvm") for n in (64, 96)]
         >>> scheduler = lw.auto_scheduler.TaskScheduler(tasks, [1, 2], callbacks=[])
@@ -178,10 +178,8 @@ class TaskScheduler:
             adaptive_training: accepted.
             per_task_early_stopping: number of trials without a better one that ends a task.
 
-        Raises:
-            UsageError: the policy is unknown, the numbers of policies and tasks differ, or there
-                are fewer trials than tasks.
-            TuneError: as of `loopwright.tune_tasks`.
+        UsageError where the policy is unknown, policies are more or fewer than tasks, or trials
+        fewer; others as of `loopwright.tune_tasks`.
         """
         policies = self._policies(search_policy, search_policy_params)
         before = sum(policy.prepare(tune_option) for policy in policies)
@@ -271,19 +269,14 @@ def extract_tasks(
 
     They belong to the kernels that `loopwright.compile` builds for the same target. If a kernel has
     several implementations, such as a convolution by Winograd's algorithm, the task is that of the
-    one that is built without records; `loopwright.tune` compares them.
+    one that is built without records; `loopwright.tune` compares them. Errors are those of
+    ``autotvm.task.extract_from_program``.
 
     Args:
-        mod, params, target, target_host: as of ``autotvm.task.extract_from_program``, whose errors
-            apply.
-        hardware_params: facts of the hardware that override those of the target.
         include_simple_tasks: also tasks that only move and map elements.
         dump_workload_to_dag_log: a file of JSON with the expression of each key; None: none.
         opt_level: accepted: the passes are those of `loopwright.compile`.
         other_targets: accepted only as None.
-
-    Raises:
-        UsageError: other targets are given.
 
     Example:
         >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (64, 64))

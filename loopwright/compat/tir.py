@@ -32,31 +32,18 @@ def call_packed(name: str, *args: PackedArg) -> CallPacked:
     """The statement that calls the packed function which the process knows as ``name``.
 
     The name is looked up when the statement runs (`loopwright.register_func`). The function gets an
-    `NDArray` over the memory of each buffer, which is valid during the call only, and may write
-    it, unless the buffer is an input of the program; copy what is to be kept. Its result is
-    dropped. An exception that it raises leaves the kernel and is raised again where the kernel was
-    called, with its traceback. In a parallel loop it is called from threads of the pool.
-
-    Args:
-        args: buffers (whole), numbers, expressions over scalars, and texts.
-
-    Raises:
-        TensorError: an argument is none of these, or a text has a zero byte.
-        UsageError: the name is none.
+    `NDArray` over the memory of each buffer, which is valid during the call only, and may write it,
+    unless the buffer is an input of the program; copy what is to be kept. Its result is dropped. An
+    exception that it raises leaves the kernel and is raised again where the kernel was called, with
+    its traceback. In a parallel loop it is called from threads of the pool. Arguments are buffers
+    (whole), numbers, expressions over scalars, and texts; a TensorError refuses others.
 
     Example:
-        >>> from loopwright import tir
-        >>> x, y = (tir.decl_buffer((4,), "float32", name) for name in "xy")
-        >>> body = lambda inputs, outputs: tir.call_packed("docs.cumsum", inputs[0], outputs[0])
-        >>> f = lw.build(tir.prim_func(body, [x], [y], "sums"), target="llvm")
-        >>> @lw.register_func("docs.cumsum", override=True)
-        ... def cumsum(a, out):
-        ...     out[:] = np.cumsum(a.numpy())
-        ...
-        >>> y = np.empty(4, "float32")
-        >>> f(np.ones(4, "float32"), y)
-        >>> print(y)
-        [1. 2. 3. 4.]
+        >>> x, y = (lw.tir.decl_buffer((4,), "float32", name) for name in "xy")
+        >>> body = lambda inputs, outputs: lw.tir.call_packed("docs.cumsum", inputs[0], outputs[0])
+        >>> print(lw.tir.prim_func(body, [x], [y], "sums"))
+        def sums(x: float32[4], y: out float32[4]):
+          call_packed('docs.cumsum', x, y)
     """
     return CallPacked(check_name(name), tuple(_argument(name, k, x) for k, x in enumerate(args)))
 
@@ -109,7 +96,9 @@ def prim_func(
 ) -> Func:
     """A function of the loop IR that is written by hand, for `loopwright.build`.
 
-    It is no schedule: it has no trace, is not tuned, and is compiled as it is.
+    It is no schedule: it has no trace, is not tuned, and is compiled as it is. TensorError where a
+    buffer has gaps, the name cannot be used, the body returns no statement, or it writes an input;
+    LowerError where a statement is malformed; the message names it.
 
     Args:
         body: given views of the inputs and of the outputs, as two sequences, returns the
@@ -117,22 +106,15 @@ def prim_func(
         inputs: arrays that are read, by `decl_buffer`; row-major without gaps.
         outputs: arrays that are written.
 
-    Raises:
-        TensorError: a buffer has gaps, the name cannot be used, the body returns no statement, or
-            it writes an input.
-        LowerError: a statement is malformed; the message names it.
-
     Example:
-        >>> from loopwright import tir
         >>> def double(inputs, outputs):
-        ...     ib = tir.ir_builder.create()
+        ...     ib = lw.tir.ir_builder.create()
         ...     x, y = ib.buffer_ptr(inputs[0]), ib.buffer_ptr(outputs[0])
         ...     with ib.for_range(0, 4, "i") as i:
         ...         y[i] = x[i] * 2.0
         ...     return ib.get()
-        ...
-        >>> x, y = (tir.decl_buffer((4,), "float32", name) for name in "xy")
-        >>> print(tir.prim_func(double, [x], [y], "double"))
+        >>> x, y = (lw.tir.decl_buffer((4,), "float32", name) for name in "xy")
+        >>> print(lw.tir.prim_func(double, [x], [y], "double"))
         def double(x: float32[4], y: out float32[4]):
           for i in range(4):
             y[i] = x[i] * 2.0
@@ -175,19 +157,13 @@ def _parameter(x: OperandBuffer) -> Buffer:
 
 _Kind = Literal["serial", "vectorized", "unrolled"]
 #: The kinds of loops under TVM's names of several versions.
-_KINDS: dict[str, _Kind] = {
-    "serial": "serial",
-    "unroll": "unrolled",
-    "unrolled": "unrolled",
-    "vectorize": "vectorized",
-    "vectorized": "vectorized",
-}
+_KINDS: dict[str, _Kind] = {"serial": "serial", "unroll": "unrolled", "unrolled": "unrolled"}
+_KINDS |= {"vectorize": "vectorized", "vectorized": "vectorized"}
 
 
 class BufferVar:
-    """A buffer whose elements are read by ``b[i]`` and written by ``b[i] = value``.
-
-    One index into several dimensions counts the elements row by row.
+    """A buffer whose elements are read by ``b[i]`` and written by ``b[i] = value``; one index into
+    several dimensions counts the elements row by row.
     """
 
     def __init__(self, builder: IRBuilder, view: BufferView) -> None:
@@ -218,12 +194,10 @@ class IRBuilder:
     """Collects statements, one after the other, in loops and branches; made by `create`.
 
     Example:
-        >>> from loopwright import tir
-        >>> ib = tir.ir_builder.create()
+        >>> ib = lw.tir.ir_builder.create()
         >>> x = ib.allocate("float32", (8,), "x")
         >>> with ib.for_range(0, 8, "i", kind="vectorize") as i:
         ...     x[i] = 1.0
-        ...
         >>> print(ib.get())
         alloc x: float32[8]
         for i in vectorized(8):
@@ -248,16 +222,10 @@ class IRBuilder:
         dtype: str | None = None,
         kind: str = "serial",
     ) -> Iterator[Expr]:
-        """A loop ``for name in range(begin, end)`` around what is added inside.
+        """A loop ``for name in range(begin, end)`` of whole numbers around what is added inside.
 
-        Args:
-            begin, end: the first value and the one behind the last, whole numbers.
-            name: printed name.
-            dtype: accepted for TVM's sake: loops count in int32.
-            kind: ``"serial"``, ``"vectorize"`` or ``"unroll"``.
-
-        Raises:
-            TensorError: there is no iteration, a bound is no number, or the kind is another one.
+        ``kind`` is ``"serial"``, ``"vectorize"`` or ``"unroll"``; ``dtype`` is accepted: loops
+        count in int32. TensorError where there is no iteration, or an argument is another one.
         """
         first, last = whole(begin), whole(end)
         if first is None or last is None:
@@ -289,8 +257,7 @@ class IRBuilder:
     ) -> BufferVar:
         """A buffer of the body's own, which exists until the scope ends in which it was asked for.
 
-        ``scope`` is ``""``, ``"local"`` or ``"global"``: the caller's stack or workspace. A
-        TensorError refuses another scope, and an extent that is no positive number.
+        ``scope`` is ``""``, ``"local"`` or ``"global"``: the caller's stack or workspace.
         """
         if scope not in ("", "local", "global"):
             raise TensorError(f"allocate {name!r}: scope={scope!r} is not supported; leave it out")
@@ -351,11 +318,8 @@ def call_pure_extern(dtype: str, func_name: str, *args: ExprLike) -> Expr:
     """A function of C's mathematics, such as ``expf``: that of `loopwright.te` in its place.
 
     Functions of doubles are computed in float64, those with ``f`` behind in float32; their
-    arguments are converted to that type, and the result to ``dtype``.
-
-    Raises:
-        TensorError: it is no such function, or has another number of arguments: code of other
-            languages cannot be called.
+    arguments are converted to that type, and the result to ``dtype``. TensorError where it is no
+    such function, or has another number of arguments: code of other languages cannot be called.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -421,7 +385,8 @@ def decl_buffer(
     offset_factor: int = 0,
     buffer_type: str = "",
 ) -> OperandBuffer:
-    """Describe an operand's place in memory: `loopwright.te.decl_buffer` with TVM's arguments.
+    """Describe an operand's place in memory: `loopwright.te.decl_buffer` with TVM's arguments, of
+    which some are refused by a TensorError, too.
 
     Args:
         strides: for each dimension the elements from one index to the next: a number, or a variable
@@ -429,11 +394,7 @@ def decl_buffer(
         scope: ``""`` or ``"global"``.
         elem_offset, data_alignment, offset_factor: without effect: an operand may begin at any
             element, and code assumes no alignment.
-        data, buffer_type: None and ``""`` only: loopwright finds the memory, and does not
-            broadcast.
-
-    Raises:
-        TensorError: as of `loopwright.te.decl_buffer`; or an argument is refused.
+        data, buffer_type: refused: loopwright finds the memory, and does not broadcast.
 
     Example:
         >>> lw.tir.decl_buffer((4, 8), "float32", "B", strides=[te.var("s"), 1]).strides

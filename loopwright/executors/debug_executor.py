@@ -35,23 +35,18 @@ from loopwright.runtime import (
 #: Rounds of a comparison, however long they take: with fewer there is no interval of 95 %.
 _FEWEST_ROUNDS = 6
 _PROGRAM = FileKind("a program", marked(b'"format": "loopwright.program"'))
-#: Readers of traces ignore unknown fields.
-_MADE_BY = {"otherData": {"made_by": "loopwright"}}
+_MADE_BY = {"otherData": {"made_by": "loopwright"}}  # readers of traces ignore unknown fields
 _TRACE = FileKind("a trace", marked(b'"made_by": "loopwright"'))
 
 
 class DebugExecutor(GraphExecutor):
-    """A graph executor that shows every call of a kernel.
+    """A graph executor that shows every call of a kernel; ``nodes`` are their names, in order.
 
     Args:
-        program, kernels, constants: as of `GraphExecutor`.
         dump_root: a folder, made where there is none, into which each run writes the program
             (``program.json``), the outputs of each call (``outputs.safetensors``, by the call's
             number and kernel), and when each call ran (``trace.json``, for Chrome's
             ``about:tracing`` and Perfetto). None: nothing is written.
-
-    Attributes:
-        nodes: the kernel of each call, in order.
 
     Example:
         >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(lw.graph.var("x", (4,))))
@@ -74,10 +69,8 @@ class DebugExecutor(GraphExecutor):
         self._dump_root = None if dump_root is None else Path(dump_root)
 
     def run(self, **inputs: object) -> None:
-        """Set inputs by name, run all kernels, and dump their outputs if a folder was named.
-
-        ArgumentError as of `set_input`, and nothing ran; RunError where a kernel failed, or the
-        folder cannot be written.
+        """Set inputs by name, run all kernels, and dump their outputs if a folder was named, which
+        is a RunError where it cannot be written.
         """
         if inputs:
             self.set_input(None, None, **inputs)
@@ -179,11 +172,6 @@ class DebugExecutor(GraphExecutor):
         Returns:
             By the name, for each of its kernels the seconds of all its calls in a run, one for each
             round.
-
-        Raises:
-            ArgumentError: as of `set_input`; the model has no such kernel, or a kernel takes other
-                values.
-            RunError: a kernel failed.
         """
         for name in kernels:
             if name not in self.nodes:
@@ -210,15 +198,10 @@ class DebugExecutor(GraphExecutor):
     def debug_get_output(
         self, node: int | str, out: Array | NDArray | None = None, index: int = 0
     ) -> Array | NDArray:
-        """Output of one call for the present inputs: the model runs up to it.
+        """A copy of an output of one call for the present inputs: the model runs up to it.
 
-        Args:
-            node: its number, or the name of a kernel that is called once.
-            out: an array to copy it into, which is returned in place of a copy.
-            index: which of its outputs.
-
-        Raises:
-            ArgumentError: there is no such call or output, or ``out`` does not fit.
+        ``node`` is the number of the call, or the name of a kernel that is called once, ``index``
+        that of its output; ``out``, where it is given, is filled and returned.
         """
         self._run_up_to(node)
         step = self.program.steps[self._node(node)]
@@ -235,8 +218,6 @@ class DebugExecutor(GraphExecutor):
             )
         target[...] = elements
         return out
-
-    # -- steps ---------------------------------------------------------------------------------
 
     def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
         """Number and call of each step; with ``ran`` the call has already run."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
 from loopwright.executors.callees import Callee, HostStep, callees
-from loopwright.executors.executor import fitted, weights_of
+from loopwright.executors.executor import constants_of, fitted
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.program import Array, Program, Step, Value, placed
 from loopwright.runtime import (
@@ -37,9 +37,8 @@ from loopwright.runtime import (
 
 
 class DeviceWeights(Mapping[int, NDArray]):
-    """The weights of a program on a device: each is copied when a kernel first reads it.
-
-    ``weights`` are arrays of the host by number of the value, ``there`` those on the device.
+    """The weights of a program on a device, each copied when a kernel first reads it: ``weights``
+    are arrays of the host by number of the value, ``there`` those on the device.
     """
 
     def __init__(
@@ -69,10 +68,7 @@ def device_callees(
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
 ) -> list[Callee]:
-    """`callees` on a device; weights that were packed and that no run reads are dropped.
-
-    UsageError where a kernel is for the host.
-    """
+    """`callees` on a device, where none is for the host; weights that no run reads are dropped."""
     for step in steps:
         module = kernels.get(step.kernel)
         if isinstance(module, Module) and not isinstance(module[module.entry_name], DeviceFunction):
@@ -98,13 +94,11 @@ class DeviceProgram:
     Args:
         kernels: by name, built for such devices; Python functions among them, around which values
             are copied to the host and back.
-        constants: by the names of the program's values.
+        constants: by the names of the program's values; as an attribute by their numbers.
 
     Attributes:
         program: as given, with places in memory as the device aligns them.
-        constants: the weights on the host, by numbers of values.
-        weights: those on the device.
-        callees: the callee of each step.
+        weights, callees: the weights on the device, and the callee of each step.
 
     Raises:
         UsageError: the device is not here, or kernels are not for it.
@@ -113,12 +107,12 @@ class DeviceProgram:
         OutOfMemoryError: the device has no room for the weights.
 
     Example:
-        >>> from loopwright.executors import DeviceGraphExecutor, DeviceProgram
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (4,))))
         >>> if lw.opencl().exist:
         ...     model = lw.graph.compile(module, "opencl")
-        ...     there = DeviceProgram(model.program, model.kernels, model.constants, lw.opencl())
-        ...     executor = DeviceGraphExecutor(there)
+        ...     parts = model.program, model.kernels, model.constants
+        ...     there = lw.executors.DeviceProgram(*parts, lw.opencl())
+        ...     executor = lw.executors.DeviceGraphExecutor(there)
         ...     executor.run(x=np.array([1, -2, 3, -4], "float32"))
         ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
     """
@@ -147,7 +141,7 @@ class DeviceProgram:
             program.output_names,
             device.api.alignment(device.device_id),
         )
-        self.constants = weights_of(program, constants)
+        self.constants = constants_of(program, constants)
         self.weights = DeviceWeights(self.constants, device, {})
         nbytes = sum(a.nbytes for a in self.constants.values())
         with room(device, self.program, "its weights", nbytes):
@@ -181,20 +175,14 @@ class DeviceGraphExecutor(GraphExecutor):
     ``__dlpack__``: those of PyTorch, CuPy, or `loopwright.runtime.DeviceArray`, which are copied on
     it. `set_input_zero_copy` and `set_output_zero_copy` take arrays of this device alone, without a
     copy. The result of `get_output` lies on the device; ``numpy()`` of it copies it to the host,
-    and ``torch.from_dlpack`` takes it over.
+    and ``torch.from_dlpack`` takes it over. UsageError where a graph is asked for and the device
+    records none, or a step runs in Python; OutOfMemoryError where the device has no room; the
+    message names the purpose.
 
     Args:
         program: the program on its device.
         graph: record the launches of a run as a graph of the driver, and launch this from then on.
             Profiles then see no kernels.
-
-    Attributes:
-        program: the program as placed on the device.
-        device, graph: as given.
-
-    Raises:
-        UsageError: the device records no graphs, or a step runs in Python, and one is asked for.
-        OutOfMemoryError: the device has no room; the message names the purpose.
 
     Example:
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (4,))))
@@ -237,10 +225,7 @@ class DeviceGraphExecutor(GraphExecutor):
             raise UsageError(f"graph=True: {self.device} records no graphs; leave it out")
 
     def another(self) -> DeviceGraphExecutor:
-        """The same model on the same device with memory of its own; weights are shared.
-
-        OutOfMemoryError where the device has no room for a second one.
-        """
+        """The same model on the same device with memory of its own; weights are shared."""
         executor = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
         executor.device, executor.graph, executor._there = self.device, self.graph, self._there
         executor._begin(self.program, self._kernels, self._weights, self._callees)

@@ -45,12 +45,8 @@ class Executor(ABC):
         slots: keys of the arrays of the inputs, and of the outputs, in ``_arrays`` of a subclass.
         alone: for each output whether it is a stored value of its own, which may lie elsewhere.
 
-    Attributes:
-        inputs, outputs: as given.
-
     Example:
-        >>> x = lw.graph.var("x", (2,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
         >>> executor = lw.graph.compile(module, "llvm").executor()
         >>> print(isinstance(executor, lw.executors.Executor), executor.get_input_info()[0])
         True {'x': (2,)}
@@ -102,8 +98,6 @@ class Executor(ABC):
     def sync(self) -> None:  # noqa: B027 - one of the host waits in each run
         """Wait until all runs that were started are done; on the host it returns at once."""
 
-    # -- inputs --------------------------------------------------------------------------------
-
     def get_num_inputs(self) -> int:
         """Number of inputs."""
         return len(self.inputs)
@@ -140,9 +134,7 @@ class Executor(ABC):
 
     def set_input_zero_copy(self, key: str | int, value: object) -> None:
         """Use an array of the caller's as an input; the model reads its elements at each run.
-
-        ArgumentError as of `set_input`; where it is not contiguous; or where it shares bytes with
-        an array that the model writes.
+        ArgumentError, too, where it is not contiguous, or shares bytes with what the model writes.
         """
         place = _place(key, self._input_places, "input")
         v = self.inputs[place]
@@ -172,10 +164,8 @@ class Executor(ABC):
         return {v.name: v.shape for v in self.outputs}, {v.name: v.dtype for v in self.outputs}
 
     def set_output_zero_copy(self, index: str | int, value: object) -> None:
-        """Let the model write an output, by name or position, into an array of the caller's.
-
-        ArgumentError where there is no such output; the array does not fit, or cannot be written;
-        or it shares bytes with an input, a constant or another output.
+        """Let the model write an output, by name or position, into an array of the caller's, which
+        shares no bytes with an input, a constant or another output.
         """
         place = _place(index, self._output_places, "output")
         elements = self._fitted(self.outputs[place], value)
@@ -215,10 +205,7 @@ class Executor(ABC):
         return self._taken
 
     def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
-        """A copy of an output, by name or position; in the array `out` where it is given.
-
-        ArgumentError where there is no such output, or ``out`` has another shape or dtype.
-        """
+        """A copy of an output, by name or position; in the array `out` where it is given."""
         place = _place(index, self._output_places, "output")
         self._check_idle()
         if out is None:
@@ -228,10 +215,7 @@ class Executor(ABC):
         return out
 
     def run(self, **inputs: object) -> None:
-        """Set inputs by name, then run the model.
-
-        ArgumentError as of `set_input`, and nothing ran; RunError where a kernel failed.
-        """
+        """Set inputs by name, then run the model; RunError where a kernel failed."""
         if inputs:
             self.set_input(None, None, **inputs)
         self._run()
@@ -253,25 +237,18 @@ class Executor(ABC):
 
         A run that does not count comes first; then each of ``repeat`` samples is the mean of
         ``number`` runs, or of more of them where they took less than ``min_repeat_ms``. The
-        arguments are those of TVM's ``GraphModule.benchmark``.
+        arguments are those of TVM's ``GraphModule.benchmark``. Returns seconds of a run.
+        ArgumentError as of `set_input`; UsageError where an option is out of range, or
+        ``func_name`` is something else.
 
         Args:
             device: ignored; the model runs on its own device.
             func_name: ``"run"``, which is the one function of an executor.
-            repeat: samples.
-            number: runs in a sample.
             min_repeat_ms: lower bound of a sample in milliseconds; None is 0.
             limit_zero_time_iterations: attempts that take no measurable time before giving up.
             end_to_end: time copies of all inputs into the model and of all outputs out of it, too.
             cooldown_interval_ms: sleep in milliseconds after every ``repeats_to_cooldown`` samples.
             inputs: to be set before, by name; with ``end_to_end`` in each run.
-
-        Returns:
-            Seconds of a run for each sample, with their mean, median, std, min and max.
-
-        Raises:
-            ArgumentError: as of `set_input`.
-            UsageError: an option is out of range, or ``func_name`` is something else.
         """
         if func_name != "run":
             raise UsageError(f"benchmark: an executor has the function 'run', got {func_name!r}")
@@ -344,7 +321,7 @@ def _on_host(v: Value, given: object) -> Array:
         raise ArgumentError(f"{v.name!r}: {error}") from None
 
 
-def weights_of(program: Program, constants: Mapping[str, Array]) -> dict[int, Array]:
+def constants_of(program: Program, constants: Mapping[str, Array]) -> dict[int, Array]:
     """The constants of a program by number; ArgumentError where one is missing or does not fit."""
     weights = {}
     for n, v in enumerate(program.values):

@@ -1,4 +1,5 @@
-"""The graph executor: runs kernels one after the other over statically planned memory.
+"""The graph executor: runs kernels one after the other over statically planned memory, or, where
+it is asynchronous, steps that do not depend on each other in parallel.
 
 Each kernel is bound once to the arrays that it works on, so that a run only calls the kernels.
 """
@@ -6,27 +7,49 @@ Each kernel is bound once to the arrays that it works on, so that a run only cal
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from loopwright.errors import ArgumentError, did_you_mean
-from loopwright.executors.call_sequence import in_one_piece, independent_runs, sequence
-from loopwright.executors.callees import Callee, HostStep, SharedArrays, callees, seconds_of
-from loopwright.executors.executor import Executor, fitted, weights_of
+from loopwright.errors import ArgumentError, RunError, did_you_mean
+from loopwright.executors.callees import (
+    Callee,
+    HostStep,
+    ParallelRun,
+    SharedArrays,
+    callees,
+    dependencies,
+    in_one_piece,
+    independent_runs,
+    seconds_of,
+    sequence,
+)
+from loopwright.executors.executor import Executor, constants_of, fitted
 from loopwright.executors.program import Array, Program, Value
 from loopwright.executors.whole_program import WholeProgram, whole_program
-from loopwright.runtime import BoundCall, Module, aligned_bytes, decoded, load_params, save_params
+from loopwright.runtime import (
+    BoundCall,
+    Extent,
+    Module,
+    ThreadPool,
+    aligned_bytes,
+    decoded,
+    load_params,
+    save_params,
+)
 
 
 class GraphExecutor(Executor):
-    """A program of kernels, ready to run; named after TVM's, whose methods it has.
+    """A program of kernels, ready to run; named after TVM's, whose methods it has; ArgumentError
+    where a kernel or a constant is missing, or has another shape or dtype.
 
     Args:
-        program: its kernels and values.
         kernels: by name; Python functions among them. Stages that depend on constants alone are
             computed now, once.
         constants: by the names of the program's values; they are taken over.
@@ -35,26 +58,16 @@ class GraphExecutor(Executor):
         in_place: names of the constants that kernels read without a copy: a change of their
             elements counts in the next run, except for arrays computed from them.
 
-    Attributes:
-        program: as given.
-
-    Raises:
-        ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
-
     Example:
-        >>> from loopwright.executors import GraphExecutor, Program, Step, Value
-        >>> A = te.placeholder((4,), name="A")
-        >>> double = lw.build([A, te.compute((4,), lambda i: A[i] * 2, name="B")], "llvm")
-        >>> x, y = Value("x", (4,), "float32", "input"), Value("y", (4,), "float32", "stored")
-        >>> program = Program((x, y), (Step("double", (0, 1)),), (0,), (1,), 64)
-        >>> executor = GraphExecutor(program, {"double": double}, {})
-        >>> executor.run(x=np.ones(4, "float32"))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
+        >>> model = lw.graph.compile(module, "llvm")
+        >>> executor = lw.executors.GraphExecutor(model.program, model.kernels, model.constants)
+        >>> executor.run(x=np.array([1, -1], "float32"))
         >>> print(executor.get_output(0).numpy())
-        [2. 2. 2. 2.]
+        [1. 0.]
     """
 
-    #: The weights on the device of a `DeviceGraphExecutor`.
-    _there: object = None
+    _there: object = None  # the weights on the device of a `DeviceGraphExecutor`
 
     def __init__(
         self,
@@ -64,7 +77,7 @@ class GraphExecutor(Executor):
         shared: SharedArrays | None = None,
         in_place: Collection[str] = (),
     ) -> None:
-        weights = weights_of(program, constants)
+        weights = constants_of(program, constants)
         live = {n for n in weights if program.values[n].name in in_place}
         called = callees(program.steps, kernels, weights, shared=shared, in_place=live)
         self._begin(program, kernels, weights, called)
@@ -89,9 +102,8 @@ class GraphExecutor(Executor):
         self._sequence: Callable[[], None] | None = None
 
     def another(self) -> GraphExecutor:
-        """The same model with inputs, outputs and memory of its own, to run beside this one.
-
-        Weights and arrays computed from them are shared, so creating it costs little.
+        """The same model with memory of its own, to run beside this one: weights and arrays
+        computed from them are shared, so creating it costs little.
         """
         return GraphExecutor.of_size(self, self.program)
 
@@ -159,12 +171,8 @@ class GraphExecutor(Executor):
         """Set weights, and inputs, by name; weights that kernels pack are packed again.
 
         ``params`` is a safetensors file, its bytes, or arrays by name; weights that it does not
-        name stay. Executors that shared weights with this one keep theirs.
-
-        Raises:
-            ArgumentError: the model has no weight and no input of a name, or an array has another
-                shape or dtype; nothing was changed.
-            UsageError: the file is missing, or damaged.
+        name stay. Executors that shared weights with this one keep theirs. ArgumentError where an
+        array fits no weight and no input: nothing was changed; UsageError for an unreadable file.
         """
         values = self.program.values
         numbers = {values[n].name: n for n in self._weights}
@@ -243,14 +251,11 @@ class GraphExecutor(Executor):
         both ways: one after the other, each with all threads, and in parallel, each on one thread
         of the pool of parallel loops. Memory stays as it is planned. It pays for kernels that are
         too small for several threads, or built for one. The result holds for this executor; where
-        calls are a loop in Python it finds nothing.
+        calls are a loop in Python it finds nothing. Returns the kernels of each group.
 
         Args:
             number: runs of each group in a sample; the medians of 5 samples are compared.
             gain: fraction of its time that a group must save.
-
-        Returns:
-            The kernels of each group that runs in parallel.
         """
         self._run()
         groups = independent_runs(self.program.steps, self.program.values)
@@ -276,3 +281,129 @@ def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
             times.append(seconds_of(run, number))
     apart, together = map(median, samples)
     return together < apart * (1 - gain)
+
+
+class _Borrowed(NamedTuple):
+    """Arrays of the caller's that a run reads and writes until it has ended, by name."""
+
+    run: Future[None]
+    reads: Mapping[str, Extent]
+    writes: Mapping[str, Extent]
+
+
+_lock = threading.Lock()
+_borrowed: list[_Borrowed] = []  # runs of all executors that had not ended when the last one began
+
+
+class AsyncGraphExecutor(GraphExecutor):
+    """A graph executor whose steps run on worker threads, each as soon as it can.
+
+    The caller is free meanwhile (`run_async`). A run as a whole takes longer than that of a
+    `GraphExecutor`, since threads of Python cost microseconds for each step, and kernels with
+    parallel loops get all threads one after the other; `GraphExecutor.run_side_by_side` makes
+    branches faster.
+
+    Args:
+        num_workers: worker threads; None: as many as parallel loops have.
+        share_memory: values lie where the program puts them, and a step also waits for readers of
+            the values that it overwrites. Without it each value has memory of its own: more memory,
+            and no such waits.
+
+    Example:
+        >>> x = lw.graph.var("x", (2, 4))
+        >>> branches = [lw.graph.op.nn.softmax(x, axis=n) for n in (0, 1)]
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(*branches))
+        >>> executor = lw.graph.compile(module, "llvm").async_executor(num_workers=2)
+        >>> executor.run_async(x=np.zeros((2, 4), "float32")).result()
+        >>> print(executor.get_output(0).numpy()[0])
+        [0.75 0.75 0.75 0.75]
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module],
+        constants: Mapping[str, Array],
+        num_workers: int | None = None,
+        share_memory: bool = False,
+    ) -> None:
+        self._configure(program, num_workers, share_memory)
+        super().__init__(program, kernels, constants)
+
+    @classmethod
+    def of(
+        cls, other: GraphExecutor, num_workers: int | None = None, share_memory: bool = False
+    ) -> AsyncGraphExecutor:
+        """An executor of the program of another one, with its weights."""
+        executor = cls.__new__(cls)
+        executor._configure(other.program, num_workers, share_memory)
+        executor._begin(other.program, other._kernels, other._weights, other._callees)
+        return executor
+
+    def _configure(self, program: Program, num_workers: int | None, share_memory: bool) -> None:
+        self._workers = ThreadPool(num_workers, "loopwright-step")
+        self._share_memory = share_memory
+        self._order = dependencies(program.steps, program.values if share_memory else None)
+        self._running: Future[None] | None = None
+
+    def another(self) -> AsyncGraphExecutor:
+        """The same model with workers and memory of its own; weights are shared."""
+        return self.of(self, self._workers.num_threads, self._share_memory)
+
+    def _memory(self) -> Any:
+        return super()._memory() if self._share_memory else aligned_bytes(1)
+
+    def _share_workspace(self, others: Sequence[Any] = ()) -> None:
+        """Calls may run at the same time: each keeps its own."""
+
+    def _array(self, number: int, v: Value) -> Any:
+        if v.kind != "stored" or self._share_memory:
+            return super()._array(number, v)
+        return aligned_bytes(max(v.nbytes, 1))[: v.nbytes].view(v.dtype).reshape(v.shape)
+
+    def run_async(self, **inputs: object) -> Future[None]:
+        """Set inputs by name, and begin a run; inputs and outputs are left alone until its end. The
+        ``result`` of the future that is returned raises the error of a kernel.
+
+        RunError where the last run has not ended; or that of another executor, which writes an
+        array of the caller's that this one has, or reads one that this one writes.
+        """
+        self._check_idle()
+        if inputs:
+            self.set_input(None, None, **inputs)
+        if not (self._lent_inputs or self._lent_outputs):
+            return self._begin_run()
+        reads = {f"input {self.inputs[n].name!r}": a.extent for n, a in self._lent_inputs.items()}
+        writes = {
+            f"output {self.outputs[n].name!r}": a.extent for n, a in self._lent_outputs.items()
+        }
+        with _lock:
+            _borrowed[:] = [other for other in _borrowed if not other.run.done()]
+            for other in _borrowed:
+                _check_apart(writes, {**other.reads, **other.writes})
+                _check_apart(reads, other.writes)
+            _borrowed.append(_Borrowed(self._begin_run(), reads, writes))
+            return _borrowed[-1].run
+
+    def _begin_run(self) -> Future[None]:
+        self._running = ParallelRun(self._calls, self._order, self._workers).begin()
+        return self._running
+
+    def _check_idle(self) -> None:
+        if self._running is not None and not self._running.done():
+            raise RunError(
+                "the last run has not ended; wait for its future before inputs and outputs are "
+                "touched, or another run begins"
+            )
+
+    def _run(self) -> None:
+        self.run_async().result()
+
+
+def _check_apart(these: Mapping[str, Extent], those: Mapping[str, Extent]) -> None:
+    for (one, a), (other, b) in product(these.items(), those.items()):
+        if a.meets(b):
+            raise RunError(
+                f"run_async: {one} overlaps {other} of another executor, whose run has not ended; "
+                "wait for its future, or pass another array"
+            )

@@ -13,14 +13,12 @@ import numpy as np
 
 from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.executors import saved
-from loopwright.executors.async_executor import AsyncGraphExecutor
 from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.debug_executor import DebugExecutor
 from loopwright.executors.device_executor import DeviceGraphExecutor, DeviceProgram
-from loopwright.executors.graph_executor import GraphExecutor
-from loopwright.executors.model_library import c_name, export_model
+from loopwright.executors.graph_executor import AsyncGraphExecutor, GraphExecutor
 from loopwright.executors.program import Array, Program
-from loopwright.executors.whole_program import AotExecutor
+from loopwright.executors.whole_program import AotExecutor, c_name, export_model
 from loopwright.runtime import (
     HOST,
     Device,
@@ -37,20 +35,15 @@ class Model:
     """A program of kernels with its weights.
 
     Args:
-        kernels: by name.
         constants: arrays by the names of the program's values.
         host_steps: steps that are Python functions, by name.
         shared: arrays that are kept once for several models, such as those of several batches.
 
     Example:
-        >>> from loopwright.executors import Model, Program, Step, Value
-        >>> A = te.placeholder((4,), name="A")
-        >>> double = lw.build([A, te.compute((4,), lambda i: A[i] * 2, name="B")], "llvm")
-        >>> x, y = Value("x", (4,), "float32", "input"), Value("y", (4,), "float32", "stored")
-        >>> program = Program((x, y), (Step("double", (0, 1)),), (0,), (1,), 64)
-        >>> model = Model(program, {"double": double}, {})
-        >>> print(model(np.ones(4, "float32"))[0])
-        [2. 2. 2. 2.]
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
+        >>> model = lw.graph.compile(module, "llvm")
+        >>> print(isinstance(model, lw.executors.Model), model(np.array([1, -1], "float32"))[0])
+        True [1. 0.]
     """
 
     def __init__(
@@ -81,6 +74,9 @@ class Model:
     ) -> GraphExecutor:
         """The model, ready to run; each executor has memory of its own, and all share weights.
 
+        UsageError where the device is of another type, or not here; or it records no graphs;
+        TargetError, OutOfMemoryError as of `DeviceGraphExecutor`.
+
         Args:
             device: where it runs, such as ``"cuda:1"``; default the first device of the type that
                 it was built for.
@@ -91,10 +87,6 @@ class Model:
 
         Returns:
             A `GraphExecutor`; on another device than the CPU a `DeviceGraphExecutor`.
-
-        Raises:
-            UsageError: the device is of another type, or not here; or it records no graphs.
-            TargetError, OutOfMemoryError: as of `DeviceGraphExecutor`.
         """
         home = as_device(self.device_type if device is None else device)
         if home.name != self.device_type:
@@ -137,9 +129,8 @@ class Model:
         refuse_host_steps(self.host_steps, done)
 
     def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
-        """A `DebugExecutor` of the model for CPUs, which shows every call of a kernel.
-
-        Each run writes its calls, their outputs and a trace into the folder ``dump_root``.
+        """A `DebugExecutor` of the model for CPUs, which shows every call of a kernel, and writes
+        each run into the folder ``dump_root``.
         """
         self._refuse_devices()
         return DebugExecutor(self.program, self._called, self.constants, dump_root)
@@ -151,9 +142,8 @@ class Model:
         return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
 
     def aot_executor(self) -> AotExecutor:
-        """The model as one function that calls its kernels, compiled now; weights are shared.
-
-        UsageError where a kernel is not of compiled code of the host, or there is none.
+        """The model as one function that calls its kernels, all compiled code of the host; weights
+        are shared.
         """
         self._check_whole("one function")
         return AotExecutor(self._first.whole_program("model").module(), self.constants)
@@ -221,12 +211,9 @@ class Model:
         The file is a zip archive without compression: ``model.json``, for each kernel its code and
         manifest, and ``weights.safetensors``. It is replaced in one step.
 
-        ``path``, such as ``resnet18.lw``, is returned; ``force`` replaces a file that is no model.
-
-        Raises:
-            UsageError: another file is there.
-            RunError: the file cannot be written; or a step is a Python function, which no file
-                holds.
+        ``path``, such as ``resnet18.lw``, is returned; ``force`` replaces a file that is no model,
+        which is a UsageError otherwise. RunError where a step is a Python function, which no file
+        holds.
         """
         self._check_whole("saved")
         head = {

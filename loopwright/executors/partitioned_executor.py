@@ -1,13 +1,10 @@
 """Partition of a program for several devices, and the executor of one.
 
-`partition`: two devices are a bipartition by repeated minimum cuts: the side that is too light is
-merged with an adjacent step, and the cut is computed again (Yang and Wong, Efficient network flow
-based min-cut balanced partitioning, 1996). More devices are halved, and each half is cut again.
-Nets are cut, one for each value, so that a value that several steps of another device read counts
-once.
-
-`PartitionedExecutor`: a value that another device reads is copied there once, by a step of its own.
-Steps and copies run as soon as their predecessors have ended, so that devices work in parallel.
+Two devices are a bipartition by repeated minimum cuts: the side that is too light is merged with an
+adjacent step, and the cut is computed again (Yang and Wong, Efficient network flow based min-cut
+balanced partitioning, 1996). More devices are halved, and each half is cut again. Nets are cut, one
+for each value, so that a value that several steps of another device read counts, and is copied,
+once. Steps and copies run as soon as their predecessors have ended.
 """
 
 from __future__ import annotations
@@ -19,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.executors.call_sequence import ParallelRun, dependencies
-from loopwright.executors.callees import Callee, callees, copied
-from loopwright.executors.executor import Executor, weights_of
+from loopwright.executors.callees import Callee, ParallelRun, callees, copied, dependencies
+from loopwright.executors.executor import Executor, constants_of
 from loopwright.executors.program import Array, Program, Step
 from loopwright.runtime import HOST, Device, Module, ThreadPool, array, empty
 
@@ -29,10 +25,8 @@ from loopwright.runtime import HOST, Device, Module, ThreadPool, array, empty
 _NEVER = (1 << 31) - 1
 _MOST = 1 << 30
 
-#: A value on a device; its number, and that of the device.
-_Place = tuple[int, int]
-#: The number that stands for the caller's memory.
-_CALLER = -1
+_Place = tuple[int, int]  # a value on a device; its number, and that of the device
+_CALLER = -1  # the number that stands for the caller's memory
 
 
 class Edge(NamedTuple):
@@ -57,14 +51,11 @@ class Partition:
         loads: work of each device.
 
     Example:
-        >>> from loopwright.executors import Program, Step, Value, partition
-        >>> values = [Value("x", (4,), "float32", "input")]
-        >>> values += [Value(f"v{n}", (4,), "float32", "stored", 64 * n) for n in range(4)]
-        >>> steps = tuple(Step("f", (n, n + 1)) for n in range(4))
-        >>> program = Program(tuple(values), steps, (0,), (4,), 256)
-        >>> cut = partition(program, loads=[1, 1, 1, 1], capacities=[3, 1])
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(lw.graph.var("x", (4,))))
+        >>> program = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm").program
+        >>> cut = lw.executors.partition(program, loads=[1, 1], capacities=[1, 1])
         >>> print(cut.devices, cut.communication_edges, cut.bytes_moved)
-        (0, 0, 0, 1) (Edge(value=3, source=0, target=1),) 16
+        (0, 1) (Edge(value=1, source=0, target=1),) 16
     """
 
     program: Program
@@ -97,12 +88,9 @@ class Partition:
 
 
 def partition(
-    program: Program,
-    loads: Sequence[float],
-    capacities: Sequence[float],
-    tolerance: float = 0.1,
+    program: Program, loads: Sequence[float], capacities: Sequence[float], tolerance: float = 0.1
 ) -> Partition:
-    """Cut a program into one part for each device.
+    """Cut a program into one part for each device; steps at the beginning go to the first devices.
 
     Args:
         loads: work of each step, such as its operations.
@@ -110,17 +98,10 @@ def partition(
         tolerance: fraction of all work by which a part may differ from its due; where no cut lies
             within it, the closest is taken.
 
-    Returns:
-        The device of each step. Steps at the beginning of the program go to the first devices.
-
-    Raises:
-        UsageError: there is not one load for each step, or a number is out of range.
-
     Example:
         >>> x = lw.graph.var("x", (1, 4))
         >>> for _ in range(3):
         ...     x = lw.graph.op.nn.softmax(x)
-        ...
         >>> program = lw.graph.compile(lw.graph.IRModule.from_expr(x), "llvm").program
         >>> print(lw.executors.partition(program, loads=[1, 1, 2], capacities=[1, 1]).devices)
         (0, 0, 1)
@@ -154,7 +135,6 @@ class _Cutter:
         self._nets = [(s, program.values[n].nbytes) for n, s in users.items() if len(s) > 1]
 
     def assign(self, steps: list[int], shares: list[tuple[int, float]], devices: list[int]) -> None:
-        """Assign steps to devices with the given shares of the work."""
         if len(shares) == 1 or not steps:
             for step in steps:
                 devices[step] = shares[0][0]
@@ -241,33 +221,23 @@ class PartitionedExecutor(Executor):
     """A model over several devices.
 
     Each value has memory of its own on each device that writes or reads it, and each device one
-    worker thread.
+    worker thread. UsageError where the numbers of devices and of sets of kernels differ from the
+    cut's; ArgumentError where a kernel or a constant is missing, or has another shape or dtype.
 
     Args:
         kernels: for each device the kernels of its steps by name, built for its target.
         devices: the device of each part; two may be the same one.
         constants: by the names of the program's values.
 
-    Raises:
-        UsageError: the numbers of devices and of sets of kernels differ from the cut's.
-        ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
-
     Example:
-        >>> from loopwright.executors import (
-        ...     PartitionedExecutor, Program, Step, Value, partition
-        ... )
-        >>> A = te.placeholder((2,), name="A")
-        >>> double = lw.build([A, te.compute((2,), lambda i: A[i] * 2, name="B")], "llvm")
-        >>> values = [Value("x", (2,), "float32", "input")]
-        >>> values += [Value(n, (2,), "float32", "stored", at) for n, at in (("y", 0), ("z", 64))]
-        >>> steps = (Step("double", (0, 1)), Step("double", (1, 2)))
-        >>> program = Program(tuple(values), steps, (0,), (2,), 128)
-        >>> cut = partition(program, loads=[1, 1], capacities=[1, 1])
-        >>> kernels = {"double": double}
-        >>> executor = PartitionedExecutor(cut, [kernels] * 2, [lw.cpu(0)] * 2, {})
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(lw.graph.var("x", (2,))))
+        >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
+        >>> cut = lw.executors.partition(model.program, loads=[1, 1], capacities=[1, 1])
+        >>> kernels, devices = [model.kernels] * 2, [lw.cpu(0)] * 2
+        >>> executor = lw.executors.PartitionedExecutor(cut, kernels, devices, model.constants)
         >>> executor.run(x=np.ones(2, "float32"))
         >>> print(cut.devices, executor.get_output(0).numpy())
-        (0, 1) [4. 4.]
+        (0, 1) [0.5 0.5]
     """
 
     def __init__(
@@ -286,7 +256,7 @@ class PartitionedExecutor(Executor):
         self.cut, self.devices, self._home = cut, tuple(devices), cut.homes
         slots = [(n, _CALLER) for n in program.inputs], [*map(self._output_at, program.outputs)]
         super().__init__(program.input_values, program.output_values, slots, program.outputs_alone)
-        weights = weights_of(program, constants)
+        weights = constants_of(program, constants)
         self._callees = [self._callees_of(d, kernels[d], weights) for d in range(len(devices))]
         self._arrays: dict[_Place, Any] = {(n, _CALLER): w for n, w in weights.items()}
         for slot in (*self._input_slots, *self._output_slots):

@@ -37,8 +37,7 @@ class Value:
         offset: of a stored value: its first byte in the pool.
 
     Example:
-        >>> from loopwright.executors import Value
-        >>> print(Value("x", (1, 3, 224, 224), "float32", "input").nbytes)
+        >>> print(lw.executors.Value("x", (1, 3, 224, 224), "float32", "input").nbytes)
         602112
     """
 
@@ -75,15 +74,14 @@ class Step:
 class Program:
     """A model as an executor runs it.
 
+    RunError where it is inconsistent: an unknown number, memory outside of the pool, a value that
+    is read before it is written, or after another one has overwritten it.
+
     Attributes:
         inputs, outputs: numbers of the values that a caller gives, and gets, in order.
         pool_bytes: memory for stored values.
         output_names: names of its outputs, in order, all different; default ``output_0``,
             ``output_1`` and so on.
-
-    Raises:
-        RunError: it is inconsistent: an unknown number, memory outside of the pool, a value that is
-            read before it is written, or after another one has overwritten it.
 
     Example:
         >>> from loopwright.executors import Program, Step, Value
@@ -260,9 +258,8 @@ def placed(
 def share_out(
     sizes: Mapping[int, int], lives: Mapping[int, tuple[int, int]], alignment: int = ALIGNMENT
 ) -> tuple[dict[int, int], int]:
-    """Offsets in a pool for values by their bytes and their first and last steps; the pool's bytes.
-
-    Both steps are included: values that live at one time do not overlap.
+    """Offsets in a pool for values by their bytes and their first and last steps, both included, so
+    that values that live at one time do not overlap; and the pool's bytes.
     """
     offsets: dict[int, int] = {}
     rounded = {n: -(-max(size, 1) // alignment) * alignment for n, size in sizes.items()}

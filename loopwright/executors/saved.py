@@ -26,8 +26,7 @@ from loopwright.files import write as write_file
 from loopwright.runtime import ArgSpec, Artifact, Module, artifact_kind, decoded, encoded
 
 FORMAT, VERSION = "loopwright.model", 1
-#: Versions that are read: models of one program, and of several batches.
-VERSIONS = (1, 2)
+VERSIONS = (1, 2)  # versions that are read: models of one program, and of several batches
 _MODEL, _WEIGHTS = "model.json", "weights.safetensors"
 #: First bytes of a model file: ``model.json``, which is not compressed.
 SAVED = FileKind(
@@ -35,14 +34,8 @@ SAVED = FileKind(
 )
 #: Exceptions of reading an archive whose bytes were changed.
 _DAMAGE = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    EOFError,
-    LookupError,
-    OverflowError,
-    ValueError,
-    RecursionError,
-    struct.error,
+    *(zipfile.BadZipFile, NotImplementedError, EOFError, LookupError, OverflowError, ValueError),
+    *(RecursionError, struct.error),
 )
 
 
@@ -54,10 +47,8 @@ def write(
     *,
     force: bool = False,
 ) -> Path:
-    """Write ``head`` as ``model.json``, and the other parts of a model, in one step.
-
-    Kernels are numbered by their places. RunError where the file cannot be written, UsageError
-    where another file is there and ``force`` is false.
+    """Write ``head`` as ``model.json``, and the other parts of a model, in one step; kernels are
+    numbered by their places.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
@@ -78,9 +69,8 @@ def write(
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapping[str, Any]]]:
-    """The archive and ``model.json`` of a model; UsageError for other files and other versions.
-
-    Whatever is wrong with the file, also inside the block, is said in one line.
+    """The archive and ``model.json`` of a model; whatever is wrong with the file, also inside the
+    block, is an error of one line.
     """
     source = Path(path)
     try:
@@ -144,10 +134,7 @@ def kernel_of(archive: zipfile.ZipFile, number: int) -> Module:
 
 
 def check(
-    source: Path,
-    program: Program,
-    kernels: Mapping[str, Module],
-    constants: Mapping[str, Array],
+    source: Path, program: Program, kernels: Mapping[str, Module], constants: Mapping[str, Array]
 ) -> None:
     """Refuse parts that are not of one model."""
     for v in program.values:

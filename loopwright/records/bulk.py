@@ -7,8 +7,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
-from loopwright.records.index.block import StoredBlock
-from loopwright.records.index.columns import NESTED
+from loopwright.records.index.block import NESTED, StoredBlock
 from loopwright.records.line import is_own_line
 from loopwright.records.record import Record
 

@@ -11,9 +11,7 @@ from enum import StrEnum
 
 
 class ErrorKind(StrEnum):
-    """Kinds of failures of a trial.
-
-    A record holds the name as text; a newer version may know more.
+    """Kinds of failures of a trial; a record holds the name, and a newer version may know more.
 
     Example:
         >>> print(sorted(kind.value for kind in lw.measure.ErrorKind)[:3])

@@ -24,8 +24,7 @@ from loopwright.records.query import by_task, kept
 from loopwright.records.record import Record, header_line
 
 AnyPath: TypeAlias = str | os.PathLike[str]
-#: Told what a person should know.
-Announce: TypeAlias = Callable[[str], None]
+Announce: TypeAlias = Callable[[str], None]  # told what a person should know
 
 
 def pick(
@@ -34,17 +33,14 @@ def pick(
     """Write a log of the best records of ``sources`` and of ``out``, if that exists.
 
     The lines that their rank rests on (see `kept`) and their expressions are written too; headers
-    and comments are not. Returns the records that were written.
+    and comments are not. Returns the records that were written. RecordError where a log cannot be
+    read or written, or there is nothing to write; ``out`` has lines that cannot be read, or is a
+    source or the log of a run, whose measurements would be lost.
 
     Args:
         k: Number of records of each task, hardware and number of threads.
         announce: Called with one line of text about skipped lines of the sources; None: not
             reported.
-
-    Raises:
-        RecordError: a log cannot be read or written, or there is nothing to write; ``out`` has
-            lines that cannot be read, or is a source or the log of a run, whose measurements would
-            be lost.
 
     Example:
         >>> picked = lw.records.pick(["matmul.jsonl"], "best.jsonl")
@@ -127,11 +123,10 @@ def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) ->
     expressions and the headers of their runs. A record that such a file holds already is not added
     again; ``announce`` gets one line of text about skipped lines.
 
+    RecordError where the log cannot be read or holds no record, or a file cannot be written.
+
     Returns:
         The number of records in each file.
-
-    Raises:
-        RecordError: the log cannot be read or holds no record, or a file cannot be written.
 
     Example:
         >>> files = lw.records.split("matmul.jsonl", "by_task")
@@ -181,10 +176,8 @@ def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
 
 
 def _check_keeps(out: AnyPath, sources: Sequence[AnyPath], chosen: Sequence[Record]) -> None:
-    """Refuse to leave measurements out of a log that may have been chosen by mistake.
-
-    A file that `pick` wrote has no headers and is no source: there better records replace good
-    ones.
+    """Refuse to leave measurements out of a log that may have been chosen by mistake; in a file
+    that `pick` wrote, without headers and no source, better records replace good ones.
     """
     if not os.path.exists(out):
         return
@@ -231,9 +224,8 @@ def _raw_lines(path: AnyPath) -> Iterator[bytes]:
 
 @contextmanager
 def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
-    """A file that takes the place of ``path`` when the block ends without an error.
-
-    A `Store` that appends to the old file waits, and goes on with the new one.
+    """A file that takes the place of ``path`` when the block ends without an error; a `Store` that
+    appends to the old file waits, and goes on with the new one.
     """
     try:
         target = destination(Path(path), LOG, force=None)

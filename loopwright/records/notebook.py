@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 #: A log, its path, or records of several logs.
 RecordsLike: TypeAlias = "Log | str | os.PathLike[str] | Iterable[Record]"
-#: Before the name of a knob in the name of its column.
-KNOB = "config."
+KNOB = "config."  # before the name of a knob in the name of its column
 #: Columns of text that has few different values.
 _WORDS = (
     *("task", "op", "kind", "hardware", "cpu", "run", "error", "checked", "check_reason"),
@@ -169,8 +168,7 @@ def _dtype_of(values: Sequence[Json]) -> str:
     return "category" if types == {str} else "object"
 
 
-#: Tasks of a log that are shown.
-_TASKS = 20
+_TASKS = 20  # tasks of a log that are shown
 
 
 def html_of_log(log: Log) -> str:
@@ -206,7 +204,6 @@ def _row(records: list[Record]) -> tuple[object, ...]:
 
 
 def _facts(record: Record) -> Iterator[tuple[str, object]]:
-    """Names and values of the facts that the record holds."""
     if record.error is not None:
         yield "failed", f"{record.error.get('kind')}: {record.error.get('text')}"
     if record.times:

@@ -1,7 +1,5 @@
-"""The machine and the compiler of a measurement: the ``env`` and ``build`` fields of a record.
-
-Everything that is compared between a record and a run is made here, so that writer and reader
-agree.
+"""The machine and the compiler of a measurement: the ``env`` and ``build`` fields of a record, made
+here for writer and reader, so that they agree.
 """
 
 from __future__ import annotations
@@ -155,10 +153,8 @@ def _source_hash() -> str:
 
 
 def _tree_hash(root: Path) -> str:
-    """Hash of the compiler's syntax trees below a folder.
-
-    Parsing takes a second, so the result is cached under a hash of the bytes, which takes
-    milliseconds: beside Python's bytecode, or with the kernels where that folder is read-only.
+    """Hash of the compiler's syntax trees below a folder. Parsing takes a second, so it is cached
+    under a hash of the bytes: beside Python's bytecode, or with the kernels.
     """
     files = sorted(file for package in _COMPILER for file in (root / package).rglob("*.py"))
     sources = {file.relative_to(root).as_posix().encode(): file.read_bytes() for file in files}

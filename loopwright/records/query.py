@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from loopwright.records.bulk import fields_of, grouped
-from loopwright.records.playoff_records import is_of_playoff, playoffs
-from loopwright.records.ranking import ranked
-from loopwright.records.record import Checked, Record
-from loopwright.records.verdict import Verdict, verdict_of
+from loopwright.records.ranking import is_of_playoff, playoffs, ranked
+from loopwright.records.record import Checked, Record, Verdict, verdict_of
 
 _R = TypeVar("_R")
 
@@ -47,7 +45,6 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
         >>> records = lw.records.load("matmul.jsonl").records
         >>> for key, group in lw.records.by_task(records).items():
         ...     print(key, len(group) == len(records))
-        ...
         {"expression":"ddfa1230279f5a90","kind":"llvm"} True
     """
     records = list(records)
@@ -59,8 +56,7 @@ def measured(records: Iterable[_R], *, again: bool = True) -> list[_R]:
     without ``again`` only trials of the search, no repeated measurements of a candidate.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(len(lw.records.measured(records, again=False)))
+        >>> print(len(lw.records.measured(lw.records.load("matmul.jsonl"), again=False)))
         6
     """
     records = list(records)
@@ -88,8 +84,7 @@ def top_k(
         hardware, threads: Only records of this hardware, and number of threads; None for all.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print([record.op for record in lw.records.top_k(records, 2)])
+        >>> print([one.op for one in lw.records.top_k(lw.records.load("matmul.jsonl"), 2)])
         ['matmul', 'matmul']
     """
     chosen = list(records)
@@ -114,8 +109,7 @@ def best(
     """The fastest usable record by median time, or None; rules and arguments as :func:`top_k`.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> best = lw.records.best(records)
+        >>> best = lw.records.best(lw.records.load("matmul.jsonl"))
         >>> print(best.op, best.median > 0, best.checked.value)
         matmul True yes
     """
@@ -141,8 +135,7 @@ def distill(records: Iterable[Record]) -> list[Record]:
     """The best record of each task, hardware and number of threads, in order of appearance.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(len(lw.records.distill(records)))
+        >>> print(len(lw.records.distill(lw.records.load("matmul.jsonl"))))
         1
     """
     winners = (best(group) for group in by_conditions(records).values())

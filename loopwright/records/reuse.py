@@ -101,12 +101,9 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
 
     A present candidate whose object code has the hash of such a record is the same program on the
     same hardware: the record is its trial, and nothing is run. So an upgrade that changes no code
-    discards no measurement.
-
-    Returns:
-        The record that decides for each hash of object code: one that found the answer wrong; else
-            the latest with a full time; else the latest that racing dropped. Other failures may
-            have been bad luck, and are ignored.
+    discards no measurement. Of several records of one hash it is one that found the answer wrong;
+    else the latest with a full time; else the latest that racing dropped. Other failures may have
+    been bad luck, and are ignored.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records

@@ -40,19 +40,14 @@ class Store:
 
     Opens the file at once, so that a path that cannot be written is found before anything is
     measured. Safe for several threads and for several processes on one file; a context manager.
-
-    Raises:
-        RecordError: the file cannot be opened for writing; or it is no regular file, or one that is
-            neither empty nor begins as a log.
+    RecordError where the file cannot be opened for writing; or it is no regular file, or one that
+    is neither empty nor begins as a log.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
         >>> with lw.records.Store("copy.jsonl") as store:
-        ...     for record in records:
-        ...         store.append(record)
-        ...
-        >>> print(len(lw.records.load("copy.jsonl").records) == len(records))
-        True
+        ...     store.append(lw.records.load("matmul.jsonl").records[0])
+        >>> print(len(lw.records.load("copy.jsonl").records))
+        1
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -68,10 +63,8 @@ class Store:
         self.close()
 
     def append(self, record: Record) -> None:
-        """Write one record as one line; on return the operating system has all of it.
-
-        RecordError where it could not be written (disk full, no permission, ...): what was in the
-        log before is untouched and readable.
+        """Write one record as one line; on return the operating system has all of it. Where that
+        fails, as when the disk is full, what was in the log before is untouched and readable.
         """
         self._write(record.to_line())
 

@@ -40,10 +40,7 @@ class FakeSpace(ConfigSpace):
     """A space of the given extents, with knobs ``k0``, ``k1``, ... of the numbers below them."""
 
     def __init__(
-        self,
-        extents: Sequence[int],
-        valid: Callable[[int], bool] | None = None,
-        default: int = 0,
+        self, extents: Sequence[int], valid: Callable[[int], bool] | None = None, default: int = 0
     ) -> None:
         super().__init__()
         for number, extent in enumerate(extents):
@@ -178,10 +175,8 @@ class TunerContract:
     """Subclass, and set ``tuner`` to the class under test."""
 
     tuner: ClassVar[Callable[..., Tuner]]
-    #: Keyword arguments for the constructor beside task and seed.
-    options: ClassVar[dict[str, Any]] = {}
-    #: True when other seeds give other proposals.
-    random: ClassVar[bool] = True
+    options: ClassVar[dict[str, Any]] = {}  # of the constructor, beside task and seed
+    random: ClassVar[bool] = True  # whether other seeds give other proposals
 
     def make(self, space: FakeSpace | None = None, seed: int = 0) -> Any:
         return type(self).tuner(FakeTask(space), seed=seed, **self.options)

@@ -13,10 +13,9 @@ from loopwright.records.line import Json, canonical_json
 from loopwright.records.provenance import device_of
 from loopwright.records.query import measured, verdict_on
 from loopwright.records.ranking import ranked
-from loopwright.records.record import Record
+from loopwright.records.record import Record, Verdict
 from loopwright.records.reports.knobs import ABSENT, value_text
 from loopwright.records.reports.setups import Setup, by_setup, hardware_names, task_text
-from loopwright.records.verdict import Verdict
 
 #: Windows of each side without which there is no interval: with three or four the bootstrap of
 #: medians holds the truth in nine cases of ten only.
@@ -67,8 +66,6 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: the best record of a setup."""
-
     setup: Setup
     name: str  # the task in words
     record: Record | None  # the best record; None where none may be best
@@ -155,9 +152,7 @@ def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
 
     The interval is that of the percentile bootstrap of the ratio of medians (Efron, Tibshirani, "An
     introduction to the bootstrap", chapter 13). It covers what varies between the windows of one
-    measurement, but not changes of the machine between the two measurements.
-
-    None where one of them failed; ``seed`` is that of the resampling.
+    measurement, but not changes of the machine between the two measurements. None where one failed.
 
     Example:
         >>> from loopwright.records.reports.differences import time_ratio
@@ -195,9 +190,7 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
 
     Setups are paired where task, hardware and threads are equal; of the rest, where task and
     threads are; of the rest, where the task is. A setup with several possible partners stays
-    unpaired, since it is not known which is meant.
-
-    The tasks of both come first, in the order of the first log; then those of only one.
+    unpaired, since it is not known which is meant. The tasks of both come first.
 
     Example:
         >>> from loopwright.records.reports.differences import compare_logs

@@ -23,14 +23,11 @@ from loopwright.records.reports.knobs import KnobColumn, knobs_of
 
 #: A value is named when chance gives a link as strong with less than this probability.
 SIGNIFICANT = 0.01
-#: A value is named when so many failures have it, at least.
-FEWEST = 5
+FEWEST = 5  # a value is named when so many failures have it, at least
 
 
 @dataclass(frozen=True)
 class FailingValue:
-    """A value of a knob that goes with failure."""
-
     knob: str
     value: str  # as text
     failed: int  # number of records with this value that failed in this way

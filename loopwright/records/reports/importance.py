@@ -4,9 +4,9 @@ The method is functional ANOVA over an ensemble of trees (Hutter, Hoos, Leyton-B
 approach for assessing hyperparameter importance", ICML 2014): gradient boosted trees learn the
 logarithm of the time from the configurations of the log; the marginal of a knob is their prediction
 as a function of that knob alone, averaged over the values of all other knobs that the log holds,
-all equally likely. The share of a knob is the variance of its marginal, as a part of the
-variance of all predictions. The rest belongs to combinations of knobs. The averages are
-taken over a sample of configurations, the same for all values of a knob.
+all equally likely, in a sample of configurations that is the same for all values of a knob. The
+share of a knob is the part of the variance of all predictions that is the variance of its marginal;
+the rest belongs to combinations of knobs.
 """
 
 from __future__ import annotations
@@ -30,19 +30,15 @@ from loopwright.records.reports.knobs import ABSENT, KnobColumn, knobs_of, value
 
 Floats = npt.NDArray[np.float64]
 
-#: The name of the method, for people.
-METHOD = "functional ANOVA over boosted trees"
-#: Records without which nothing is said.
-FEWEST = 20
+METHOD = "functional ANOVA over boosted trees"  # the name of the method, for people
+FEWEST = 20  # records without which nothing is said
 #: Records that the trees learn from at most, and values of a knob that are averaged at most.
 _MOST_RECORDS, _MOST_VALUES = 2000, 200
 #: Configurations that an average is taken over, and that the variance of all is taken from.
 _AVERAGED, _SAMPLED = 400, 8000
-#: A best value is one that so many records have, where there is such.
-_SEEN = 3
+_SEEN = 3  # a best value is one that so many records have, where there is such
 _FOLDS = 3
-#: The largest logarithm whose number is finite.
-_LARGEST = 709.0
+_LARGEST = 709.0  # the largest logarithm whose number is finite
 _ROUNDS = 150
 
 
@@ -89,15 +85,9 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
 
     Failed records have no time and are left out, and copies of a program are no measurements; those
     that racing dropped have a rough time and count. Records need not have the same knobs: the
-    absence of a knob is one of its values.
-
-    Args:
-        records: those of one `Setup`.
-        seed: seed of all samples; the same records and seed give the same result.
-
-    Raises:
-        RecordError: there are fewer than `FEWEST` records with a time, or no knob varies, or all
-            times are equal.
+    absence of a knob is one of its values. RecordError where there are fewer than `FEWEST` records
+    with a time, or no knob varies, or all times are equal. The same records, of one `Setup`, and
+    seed give the same result.
 
     Example:
         >>> from dataclasses import replace
@@ -150,7 +140,6 @@ def _effect(
     variance: float,
     logs: Floats,
 ) -> KnobEffect:
-    """The effect of one knob, from its marginal."""
     knob = table.knobs[place]
     counts = np.bincount(knob.codes, minlength=len(knob.texts))
     # The most frequent values where there are too many to average.

@@ -18,8 +18,7 @@ from loopwright.records.bulk import fields_of
 from loopwright.records.line import Json
 from loopwright.records.record import Record
 
-#: The text of a knob that a record does not have.
-ABSENT: Final = "absent"
+ABSENT: Final = "absent"  # the text of a knob that a record does not have
 #: Texts that need no quotation marks: they are taken for no other JSON value.
 _PLAIN = re.compile(r"(?!(?:true|false|null|NaN|Infinity|absent)$)[A-Za-z_][\w.:-]*")
 
@@ -126,8 +125,7 @@ def _knob(name: str, configs: Sequence[Mapping[str, Json]]) -> KnobColumn:
     return KnobColumn(name, tuple(values.values()), tuple(values), column)
 
 
-#: Stands for a knob that a configuration does not have.
-_MISSING: Final = object()
+_MISSING: Final = object()  # stands for a knob that a configuration does not have
 
 
 class _Texts:

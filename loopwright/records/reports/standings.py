@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from itertools import compress
 
 from loopwright.records.bulk import fields_of
-from loopwright.records.playoff_records import playoffs, ratios
 from loopwright.records.query import verdict_on
-from loopwright.records.ranking import ranked, vouched
-from loopwright.records.record import Checked, Record
+from loopwright.records.ranking import playoffs, ranked, ratios, vouched
+from loopwright.records.record import Checked, Record, Verdict
 from loopwright.records.reports.differences import Ratio, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup
-from loopwright.records.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -27,8 +25,6 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The best candidates of one setup."""
-
     setup: Setup
     candidates: int  # number of candidates that may be best
     places: tuple[Standing, ...]
