@@ -18,7 +18,6 @@ from loopwright.compat.facade import Table, install
 _STATES = "loopwright.compat.states"
 _MEASURING = "loopwright.compat.measuring"
 _SEARCHING = "loopwright.compat.searching"
-_MODELS = "loopwright.compat.cost_models"
 _TASKS = "loopwright.compat.search_tasks"
 _SCHEDULER = "loopwright.compat.task_scheduler"
 
@@ -50,8 +49,7 @@ _TABLES = {
         {
             _STATES: f"{_DAGS} {_KEYS} State",
             _MEASURING: f"{_MEASURED} {_LOGS} TuningOptions",
-            _SEARCHING: _POLICIES,
-            _MODELS: "RandomModel XGBModel",
+            _SEARCHING: f"{_POLICIES} RandomModel XGBModel",
             _TASKS: f"{_SEARCHES} {_APPLYING} is_auto_scheduler_enabled",
             _SCHEDULER: "TaskScheduler extract_tasks",
             "loopwright.measure": "LocalBuilder LocalRunner",
@@ -70,7 +68,8 @@ _TABLES = {
     ),
     "compute_dag": Table("Expressions, and schedules of them from states.", {_STATES: _DAGS}),
     "cost_model": Table(
-        "Models that predict which programs are fast.", {_MODELS: "CostModel RandomModel XGBModel"}
+        "Models that predict which programs are fast.",
+        {_SEARCHING: "CostModel RandomModel XGBModel"},
     ),
     "dispatcher": Table(
         "Contexts in which the best records are applied.",
