@@ -1,5 +1,4 @@
-"""Compiled programs kept on disk between runs of the tests, by a hash of the sources that affect
-them.
+"""Compiled programs kept on disk between runs of the tests, by a hash of the compiler's sources.
 
 A test that changes the compiler while it runs (it patches a function, or adds a pass) must not use
 the cache: the key does not show such a change.
@@ -27,8 +26,6 @@ _KEPT_DAYS = 3
 
 
 class ArtifactCache:
-    """Artifacts in a folder."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -56,9 +53,6 @@ class ArtifactCache:
         context: PassContext,
         name: str = "main",
     ) -> Artifact:
-        """The artifact of a program and its schedule, both as JSON, from the folder if it
-        is there.
-        """
         key = cache_key(dag, trace, arg_ids, target, context.to_json(), name)
         artifact = None if key is None else self.kernels.get(key)
         if artifact is not None:
@@ -71,7 +65,6 @@ class ArtifactCache:
 
 
 def _remove_old_entries(folder: Path, keep: str) -> None:
-    """Remove entries of other versions of the compiler that were not used for some days."""
     oldest = time.time() - _KEPT_DAYS * 86400
     for other in folder.glob("*"):
         if other.name != keep and other.stat().st_mtime < oldest:

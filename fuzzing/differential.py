@@ -1,7 +1,4 @@
-"""One schedule on every execution path: NumPy, the interpreter, compiled code on guarded memory.
-
-`Checker.check` replays a trace, takes it through JSON and Python source, and compares all results.
-"""
+"""One schedule on every execution path: NumPy, the interpreter, compiled code on guarded memory."""
 
 from __future__ import annotations
 
@@ -107,7 +104,6 @@ class Case:
     rtol: float = 0.0
 
     def report(self) -> str:
-        """The program and its schedule as text that shows the computation."""
         s = replay(Dag.from_json(self.dag), self.trace)
         return f"{json.dumps(self.dag)}\n{json.dumps(self.trace)}\n{s.as_python()}"
 
@@ -122,8 +118,6 @@ def case_of(program: Program, trace: list[list[Any]]) -> Case:
 
 @dataclass
 class Prepared:
-    """A case whose schedule was lowered, and its results by NumPy."""
-
     case: Case
     s: Schedule
     f: Func
@@ -138,7 +132,7 @@ class Prepared:
 class Checker:
     """Checks cases; owns the process with guarded memory, and one without a driver's optimiser.
 
-    A checker with a cache of compiled code must not be used while the compiler is patched.
+    With a cache of compiled code it must not be used while the compiler is patched.
     """
 
     def __init__(self, cache: ArtifactCache | None = None) -> None:
@@ -158,12 +152,9 @@ class Checker:
         self.unoptimised.close()
 
     def check(self, case: Case, targets: Sequence[str]) -> str:
-        """Check one case; returns ``"ran"``, or ``"refused"`` for an invalid schedule or too much
-        code.
-
-        Different results are an `AssertionError`, as is a change of an input or of the memory
-        around an array.
-        """
+        """Replay and check one case; returns ``"ran"``, or ``"refused"`` for an invalid schedule or
+        too much code. Different results, changed inputs or memory around arrays are an
+        `AssertionError`."""
         self.path = ExecutionPath("interpreter", sizes=case.sizes)
         try:
             prepared = self.prepare(case)
@@ -193,8 +184,7 @@ class Checker:
         """Follow one execution path with a case, and compare as `check` does.
 
         Checks of bounds, and passes that are left out, may make a program longer than the limit:
-        nothing runs. A kernel of OpenCL that fails runs once more without the driver's optimiser,
-        to find who is to blame.
+        nothing runs. A kernel of OpenCL that fails runs once more without the driver's optimiser.
         """
         self.path = path
         try:
@@ -244,7 +234,6 @@ class Checker:
         return ""
 
     def _executed(self, prepared: Prepared, path: ExecutionPath) -> list[Array] | None:
-        """The results of a path; None for one that compares by itself."""
         case = prepared.case
         match path.kind:
             case "round trip":

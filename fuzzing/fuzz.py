@@ -54,12 +54,10 @@ SPACES = "spaces"
 
 
 def targets_of(d: Draw) -> list[str]:
-    """The first two targets, and sometimes another."""
     return [*TARGETS[:2], *([d.pick(TARGETS[2:])] if d.chance(35) else [])]
 
 
 def example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
-    """The case, the targets and the drawn schedule of a seed, for programs of known sizes."""
     d = Draw.random(random.Random(seed))
     program = random_program(d)
     schedule = random_schedule(d, program.dag, max_moves=20)
@@ -72,8 +70,7 @@ Example = tuple[list[Case], list[str], RandomSchedule]
 
 def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
     """The cases of a seed of kind ``"cpu"``, ``"sizes"`` (one case a size), ``"threads"``, or
-    ``"spaces"``, with the targets of spaces, by default some CPUs.
-    """
+    ``"spaces"``, with the targets of spaces, by default some CPUs."""
     if kind == SPACES:
         return _structure(Draw.random(random.Random(seed)), targets or TARGETS[:4])
     if kind == "cpu":
@@ -90,7 +87,6 @@ def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
 
 
 def _structure(d: Draw, targets: Sequence[str]) -> Example:
-    """A point of the space of a random program, and the target of the space."""
     odd = d.chance(40)  # products in tiles that divide nothing, and register tiles for the rest
     program, target = random_product(d) if odd else random_program(d), d.pick(targets)
     # A space has the results of a program in calling order, from which its operations are numbered.
@@ -120,7 +116,6 @@ class Fuzz:
     done: int = 0
 
     def run_all(self, seeds: Iterable[int], kind: str = "", stop: bool = False) -> None:
-        """Check seeds one after the other; with ``stop`` only up to the first failure."""
         for seed in seeds:
             well = self.run(seed, kind)
             self.done += 1
@@ -142,7 +137,6 @@ class Fuzz:
         return self.check(seed, kind, drawn)
 
     def check(self, seed: int, kind: str, example: Example) -> bool:
-        """Check the cases drawn for a seed; returns whether all is well."""
         cases, targets, schedule = example
         self.applied.update(schedule.applied)
         self.refused.update(schedule.refused)
@@ -188,7 +182,6 @@ class Fuzz:
         return False
 
     def summary(self) -> str:
-        """Statistics and failures, a line each."""
         lines = []
         for kind in dict.fromkeys(k for k, _ in self.ends):
             ends = {e: n for (k, e), n in sorted(self.ends.items()) if k == kind}
@@ -218,7 +211,6 @@ def _counts(counts: Counter[str] | dict[str, int]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the examples; returns 1 when one failed."""
     parser = argparse.ArgumentParser(
         prog="python -m fuzzing.fuzz",
         description=__doc__,
@@ -257,7 +249,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _seeds(first: int, count: int, minutes: float | None) -> Iterator[int]:
-    """So many seeds, or seeds until so many minutes are over."""
     if minutes is None:
         yield from range(first, first + count)
         return

@@ -1,8 +1,4 @@
-"""Programs of which some extents become size variables: one function, run for several sizes.
-
-The meaning for the old size is unchanged. Sizes for which the program reads outside its tensors,
-which the NumPy reference notices, are left out.
-"""
+"""Programs of which some extents become size variables: one function, run for several sizes."""
 
 from __future__ import annotations
 
@@ -25,8 +21,7 @@ _VAR = ["var", "s0"]
 
 def symbolise(d: Draw, dag: dict[str, Any]) -> tuple[dict[str, Any], int] | None:
     """The JSON of a program with a size variable in related extents, and the value of the
-    variable.
-    """
+    variable."""
     out = copy.deepcopy(dag)
     places = [(op[key], k) for op in out["ops"] for key in ("shape", "reduce_extents")
               for k in range(len(op.get(key, ())))]  # fmt: skip

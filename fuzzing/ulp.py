@@ -134,7 +134,6 @@ def _at(args: tuple[Array, ...], k: int) -> tuple[float, ...]:
 
 
 def all_float32() -> Iterator[tuple[Array, ...]]:
-    """Every float32, a block at a time."""
     for start in range(0, 1 << 32, _BLOCK):
         yield (np.arange(start, start + _BLOCK, dtype=np.int64).astype(np.uint32).view(np.float32),)
 
@@ -154,8 +153,7 @@ def special(dtype: str) -> Array:
 
 def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple[Array, ...]]:
     """Random bit patterns, which meet every exponent, usual and `special` values, in whole
-    blocks.
-    """
+    blocks."""
     rng = np.random.default_rng(seed)
     s = special(dtype)
     pairs = [np.resize(a, _BLOCK) for a in np.meshgrid(*[s] * arity)] if arity > 1 else []
@@ -175,7 +173,6 @@ def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple
 
 
 def main() -> None:
-    """Print one line for each function."""
     p = argparse.ArgumentParser(prog="python -m fuzzing.ulp", description=__doc__)
     p.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(NAMES)}")
     p.add_argument("--dtype", choices=("float32", "float64"), default="float32")

@@ -56,10 +56,7 @@ EFFORTS: dict[str, Effort] = {
 
 
 def find_effort(name: str) -> Effort:
-    """The effort of a name.
-
-    Raises:
-        UsageError: there is no such effort.
+    """The effort of a name; an unknown one is a `UsageError`.
 
     Example:
         >>> from loopwright.automatic import find_effort
@@ -96,10 +93,6 @@ def auto_schedule(
         n_trial: candidates, in place of the effort's; 0 measures nothing.
         timeout: seconds or a text such as ``"30m"``, in place of the effort's.
         log: file of the records; those of this expression count as measured.
-        tuner: name of the tuner; None: the default one.
-        seed: seed of the tuner.
-        measure_option: settings of measuring, see ``loopwright.measure_option``.
-        callbacks: called after every round.
 
     Returns:
         ``(schedule, [tensors])`` as `loopwright.build` takes it: that of the best record in the
@@ -185,9 +178,6 @@ def build(
         args: for a schedule, inputs and outputs in calling order, and size variables; for tensors
             the target may be given here.
         target: a target or its string; by default that of ``with target:``, else the host.
-        target_host: as of `loopwright.driver.build`.
-        name: name of the function.
-        binds: for scripts of TVM.
         verify: time the kernel as users call it, for the report of the ``apply_history_best`` that
             chose the schedule.
         cache: keep the machine code on disk; None: if ``apply_history_best`` chose the schedule.
@@ -198,7 +188,7 @@ def build(
     Raises:
         TensorError: a size is a variable, or an input is missing among the tensors.
         BuildError, ScheduleError, LowerError, CodegenError, TargetError: as of
-            `loopwright.driver.build`.
+            `loopwright.driver.build`, as are the other arguments.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

@@ -36,38 +36,13 @@ from loopwright.lowering import unroll_loop as UnrollLoop
 from loopwright.lowering import vectorize_loop as VectorizeLoop
 
 __all__ = [
-    "CommonSubexprElim",
-    "ConstantFolding",
-    "ExprMutator",
-    "ExprVisitor",
-    "Func",
-    "GpuLimits",
-    "InstrumentBoundCheckers",
-    "LoopInvariantCodeMotion",
-    "Mutator",
-    "Pass",
-    "PassContext",
-    "PassInstrument",
-    "PassTimingInstrument",
-    "PrintAfterAll",
-    "PrintBeforeAll",
-    "PrintChanged",
-    "RemoveNoOp",
-    "Sequential",
-    "Simplify",
-    "SkipVectorize",
-    "StmtMutator",
-    "StmtVisitor",
-    "StorageRewrite",
-    "UnrollLoop",
-    "VectorizeLoop",
-    "Visitor",
-    "func_pass",
-    "limits_of",
-    "pass_order",
-    "run_passes",
-    "verify_gpu_limits",
-]
+    "CommonSubexprElim", "ConstantFolding", "ExprMutator", "ExprVisitor", "Func", "GpuLimits",
+    "InstrumentBoundCheckers", "LoopInvariantCodeMotion", "Mutator", "Pass", "PassContext",
+    "PassInstrument", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "PrintChanged",
+    "RemoveNoOp", "Sequential", "Simplify", "SkipVectorize", "StmtMutator", "StmtVisitor",
+    "StorageRewrite", "UnrollLoop", "VectorizeLoop", "Visitor", "func_pass", "limits_of",
+    "pass_order", "run_passes", "verify_gpu_limits",
+]  # fmt: skip
 
 
 class ExprVisitor(Visitor):

@@ -50,7 +50,6 @@ class Info(NamedTuple):
         return Info(exact, min(bound, _HUGE), quantum if exact else 1.0, err).to(dtype)
 
     def add(self, other: Info, dtype: str) -> Info:
-        """A sum or difference."""
         quantum = min(self.quantum, other.quantum)
         return self._combined(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
 
@@ -69,7 +68,6 @@ class Info(NamedTuple):
         return Info(False, bound, 1.0, slope * (self.err + self.bound * _EPS[dtype])).to(dtype)
 
     def join(self, other: Info) -> Info:
-        """One or the other."""
         return Info(
             self.exact and other.exact,
             max(self.bound, other.bound),
@@ -130,7 +128,6 @@ class Draw:
         return Draw(rng.randint)
 
     def integer(self, lo: int, hi: int) -> int:
-        """An integer in [lo, hi]."""
         return self._integer(lo, hi) if hi > lo else lo
 
     def pick(self, items: Sequence[T]) -> T:
@@ -144,7 +141,6 @@ class Draw:
         return order
 
     def chance(self, percent: int) -> bool:
-        """True with this probability in percent."""
         return self.integer(0, 99) >= 100 - percent
 
 
@@ -205,8 +201,6 @@ def clamp(x: Expr, info: Info, limit: float) -> tuple[Expr, Info]:
 
 
 class Expressions:
-    """The facts about a program being made, and expressions made of it."""
-
     def __init__(self, draw: Draw) -> None:
         self.d = draw
         self.known: list[Known] = []
@@ -226,7 +220,6 @@ class Expressions:
         return out
 
     def shape(self, max_dims: int = 3, limit: int = MAX_ELEMENTS) -> tuple[int, ...]:
-        """A random shape of bounded size."""
         dims: list[int] = []
         for _ in range(self.d.pick((1, 2, 2, 3, 0)) if max_dims > 2 else max_dims):
             fits = [e for e in EXTENTS if e * prod(dims) <= limit]
@@ -246,7 +239,6 @@ class Expressions:
     # ------------------------------------------------------------ expressions
 
     def value(self, want: str, depth: int) -> tuple[Expr, Info]:
-        """A random expression of dtype ``want``."""
         if want == "bool":
             return self.condition(depth), info_of_dtype("bool")
         if depth <= 0:
@@ -364,7 +356,6 @@ class Expressions:
         return te.truncdiv(x, y) if self.d.chance(50) else te.truncmod(x, y)
 
     def _bits(self, x: Expr, y: Expr) -> Expr:
-        """An operation on the bits of two integers."""
         match self.d.integer(0, 5):
             case 0:
                 return x & y
@@ -408,7 +399,6 @@ class Expressions:
     # ------------------------------------------------------------ leaves
 
     def leaf(self, want: str) -> tuple[Expr, Info]:
-        """A read converted to ``want``, an axis, or a literal."""
         kind = self.d.integer(0, 9)
         if kind == 9 or (kind == 8 and not self.axes):
             return constant(self.d, want)
@@ -434,7 +424,6 @@ class Expressions:
         return te.cast(x, want), info_of_dtype(want)
 
     def read(self, src: Known) -> Expr:
-        """An element of a tensor at a random index that lies inside."""
         return src.tensor[tuple(self.index(n) for n in src.tensor.static_shape)]
 
     def guarded(self, src: Known) -> tuple[Expr, Info]:
@@ -510,10 +499,7 @@ Made = tuple[Expr, Info]
 
 
 class Tuples(Expressions):
-    """Makes stages of known tensors, alone or several in one nest."""
-
     def compute(self, shape: tuple[int, ...], make: Callable[[], Made], name: str) -> Known:
-        """A stage whose element ``make()`` builds over ``self.axes``."""
         return self.compute_several(shape, lambda: [make()], name)[0]
 
     def compute_several(
@@ -593,7 +579,6 @@ class Tuples(Expressions):
         return [(reduced[0], info_of_dtype(index)), (reduced[1], info)]
 
     def _side_by_side(self, axes: list[IterVar]) -> list[Made]:
-        """Outputs that each have a reducer of their own, in one reduction."""
         n = prod(a.count for a in axes)
         types = [
             self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)])

@@ -58,8 +58,6 @@ MAX_COPIES = 600
 
 @dataclass
 class RandomSchedule:
-    """A trace as JSON, and the number of steps of each primitive that were applied and refused."""
-
     trace: list[list[Any]]
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -107,7 +105,6 @@ class Attempts:
     # ------------------------------------------------------------ picking
 
     def stage(self) -> StageState:
-        """A stage that is computed."""
         return self.d.pick([s for s in self.state.stages.values() if not s.op.is_placeholder])
 
     def refresh(self, stage: StageState) -> StageState:
@@ -207,7 +204,6 @@ class Moves(Attempts):
         self.shuffle(self.stage())
 
     def shuffle(self, stage: StageState) -> None:
-        """Put some of the loops of a stage into another order."""
         leaves = list(self.refresh(stage).leaves)
         chosen = self.d.shuffled([x for x in leaves if self.d.chance(70)])
         if len(chosen) > 1:
@@ -258,7 +254,6 @@ class Moves(Attempts):
         )
 
     def root(self) -> None:
-        """Compute a stage at root again."""
         self.do(primitives.ComputeRoot(self.stage().id))
 
     def attach(self) -> None:
@@ -307,9 +302,6 @@ class Moves(Attempts):
         return sid in reads or any(self._needs(r, sid) for r in reads)
 
     def move_group(self) -> None:
-        """Compute a group in a loop of a stage that uses it, or alone; or take a stage out
-        of it.
-        """
         gid = self.d.pick(tuple(self.state.groups))
         group = members(self.state, gid)
         if self.d.chance(15):
@@ -321,7 +313,6 @@ class Moves(Attempts):
             self.attach_at(gid, self.d.pick(users))
 
     def cache_read(self) -> None:
-        """Copy a tensor for some of its readers."""
         sid = self.d.pick(self.state.order)
         k = self.d.integer(0, self.state.stages[sid].op.num_outputs - 1)
         users = [u for u in self.state.consumers(sid, k) if self.d.chance(75)]
@@ -391,7 +382,6 @@ class Moves(Attempts):
         self.layout_of(self.stage())
 
     def layout_of(self, stage: StageState) -> None:
-        """Another layout: digits of indices, or all of them fused and perhaps split again."""
         pad = self.d.pick((None, None, None, 0, 1))
         if self.d.chance(60):
             self.digits_of(stage, pad)
@@ -427,7 +417,6 @@ class Moves(Attempts):
             self.tune(self.state.stages[f"s{t}"])
 
     def digits_of(self, stage: StageState, pad: int | None) -> None:
-        """A layout of digits of the indices."""
         dims: list[tuple[int, int, int | None]] = []
         for d in range(len(stage.op.shape)):
             if not self.d.chance(50):
@@ -478,7 +467,6 @@ class Moves(Attempts):
         )
 
     def tune(self, stage: StageState) -> None:
-        """Split some loops, put them in some order, and mark some."""
         for x in self.refresh(stage).leaves:
             if self.d.chance(50):
                 self.split_loop(stage, x)
@@ -501,7 +489,6 @@ class _Unfit(Exception):
 
 
 def random_intrinsic(d: Draw, sb: StageBounds, loop: str) -> TensorIntrin | None:
-    """An intrinsic for the body of a loop of a stage; None where there cannot be one."""
     try:
         return _Drawing(d, sb, sb.stage.leaves.index(loop)).run()
     except _Unfit:
@@ -546,7 +533,6 @@ class _Drawing:
         return te.decl_tensor_intrin(T.op, lambda i, o: self._statements(T, i, o), "drawn", free)
 
     def _axes(self, axes: Sequence[IterVar]) -> dict[IterVar, int]:
-        """Axes of more than one iteration inside the loop, with these."""
         regions = {a: region(self.sb, self.position, a) for a in axes}
         if any(isinstance(x, str) for x in regions.values()):
             raise _Unfit
@@ -595,7 +581,6 @@ class _Drawing:
         return whole, (reset if self.d.chance(70) else None), update
 
     def _nest(self, axes: Sequence[IterVar], store: Stmt) -> Stmt:
-        """Loops over all axes in some order, annotated at random, around a store."""
         order = self.d.shuffled(axes)
         fresh: dict[Var, Expr] = {a.var: Var(a.name) for a in axes}
         out: Stmt = substitute(store, fresh)

@@ -31,7 +31,6 @@ from loopwright.te.dag import Dag
 
 
 def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
-    """A random schedule of a DAG: up to ``max_moves`` primitives or recipes."""
     return Drawing(d, dag).run(max_moves)
 
 
@@ -41,10 +40,7 @@ def schedules(draw: st.DrawFn, dag: Dag, max_moves: int = 10) -> RandomSchedule:
 
 
 class Drawing(Moves):
-    """A schedule being drawn: single primitives and recipes."""
-
     def run(self, max_moves: int) -> RandomSchedule:
-        """Up to ``max_moves`` moves of any kind."""
         moves: list[Callable[[], object]] = [
             self.split, self.recipe_tile, self.attach, self.recipe_cache, self.vectorize,
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
@@ -66,7 +62,6 @@ class Drawing(Moves):
     # ------------------------------------------------------------ recipes
 
     def recipe_tile(self) -> None:
-        """Split, reorder and mark the loops of a stage."""
         self.tune(self.stage())
 
     def bind(self) -> None:
@@ -82,7 +77,6 @@ class Drawing(Moves):
                 self.do(primitives.Bind(stage.id, x, tag))
 
     def recipe_flat(self) -> None:
-        """Fuse all loops that can be fused, split again, vectorize."""
         stage = self.stage()
         self._flatten(stage)
         leaves = self.refresh(stage).leaves
@@ -163,7 +157,6 @@ class Drawing(Moves):
         self.do(primitives.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
 
     def tensorize(self) -> None:
-        """Replace some of the inner loops by a drawn intrinsic."""
         stage = self.stage()
         free = list(takewhile(lambda x: x not in stage.marks, reversed(stage.leaves)))[:4]
         if not free:
@@ -191,7 +184,6 @@ class _Kernels(Drawing):
     validating = True
 
     def draw(self) -> RandomSchedule:
-        """Caches first, then every stage from the outputs upwards, then some extras."""
         self.caches()
         if self.d.chance(15):
             self.rfactor()
@@ -219,7 +211,6 @@ class _Kernels(Drawing):
     # ------------------------------------------------------------ which stages
 
     def caches(self) -> None:
-        """Caches in shared and local memory, some of them one behind the other."""
         for sid in self.state.order:
             stage = self.state.stages[sid]
             if sid in self.state.outputs and self.d.chance(35):
@@ -276,7 +267,6 @@ class _Kernels(Drawing):
     # ------------------------------------------------------------ a launch
 
     def launch(self, stage: StageState) -> None:
-        """Split the loops of a root stage and bind them to blocks and threads."""
         if self.d.chance(30):
             self.flatten(stage)
         if self.d.chance(25):
@@ -292,7 +282,6 @@ class _Kernels(Drawing):
         self.predicate(stage)
 
     def flatten(self, stage: StageState) -> None:
-        """Fuse adjacent spatial loops from the outermost on."""
         while self.d.chance(75):
             stage = self.refresh(stage)
             if len(stage.leaves) < 2:
@@ -335,7 +324,6 @@ class _Kernels(Drawing):
     # ------------------------------------------------------------ a stage inside
 
     def share(self, stage: StageState) -> None:
-        """Let the threads of the kernel share the loops of a stage."""
         if self.d.chance(50):
             self.flatten(stage)
         extents = self.extents(stage)
@@ -375,9 +363,8 @@ _DRAWN = 64
 
 
 def random_structure(d: Draw, program: Program, target: str) -> RandomSchedule:
-    """The schedule of a random point of one of the structures of a program for a target; a point
-    beyond the limits of a device, or with a stage that is not bound, is a `LowerError`.
-    """
+    """The schedule of a random point of one of the structures of a program; a point beyond the
+    limits of a device, or with a stage that is not bound, is a `LowerError`."""
     with Target(target):
         structure = d.pick(structures(program.outputs, program.tensors))
     index = _random_index(d, structure.config_space)

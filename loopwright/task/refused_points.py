@@ -1,5 +1,4 @@
-"""Reasons why points of a space cannot be used: filters and errors, with the share that each
-refuses."""
+"""Reasons why points of a space cannot be used, with the share that each refuses."""
 
 from __future__ import annotations
 
@@ -25,8 +24,6 @@ _SAMPLE = 400
 
 @dataclass(frozen=True)
 class Refusal:
-    """One reason why points are refused."""
-
     #: The filter, with file and line, or the error of the template.
     reason: str
     #: Share of the points looked at, 0 to 1; the first filter that refuses a point counts.
@@ -41,8 +38,8 @@ class Refusal:
 def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
     """Reasons why points of a task are refused, most frequent first.
 
-    Looks at ``sample`` random points, at all of a space that has no more, and at fewer where
-    filters or the template, which runs for each accepted point, are slow.
+    Looks at ``sample`` random points, or all of a smaller space; at fewer where filters or the
+    template, which runs for each accepted point, are slow.
     """
     space = task.config_space
     if space.range_length <= sample:

@@ -28,32 +28,24 @@ class PointSpace(Protocol):
     """A `ConfigSpace` as sampling sees it."""
 
     @property
-    def dims(self) -> tuple[int, ...]:
-        """Number of candidates of each knob."""
+    def dims(self) -> tuple[int, ...]: ...
 
     @property
-    def range_length(self) -> int:
-        """Number of points, valid or not."""
+    def range_length(self) -> int: ...
 
     @property
     def is_filtered(self) -> bool: ...
 
     def is_valid(self, index: int) -> bool: ...
 
-    def point2knob(self, index: int) -> tuple[int, ...]:
-        """The choice of each knob at an index."""
+    def point2knob(self, index: int) -> tuple[int, ...]: ...
 
     def knob2point(self, vector: Sequence[int]) -> int: ...
 
 
 @dataclass(frozen=True)
 class ValidCount:
-    """Number of valid points of a space.
-
-    Attributes:
-        count: The number, or its estimate.
-        exact: False when ``count`` was estimated from a random sample.
-        total: All points.
+    """Number of valid points of a space, estimated from a random sample unless ``exact``.
 
     Example:
         >>> space = lw.ConfigSpace()
@@ -83,7 +75,6 @@ def generator(rng: Rng) -> np.random.Generator:
 
 
 def valid_count(space: PointSpace) -> ValidCount:
-    """See ``ConfigSpace.valid_count``."""
     total = space.range_length
     if not space.is_filtered:
         return ValidCount(total, True, total)
@@ -97,7 +88,6 @@ def valid_count(space: PointSpace) -> ValidCount:
 def sample_ints(
     space: PointSpace, m: int, rng: Rng, exclude: Collection[int] = frozenset()
 ) -> list[int]:
-    """See ``ConfigSpace.sample_ints``."""
     source = generator(rng)
     total = space.range_length
     chosen: dict[int, None] = {}
@@ -116,7 +106,6 @@ def sample_ints(
 
 
 def random_walk(space: PointSpace, index: int, rng: Rng) -> int:
-    """See ``ConfigSpace.random_walk``."""
     source = generator(rng)
     start = space.point2knob(index)
     dims = space.dims
@@ -236,10 +225,10 @@ def random_digits(space: PointSpace, n: int, rng: np.random.Generator) -> Digits
 
 
 class ValidMemo:
-    """Memory of the points of a space that its filters accept; each point is asked about once.
+    """Memory of the points that the filters of a space accept; each point is asked about once.
 
-    Filters are functions of the point, so the memory is a shortcut and no state. It is emptied when
-    it holds more than ``limit`` answers.
+    Filters are functions of the point, so the memory is a shortcut, emptied above ``limit``
+    answers.
     """
 
     def __init__(self, space: PointSpace, limit: int = 1 << 18) -> None:

@@ -1,7 +1,6 @@
 """The search space of a task: ordered knobs, the numbers of their combinations, and its points.
 
-A point is an index in mixed radix whose least significant digit is the first knob's choice. The
-product of the knobs is never enumerated.
+A point is an index in mixed radix whose least significant digit is the first knob's choice.
 """
 
 from __future__ import annotations
@@ -37,11 +36,8 @@ _log = logging.getLogger("loopwright.task")
 
 
 class ConfigEntity(TemplateConfig):
-    """A choice for every knob of a space.
-
-    Attributes:
-        space: The space.
-        index: Its index there; None when a recorded value is not among the candidates.
+    """A choice for every knob of a space; its ``index`` is None when a recorded value is no
+    candidate.
 
     Example:
         >>> space = lw.ConfigSpace()
@@ -89,23 +85,15 @@ class ConfigEntity(TemplateConfig):
 
     @property
     def is_fallback(self) -> bool:
-        """False: a record or a tuner chose this."""
         return False
 
     def raise_error(self, msg: str) -> None:
-        """Refuse this configuration.
-
-        Raises:
-            InstantiationError: with ``msg``.
-        """
         raise InstantiationError(msg)
 
     def valid(self) -> bool:
-        """True: a configuration that is refused never gets as far as this question."""
         return True
 
-    def multi_filter(self, filter: Filter) -> None:
-        """Nothing to do: the space has the filter."""
+    def multi_filter(self, filter: Filter) -> None: ...
 
     def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         if name not in self._entities:
@@ -125,7 +113,6 @@ class ConfigSpace(TemplateConfig):
         defaults: Default value of knobs by name, in place of what their definitions say.
 
     Attributes:
-        knobs: The knobs by name, in the order of their definition.
         errors: Messages of ``raise_error`` about the default configuration.
         asked_fallback: True when the template looked at ``cfg.is_fallback``.
 
@@ -164,7 +151,6 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def is_fallback(self) -> bool:
-        """False: the template is asked for its knobs, not for its fallback."""
         self.asked_fallback = True
         return False
 
@@ -173,19 +159,13 @@ class ConfigSpace(TemplateConfig):
         self.errors.append(msg)
 
     def valid(self) -> bool:
-        """True unless the default configuration was refused."""
         return not self.errors
 
     def multi_filter(self, filter: Filter) -> None:
-        """Keep only the points for which ``filter(config)`` is true, asked point by point."""
         self._filters.append(filter)
 
     def freeze(self) -> None:
-        """End the collecting run.
-
-        Raises:
-            SpaceError: a default was given for a knob that does not exist.
-        """
+        """End the collecting run; a default of a knob that does not exist is a `SpaceError`."""
         for name in self._defaults:
             if name not in self.knobs:
                 raise missing_knob(name, list(self.knobs))
@@ -253,8 +233,7 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def range_length(self) -> int:
-        """Number of points, those that a filter refuses included; may exceed what ``len`` can say
-        (2**63 - 1)."""
+        """Number of points, refused ones included; may exceed what ``len`` can say."""
         return math.prod(self.dims)
 
     @property
@@ -264,7 +243,6 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """The functions given to ``multi_filter``, in their order."""
         return tuple(self._filters)
 
     @property
@@ -284,30 +262,21 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def default_index(self) -> int:
-        """Index of the default configuration, which is trial 0 of every tuner: the default of each
-        knob, or, where a filter refuses that, a point near it.
-
-        Raises:
-            SpaceError: no valid point was found.
-        """
+        """Index of the default configuration, trial 0 of every tuner: the default of each knob, or
+        a point near it where a filter refuses that; `SpaceError` without any."""
         if self._default is None:
             index = self.knob2point([knob.default for knob in self.knobs.values()])
             self._default = index if self.is_valid(index) else sampling.nearest_valid(self, index)
         return self._default
 
     def set_default(self, index: int) -> None:
-        """Make another point the default configuration."""
         self._check(index)
         self._default = index
 
     # -- points ---------------------------------------------------------------------------------
 
     def point2knob(self, index: int) -> tuple[int, ...]:
-        """The choice of each knob, by position among its candidates.
-
-        Raises:
-            SpaceError: the index is outside of the space.
-        """
+        """The position of each knob's choice; an index outside of the space is a `SpaceError`."""
         self._check(index)
         digits = []
         for dim in self.dims:
@@ -316,11 +285,7 @@ class ConfigSpace(TemplateConfig):
         return tuple(digits)
 
     def knob2point(self, vector: Sequence[int]) -> int:
-        """The index of the choices; inverse of :meth:`point2knob`.
-
-        Raises:
-            SpaceError: the vector has another length, or a position outside of its knob.
-        """
+        """The index of the choices, inverse of `point2knob`; `SpaceError` where they do not fit."""
         dims = self.dims
         if len(vector) != len(dims):
             raise SpaceError(f"{len(vector)} choices for {len(dims)} knobs")
@@ -332,11 +297,7 @@ class ConfigSpace(TemplateConfig):
         return index
 
     def get(self, index: int) -> ConfigEntity:
-        """The configuration at an index, valid or not.
-
-        Raises:
-            SpaceError: the index is outside of the space.
-        """
+        """The configuration at an index, valid or not; `SpaceError` where it is outside."""
         digits = self.point2knob(index)
         pairs = zip(self.knobs.values(), digits, strict=True)
         return ConfigEntity(self, {k.name: k.entities[digit] for k, digit in pairs}, int(index))
@@ -352,22 +313,18 @@ class ConfigSpace(TemplateConfig):
         return self.knob2point(positions) if len(positions) == len(digits) else None
 
     def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
-        """The index of ``{knob: value}``, as a record holds it.
-
-        Raises:
-            SpaceError: it is not a point of this space; says which knob does not fit.
-        """
+        """The index of ``{knob: value}``, as a record holds it; a `SpaceError` says which knob does
+        not fit."""
         index = self.find(values)
         if index is None:
             raise SpaceError(f"not a point of this space: {self._misfit(values)}")
         return index
 
     def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
-        """A configuration of recorded values, which may be no candidates; a knob that is missing
-        takes its default, one that is unknown here is left out.
+        """A configuration of recorded values, which may be no candidates but have the form of their
+        knobs, or it is a `SpaceError`.
 
-        Raises:
-            SpaceError: a value does not have the form of its knob.
+        A knob that is missing takes its default, one that is unknown here is left out.
         """
         index = self.find(values)
         if index is not None:
@@ -381,10 +338,8 @@ class ConfigSpace(TemplateConfig):
     def is_valid(self, index: int) -> bool:
         """True when the index is within the space and every filter accepts the point.
 
-        A filter that takes longer than `TEMPLATE_S` seconds refuses the point, with a warning.
-
-        Raises:
-            SpaceError: a filter raised, or took too long for the third time.
+        A filter that takes longer than `TEMPLATE_S` seconds refuses the point, with a warning; one
+        that raises, or takes too long for the third time, is a `SpaceError`.
         """
         if not 0 <= index < self.range_length:
             return False
@@ -419,26 +374,19 @@ class ConfigSpace(TemplateConfig):
     # -- choosing points ------------------------------------------------------------------------
 
     def valid_count(self) -> ValidCount:
-        """Number of points that the filters accept: exact for small spaces, else an estimate from a
-        sample, marked as one."""
+        """Number of points that the filters accept; an estimate, marked as one, for large
+        spaces."""
         return sampling.valid_count(self)
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
-        """Up to ``m`` different valid indices at random; fewer when the space has not that many, or
-        when hardly any point is valid.
+        """Up to ``m`` different valid indices at random; fewer when hardly any point is valid.
 
-        Args:
-            m: Number of indices.
-            rng: A ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
+        ``rng`` is a ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
         """
         return sampling.sample_ints(self, m, rng)
 
     def get_rand_index(self, rng: Rng = None, to_exclude: Sequence[int] = ()) -> int:
-        """A valid index at random that is not excluded.
-
-        Raises:
-            SpaceError: none was found.
-        """
+        """A valid index at random that is not excluded; `SpaceError` where none was found."""
         chosen = sampling.sample_ints(self, 1, rng, frozenset(to_exclude))
         if not chosen:
             raise SpaceError(
@@ -490,5 +438,4 @@ class Scheduler(Protocol):
     @property
     def config_space(self) -> ConfigSpace: ...
 
-    def instantiate(self, config: ConfigEntity) -> Scheduled:
-        """The schedule of a configuration, and the arguments in calling order."""
+    def instantiate(self, config: ConfigEntity) -> Scheduled: ...

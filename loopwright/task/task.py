@@ -33,7 +33,6 @@ class FallbackConfig(ConfigEntity):
 
     @property
     def is_fallback(self) -> bool:
-        """True."""
         return True
 
     def __setitem__(self, name: str, entity: Entity) -> None:
@@ -47,8 +46,7 @@ class FallbackConfig(ConfigEntity):
         """Choose a split whose sizes divide and stay within limits.
 
         Args:
-            name: Name of a split knob.
-            constraints: Upper limit of each size, from the outside in; one of them is -1 and takes
+            constraints: upper limit of each size, from the outside in; one of them is -1 and takes
                 what is left: ``[-1, 8, 4]``.
 
         Raises:
@@ -65,11 +63,8 @@ class FallbackConfig(ConfigEntity):
         """Take over the choices of a record of this template for another shape.
 
         The record is the one whose inner sizes survive best when they are rounded to divisors of
-        the lengths here; among equals the fastest. Choices that are no candidates here stay as
-        they are.
-
-        Args:
-            ref_log: Records, e.g. ``loopwright.records.load(path)``.
+        the lengths here; among equals the fastest. Choices that are no candidates here stay as they
+        are.
         """
         best: dict[str, Json] = {}
         most = -1
@@ -100,16 +95,11 @@ class Task:
 
     Args:
         name: Name of a template, or the template itself.
-        args: Its arguments.
         target: A target, its text such as ``"llvm"``, or its canonical form; None is the current
             target, or the default one.
 
     Attributes:
-        template: The template.
-        name: Its name.
         args: The arguments by position, defaults filled in.
-        target: The target.
-        config_space: The space.
         key: Identity of the task: the hash of its expression, constant operands among it, and the
             kind of target. Tasks that compute the same have the same.
         alias: Its name in records: template, arguments, kind of target; of a task whose space is
@@ -159,12 +149,11 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """Kind of the target, such as ``"llvm"``."""
         return str(self.target.canonical["kind"])
 
     @property
     def target_host(self) -> Target | None:
-        """The target's host, by AutoTVM's name; None where none was given."""
+        """The target's host, by AutoTVM's name."""
         return self.target.host
 
     @property
@@ -187,12 +176,8 @@ class Task:
 
     @property
     def flop(self) -> int:
-        """Floating point operations of one call: what the template declared with ``cfg.add_flop``,
-        else what its tensor expression counts.
-
-        Raises:
-            TaskError: there is none to count.
-        """
+        """Floating point operations of one call, as declared with ``cfg.add_flop`` or counted in
+        the tensor expression; `TaskError` where there are none."""
         if not self._flop:
             raise TaskError(
                 f"task {self}: its expression has no arithmetic to count; call cfg.add_flop(n) in "
@@ -201,13 +186,8 @@ class Task:
         return self._flop
 
     def instantiate(self, config: ConfigEntity | int | Mapping[str, Json]) -> Scheduled:
-        """Run the template under a configuration.
-
-        Args:
-            config: A configuration, its index, or ``{knob: value}``.
-
-        Returns:
-            ``(schedule, [tensors])``.
+        """Run the template under a configuration, its index, or ``{knob: value}``: ``(schedule,
+        [tensors])``.
 
         Raises:
             InstantiationError: the template refused the configuration, or raised; in one line with
@@ -229,30 +209,17 @@ class Task:
         return (self.dag_hash,)
 
     def expression(self, dag_hash: str = "") -> Scheduled:
-        """The expression: some schedule of it, and the arguments.
-
-        Any schedule will do, so that nothing has to be chosen, such as a default by the analytical
-        model.
-
-        Args:
-            dag_hash: One of `dag_hashes`; its own when left out.
-        """
+        """The expression: some schedule of it, and the arguments, without choosing such as a
+        default by the analytical model. ``dag_hash`` is one of `dag_hashes`; by default its own."""
         return self.instantiate(self.config_space.default_index)
 
     def of(self, args: Iterable[Json]) -> Task:
-        """The task of the same template and target with other arguments.
-
-        Raises:
-            TaskError: the template does not accept them, or raised.
-        """
+        """The task of the same template and target with other arguments; errors as for `Task`."""
         return type(self)(self.template, args, self.target)
 
     def config(self, config: ConfigEntity | int | Mapping[str, Json]) -> ConfigEntity:
         """The configuration of an index or of ``{knob: value}``; one of another space is carried
-        over by its values.
-
-        Raises:
-            SpaceError: a value does not have the form of its knob; index outside of the space.
+        over by its values. `SpaceError`: a value without the form of its knob, or an index outside.
         """
         if isinstance(config, ConfigEntity):
             same = config.space is self.config_space
@@ -262,8 +229,8 @@ class Task:
         return self.config_space.get(config)
 
     def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:
-        """The part of the space that a configuration is of, and the configuration there: those that
-        cost models know. This space has one part, the whole."""
+        """The part of the space that a configuration is of, and the configuration there, as cost
+        models know them. This space has one part, the whole."""
         return self, config
 
     def fallback(self) -> FallbackConfig:
@@ -332,8 +299,8 @@ class Task:
             space.set_default(config.index)
 
     def _choose_default(self, space: ConfigSpace) -> None:
-        """Take another point as the default, where the template refused its own: the first of a few
-        that it accepts; where it accepts none, trial 0 will say so."""
+        """Take the first of a few random points that the template accepts as the default, where it
+        refused its own; where it accepts none, trial 0 will say so."""
         for index in sampling.sample_ints(space, _DEFAULT_TRIES, 0):
             try:
                 self._run(space.get(index))
@@ -352,8 +319,6 @@ def create_task(
 
     Args:
         name: Name of a template or workload, or the decorated function itself.
-        args: Its arguments.
-        target: Such as ``"llvm"`` or a ``Target``; None for the current or the default one.
 
     Raises:
         TaskError: see :class:`Task`.
@@ -372,7 +337,6 @@ def create_task(
 
 
 def resolve_target(target: TargetLike) -> Target:
-    """The target that a text, a canonical form, or None (the current or default one) stands for."""
     if isinstance(target, Target):
         return target
     if target is None:

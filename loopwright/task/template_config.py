@@ -1,7 +1,7 @@
 """`TemplateConfig`: methods that a template calls on its configuration, which `get_config` returns.
 
 The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
-under a `ConfigEntity`, for which the definitions are known already.
+under a `ConfigEntity`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,8 @@ class TemplateConfig(ABC):
 
     @abstractmethod
     def raise_error(self, msg: str) -> None:
-        """Refuse the configuration, before anything is compiled.
-
-        Raises:
-            InstantiationError: always, except in the run that collects the knobs.
-        """
+        """Refuse the configuration, before anything is compiled: an `InstantiationError`, except in
+        the run that collects the knobs."""
 
     @abstractmethod
     def valid(self) -> bool:
@@ -56,20 +53,15 @@ class TemplateConfig(ABC):
 
     @abstractmethod
     def multi_filter(self, filter: Filter) -> None:
-        """Keep only the points for which ``filter(config)`` is true; evaluated point by point, so
-        that a space of 1e12 points costs nothing.
-
-        Args:
-            filter: Gets a configuration: ``lambda c: c["i"].size[-1] * c["j"].size[-1] < 512``.
+        """Keep only the points for which ``filter(config)`` is true, asked point by point, so that
+        a space of 1e12 points costs nothing: ``lambda c: c["i"].size[-1] * c["j"].size[-1] < 512``.
         """
 
     @abstractmethod
-    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
-        """Take note of a knob; ``build`` enumerates its candidates."""
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None: ...
 
     @staticmethod
     def axis(var: AxisLike) -> Axis:
-        """An axis of a space, from a loop axis of a tensor or from its length."""
         return axis(var)
 
     #: The same for a reduction; AutoTVM's templates tell them apart.
@@ -96,7 +88,6 @@ class TemplateConfig(ABC):
         """Define how a loop is split.
 
         Args:
-            name: Name of the knob.
             axis: A loop axis of a tensor, or a length.
             policy: ``factors`` (sizes that divide), ``power2`` (powers of two; a tail is left where
                 they do not divide), ``verbose`` (both), or ``candidate``.
@@ -110,9 +101,6 @@ class TemplateConfig(ABC):
 
         Returns:
             The parts as axes, outermost first, for ``define_reorder`` and ``define_annotate``.
-
-        Raises:
-            SpaceError: nothing is left to choose, or an argument is not understood.
         """
 
         def build() -> Knob:
@@ -139,8 +127,6 @@ class TemplateConfig(ABC):
         """Define the order of loops.
 
         Args:
-            name: Name of the knob.
-            axes: The loops.
             policy: ``identity`` (one candidate), ``all`` permutations, ``interval_all``
                 (permutations of ``axes[begin:end]``), ``candidate``, ``interleave``, or
                 ``interleave_cuda``.
@@ -155,9 +141,6 @@ class TemplateConfig(ABC):
 
         Returns:
             One axis per place of the new order.
-
-        Raises:
-            SpaceError: an argument is not understood.
         """
 
         def build() -> Knob:
@@ -178,8 +161,6 @@ class TemplateConfig(ABC):
         """Define how loops are annotated.
 
         Args:
-            name: Name of the knob.
-            axes: The loops, outermost first.
             policy: ``none``; ``unroll`` (all); ``vec`` (the innermost); ``unroll_vec`` (all
                 unrolled, the innermost vectorized or unrolled); ``try_...``: the same, or none, for
                 each loop on its own; ``locate_cache``: at which of the axes to compute caches;
@@ -189,22 +170,14 @@ class TemplateConfig(ABC):
             num_anchor: For ``locate_cache``: how many lists of caches.
             default: Annotations of the default configuration; else the first candidate, which
                 annotates least.
-
-        Raises:
-            SpaceError: an argument is not understood.
         """
         self._define(name, lambda: annotate_knob(name, axes, policy, num_anchor), default)
 
     def define_knob(self, name: str, candidate: Sequence[Json], *, default: Json = None) -> None:
         """Define a choice among values, which the template reads as ``cfg[name].val``.
 
-        Args:
-            name: Name of the knob.
-            candidate: Numbers, strings, booleans, None, or tuples of these.
-            default: The value of the default configuration; else the first.
-
-        Raises:
-            SpaceError: there is no candidate, or one that a record could not store.
+        ``candidate`` has numbers, strings, booleans, None, or tuples of these, what a record can
+        store; the default is the first.
         """
         self._define(name, lambda: other_knob(name, candidate), default)
 
@@ -214,7 +187,6 @@ Filter: TypeAlias = Callable[[TemplateConfig], bool]
 
 
 def missing_knob(name: object, names: Sequence[str]) -> SpaceError:
-    """The error of reading a knob that was not defined."""
     listed = ", ".join(names) if names else "none"
     if not isinstance(name, str):
         return SpaceError(

@@ -1,8 +1,7 @@
 """`SpaceUnion`: a space of several parts, each a space of its own with knobs of its own.
 
 A point's index is that in its part, counted on from the points of the parts before. Every part has
-a knob `STRUCTURE` with its own name as the one candidate, so that a configuration says in which
-part it is.
+a knob `STRUCTURE` with its own name as the one candidate.
 """
 
 from __future__ import annotations
@@ -85,7 +84,6 @@ class SpaceUnion(ConfigSpace):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Number of points: an index is the one choice."""
         return (self.range_length,)
 
     @property
@@ -98,7 +96,6 @@ class SpaceUnion(ConfigSpace):
 
     @property
     def space_hash(self) -> str:
-        """Hash of the hashes of all parts; records hold that of their part, see `hash_of`."""
         return hashlib.sha256(" ".join(self.space_hashes).encode()).hexdigest()[:16]
 
     @property

@@ -1,10 +1,7 @@
 """Refusal of candidates between proposing and measuring: registered checks, and limits of a GPU.
 
-Refused candidates are counted, and not measured. Checks correspond to MetaSchedule's postprocessors
-that only reject: each has a name, looks at one candidate, and says why it is refused. A check is a
-function of the candidate alone, so that a run proposes the same again. Points that a GPU has no
-room for are pruned; of a point of another target, or of one that its template refuses, nothing is
-known, and it is left to those that build it.
+Both are functions of the candidate alone, so that a run proposes the same again. Points of another
+target, or that their template refuses, are left to those that build them.
 """
 
 from __future__ import annotations
@@ -36,14 +33,10 @@ _checks: dict[str, Check] = {}
 def register_check(name: str) -> Callable[[Check], Check]:
     """Decorate a function as a check of all candidates that tuners propose.
 
-    It is called once for each candidate, before that is built, and returns the reason why it
-    shall not be, or None. It may ask ``task.instantiate(config)`` for the schedule. The default
-    configuration, which is trial 0, is measured in any case. Tuners take the checks that are
-    registered when they are made.
-
-    Args:
-        name: its name, under which the summary of a run counts what it refused. A definition that
-            is run again takes the place of the former.
+    It is called once for each candidate, before that is built, and returns why it shall not be, or
+    None (MetaSchedule's postprocessors that only reject). It may ask ``task.instantiate(config)``
+    for the schedule. The default configuration, trial 0, is measured in any case. Tuners take the
+    checks that are registered when they are made; a definition that is run again replaces itself.
 
     Raises:
         UsageError: another function has the name, or none is given.
@@ -75,10 +68,7 @@ def register_check(name: str) -> Callable[[Check], Check]:
 
 
 def remove_check(name: str) -> None:
-    """Forget a check.
-
-    Raises:
-        UsageError: there is none of this name.
+    """Forget a check; an unknown name is a `UsageError`.
 
     Example:
         >>> _ = lw.tuner.register_check("mine")(lambda task, config: None)
@@ -91,7 +81,7 @@ def remove_check(name: str) -> None:
 
 
 class CandidateChecks:
-    """The checks of one run, registered ones by default, and the candidates that they refused."""
+    """The checks of one run, and the candidates that they refused."""
 
     def __init__(self, task: Scheduler, checks: Mapping[str, Check] | None = None) -> None:
         self._task = task
@@ -137,7 +127,6 @@ class CandidateChecks:
 
     @property
     def note(self) -> str:
-        """Line on the refused candidates and the reasons; empty where there are none."""
         if not self.reasons:
             return ""
         shown = self.reasons.most_common(_NAMED)
@@ -148,11 +137,8 @@ class CandidateChecks:
 
 
 class ChecksOfPart(CandidateChecks):
-    """The checks of a run, asked about points of one structure, which begins at the index
-    ``begin``.
-
-    Refusals are counted by the checks of the run: two structures have one summary.
-    """
+    """The checks and counts of a run, asked about the points of one structure, from index ``begin``
+    on."""
 
     def __init__(self, whole: CandidateChecks, begin: int) -> None:
         super().__init__(whole._task, {})
@@ -172,10 +158,7 @@ def _origin(check: Check) -> tuple[object, object]:
 
 
 class Pruning:
-    """Decides whether points of a task may be built, by their use of resources; None allows all.
-
-    The decision is a function of the point: what is remembered is a shortcut and a count, no state.
-    """
+    """Decides whether points may be built, by their use of resources; None allows all."""
 
     def __init__(self, task: Scheduler | None) -> None:
         on_gpu = task is not None and "gpu" in task.target.keys
@@ -210,7 +193,6 @@ class Pruning:
 
     @property
     def note(self) -> str:
-        """Line on the pruned points and the reasons; empty where there are none."""
         if not self.pruned:
             return ""
         why = ", ".join(f"{name} {n}" for name, n in self.reasons.most_common())

@@ -30,8 +30,6 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
     Args:
         records: as of ``apply_history_best``; None for no log.
         num_measure: trials of the search for each such task; 0: nothing is measured.
-        seed: of the random configurations.
-        measure_option: way of measuring, see ``loopwright.measure_option``.
         any_hardware: accept records of other hardware, too.
 
     Raises:
@@ -74,7 +72,6 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
         return super().apply(task)
 
     def config_for(self, task: Task) -> ConfigEntity | None:
-        """The configuration that `apply` uses; errors as there."""
         self._find(task)
         return super().config_for(task)
 

@@ -62,7 +62,6 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """The candidate and the models' predictions for it, in one line."""
         text = f"{self.config}: {self.estimate:.0%} of the peak by the analytical model"
         if self.predicted is not None:
             text += f"; learned score {self.predicted:.2f}"
@@ -71,7 +70,6 @@ class Explanation:
         return text
 
     def text(self, limit: int | None = None) -> str:
-        """The explanation, or its first ``limit`` features, as lines of text."""
         rows = [_cells(x) for x in self.lines[:limit]]
         widths = [max((len(r[k]) for r in rows), default=0) for k in range(3)]
         body = [
@@ -84,7 +82,6 @@ class Explanation:
         return self.text()
 
     def table(self, limit: int | None = None) -> Table:
-        """The same as a table of rich."""
         from rich.table import Table
         from rich.text import Text
 
@@ -112,7 +109,6 @@ def explain(
     """Explain a candidate by its features and the contribution of each to a model's prediction.
 
     Args:
-        task: the task.
         config: a configuration of its space, its index, or ``{knob: value}``.
         model: a trained model on features of ``feature_type``; its contributions are the SHAP
             values of its trees (Lundberg et al., 2018), which add up to its prediction.
@@ -171,18 +167,14 @@ def learn(
 ) -> XGBCostModel:
     """Train a cost model on the records of one task, such as ``explain`` takes.
 
-    Records of other tasks and of other spaces are passed over. Where a configuration was measured
-    twice under the same conditions, the later record counts. What was measured with other hardware,
-    threads or compilers is compared only among itself.
+    Records of other tasks and spaces are passed over. Where a configuration was measured twice
+    under the same conditions, the later record counts. What was measured with other hardware,
+    threads or compilers is compared only among itself. With fewer than two configurations that ran,
+    the model is not ``ready``.
 
     Args:
-        task: the task.
-        records: records, or a `loopwright.records.Log`.
         feature_type: see `loopwright.cost.features.Extractor`.
         loss_type: see `XGBCostModel`.
-
-    Returns:
-        The model. Where fewer than two configurations ran it is not ``ready``.
 
     Raises:
         UsageError: an option is not among those allowed, or records of several structures are to be

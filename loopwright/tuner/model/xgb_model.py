@@ -1,8 +1,7 @@
 """The learned cost model: gradient-boosted trees of XGBoost, through its public interface only.
 
-XGBoost is imported when a model is first trained or read, so that importing the package stays
-cheap. Training is deterministic: a fixed seed, rows in the order of their measuring, and the exact
-same trees whatever the number of threads.
+Training is deterministic: a fixed seed, rows in the order of their measuring, and the same trees
+whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from loopwright.errors import TuneError, UsageError, did_you_mean
 from loopwright.files import FileKind, Output, marked, write
 from loopwright.tuner.model.cost_model import (
     Batch,
-    CostModel,
     Floats,
     SampleOutcome,
     Samples,
     failed_last,
+    joined,
 )
 from loopwright.tuner.model.losses import LOSS_TYPES, Loss, centred, make_loss
 
@@ -39,14 +38,12 @@ _MODEL = FileKind("a cost model", marked(f'{{"format": "{_FORMAT}"'.encode()))
 
 
 def write_model(path: str, data: Mapping[str, Any]) -> None:
-    """Write a model, with its kind as ``"model"``; no other existing file is replaced."""
     head = {"format": _FORMAT, "version": _VERSION, "sha256": _checksum(data)}
     text = json.dumps({**head, **data}, allow_nan=False)
     write(Output(Path(path), text.encode(), _MODEL), force=None, error=TuneError)
 
 
 def read_model(path: str, kind: str, fields: Mapping[str, type]) -> dict[str, Any]:
-    """Read a model of a kind that `write_model` wrote, with ``fields`` of the given types."""
     data = _load(path)
     if data.get("format") != _FORMAT:
         raise TuneError(f"{path} is not a cost model of loopwright")
@@ -98,12 +95,11 @@ _PRIOR_ROWS = 8
 _FOLD = 5
 
 
-class XGBCostModel(CostModel):
+class XGBCostModel:
     """Boosted trees on the features of candidates.
 
     Depth 3, at most 300 rounds: on 64 to 2 000 rows deeper trees were no better. Every fifth row is
-    held out, training stops when the loss on those no longer falls, and the trees are then grown
-    again from all rows for as many rounds.
+    held out to find the number of rounds, for which trees are then grown from all rows.
 
     A ``loss_type`` is ``"reg"`` (squared error of log2 of the speed), ``"rank"`` (which of two
     candidates of a task is faster), or ``"rank-binary"`` (which of two is among the fastest
@@ -152,10 +148,8 @@ class XGBCostModel(CostModel):
         return self._booster is not None
 
     def fit(self, samples: Samples) -> None:
-        """Learn from these samples alone, but for those without features.
-
-        With fewer than two that ran, the model stays untrained and predicts the offset.
-        """
+        """Learn from these samples alone, but for those without features; with fewer than two that
+        ran it predicts the offset."""
         self._check(samples.batch)
         self._samples = samples
         self._booster, self._ensemble, self.rounds, self.offset_scale = None, [], 0, 1.0
@@ -179,12 +173,21 @@ class XGBCostModel(CostModel):
             again = training.resampled(number)
             self._ensemble.append(again.boost({**params, "seed": number + 1}, self.rounds))
 
+    def update(self, samples: Samples) -> None:
+        """Learn from these samples as well."""
+        self.fit(samples if self._samples is None else joined([self._samples, samples]))
+
     def predict(self, batch: Batch) -> Floats:
+        """Scores of candidates, float64 ``(n,)``, finite, higher for faster; failed ones last."""
         self._check(batch)
         return self._scores(batch, [] if self._booster is None else [self._booster])[:, 0]
 
     def predict_ensemble(self, batch: Batch) -> Floats:
-        """Scores by each model of the ensemble; one column before ``fit`` and after ``load``."""
+        """Scores by each model of the ensemble, float64 ``(n, k)``, the first as of `predict`; one
+        column before ``fit`` and after ``load``.
+
+        All are plausible after what was measured: where they differ, more measurements would help.
+        """
         self._check(batch)
         return self._scores(
             batch, [] if self._booster is None else [self._booster, *self._ensemble]
@@ -220,7 +223,6 @@ class XGBCostModel(CostModel):
         return parts
 
     def save(self, path: str) -> None:
-        """Write the trees, in XGBoost's own JSON, with names and options; samples are not kept."""
         if self._booster is None:
             raise TuneError("the cost model was not trained yet; there is nothing to save")
         data = {
@@ -236,6 +238,7 @@ class XGBCostModel(CostModel):
         write_model(path, data)
 
     def load(self, path: str) -> None:
+        """Become the model of a file; nothing in it is executed or unpickled."""
         fields = {
             "names": list,
             "loss_type": str,
@@ -287,8 +290,6 @@ class XGBCostModel(CostModel):
 
 @dataclass(frozen=True)
 class _Training:
-    """The rows of one fit and their targets."""
-
     features: npt.NDArray[np.float32]
     offset: Floats
     target: Floats
@@ -299,7 +300,7 @@ class _Training:
     weight: Floats | None = None
 
     def resampled(self, number: int) -> _Training:
-        """The same rows with weights of the Bayesian bootstrap; ``number`` tells drawings apart."""
+        """The same rows with weights of the Bayesian bootstrap."""
         rng = np.random.default_rng([self.seed, number])
         return replace(self, weight=rng.exponential(size=len(self.target)))
 
@@ -380,7 +381,6 @@ def _matrix(features: npt.NDArray[np.float32], offset: Floats, num_threads: int)
 
 
 def _varies(features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Columns with more than one value, NaN being one."""
     first = features[0]
     same = (features == first) | (np.isnan(features) & np.isnan(first))
     return np.asarray(~same.all(axis=0))

@@ -1,12 +1,7 @@
 """Callbacks, which watch a run while it goes on, and the messages of a run to Python's ``logging``.
 
-A callback is any ``f(tuner, inputs, results)``; it is called once a round, after the round was
-recorded and told. A `Monitor` also hears of the start, of every trial and of the end.
-
-The program chooses handlers and levels of the messages. Each trial is a line at DEBUG on the logger
-``autotvm``, in the form that AutoTVM gives it, so that
-``logging.getLogger("autotvm").setLevel(logging.DEBUG)`` shows here what it shows there. The course
-of a run, a line for its start, each round and its end, is at INFO on ``loopwright.tuner``.
+Each trial is a line at DEBUG on the logger ``autotvm``, in the form that AutoTVM gives it; start,
+rounds and end of a run are at INFO on ``loopwright.tuner``.
 """
 
 from __future__ import annotations
@@ -26,16 +21,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Database",
-    "EarlyStop",
-    "LogToFile",
-    "Monitor",
-    "ProgressBar",
-    "log_to_database",
-    "log_to_file",
-    "progress_bar",
-    "stop_at",
-]
+    "Database", "EarlyStop", "LogToFile", "Monitor", "ProgressBar", "log_to_database",
+    "log_to_file", "progress_bar", "stop_at",
+]  # fmt: skip
 
 
 class LogToFile(Monitor):
@@ -59,7 +47,6 @@ def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFi
     (same target, threads, hardware, space and compiler) count as done.
 
     Args:
-        path: the log, JSON lines; created when it does not exist.
         protocol: ``"json"``; AutoTVM's ``"pickle"`` is refused.
 
     Raises:
@@ -82,17 +69,15 @@ def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFi
 class Database(Protocol):
     """A database that `log_to_database` can write to, such as those of AutoTVM."""
 
-    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
-        """Keep a result under its input; with ``extend`` beside those that are there already."""
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None: ...
 
 
 def log_to_database(db: Database) -> Callback:
-    """Return a callback that gives each measurement of a round to a database.
+    """Return a callback that gives each measurement of a round to a database with ``save(inp, res,
+    extend)``, such as those of `loopwright.autotvm.database`.
 
-    Unlike `log_to_file` it is no log: a run that is cut off cannot be resumed from it.
-
-    Args:
-        db: anything with ``save(inp, res, extend)``, such as `loopwright.autotvm.database`'s.
+    It is no log: a run that is cut off cannot be resumed from it, as it can from that of
+    `log_to_file`.
 
     Raises:
         UsageError: it has no ``save``.
@@ -190,10 +175,8 @@ def log_start(tuner: TunerLike, state: RunState) -> None:
 
 
 def log_trial(state: RunState, trial: Trial) -> None:
-    """Log a trial: number, speed and the best in GFLOP/s, result, configuration.
-
-    The speed is 0.00 for a failure, as in AutoTVM, and where operations cannot be counted.
-    """
+    """Log number, speed and best in GFLOP/s (0.00 for a failure, as in AutoTVM, and where
+    operations cannot be counted), result, configuration."""
     if not _trials.isEnabledFor(logging.DEBUG):
         return
     current = state.gflops(trial.result.median) if trial.valid else None

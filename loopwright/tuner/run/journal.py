@@ -1,8 +1,7 @@
 """The memory of a run: every trial of one task, in rounds.
 
-The loop writes here first and tells the tuner after. A journal hands the rounds back in order, so
-that telling them again brings a fresh tuner to where the last one stood. `Journal` keeps them in
-memory, `LogJournal` in a log on disk, from which it also takes over what is there.
+The loop writes here first and tells the tuner after; telling the rounds again in order brings a
+fresh tuner to where the last one stood.
 """
 
 from __future__ import annotations
@@ -114,19 +113,15 @@ class Journal:
         default: int | None = None,
         place: Place | None = None,
     ) -> None:
-        """Keep a further measurement of a trial; ``phase`` is its reason.
-
-        The winner of a playoff has a verdict against the default, which was kept before, or is this
-        trial. The place is that in a playoff; None where it is of none.
-        """
+        """Keep a further measurement of a trial, for the reason ``phase``; the winner of a playoff
+        has a verdict against the default, which was kept before, or is this trial."""
         self.later.append((trial.index, result, place))
         if phase == DRIFT:
             self.drift.setdefault(trial.round, []).append((trial.config, result))
         if verdict is not None:
             self.verdicts[trial.index] = verdict
 
-    def header(self, data: Mapping[str, Json]) -> None:
-        """Note the seed and options of the run that begins."""
+    def header(self, data: Mapping[str, Json]) -> None: ...
 
     def sync(self) -> None: ...
 
@@ -151,8 +146,7 @@ _REBUILT = 64
 class LogJournal(Journal):
     """Trials of one task, kept in a log on disk, which is created when it does not exist.
 
-    ``devices`` names the devices that are measured on, see `LocalRunner`; with None the hardware is
-    not known, and no device is noted.
+    ``devices`` are those that are measured on, see `LocalRunner`; None: the hardware is not known.
     """
 
     def __init__(self, task: Task, path: str, run: str, devices: str | None = None) -> None:
@@ -219,7 +213,6 @@ class LogJournal(Journal):
         return self._ids[result.same_as] if result.same_as else ""
 
     def header(self, data: Mapping[str, Json]) -> None:
-        """Append the line that opens the run."""
         run = {"run": self.run, "ts": time.time(), "task": self.task.alias}
         passes = {"passes": self._passes} if self._passes else {}
         self._store.header({**run, **passes, **data})
@@ -273,7 +266,6 @@ class LogJournal(Journal):
         )
 
     def _write_expression(self, expression: Expression) -> None:
-        """Append the line of an expression that the log does not hold yet."""
         if expression.identity in self._expressions:
             return
         self._expressions.add(expression.identity)
@@ -306,11 +298,8 @@ class LogJournal(Journal):
         self._explain(groups, unknown)
 
     def _rename(self, past: Sequence[Record], reuses: list[Reuse]) -> None:
-        """Let records of the same program under another name count as under this one.
-
-        Equal knobs do not make equal schedules, so the trace of each is compared with the schedule
-        that this task makes of its configuration.
-        """
+        """Let records of the same program under another name count as under this one. Equal knobs
+        do not make equal schedules, so each trace is compared with the schedule made here."""
         names = ("task", "dag", "threads", "target", "space", "build", "hardware")
         renamed = records.once_for_equal(self._under_another_name, past, names)
         for row, reuse in enumerate(renamed):
@@ -318,7 +307,6 @@ class LogJournal(Journal):
                 reuses[row] = reuse
 
     def _under_another_name(self, record: Record) -> Reuse:
-        """Reuse that a record would have if the task had the record's name."""
         if record.task == self.task.alias:
             return Reuse.NOT_AT_ALL
         return records.reuse_of(record, replace(self._now, task=record.task))
@@ -375,7 +363,6 @@ class LogJournal(Journal):
         return configs.count(None)
 
     def _load_foreign(self, past: list[Record]) -> None:
-        """Take in records of another compiler, pass context or machine, for training."""
         pairs = zip(self._configs(past), results_of(past), strict=True)
         self.elsewhere = [(config, result) for config, result in pairs if config is not None]
         best = filter(None, self._configs(records.ranked(past)))
@@ -427,11 +414,8 @@ class LogJournal(Journal):
 def _schedule(
     task: Task, config: ConfigEntity, result: MeasureResult
 ) -> tuple[str, list[Json], Expression | None]:
-    """Hash of the expression and trace of a measured configuration, and the expression where known;
-    nothing where the template refused it.
-
-    A measurer that does not give them, such as one of a user, has the template run again.
-    """
+    """Expression hash and trace of a configuration, and the expression where known; nothing where
+    the template refused it. For a measurer that does not give them the template runs again."""
     if result.dag:
         return result.dag, json.loads(result.trace), result.expression
     if result.error is not None and result.error.kind == ErrorKind.INSTANTIATION:
@@ -443,7 +427,7 @@ def _schedule(
 def open_journal(
     task: Task, path: str | None, run: str, kept: Journal | None, devices: str | None = None
 ) -> Journal:
-    """The journal of a run: the log at ``path``, or without one that of a former call."""
+    """The log at ``path``, or without one the journal of a former call."""
     if path is None:
         return kept or Journal(task)
     if not path:

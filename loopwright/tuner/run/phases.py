@@ -1,10 +1,4 @@
-"""Phases of a run in words, for people who wait for it, and messages when nothing has happened.
-
-A search of the next round, the fit of a cost model or the computation of a right answer may take
-many seconds without a trial. `Phases` tells every monitor when such a step begins and ends;
-`Ticker` lets a display draw meanwhile, but never while a kernel is timed. `StallWatch` names what a
-run waits for when there was no progress for a while.
-"""
+"""Phases of a run in words, for people who wait for it, and messages when nothing has happened."""
 
 from __future__ import annotations
 
@@ -39,7 +33,7 @@ _QUIET = frozenset({"instantiate", "build", "reference", "cooldown"})
 
 
 class Phases:
-    """The phases that a run is in, the innermost last, which are told to monitors."""
+    """Tells monitors the phases that a run is in, the innermost last."""
 
     def __init__(self, monitors: Sequence[Monitor]) -> None:
         self._monitors = monitors
@@ -58,7 +52,6 @@ class Phases:
             self._tell()
 
     def now(self, text: str) -> None:
-        """Replace the text of the phase in progress by a more exact one."""
         if self._entered:
             self._entered[-1] = (text, self._entered[-1][1])
             self._tell()
@@ -81,10 +74,8 @@ class Phases:
 
 
 class Ticker:
-    """Calls a function every half second while a quiet phase lasts, on a thread of its own.
-
-    The thread sleeps in all other phases: its drawing must not disturb what is timed.
-    """
+    """Calls a function every half second while a quiet phase lasts, on a thread that sleeps in all
+    other phases: its drawing must not disturb what is timed."""
 
     def __init__(self, draw: Callable[[], None], every: float = TICK_S) -> None:
         self._draw, self._every = draw, every
@@ -134,10 +125,9 @@ STALL_S = 60.0
 
 
 class StallWatch:
-    """Watches a run from a thread of its own, since the run itself waits.
+    """Announces in one line what a run waits for when there was no progress for ``after`` seconds.
 
-    The thread sleeps but for four looks in ``after`` seconds, so that it does not disturb what is
-    timed; it calls ``announce`` with one line.
+    Its thread looks four times in that time, so that it does not disturb what is timed.
     """
 
     def __init__(

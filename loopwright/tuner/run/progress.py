@@ -29,7 +29,7 @@ def in_notebook() -> bool:
 
 
 class NotebookLine:
-    """Some lines of text in the output of a cell, which are replaced by the next."""
+    """Lines of text in the output of a cell, replaced by the next."""
 
     def __init__(self) -> None:
         self._handle: Any = None  # of IPython, which need not be installed
@@ -59,8 +59,6 @@ _SHORTEST, _LONGEST = 8, 30
 
 
 class Part(NamedTuple):
-    """A part of a line."""
-
     #: Parts of high rank are left out first where the line is too narrow.
     rank: int
     text: str
@@ -69,13 +67,7 @@ class Part(NamedTuple):
 
 
 class ProgressBar(Monitor):
-    """Progress on standard error; see `loopwright.tuner.run.callbacks.progress_bar`.
-
-    Example:
-        >>> from loopwright.tuner.run.callbacks import ProgressBar
-        >>> print(isinstance(ProgressBar(200), lw.tuner.Monitor))
-        True
-    """
+    """Progress on standard error; see `loopwright.tuner.run.callbacks.progress_bar`."""
 
     shows_result = True
 
@@ -103,13 +95,11 @@ class ProgressBar(Monitor):
         self._ticker: Ticker | None = None
 
     def started(self, tuner: TunerLike, state: RunState) -> None:
-        """Print the number of trials that the log holds."""
         self._state = state
         if state.from_log:
             self.note(f"{state.from_log} trials are in the log already")
 
     def note(self, text: str) -> None:
-        """Print the line, above the line of progress."""
         self._begin()
         if self._notebook is not None:
             self._notes.append(text)
@@ -120,7 +110,6 @@ class ProgressBar(Monitor):
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def trial(self, state: RunState, trial: Trial) -> None:
-        """Draw anew, on a terminal ten times a second, elsewhere every ten seconds."""
         self._state, self._latest = state, trial
         self._show_if_due()
 
@@ -135,12 +124,10 @@ class ProgressBar(Monitor):
         self._ticker.quiet(quiet)
 
     def playoff(self, state: RunState, count: int) -> None:
-        """Show the state at the end of the search."""
         self._state = state
         self._show()
 
     def finished(self, state: RunState, summary: Summary) -> None:
-        """Print the summary."""
         if in_notebook():
             self._begin()
         if self._notebook is not None:
@@ -153,7 +140,6 @@ class ProgressBar(Monitor):
             print(harmless(f"{self._head()}{line}"), file=self._file or sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Stop drawing."""
         if self._ticker is not None:
             self._ticker.close()
         if self._live is not None:
@@ -231,7 +217,6 @@ class ProgressBar(Monitor):
         ]
 
     def _total(self) -> int | None:
-        """Trials at which the run ends, as far as that is known."""
         state = self._state
         total = None if state is None else state.total
         asked = self.total if state is None or state.budget.n_trial is None else None

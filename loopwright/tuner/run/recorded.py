@@ -57,8 +57,8 @@ class _Part:
         self.forget_values()
 
     def forget_values(self) -> None:
-        """Forget the values: they are known by the identity of objects, which an index keeps alive
-        and holds once."""
+        """Forget values, known by the identity of objects, which an index keeps alive and holds
+        once."""
         self._known: list[dict[int, _Place | None]] = [{} for _ in self._knobs]
 
     def find(self, values: Mapping[str, Json]) -> ConfigEntity | None:
@@ -79,7 +79,6 @@ class _Part:
         return ConfigEntity(self._whole, entities, index)
 
     def _place(self, number: int, value: Json) -> _Place | None:
-        """Candidate of a value, and its part of an index; None where the value is no candidate."""
         _, knob, positions = self._knobs[number]
         # Values that are different as JSON have different texts in Python, too.
         text = repr(value)

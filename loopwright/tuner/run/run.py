@@ -1,8 +1,4 @@
-"""The steps of a tuning run, in the order in which ``loop.tune`` takes them.
-
-The pipeline itself stands in ``loop.py``. A `Run` lasts for one call; what outlives it is in the
-journal.
-"""
+"""The steps of a tuning run, in the order in which ``loop.py`` takes them."""
 
 from __future__ import annotations
 
@@ -57,10 +53,8 @@ class SearchesRange(Protocol):
 
 
 def capacity(tuner: TunerLike, state: RunState) -> int | None:
-    """Largest number of configurations in the log of a run; None above 20 000 or for slow filters.
-
-    These are the valid ones that the tuner may propose, the default one, and those of the log.
-    """
+    """Most configurations that the log of a run can hold: those that the tuner may propose, the
+    default, and those of the log. None above 20 000, or for slow filters."""
     space = tuner.space
     lo, hi = 0, space.range_length
     if isinstance(tuner, SearchesRange):
@@ -77,7 +71,6 @@ def capacity(tuner: TunerLike, state: RunState) -> int | None:
 
 
 def shortage(state: RunState) -> str:
-    """Warning that a run asks for more trials than there can be; else empty."""
     wanted, room = state.budget.n_trial, state.capacity
     if wanted is None or room is None or wanted <= room:
         return ""
@@ -88,7 +81,6 @@ def shortage(state: RunState) -> str:
 
 
 def _valid(space: ConfigSpace, lo: int, hi: int) -> int | None:
-    """Number of valid indices in a range; None where counting takes too long."""
     if not space.is_filtered:
         return hi - lo
     until, count = time.monotonic() + _PATIENCE_S, 0
@@ -115,13 +107,11 @@ class Round:
     fresh: list[Trial] = field(default_factory=list)
 
     def todo(self) -> list[tuple[int, ConfigEntity]]:
-        """Trial numbers and configurations that are not measured yet."""
         return [
             (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
         ]
 
     def results(self) -> list[tuple[ConfigEntity, MeasureResult]]:
-        """Results of its trials so far, in the order of trial numbers."""
         trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
         return [(t.config, t.result) for t in trials]
 
@@ -301,7 +291,6 @@ class Run:
 
     @property
     def verdict(self) -> Verdict:
-        """Comparison of the best with the default, from its record."""
         best = self.state.best
         return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
@@ -407,7 +396,6 @@ class Run:
             monitor.trial(self.state, trial)
 
     def _stops_here(self) -> bool:
-        """True when this run shall measure no more."""
         self.stop = self._spent()
         in_a_row, limit = self.state.failed_in_a_row, self.tuner.error_threshold
         if not self.state.valid and len(self.state.failures) == 1:
@@ -452,7 +440,6 @@ class Run:
 
     @contextmanager
     def _synced(self) -> Iterator[None]:
-        """Sync the journal in the end, whatever happened."""
         try:
             yield
         finally:

@@ -1,10 +1,9 @@
 """Watch for changes of the machine, by a reference kernel, and for the trials that they affect.
 
-The detector is a two-sided CUSUM (Page, "Continuous inspection schemes", Biometrika 41, 1954) over
-the logarithms of the times, in units of their own spread. Times of kernels have heavy tails, so
-place and spread are the median and the median absolute deviation of the first samples, each
-residual counts at most `_CLIP` (Lucas and Crosier, "Robust CUSUM", Commun. Stat. 11, 1982), and a
-shift that is smaller than `SMALLEST_SHIFT` is none.
+The detector is a two-sided CUSUM (Page, Biometrika 41, 1954) over the logarithms of the times, in
+units of their own spread. Times of kernels have heavy tails, so place and spread are the median and
+the median absolute deviation of the first samples, and each residual counts at most `_CLIP` (Lucas
+and Crosier, "Robust CUSUM", Commun. Stat. 11, 1982).
 """
 
 from __future__ import annotations
@@ -105,10 +104,8 @@ class Sentinel:
         self._trials: list[int] = []
 
     def look(self, number: int) -> None:
-        """Take a sample after a round, if there is time; measure trials again that a drift affects.
-
-        Their results are recorded, and the tuner is told of them with the round.
-        """
+        """Take a sample after a round, if there is time; measure and record trials again that a
+        drift affects."""
         elapsed = self.state.budget.elapsed
         if self._spent + self._last > SHARE * elapsed:
             return

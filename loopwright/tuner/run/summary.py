@@ -27,11 +27,8 @@ _NEAR_LIMIT = 0.85
 
 
 def speedup_of(verdict: Verdict, best: float | None, default: float | None) -> float | None:
-    """Factor by which the best is faster than the default; None without both.
-
-    A verdict gives it where there is one, from samples that were taken in pairs; else times in
-    seconds do.
-    """
+    """Factor by which the best is faster than the default: by the verdict, from paired samples,
+    else by times in seconds; None without both."""
     if verdict.nothing_faster:
         return 1.0
     if verdict.is_compared:
@@ -116,11 +113,9 @@ class Summary:
 
     @property
     def speedup(self) -> float | None:
-        """Factor by which the best is faster than the default; None without both."""
         return speedup_of(self.verdict, self.best_seconds, self.default_seconds)
 
     def lines(self) -> list[str]:
-        """The summary as plain text, a line each."""
         failed = sum(failure.count for failure in self.failures.values())
         before = f", {self.from_log} of them from the log" if self.from_log else ""
         counts = f"trials:  {self.trials} valid{before}; {failed} failed"
@@ -145,11 +140,8 @@ class Summary:
         return f"best {best}; {self.verdict.text()} ({spent})"
 
     def results(self) -> list[str]:
-        """Lines of times, speeds and the verdict: those of the playoff, where there was one.
-
-        They belong together, for they were sampled in the same minutes. Earlier ones of the same
-        kernels, of the peak or of NumPy are of another state of the machine.
-        """
+        """Lines of times, speeds and the verdict, all of the playoff where there was one: earlier
+        times of the same kernels, of the peak or of NumPy are of another state of the machine."""
         of = self.in_turns
         best = self.best_seconds if of is None else of.best
         default = self.default_seconds if of is None else of.default
@@ -190,7 +182,6 @@ class Summary:
         )
 
     def _speed(self, seconds: float) -> str:
-        """A time per call with the speed, where the operations of a call are known."""
         flop = (self.best_gflops or 0.0) * (self.best_seconds or 0.0)
         return speed(seconds, flop / seconds if flop else None)
 
@@ -297,7 +288,6 @@ def summarize(
 
 
 def _in_turns(outcome: PlayoffResult) -> PlayoffTimes | None:
-    """The times of the second part of a playoff; None where it was not held."""
     if not outcome.best:
         return None
     others = {
@@ -319,14 +309,12 @@ def _basis(verdict: Verdict) -> str:
 
 
 def time_line(wall_s: float, timing: Mapping[str, float]) -> str:
-    """Line on the seconds that a run took, by the step that took them."""
     parts = sorted(timing.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts if seconds >= 0.05)
     return f"time:    {wall_s:.1f} s{': ' + shown if shown else ''}"
 
 
 def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
-    """Histogram of failures: kind, count, the first example, and advice."""
     text = []
     for kind, failure in sorted(failures.items(), key=lambda item: -item[1].count):
         example = " ".join(failure.example.split())

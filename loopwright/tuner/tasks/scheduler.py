@@ -35,8 +35,6 @@ STRATEGIES = ("gradient", "round-robin")
 
 @dataclass
 class TaskProgress:
-    """Progress of the tuning of one task."""
-
     #: Operations of one call; 0 when there are none to count.
     flop: int = 0
     #: Tasks of an equal group are alike; None for a task like no other.
@@ -64,8 +62,7 @@ class GradientScheduler:
     """Chooses the task of the next round.
 
     The objective gives the cost of latencies in seconds, one per task in order, 0 for a task of
-    which nothing ran yet; it must not fall when a latency rises. The seed decides between equal
-    gradients.
+    which nothing ran yet. The seed decides between equal gradients.
     """
 
     def __init__(
@@ -94,10 +91,10 @@ class GradientScheduler:
         self.seed = seed
 
     def next(self, tasks: Sequence[TaskProgress]) -> int | None:
-        """Position of the task that comes next; None when all are done.
+        """Position of the next task; None when all are done.
 
-        Each task gets a first round before any gets more; a task of which nothing ran yet comes
-        before those that can be compared.
+        Each task gets a first round before any gets more; one of which nothing ran yet comes before
+        those that can be compared.
         """
         alive = [i for i, task in enumerate(tasks) if not task.done]
         if not alive:
@@ -133,7 +130,6 @@ class GradientScheduler:
         return max(0.0, (self.value(latencies) - self.value(lower)) / step)
 
     def value(self, latencies: Sequence[float]) -> float:
-        """The objective of latencies, which must be a finite number."""
         value = self.objective(latencies)
         if not isinstance(value, int | float | np.number) or not math.isfinite(value):
             raise UsageError(

@@ -82,18 +82,15 @@ class TaskRow:
 
     @property
     def speedup(self) -> float | None:
-        """Factor by which the best is faster than the default, by the verdict if there is one."""
         return speedup_of(self.verdict, self.best_seconds, self.default_seconds)
 
     @property
     def verdict_text(self) -> str:
-        """The verdict in words."""
         if self.best_seconds is None:
             return "nothing was measured"
         return self.verdict.text() + (": unverified" if self.unverified else "")
 
     def to_json(self) -> dict[str, Json]:
-        """The row for scripts."""
         return {
             "task": self.task,
             "trials": self.trials,
@@ -109,7 +106,6 @@ class TaskRow:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """Its columns in the table."""
         return (
             self.task,
             str(self.trials),
@@ -169,7 +165,6 @@ class TasksSummary:
 
     @property
     def _groups(self) -> list[list[TaskRow]]:
-        """The rows, those of alternatives together."""
         found: dict[object, list[TaskRow]] = {}
         for number, row in enumerate(self.rows):
             group = (number if row.alternative is None else None, row.alternative)
@@ -178,7 +173,6 @@ class TasksSummary:
 
     @property
     def _fastest(self) -> list[TaskRow]:
-        """The row of each group that is expected to be the fastest."""
         return [min(group, key=lambda row: row.expected or math.inf) for group in self._groups]
 
     @property
@@ -226,7 +220,6 @@ class TasksSummary:
         }
 
     def lines(self) -> list[str]:
-        """Table and sum as lines of plain text."""
         cells = [_HEAD, *(row.cells() for row in self.rows), self._total()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         last = len(_HEAD) - 1
@@ -253,14 +246,12 @@ class TasksSummary:
         return html_block(f"{len(self.rows)} tasks", table, foot)
 
     def foot(self) -> list[str]:
-        """Lines on the end and on the number of trials."""
         before = f", {self.from_log} of them from the log" if self.from_log else ""
         ended = [f"stopped: {self.reason}"] if self.reason else []
         text = [*ended, f"trials:  {self.trials} valid{before}"]
         return [*text, time_line(self.wall_s, self.timing)] if self.stopped else text
 
     def table(self) -> Table:
-        """The table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -313,8 +304,6 @@ class TasksMonitor:
 
 
 class TaskTable(TasksMonitor):
-    """Shows the table; see `task_table`."""
-
     def __init__(self, console: Console | None = None, line_s: float = 10.0) -> None:
         from rich.console import Console
 
@@ -333,7 +322,6 @@ class TaskTable(TasksMonitor):
             self._print(f"resuming: the log has {summary.from_log} trials, which count")
 
     def phase(self, text: str, quiet: bool) -> None:
-        """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
         console = self.console
         if self._live is None and console.is_terminal and not console.is_dumb_terminal:
             from rich.live import Live
@@ -347,7 +335,6 @@ class TaskTable(TasksMonitor):
         self._ticker.quiet(quiet)
 
     def round(self, summary: TasksSummary, latest: int) -> None:
-        """Draw the table; without a terminal, print a line if the last one is old enough."""
         self._summary = summary
         if self._live is not None:
             self._draw()
@@ -378,7 +365,6 @@ class TaskTable(TasksMonitor):
             self._draw()
 
     def _draw(self) -> None:
-        """Draw the table, and below it the progress of the run and the step that goes on."""
         from rich.console import Group
         from rich.text import Text
 

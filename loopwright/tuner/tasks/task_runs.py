@@ -27,8 +27,6 @@ Measuring = MeasureOption | MeasurerLike | None
 
 
 class TaskSettings(NamedTuple):
-    """Settings of one task among others; see `tune_tasks`."""
-
     weight: float
     group: object
     alternative: object
@@ -36,8 +34,6 @@ class TaskSettings(NamedTuple):
 
 
 class TaskRun:
-    """The run of one task among others, with its progress and its budget."""
-
     run: Run
 
     def __init__(self, tuner: Tuner, settings: TaskSettings, budget: TaskBudget) -> None:
@@ -54,7 +50,6 @@ class TaskRun:
         return self.settings.weight * (self.state.best_seconds or 0.0)
 
     def resume(self) -> None:
-        """Take in the trials of this task from the log."""
         with self.budget.turn.running():
             self.run.resume()
         rounds = self.run.journal.rounds()
@@ -100,8 +95,6 @@ class TaskRun:
 
 
 class AllRuns:
-    """The runs of all tasks, and the steps of tuning them."""
-
     def __init__(
         self,
         runs: Sequence[TaskRun],
@@ -118,7 +111,6 @@ class AllRuns:
         return sum(run.run.recorded for run in self.runs)
 
     def resume(self) -> None:
-        """Bring every task to where the log ends."""
         for run in self.runs:
             run.resume()
         self.total.resumed()
@@ -129,10 +121,8 @@ class AllRuns:
             monitor.started(self.summary())
 
     def search(self) -> None:
-        """Hand out rounds until a budget is spent or every task is done.
-
-        A round that was cut off comes first.
-        """
+        """Hand out rounds until a budget is spent or every task is done; a round that was cut off
+        comes first."""
         while self.total.spent() is None:
             cut_off = (r.run.unfinished and not r.progress.done for r in self.runs)
             position = next((i for i, unfinished in enumerate(cut_off) if unfinished), None)
@@ -145,11 +135,10 @@ class AllRuns:
                 monitor.round(self.summary(), position)
 
     def playoffs(self) -> None:
-        """Measure the finalists of each task again, the costliest task first; of alternatives the
-        fastest.
+        """Hold a playoff of each task, the costliest first; of alternatives only of the fastest.
 
-        Of the time that is left each gets what a verdict needs, and of the rest a share by the time
-        of its calls; what it does not use is for those after it.
+        Each gets the time that a verdict needs, and of what is left a share by the time of its
+        calls; what it does not use is for those after it.
         """
         waiting = sorted(self._counting(), key=lambda run: -run.cost)
         while waiting and not self.total.out_of_time:
@@ -167,7 +156,6 @@ class AllRuns:
         return least[0] + spare * share if spare > 0 else left * least[0] / sum(least)
 
     def _counting(self) -> list[TaskRun]:
-        """The runs, but those with a faster alternative."""
         fastest: dict[object, TaskRun] = {}
         for run in self.runs:
             group = run.settings.alternative

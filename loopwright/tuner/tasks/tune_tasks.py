@@ -1,9 +1,7 @@
 """Tuning several tasks at once: choice of the next, one log, one table.
 
-Each task has a run of its own, as `loopwright.tuner.run.loop` makes it; here its rounds are handed
-out one at a time. Runs share the processes that build and time. The choice of the next task follows
-from the recorded rounds alone, so a call that was cut off goes on from its log as if it had not
-been.
+Each task has a run of its own, whose rounds are handed out one at a time. The choice of the next
+task follows from the recorded rounds alone, so a call that was cut off goes on from its log.
 """
 
 from __future__ import annotations
@@ -109,21 +107,11 @@ def tune_tasks(
         TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
 
     Example:
-        >>> from loopwright.measure import MeasuredSpace, Replay
-        >>> from loopwright.measure.space_file import Point
-        >>> def replay(task):
-        ...     space = task.config_space
-        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
-        ...     return Replay(MeasuredSpace(
-        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
-        ...     ))
-        ...
         >>> tasks = [lw.create_task("reduce", (n, 64), "llvm") for n in (64, 128)]
-        >>> summary = lw.tune_tasks(
-        ...     tasks, n_trial=40, tuner="grid", measure_option=[replay(task) for task in tasks]
-        ... )
+        >>> option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+        >>> summary = lw.tune_tasks(tasks, n_trial=4, tuner="grid", measure_option=option)
         >>> print(len(summary.rows), summary.measured)
-        2 40
+        2 4
     """
     tasks = _checked(tasks, n_trial, callbacks)
     settings = _settings(tasks, weights, groups, alternatives, measure_option, objective)
@@ -213,7 +201,6 @@ def _settings(
     measuring: Measuring | Sequence[Measuring],
     objective: object,
 ) -> list[TaskSettings]:
-    """The settings of each task, from the sequences and defaults of all."""
     if objective is not None and weights is not None:
         raise UsageError("give weights or an objective, not both: an objective weighs by itself")
     if objective is not None and alternatives is not None:
@@ -239,6 +226,5 @@ def _settings(
 
 
 def _group(task: Task) -> object:
-    """Group of a task: its template and the magnitude of its operations."""
     flop = flop_of(task)
     return (task.name, round(math.log(flop, _ALIKE))) if flop else None
