@@ -24,8 +24,6 @@ _OF_MACHINE = frozenset({"mcpu", "mattr", "num_threads"})
 
 @dataclass(frozen=True)
 class AppliesHere:
-    """Whether a record would be applied here."""
-
     #: whether a build of its task on this machine, with the record's target options, gets it
     applied: bool
     reason: str  # reason for the answer, in words
@@ -36,17 +34,8 @@ class AppliesHere:
 
 
 def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
-    """Whether a record would be applied on this machine, by the rule of `apply_history_best`.
-
-    Args:
-        record: a record.
-        records: those of its log; others of its task may take precedence.
-
-    Example:
-        >>> from loopwright.inspection.applying_here import applies_here
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(applies_here(lw.records.best(records), records).differs)
-        ()
+    """Whether a record would be applied on this machine, by the rule of `apply_history_best`;
+    others of its task among ``records``, those of its log, may take precedence.
     """
     groups = by_task(records).values()
     group = next((g for g in groups if any(other is record for other in g)), [])

@@ -35,7 +35,6 @@ _REFUSED = (BuildError, CodegenError, LowerError, RunError, UsageError)
 
 @contextmanager
 def locked(device: Device, announce: Callable[[str], None]) -> Iterator[None]:
-    """Hold a device: no other process of loopwright times anything there."""
     from loopwright.measure import DeviceLock, lock_names
 
     with ExitStack() as stack:
@@ -47,14 +46,11 @@ def locked(device: Device, announce: Callable[[str], None]) -> Iterator[None]:
 
 
 def threads_of(module: Module) -> int:
-    """Number of threads that a kernel of the CPU runs on."""
     return int(module.artifact.manifest["num_threads"]) or runtime.get_num_threads()
 
 
 @dataclass(frozen=True)
 class RunPlace:
-    """Device on which a kernel or a model runs."""
-
     device: Device
     threads: int  # those that run, or launch, its kernels; 0: any
 
@@ -102,7 +98,6 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
 
 
 def on_device(arrays: Sequence[Array], device: Device) -> Sequence[Any]:
-    """Arrays for the kernels of a device: those of the CPU as they are, else copies."""
     return arrays if device == runtime.cpu() else [runtime.array(a, device=device) for a in arrays]
 
 
@@ -120,7 +115,6 @@ class Contestant:
 
 
 def kernel_contestant(name: str, module: Module, task: Task, device: Device) -> Contestant:
-    """Kernel on random data, called once."""
     call = module.timed_call(*on_device(random_arguments(module, task), device))
     call.run()
     estimate = runtime.time_call(call, 1)
@@ -164,7 +158,7 @@ def sample_in_turns(
     contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float | None] | None = None
 ) -> list[float]:
     """Take a sample of each contestant per round, starting with another one each time; returns the
-    peaks in operations a second that ``peak`` measured after each round, without unknown ones.
+    known peaks, operations a second, that ``peak`` measured after each round.
     """
     peaks: list[float] = []
     for turn in range(rounds):
@@ -184,10 +178,8 @@ def sample_below_peak(
     limited: Sequence[Contestant],
     peak: Callable[[], float | None],
 ) -> tuple[list[float], str]:
-    """Sample in turns, and once more if one of the ``limited`` is above the peak.
-
-    Returns:
-        The peaks of all rounds, and a doubt about them in words.
+    """Sample in turns, and once more if one of the ``limited`` is above the peak; returns the peaks
+    of all rounds, and a doubt about them in words.
     """
     for _ in range(2):
         for one in contestants:
@@ -216,7 +208,6 @@ class Gain:
     limit: str = ""  # name of the peak, such as ``"FMA peak (AVX2)"``; empty where none is known
 
     def text(self) -> str:
-        """Comparison as a sentence, as ``tune`` words it."""
         if self.gain is None:
             return f"{self.one} and {self.other}: too few rounds for an interval; give 6 or more"
         other, note = self.other, ""
@@ -240,7 +231,6 @@ def gains_of(
     of_peak: Mapping[str, float | None] | None = None,
     limit: str = "",
 ) -> list[Gain]:
-    """Gains of the tuned contestant, else of the default one, over each of the others."""
     from loopwright.measure import paired_gain
 
     times = {one.name: one.times for one in contestants}
@@ -279,7 +269,7 @@ class CpuLimits:
 class DeviceLimits:
     """Limits of a device for the kernels of a task, measured in this process.
 
-    ``name`` of the limit by arithmetic is empty without one; ``doubt`` is the reason why a limit is
+    ``name``, that of the limit by arithmetic, is empty without one; ``doubt`` tells why one is
     unknown.
     """
 
@@ -308,9 +298,7 @@ class DeviceLimits:
         return rate
 
     def bandwidth(self) -> float | None:
-        """Bytes a second of memory, measured now; None where unknown, or where a cache holds
-        all.
-        """
+        """Bytes a second of memory, measured now; None where unknown, or a cache holds all."""
         from loopwright.measure import bandwidth_limit, stays_in_cache
 
         if stays_in_cache(self.nbytes, self._device):

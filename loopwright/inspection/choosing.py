@@ -30,7 +30,6 @@ _LISTED = 5
 
 
 def log_of(log: LogLike) -> Log:
-    """Open log, or the one at a path; `RecordError` if there is none, or it is unreadable."""
     return log if isinstance(log, Log) else open_log(log)
 
 
@@ -47,8 +46,8 @@ def choose(
     Args:
         log: the log, or its path.
         record: its id or the beginning of it; ``"best"`` for the best one, or ``"default"`` for the
-            latest measurement of the default configuration, where all records are of one task on
-            one machine.
+        latest measurement of the default configuration, where all records are of one task on one
+        machine.
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run in which it was measured, or the beginning of its name.
         among: records to choose from; None: all of them.
@@ -56,7 +55,7 @@ def choose(
     Raises:
         RecordError: the log holds no such record.
         UsageError: neither or both of ``record`` and ``trial`` were given; or several records
-            match, which the message lists.
+        match, which the message lists.
 
     Example:
         >>> from loopwright.inspection import choose
@@ -77,11 +76,7 @@ def choose(
 
 
 def of_run(log: Log, records: Iterable[Record], run: str | None) -> list[Record]:
-    """Records of the run whose name begins with ``run``, or all; `RecordError` if there is no such
-    run.
-
-    ``log`` is for messages.
-    """
+    """Records of the run whose name begins with ``run``, or all; `RecordError` if there is none."""
     records = list(records)
     if run is None:
         return records
@@ -111,7 +106,6 @@ def _by_id(log: Log, records: Sequence[Record], wanted: str) -> Record:
 
 
 def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
-    """Best record, or that of the default configuration, of one task on one machine."""
     setups = by_setup(records)
     groups = list(setups.values())
     if len(groups) > 1:

@@ -59,8 +59,6 @@ class Throughput:
 
 @dataclass(frozen=True)
 class _Clock:
-    """Records by the time at which they ended."""
-
     row: npt.NDArray[np.int64]  # index of the record
     wall: Floats  # seconds since the record before
     search: npt.NDArray[np.bool_]  # False for repeated measurements
@@ -71,7 +69,7 @@ class _Clock:
 
 
 def _clock(records: Iterable[Record]) -> _Clock | None:
-    """Clock of some records; None where no record has one."""
+    """Records by the time at which they ended; None where no record has a clock."""
     columns = fields_of(records, "ts", "phase", "valid", "build_s", "run_s", "same_as")
     ts, build, run = (np.array(columns[n], np.float64) for n in (0, 3, 4))
     search, failed = np.array([not x for x in columns[1]], bool), ~np.array(columns[2], bool)
@@ -171,15 +169,12 @@ def throughput(records: Iterable[Record], bins: int = BINS) -> Throughput | None
 
 @dataclass(frozen=True)
 class TriedStructure:
-    """One measured structure."""
-
     name: str
     trials: int  # its records, failed ones and repeated measurements among them
     seconds: float | None  # median time of its fastest record; None where none ran
 
 
 def structure_of(record: Record) -> str | None:
-    """Structure of a record; None where its space has none."""
     name = record.config.get(STRUCTURE)
     return name if isinstance(name, str) else None
 

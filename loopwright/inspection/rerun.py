@@ -42,10 +42,10 @@ class Rerun:
     Attributes:
         record: the record.
         result: the new measurement: seconds per call of each sample, whether the answer is right,
-            or the error.
+        or the error.
         reference: the reference of the answer, in words.
         differences: changes since then (CPU, threads, compiler), in words, and whether other
-            programs use the machine.
+        programs use the machine.
         flop: arithmetic operations of a call; 0 where there are none to count.
     """
 
@@ -62,7 +62,6 @@ class Rerun:
         return change(self.record.times, self.result.times) if comparable else None
 
     def lines(self) -> list[str]:
-        """Outcome in words, a line each."""
         r = self.record
         rows = [
             ("record", f"{r.id}, {title(r)}"),
@@ -162,10 +161,9 @@ def rerun(
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run of that trial, or the beginning of its name.
         timeout: seconds that building, and that running, may take.
-        announce: called with messages for the user, such as waiting for the device; None: a
-            warning of the logger ``loopwright.inspection``.
-        device: the device that it runs on, such as ``"opencl:1"``; empty: the first of the kind
-            that its target names.
+        announce: called with messages for the user, such as waiting for the device; None: a warning
+        of the logger ``loopwright.inspection``.
+        device: the device, such as ``"opencl:1"``; empty: the first of its target's kind.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
@@ -202,7 +200,6 @@ def _busy() -> list[str]:
 
 
 def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
-    """Kernel of a record as a task, and the reference of its answer."""
     from loopwright.measure import ScheduledTask
 
     template_task = _known_task(record, rebuilt)

@@ -44,7 +44,6 @@ class RooflinePoint:
 
     @property
     def of_flops(self) -> float | None:
-        """Share of the arithmetic limit that it reaches; None where that is not known."""
         return self.speed / self.limits.flops if self.limits.flops else None
 
     @property
@@ -84,11 +83,7 @@ def limits_in(log: Log, records: Sequence[Record]) -> Limits:
 
 
 def roofline_point(work: Work, seconds: float, limits: Limits) -> RooflinePoint | None:
-    """Position of a kernel with so much work and seconds per call; None without operations or
-    arguments.
-
-    ``limits`` are those of the machine that the seconds were measured on.
-    """
+    """Position of a kernel on the machine of ``limits``; None without operations or arguments."""
     if not work.flop or not work.bytes:
         return None
     return RooflinePoint(work.flop / work.bytes, work.flop / seconds, limits)

@@ -38,12 +38,10 @@ class ChosenSchedule:
 
     @property
     def choice(self) -> str:
-        """Line about the record; empty for the default configuration."""
         return self.record if self.history is None else str(self.history.report()[-1])
 
     @property
     def report(self) -> str:
-        """Report of the context that chose it; empty for the default configuration."""
         return self.record if self.history is None else str(self.history.report())
 
     def context(self) -> AbstractContextManager[object]:
@@ -177,9 +175,6 @@ class _Checker:
 def _of_named_record(
     task: Task, logs: Sequence[Log], name: RecordName, checker: _Checker | None
 ) -> ChosenSchedule:
-    """Schedule of the named record, checked if it never was; another workload or number of threads
-    is refused.
-    """
     log = _joined(logs)
     record = _named_record(task, log, name)
     _check_fit(task, record)

@@ -39,11 +39,8 @@ def work_of(log: Log, record: Record) -> Work | None:
     """Find the work of a record's kernel; None where the log does not tell.
 
     That is so for a record from before logs kept their expressions, for one of AutoTVM, for a
-    damaged expression, and for one whose sizes are not fixed.
-
-    Args:
-        log: where the record is from.
-        record: any of its records. Those of one ``dag`` have the same work: ask once for each.
+    damaged expression, and for one whose sizes are not fixed. Records of one ``dag`` have the same
+    work: ask once for each.
 
     Example:
         >>> from loopwright.inspection import work_of
@@ -68,7 +65,6 @@ def work_of(log: Log, record: Record) -> Work | None:
 
 
 def seed_of(expression: Expression) -> int:
-    """Seed of the inputs that the records of an expression were timed on."""
     seed = expression.inputs.get("seed", 0)
     return seed if type(seed) is int and seed >= 0 else 0
 
@@ -89,11 +85,7 @@ def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
 
 
 def works_of(log: Log, records: Iterable[Record]) -> list[Work | None]:
-    """Find `work_of` many records, once for each expression.
-
-    Args:
-        log: where the records are from.
-        records: some of its records.
+    """Find `work_of` many records of a log, once for each expression.
 
     Example:
         >>> from loopwright.inspection import works_of

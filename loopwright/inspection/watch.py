@@ -36,8 +36,6 @@ _PACE_S = 120.0
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """State of one task."""
-
     name: str  # the task as a call of its template
     trials: int  # measured ones that have a time
     failed: int  # failed trials
@@ -50,7 +48,6 @@ class TaskStatus:
 
     @property
     def speed(self) -> str:
-        """Best so far in words."""
         return "-" if self.best_s is None else speed_text(self.best_s, self.flop)
 
 
@@ -75,8 +72,6 @@ class Status:
 
 
 class _Line(NamedTuple):
-    """Columns of a record that tell the state of its task."""
-
     task: str
     candidate: str
     median: float | None
@@ -96,8 +91,6 @@ class _Line(NamedTuple):
 
 
 class _Task:
-    """Facts on one task, kept up to date line by line."""
-
     def __init__(self, first: Record) -> None:
         self.name = task_text(first.op, first.args)
         #: Items are candidate, seconds, and number of the trial.
@@ -109,7 +102,6 @@ class _Task:
         self.dag = ""
 
     def rank(self, line: _Line) -> None:
-        """Add a measurement to the ranking."""
         if line.wrong or line.failed_again:
             self.ranking.refute(line.candidate)
             return
@@ -148,8 +140,6 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Run:
-    """Limits of a run from its header."""
-
     resumed: int
     n_trial: int | None
     timeout: float | None
@@ -182,20 +172,7 @@ class _Run:
 
 
 class Watcher:
-    """Collects the news of a `loopwright.records.Follower` into the state of the run.
-
-    Args:
-        path: the log.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from loopwright.inspection.watch import Watcher
-        >>> from loopwright.records import Follower
-        >>> watcher = Watcher(Path("matmul.jsonl"))
-        >>> watcher.take(Follower("matmul.jsonl").look())
-        >>> print(watcher.status().records > 6)
-        True
-    """
+    """Collects the news of a `loopwright.records.Follower` into the state of the run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -215,10 +192,8 @@ class Watcher:
         self._valid: Counter[str] = Counter()
 
     def take(self, news: News) -> None:
-        """Take in the news of a look (`Follower.look`).
-
-        Raises:
-            RecordError: somebody else made the index of the log, and it is malformed.
+        """Take in the news of a look; `RecordError` if somebody else made a malformed index of the
+        log.
         """
         if news.restarted:
             self._forget(news.exists)
@@ -283,7 +258,7 @@ class Watcher:
         return (len(self._pace) - 1) / spent * 60.0 if spent > 0 else None
 
     def _limits(self, now: float) -> tuple[int, int | None, float | None]:
-        """Trials that count for the last run, its number of trials, and when it will have ended."""
+        """Trials that count for the last run, its number of trials, and seconds until its end."""
         last = self._last_run
         if last is None:
             return sum(self._valid.values()), None, None
@@ -325,16 +300,8 @@ class Writers(NamedTuple):
 
 
 def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
-    """Find the processes of this machine that have a file open for writing.
-
-    Args:
-        path: the file.
-        proc: folder in which the system shows its processes.
-
-    Example:
-        >>> from loopwright.inspection.watch import writers_of
-        >>> print(writers_of("matmul.jsonl").pids)
-        ()
+    """Find the processes of this machine, as ``proc`` shows them, that have a file open for
+    writing.
     """
     try:
         wanted = os.stat(path)
@@ -354,9 +321,8 @@ def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
 
 
 def _writes(process: Path, wanted: os.stat_result) -> bool:
-    """Whether a process has a file open for writing.
-
-    `PermissionError` if its open files are hidden, another `OSError` if it has ended.
+    """Whether a process has a file open for writing; `PermissionError` if its open files are
+    hidden, another `OSError` if it has ended.
     """
     for fd in os.listdir(process / "fd"):
         try:

@@ -46,13 +46,7 @@ class MeasureBatch:
 
     Its processes start with the first batch and end with ``close``, at the end of a ``with`` block,
     or when it is garbage-collected. Every candidate is measured to the end: there is no race.
-
-    Args:
-        task: the task.
-        option: options of measuring.
-
-    Attributes:
-        n_parallel: number of builder processes.
+    ``n_parallel`` is the number of builder processes.
     """
 
     def __init__(self, task: Task, option: MeasureOption) -> None:
@@ -137,16 +131,11 @@ class MeasureBatch:
 def create_measure_batch(task: Task, option: MeasureOption) -> MeasureBatch:
     """Make a function that measures lists of inputs of one task, as AutoTVM does.
 
-    Args:
-        task: the task.
-        option: result of ``measure_option``.
-
-    Returns:
-        A function of a list of `MeasureInput`, which returns a list of `MeasureResult`. It owns
-            processes: close it, or use it in a ``with`` block.
+    It takes a list of `MeasureInput`, returns a list of `MeasureResult`, and owns processes: close
+    it, or use it in a ``with`` block.
 
     Raises:
-        UsageError: ``option`` is something else.
+        UsageError: ``option`` is no result of ``measure_option``.
 
     Example:
         >>> import loopwright as lw

@@ -45,10 +45,10 @@ class Same:
 
 
 class Build:
-    """A candidate at the builders: waiting, being built, or done.
+    """A candidate at the builders: waiting, being built, or done; ``limit`` is in seconds.
 
-    ``limit`` is in seconds. ``wanted`` is called once the program is lowered and has its key; if it
-    returns False, the build ends there. None: it is always compiled.
+    ``wanted`` is called once the program is lowered and has its key; if it returns False, the build
+    ends there. None: it is always compiled.
     """
 
     def __init__(
@@ -77,7 +77,6 @@ class Build:
 
     @property
     def artifact(self) -> Artifact:
-        """The code of a build that succeeded."""
         assert isinstance(self.outcome, Artifact)
         return self.outcome
 
@@ -89,11 +88,7 @@ class Build:
         return self.outcome
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
-        """Take the reply of the worker, or its failure; a lowered program goes on to compilation.
-
-        Raises a UsageError where builders do not know the target, so that no candidate can be
-        built.
-        """
+        """Take the worker's reply or failure; a lowered program goes on to compilation."""
         self.seconds += seconds
         match outcome:
             case LoweredReply():
@@ -118,9 +113,8 @@ class Build:
 
 
 class BuildPool:
-    """Builder processes with a queue; all waiting happens in `pump`.
-
-    ``workers`` are processes of another pool to be shared; None: processes of its own.
+    """Builder processes, its own or ``workers`` of another pool, with a queue; only
+    `pump` waits.
     """
 
     def __init__(
@@ -183,16 +177,13 @@ class BuildPool:
         self.built += not isinstance(build.outcome, Same)
 
     def feed(self) -> None:
-        """Serve the builders while the queue is longer than they can begin.
-
-        Call this after each of many builds that are queued, so that no builder idles between
-        lowering a program and compiling it.
+        """Serve the builders while the queue is longer than they can begin, after each of many
+        builds that are queued: no builder then idles between lowering a program and compiling it.
         """
         while len(self._waiting) > len(self.workers) > 0:
             self.pump()
 
     def wait(self, builds: Sequence[Build]) -> None:
-        """Return when all these are done."""
         while any(build.outcome is None for build in builds):
             self.pump()
 
@@ -246,9 +237,8 @@ def code_of(artifact: Artifact) -> str:
 
 
 def resources_of(artifact: Artifact) -> dict[str, Json] | None:
-    """Resources of an artifact, as the device's compiler reports them; the maximum of its kernels.
-
-    None for code of CPUs, and where the compiler reports nothing.
+    """The maximum of its kernels' resources as the device's compiler reports them; None for CPUs,
+    and where it reports nothing.
     """
     if artifact_kind(artifact.kind).device == "cpu":
         return None
@@ -273,7 +263,6 @@ class Programs:
         return self._builds.setdefault(build.program, build) is build
 
     def compiled(self, build: Build) -> Build:
-        """The build that has, or is making, the code of a candidate's program."""
         return self._builds[build.program] if isinstance(build.outcome, Same) else build
 
     def result(self, program: str) -> MeasureResult | None:

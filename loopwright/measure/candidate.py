@@ -57,9 +57,8 @@ def instantiate(
 ) -> Candidate | MeasureError:
     """Run the template of a task with a configuration, in this process and for at most ``seconds``.
 
-    Whatever the template raises becomes an ``INSTANTIATION`` error with its text, even
-    ``sys.exit(5)`` (``SystemExit: 5``); only Ctrl-C passes. One that takes too long is ended,
-    unless that is in compiled code which does not come back to Python.
+    Whatever it raises becomes an ``INSTANTIATION`` error, even ``sys.exit(5)``; only Ctrl-C passes.
+    One that takes too long is ended, unless in compiled code that does not come back to Python.
     """
     try:
         schedule, args = limited(seconds, "the template", task.instantiate, config)

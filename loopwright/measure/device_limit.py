@@ -57,8 +57,8 @@ class YardstickProgram:
 def arithmetic(target: Target, dtype: str = "float32", turns: int = _TURNS) -> YardstickProgram:
     """Fused multiply-adds, ``turns`` for each of some independent accumulators.
 
-    ``dtype`` is float32 or float64; shorter floats are computed in float32 by every kernel of ours
-    that does not use tensor cores. Raises a UsageError where the target has no blocks and threads.
+    ``dtype`` is float32 or float64: without tensor cores every kernel of ours computes shorter
+    floats in float32. Raises a UsageError where the target has no blocks and threads.
     """
     threads = _threads(target)
     alone = target.options.get("thread_warp_size") == 1
@@ -119,7 +119,6 @@ def _multiply_adds(threads: int, accumulators: int, turns: int, dtype: str) -> _
 
 
 def _copy(threads: int) -> _Program:
-    """Neighbouring threads copy neighbouring elements."""
     n = te.size_var("n")
     A = te.placeholder((n, _COPIES, threads), _COPIED, name="A")
     B = te.compute((n, _COPIES, threads), lambda b, i, t: A[b, i, t], name="B")
@@ -152,10 +151,9 @@ def device_limit(
 ) -> MachineLimit | None:
     """The limit that bounds kernels of a device with these arguments; None where none is known.
 
-    ``flop`` counts floating point operations of one call, or is 0; ``rate`` measures on the device,
-    of which only properties are read here. Products on tensor cores are not bounded by the peak of
-    multiply-adds in registers. Raises a LoopwrightError where a yardstick kernel cannot be built,
-    or fails.
+    ``flop`` counts operations of one call, or is 0. The peak of multiply-adds in registers does not
+    bound products on tensor cores. Raises a LoopwrightError where a yardstick cannot be built, or
+    fails.
     """
     nbytes = bytes_of(artifact)
     in_cache = stays_in_cache(nbytes, device)
@@ -173,7 +171,6 @@ def arithmetic_limit(flop: int, dag: Dag, target: Target, rate: Rate) -> Machine
 
 
 def bandwidth_limit(nbytes: int, target: Target, rate: Rate) -> MachineLimit:
-    """The limit by memory bandwidth."""
     return _limit(memory(target), nbytes, rate)
 
 

@@ -56,10 +56,8 @@ class DevicePool:
         incumbent: float | None,
         known: Container[str],
     ) -> None:
-        """Let several devices begin with the builds that are done, in order; see `result`.
-
-        ``incumbent`` is the best time so far in seconds, ``known`` has hashes of object code that
-        need not run.
+        """Let several devices begin with the builds that are done, in order, but not with those
+        whose object code ``known`` has; ``incumbent`` is the best time so far in seconds.
         """
         if len(self._runners) < 2:
             return

@@ -36,12 +36,10 @@ CPU_LOCK = "cpu0"
 
 
 def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
-    """The devices on which candidates of a task are measured.
+    """The devices for candidates: those of ``wanted``, names with commas, or the first of the kind.
 
-    ``wanted`` has names of devices with commas between them; empty: the first of the target's kind.
-    Raises a UsageError where one of them is missing, they are not equal, so that their times cannot
-    be compared, or not all code for the target runs there; a TargetError where they are of another
-    architecture than the target's.
+    Raises a UsageError where one is missing or cannot run all code for the target, or they are not
+    equal, so that times cannot be compared; a TargetError for another architecture.
     """
     kind = device_of_target(target.kind) or _CPU
     devices = tuple(device(name) for name in names_of(wanted) or [kind])
@@ -59,7 +57,6 @@ def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
 
 
 def _check(one: Device, kind: str, target: Target) -> None:
-    """Refuse a device that cannot run code for a target."""
     if one.name != kind:
         raise UsageError(
             f"code for the target {target.kind} runs on devices of type {kind}, and {one} is none; "
@@ -145,9 +142,8 @@ def _refused(path: Path, function: Callable[..., _T], *args: object) -> _T:
 
 
 def _open(folder: int, path: Path) -> int:
-    """Open or make a file to be locked, relative to the descriptor of its folder.
-
-    Raises a TuneError for a link, or a file of another user or with a second name.
+    """Open or make a file to be locked, relative to its folder; a TuneError for a link, or a file
+    of another user or with a second name.
     """
     try:
         fd = os.open(path.name, _FILE, 0o600, dir_fd=folder)
@@ -171,7 +167,6 @@ def _open(folder: int, path: Path) -> int:
 
 
 def _holder(fd: int) -> str:
-    """``process 12 (command)``, or a general phrase when the file is not readable."""
     try:
         data = json.loads(os.pread(fd, 4096, 0))
         command = "".join(c if c.isprintable() else "?" for c in data["command"])
@@ -198,12 +193,9 @@ def _sign(fd: int) -> None:
 class DeviceLock:
     """Held while kernels are timed, so that two processes never time on one device at once.
 
-    Args:
-        device: name of the device, such as ``"cpu0"``.
-        announce: called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
-
-    Raises:
-        TuneError: (also on `acquire`) the folder of locks, or the file, is not this user's.
+    ``announce`` is called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
+    Raises a TuneError, also on `acquire`, where the folder of locks, or the file, is not this
+    user's.
 
     Example:
         >>> from loopwright.measure import DeviceLock
@@ -229,15 +221,10 @@ class DeviceLock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock."""
         return self._fd is not None
 
     def try_acquire(self) -> str:
-        """Take the lock if it is free; returns its owner, empty where this object has it now.
-
-        Raises:
-            TuneError: the folder of locks, or the file, is not this user's.
-        """
+        """Take the lock if it is free; returns its owner, empty where this object has it now."""
         if self._fd is not None:
             return ""
         fd = self._open_file()
@@ -279,7 +266,6 @@ class DeviceLock:
             os.close(folder)
 
     def _wait(self, fd: int) -> None:
-        """Return with the lock; announce once that it takes long."""
         start = time.monotonic()
         announce = self._announce
         while not _try(fd):
@@ -300,14 +286,10 @@ class DeviceLock:
 
 @contextlib.contextmanager
 def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
-    """Refuse a second tuning run on the same log and task.
+    """Refuse a second tuning run on the same log and task; an empty task key means any task.
 
-    The lock is a file beside the log, ``<log>.<task>.lock``, removed at the end. The log itself is
-    not locked: appending to it locks it for an instant.
-
-    Args:
-        path: the log; it need not exist.
-        task: key of the task; empty: one run per log whatever the task.
+    The lock is a file beside the log, ``<log>.<task>.lock``, removed at the end. The log itself,
+    which need not exist, is not locked: appending to it locks it for an instant.
 
     Raises:
         TuneError: another run holds it; the text names its process and command.

@@ -31,14 +31,13 @@ class InputData:
 
     @property
     def owner(self) -> str:
-        """Name of the data that the template makes; empty where it makes none."""
         return "" if self._task.make_inputs is None else repr((self._task.name, self._task.args))
 
     def __call__(self, args: Sequence[Arg]) -> list[Array] | None:
         """One array per input among these arguments, of its shape and dtype; None: use a seed.
 
-        Raises a UsageError where the arrays of the template do not fit, and a TimeLimitError where
-        it takes longer than `PREPARE_S` seconds.
+        Raises a UsageError where the template's arrays do not fit, a TimeLimitError after
+        `PREPARE_S`.
         """
         if self._task.make_inputs is None:
             return None
@@ -88,11 +87,10 @@ def _line(dag: Dag, placeholder: int) -> int | None:
 
 
 def task_inputs(task: Task, args: Sequence[Arg], seed: int = 0) -> list[Array]:
-    """Inputs for a kernel of a task, made as for measuring, to run it elsewhere.
+    """Inputs for a kernel of a task, made as for measuring, to run it elsewhere; errors as of
+    `plan_of`.
 
-    The template may make them itself; else its default configuration shows their use. ``args`` are
-    in calling order, outputs included. Errors are those of `plan_of`, or a UsageError where the
-    arrays of the template do not fit.
+    The template may make them itself; else its default configuration shows their use.
     """
     arrays = InputData(task)(args)
     candidate = instantiate(task, task.config_space.get(task.config_space.default_index))

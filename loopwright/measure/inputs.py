@@ -79,14 +79,13 @@ def edge_input(
     span: Span | None = None,
     kind: Edge = "mixed",
 ) -> Array:
-    """Data of one argument.
+    """Data of one argument; the kind changes along dimension ``line``, or from element to element.
 
-    ``line`` is the dimension along which kinds change; None: from element to element. ``span``
-    marks an index: values from its first to its last, often these two. Of the kinds, ``"mixed"``
-    gives each line another one; ``"special"`` ordinary floats and zeros, a few of which are
-    infinite, NaN or at the limits of the type, and integers at their limits or zero; ``"one sign"``
-    lines of large negative and of large positive floats, the first one negative, and integers near
-    the lowest.
+    ``span`` marks an index: values from its first to its last, often these two. ``"mixed"`` gives
+    each line another kind; ``"special"`` ordinary floats and zeros, a few of which are infinite,
+    NaN or at the limits of the type, and integers at their limits or zero; ``"one sign"`` lines of
+    large negative and of large positive floats, the first one negative, and integers near the
+    lowest.
     """
     rng, size = np.random.default_rng(seed), tuple(shape)
     if span is not None:
@@ -108,7 +107,6 @@ def _in_lines(
     line: int | None,
     kinds: Sequence[_Draw],
 ) -> Array:
-    """An array each of whose lines is drawn by one of these functions."""
     out = np.empty(size, np.dtype(dtype))
     lines = _lines(out, line)
     which = rng.permutation(np.arange(len(lines)) % len(kinds))
@@ -271,7 +269,6 @@ class DataPlan:
     lines: tuple[int | None, ...] = ()
 
     def merge(self, other: DataPlan) -> DataPlan:
-        """A plan that is right for the kernels of both."""
         if not other.spans or not self.spans:
             spans = self.spans or other.spans
         else:
@@ -279,18 +276,10 @@ class DataPlan:
         return DataPlan(spans, min(self.largest, other.largest), self.lines or other.lines)
 
     def span(self, index: int) -> Span | None:
-        """Values that argument number ``index`` may take; None: any."""
         return self.spans[index] if self.spans else None
 
     def made(self, arg: Arg, index: int, seed: int, number: int) -> Array:
-        """The data of one argument in a set, from a seed.
-
-        Args:
-            arg: the argument.
-            index: its position.
-            seed: seed of set 0.
-            number: number of the set.
-        """
+        """The data of one argument in a set; ``seed`` is that of set 0."""
         largest = self.largest if number else 0
         span, shift = self.span(index), number * _NEXT_SEED
         if number in EDGES:
@@ -308,9 +297,8 @@ class DataPlan:
         )
 
     def varied(self, given: Array, index: int) -> Array:
-        """Set 1 of an argument whose set 0 was given: its elements in the opposite order.
-
-        An argument that is used as an index stays as it is: its order may matter.
+        """Set 1 of an argument whose set 0 was given: its elements in the opposite order, unless it
+        is an index, whose order may matter.
         """
         if self.span(index) is not None:
             return given
@@ -358,11 +346,9 @@ def input_set(
 
 
 def arguments(artifact: Artifact) -> list[Arg]:
-    """The arguments of an artifact's entry function, in calling order."""
     entry = artifact.contents.function(artifact.entry)
     return [Arg.of(spec) for spec in entry.args]
 
 
 def outputs(artifact: Artifact) -> list[Arg]:
-    """The arguments of the entry function that it writes."""
     return [arg for arg in arguments(artifact) if arg.output]

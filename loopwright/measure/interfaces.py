@@ -131,11 +131,8 @@ class PlayoffResult:
         return statistics.median(self.at_peak) / statistics.median(samples)
 
     def gain_over(self, name: str, samples: Sequence[float] | None = None) -> PairedGain | None:
-        """Gain of the winner over the program sampled beside it under this name.
-
-        Args:
-            name: name of the program.
-            samples: samples of the default, in place of the winner's.
+        """Gain of the winner, or of these samples of the default, over the program sampled beside
+        it.
         """
         pairs = zip(self.beside.get(name, ()), samples or self.best, strict=False)
         kept = [(other, own) for other, own in pairs if not math.isnan(other)]
@@ -181,29 +178,15 @@ class MeasurerLike(Protocol):
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:
-        """Yield one result per input, in order.
-
-        Args:
-            inputs: the candidates.
-            incumbent: best time so far in seconds per call.
-        """
+        """Yield one result per input, in order; ``incumbent``: best time, seconds per call."""
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """Check and measure the fastest candidates again, interleaved with the default.
-
-        Args:
-            candidates: the fastest first; one that repeats a program, or is wrong, is replaced by
-                the next.
-            plan: number of participants, programs sampled beside them, and duration.
+        """Check and measure the fastest again, interleaved with the default; one that repeats a
+        program, or is wrong, is replaced by the next.
         """
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
-        """Measure configurations once more, without a race; one result each, in order.
-
-        Args:
-            configs: the configurations.
-            windows: number of samples of each.
-        """
+        """Measure configurations once more, ``windows`` samples of each, without a race."""
 
 
 @runtime_checkable
@@ -211,9 +194,8 @@ class KnowsCode(Protocol):
     """A measurer that does not run object code with known times."""
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
-        """Use results, by `MeasureResult.code`, for candidates that are compiled to the same code.
-
-        Each names in ``times_of`` the record that it is from.
+        """Use results, by `MeasureResult.code`, for candidates that are compiled to the same code;
+        each names in ``times_of`` the record that it is from.
         """
 
 
@@ -239,7 +221,6 @@ class SharesPrograms(Protocol):
     ) -> Iterator[MeasureResult]:
         """Yield one result per input, in order.
 
-        ``incumbent`` is the best time so far in seconds per call, ``known`` has results by
-        `MeasureResult.program`: a candidate of such a program gets a copy whose ``same_as`` is the
-        program.
+        ``known`` has results by `MeasureResult.program`: a candidate of such a program gets a copy
+        whose ``same_as`` is the program.
         """

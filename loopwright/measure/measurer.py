@@ -45,20 +45,17 @@ _log = logging.getLogger("loopwright.measure")
 class Measurer:
     """Measures candidates of one task; a context manager that owns the worker processes.
 
+    Candidates are lowered in the `PassContext` in which `measure` or `playoff` is called.
+    ``overlap`` tells whether they are built while others are timed, since there are cores for both.
+
     Args:
         task: a `Task`, or any `TaskLike`.
         option: see `measure_option`; None: its defaults.
         announce: called with one line for a person to read (waiting for the device, no reference);
-            None: a warning of the logger ``loopwright.measure``.
+        None: a warning of the logger ``loopwright.measure``.
         beside: a measurer of another task with an equal option, which stays open for longer; its
-            processes are shared, so that many tasks need no more of them than one.
+        processes are shared, so that many tasks need no more of them than one.
         cores: CPUs that builders and kernels share; None: all usable ones.
-
-    Attributes:
-        overlap: whether candidates are built while others are timed, since there are cores for
-            both.
-
-    Candidates are lowered in the `PassContext` in which `measure` or `playoff` is called.
 
     Raises:
         TargetError: (at entry) this machine lacks instructions that the target's code may use.
@@ -139,9 +136,7 @@ class Measurer:
 
     @property
     def waiting_for(self) -> str:
-        """Current activity in words, for people who wait: processes and their requests, the device
-        and its owner, the template, the reference. May be read on any thread.
-        """
+        """Current activity in words, for people who wait; may be read on any thread."""
         return self.session.waiting_for
 
     def on_phase(self, listen: Callable[[str], object]) -> None:
@@ -151,11 +146,8 @@ class Measurer:
         self.session.clock.listen = listen
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
-        """Use these results for candidates that are compiled to the same object code.
-
-        Args:
-            results: by `MeasureResult.code`, measured on this hardware; each names in ``times_of``
-                the record that it is from.
+        """Use results, by `MeasureResult.code`, of this hardware for candidates compiled to the
+        same code; each names in ``times_of`` the record that it is from.
         """
         self._known_code |= results
 
@@ -166,16 +158,12 @@ class Measurer:
 
         The device is locked from the first run until the iterator ends or is closed. Of several
         candidates that are one program the first is measured; the others share its result, as their
-        ``same_as`` shows.
-
-        Args:
-            inputs: candidates of this measurer's task.
-            incumbent: best time so far in seconds per call; it sets the limits of the race and
-                decides what is checked. Better results of this batch take its place.
+        ``same_as`` shows. ``incumbent``, the best time so far in seconds per call, sets the limits
+        of the race and decides what is checked; better results of this batch take its place.
 
         Raises:
             UsageError: outside of ``with``, an input of another task, or a `PassContext` that
-                cannot reach other processes.
+            cannot reach other processes.
             RunError: a worker process cannot be started.
         """
         return self.measure_new(inputs, incumbent, {})
@@ -186,13 +174,8 @@ class Measurer:
         incumbent: float | None,
         known: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `measure`, for candidates some of whose programs were measured before.
-
-        Args:
-            inputs: see `measure`, also for the errors raised.
-            incumbent: see `measure`.
-            known: results by `MeasureResult.program`; a candidate of such a program costs neither
-                compiling nor running and shares the result.
+        """As `measure`; a candidate whose `MeasureResult.program` is ``known`` costs neither
+        compiling nor running and shares the result.
         """
         self._check_entered()
         if any(i.task is not self.task for i in inputs):
@@ -235,17 +218,9 @@ class Measurer:
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """Check and measure the fastest candidates again, interleaved with the default.
 
-        Args:
-            candidates: the fastest first; one that repeats a program, or is wrong, is replaced by
-                the next.
-            plan: number of participants, programs sampled beside them, and duration.
-
-        Returns:
-            The finalists, the best first, and the samples that show how much better it is than the
-                default. Those whose answer is wrong, or that fail, have an error (announced too).
-
-        Raises:
-            UsageError: outside of ``with``, or as `measure`.
+        One that repeats a program, or is wrong, is replaced by the next. Returns the finalists, the
+        best first, and the samples that show how much better it is than the default; those whose
+        answer is wrong, or that fail, have an error (announced too). Raises as `measure`.
         """
         with self._counted():
             return Playoff(self.session, plan).hold(candidates)
@@ -255,14 +230,8 @@ class Measurer:
     ) -> list[MeasureResult]:
         """Measure configurations once more, without a race, in the present state of the machine.
 
-        Nothing is checked, and equal programs are each measured.
-
-        Args:
-            configs: the configurations; the build of the first one is kept for the next call.
-            windows: number of samples of each.
-
-        Raises:
-            UsageError: outside of ``with``, or as `measure`.
+        Nothing is checked, and equal programs are each measured, ``windows`` samples of each. The
+        build of the first is kept for the next call. Raises as `measure`.
         """
         with self._counted():
             return self.session.measure_again(configs, windows)
@@ -287,7 +256,6 @@ class Measurer:
     def _finish(
         self, build: Build | MeasureError, incumbent: float | None, programs: Programs
     ) -> MeasureResult:
-        """The result of one candidate: wait for its build, run it, count it."""
         if isinstance(build, MeasureError):
             result = MeasureResult(error=build, ts=time.time())
         else:

@@ -53,7 +53,6 @@ def _count(owner: str, name: str, value: int | None) -> None:
 
 
 def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: str) -> None:
-    """Refuse a function, or an unknown name, where one of ``known`` is required."""
     if isinstance(value, str) and value in known:
         return
     names = " or ".join(map(repr, known))
@@ -62,7 +61,6 @@ def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: st
 
 
 def _device_names(given: object) -> str:
-    """Names of devices with commas between them; raises a UsageError for a wrong name."""
     parts = given.split(",") if isinstance(given, str) else given
     parts = [parts] if isinstance(parts, Device) else parts
     if not isinstance(parts, list | tuple) or not all(isinstance(p, str | Device) for p in parts):
@@ -126,12 +124,10 @@ class LocalBuilder:
 
     @property
     def processes(self) -> int:
-        """Number of builder processes."""
         return self.n_parallel or len(usable_cpus())
 
     @property
     def memory_limit(self) -> int:
-        """Bytes that one builder may take."""
         return self.memory_bytes or max(1 << 30, machine_memory() // 2 // self.processes)
 
 
@@ -216,7 +212,6 @@ class LocalRunner:
 
     @property
     def devices(self) -> str:
-        """Names of the devices with commas between them; empty: the first of the target's kind."""
         assert isinstance(self.device, str)  # it was made one
         return self.device
 
@@ -232,15 +227,10 @@ class LocalRunner:
 
     @property
     def memory_limit(self) -> int:
-        """Bytes that the runner may take."""
         return self.memory_bytes or max(1 << 30, machine_memory() // 2)
 
     def limit(self, incumbent: float | None) -> float:
-        """Seconds that one candidate may take.
-
-        Args:
-            incumbent: best time so far in seconds per call, or None.
-        """
+        """Seconds that one candidate may take; ``incumbent`` is the best time per call so far."""
         if incumbent is None:
             return self.timeout
         return min(self.timeout, max(SHORTEST_LIMIT_S, SLOW_RATIO * incumbent))
@@ -248,12 +238,7 @@ class LocalRunner:
 
 @dataclass(frozen=True)
 class MeasureOption:
-    """A builder with a runner; made by `measure_option`.
-
-    Example:
-        >>> print(lw.measure_option().runner.check)
-        True
-    """
+    """A builder with a runner; made by `measure_option`."""
 
     builder: LocalBuilder
     runner: LocalRunner
@@ -262,14 +247,7 @@ class MeasureOption:
 def measure_option(
     builder: LocalBuilder | str = "local", runner: LocalRunner | str = "local"
 ) -> MeasureOption:
-    """Choose how candidates are built and run.
-
-    Args:
-        builder: a `LocalBuilder`, or ``"local"`` for its defaults.
-        runner: a `LocalRunner`, or ``"local"`` for its defaults.
-
-    Raises:
-        UsageError: another value.
+    """Choose how candidates are built and run; ``"local"`` stands for the defaults.
 
     Example:
         >>> option = lw.measure_option(

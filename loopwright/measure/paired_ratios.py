@@ -52,7 +52,6 @@ class PairedGain:
 
     @property
     def margin(self) -> float:
-        """Half the width of the interval."""
         return (self.high - self.low) / 2
 
     @property
@@ -65,14 +64,9 @@ class PairedGain:
 
 
 def paired_gain(base: Sequence[float], other: Sequence[float]) -> PairedGain | None:
-    """Compare the seconds per call of two kernels that were sampled in turns.
+    """Gain of ``other`` over ``base``, seconds per call, each above 0, sampled in the same rounds.
 
-    Args:
-        base: seconds of the baseline, one a round, each above 0.
-        other: seconds of the other in the same rounds.
-
-    Returns:
-        The relative gain of ``other``; None with fewer than `FEWEST_ROUNDS` rounds.
+    None with fewer than `FEWEST_ROUNDS` rounds.
 
     Raises:
         ValueError: the numbers of samples differ.
@@ -101,7 +95,7 @@ def paired_gain(base: Sequence[float], other: Sequence[float]) -> PairedGain | N
 
 @lru_cache(maxsize=128)
 def _cut(rounds: int) -> int | None:
-    """Number of means outside of the interval on each side; None where no interval is possible."""
+    """Number of means outside of the interval on each side; None where none is possible."""
     # How many of all choices of signs give each sum of ranks: the distribution of the test.
     ways = [1]
     for rank in range(1, rounds + 1):

@@ -44,10 +44,9 @@ LOSING, LOSES_AFTER = 1.1, 3
 
 
 class Finalist:
-    """One configuration in the playoff.
+    """One configuration in the playoff; the runner keeps its code in its slot.
 
-    Its slot is where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it
-    empties the others.
+    Slot 0 belongs to ordinary trials: filling it empties the others.
     """
 
     def __init__(self, slot: int, config: ConfigEntity) -> None:
@@ -84,19 +83,16 @@ class Finalist:
 
     @property
     def code(self) -> bytes | None:
-        """Object code; None where it was not built."""
         outcome = None if self.build is None else self.build.outcome
         return outcome.objects if isinstance(outcome, Artifact) else None
 
     @property
     def order(self) -> tuple[bool, bool, bool, float]:
-        """Sort key of finalists, the best first."""
         result = self.result()
         unchecked, median = result.order
         return result.error is not None, unchecked, (self.twin or self).left, median
 
     def result(self) -> FinalistResult:
-        """Result of the first part where there was one."""
         of = self.twin or self
         error = self.error or of.error
         return FinalistResult(
@@ -110,10 +106,7 @@ class Finalist:
 
 
 def may_win(finalists: Sequence[Finalist]) -> list[Finalist]:
-    """Finalists that were not clearly slower than the leader in every round, nor failed.
-
-    All have a sample of each round, except those that failed.
-    """
+    """Finalists that neither failed nor were clearly slower than the leader in every round."""
     playing = [f for f in finalists if f.error is None]
     leader = min(playing, key=lambda f: statistics.median(f.times), default=None)
     return [
@@ -145,8 +138,6 @@ _TENSOR_CORES = "its products are made by tensor cores, whose peak is not measur
 
 
 class Playoff:
-    """One playoff in progress."""
-
     def __init__(self, session: MeasureSession, plan: PlayoffPlan) -> None:
         self.session, self.plan = session, plan
         self.started = time.perf_counter()
@@ -188,7 +179,6 @@ class Playoff:
 
     @property
     def _default(self) -> Finalist | None:
-        """The default configuration while it takes part."""
         if self.plan.default is None or self.finalists[0].error is not None:
             return None
         return self.finalists[0]
@@ -199,7 +189,6 @@ class Playoff:
         return [f for f in self.finalists if f.error is None and f.twin is None]
 
     def _enter(self, configs: Sequence[ConfigEntity]) -> None:
-        """Build and check these configurations."""
         first = len(self.finalists) + 1
         fresh = [Finalist(first + i, config) for i, config in enumerate(configs)]
         self._build(fresh)
@@ -210,7 +199,6 @@ class Playoff:
             self.finalists.append(f)
 
     def _build(self, finalists: Sequence[Finalist]) -> None:
-        """Build all of them; equal candidates share one build."""
         builds: dict[str, Build] = {}
         for f in finalists:
             candidate = self.session.instantiate(f.config)
@@ -323,7 +311,6 @@ class Playoff:
         self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
 
     def _find_device_limit(self, best: Finalist) -> None:
-        """Find the limit of the device that the runner has, or note why there is none."""
         from loopwright.measure import device_limit
 
         candidate, session = best.candidate, self.session
@@ -344,14 +331,12 @@ class Playoff:
             self._give_up_limit(_TENSOR_CORES)
 
     def _give_up_limit(self, why: str) -> None:
-        """Go on without a limit, and note the reason, once."""
         self.limit = None
         if not self._no_limit:
             self.notes.append(f"{_UNKNOWN}: {why}")
         self._no_limit = True
 
     def _sample_limit(self, limit: MachineLimit) -> None:
-        """Sample the limit; where a device refuses, it is given up."""
         try:
             self.at_peak.append(limit.sample())
         except RunError as error:
@@ -359,9 +344,7 @@ class Playoff:
             self._give_up_limit(str(error))
 
     def _sample_beside(self, turn: int) -> None:
-        """Sample the limit and the caller's programs, every other round once intervals are
-        possible.
-        """
+        """Sample the limit and, every other round once intervals are possible, the programs."""
         if self.limit is not None and self.limit.each_round:
             self._sample_limit(self.limit)
         for name, sample in self.plan.beside.items():
@@ -384,11 +367,11 @@ class Playoff:
     ) -> Iterator[int]:
         """Number the rounds of a part: the least count, and more while there is time.
 
-        ``counts`` are the least and the most; ``fewest`` is for kernels so slow that there is no
-        time for the least count. ``share`` is the part of the playoff's time that may have passed
-        by the end of the part; building and checking use their part of it. ``enough`` ends the part
-        after the least count. The same share of its time limit ends the part after its first round,
-        so that there is time for a verdict.
+        ``counts`` are the least and the most, ``fewest`` is for kernels so slow that there is no
+        time for the least. ``share`` of the playoff's time, of which building and checking use
+        their part, may have passed by the end; the same share of its time limit ends the part after
+        its first round, so that there is time for a verdict. ``enough`` ends it after the least
+        count.
         """
         least, most = counts
         begun = time.perf_counter()
@@ -402,12 +385,10 @@ class Playoff:
             yield turn
 
     def _late(self, share: float = 1.0) -> bool:
-        """Whether this share of the time limit has passed."""
         timeout = self.plan.timeout
         return timeout is not None and time.perf_counter() - self.started >= share * timeout
 
     def _round(self, finalists: Sequence[Finalist], turn: int, window_s: float) -> None:
-        """Take one sample of each finalist."""
         # Each round begins with another one: nobody always follows the same neighbour.
         start = turn % max(1, len(finalists))
         for f in [*finalists[start:], *finalists[:start]]:
@@ -448,7 +429,6 @@ class Playoff:
 
 
 def _narrow(pair: Sequence[Finalist]) -> bool:
-    """Whether the gain of one over the other is known as accurately as needed."""
     if len(pair) < 2:
         return True
     gain = paired_gain(pair[0].judged, pair[1].judged)

@@ -54,16 +54,15 @@ def recheck(
 ) -> Record:
     """Build the candidate of a record, run it once in a process of its own, and compare the answer.
 
+    Returns a record of the phase ``check`` for the same candidate, without times: checked, or with
+    the error. Where there can be no reference, not checked, with the reason.
+
     Args:
         task: the task of the candidate.
         record: the record.
         scheduled: its schedule and arguments, as returned by ``ApplyHistoryBest.choose``.
         option: see `measure_option`; None: its defaults.
         announce: called with one line for a person to read, such as on waiting for the device.
-
-    Returns:
-        A record of the phase ``check`` for the same candidate, without times: checked, or with the
-        error. Where there can be no reference, not checked, with the reason.
 
     Raises:
         RunError: a worker process cannot be started.

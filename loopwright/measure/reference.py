@@ -74,8 +74,8 @@ class References:
     def key(self, candidate: Candidate, artifact: Artifact) -> str:
         """Name of the answers to the computation of a candidate, on its data.
 
-        A runner may serve several tasks: those that compute the same share the answers of the naive
-        schedule, but not those of a template's own reference.
+        Tasks of one runner that compute the same share the answers of the naive schedule, but not
+        those of a template's own reference.
         """
         task = self._task
         owner = "" if task.reference is None else repr((task.name, task.args))
@@ -101,7 +101,6 @@ class References:
     def _known(
         self, c: Candidate, artifact: Artifact, number: int, work: int = _WORK
     ) -> list[KnownElements]:
-        """Right elements of each output for a set of inputs."""
         from loopwright.te import read_arg_id  # they know tensors
 
         args, places = arguments(artifact), [read_arg_id(i) for i in c.arg_ids]
@@ -160,7 +159,6 @@ class References:
         return Answers((answers[0], answers[1]), exact is not None)
 
     def _result(self, inputs: Sequence[Array], expected: Sequence[Arg]) -> list[Array] | str:
-        """The result of the NumPy function, or what is wrong with it."""
         function = self._task.reference
         assert function is not None
         try:
@@ -178,9 +176,8 @@ class References:
     def _equal_in_float32(
         self, args: Sequence[Arg], expected: Sequence[Arg], answer: Sequence[Array]
     ) -> bool:
-        """Whether the NumPy function is accurate enough on short floats.
-
-        NumPy computes in the type of its inputs unless the function does otherwise.
+        """Whether the NumPy function is accurate enough on short floats, in which it then
+        computes.
         """
         inputs = self._runner.input_arrays(args, 1)
         if all(a.dtype.name not in dtypes.HALVES for a in inputs):
@@ -223,7 +220,6 @@ class References:
         return tuple(bounds)
 
     def _naive_answers(self, dag: Dag, ids: Sequence[ArgId]) -> tuple[bytes, bytes] | MeasureError:
-        """The results of the naive schedule of a program for both sets of inputs."""
         on_cpu = runs_on_cpu(self._task.target.kind)
         # A schedule without bound loops runs on the CPU.
         target = None if on_cpu else Target("llvm").canonical
@@ -292,8 +288,8 @@ def _apart(
 def _snapped(arrays: Sequence[Array], steps: Sequence[float | None]) -> list[Array] | None:
     """The exact answer from one that may have been computed in another way, an FFT for example.
 
-    Each element is a multiple of the array's step, a power of two; a step of None marks a rounded
-    array. Returns None where an element is too far from any multiple.
+    Each element is a multiple of the array's step, a power of two; None marks a rounded array.
+    Returns None where an element is too far from any multiple.
     """
     exact = []
     for array, step in zip(arrays, steps, strict=True):

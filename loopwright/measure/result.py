@@ -38,11 +38,7 @@ __all__ = [
 class TaskLike(Protocol):
     """A task as far as measuring needs it; `loopwright.task.Task` is one.
 
-    Attributes:
-        name: name of its template.
-        args: arguments of the template.
-        key: its identity in records.
-        target: the target it is built for.
+    ``name`` and ``args`` are those of its template, ``key`` is its identity in records.
     """
 
     name: str
@@ -128,12 +124,7 @@ class MeasureError:
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """One trial to be measured.
-
-    Attributes:
-        task: the task (see `loopwright.task.Task`).
-        config: a point of its space.
-        trial: number of the trial in the run, from 0.
+    """One trial to be measured: a task, a point of its space, and its number in the run, from 0.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -209,7 +200,6 @@ class MeasureResult:
 
     @property
     def valid(self) -> bool:
-        """Whether the trial did not fail."""
         return self.error is None
 
     @property
@@ -241,7 +231,6 @@ class MeasureResult:
 
     @property
     def timestamp(self) -> float:
-        """AutoTVM's name of ``ts``."""
         return self.ts
 
     def __iter__(self) -> Iterator[Any]:
@@ -255,9 +244,8 @@ class MeasureResult:
 def is_reusable(result: MeasureResult) -> bool:
     """Whether a result is that of its program, rather than of one attempt to measure it.
 
-    A time is, also that of a candidate which racing dropped, and so is a compiler's refusal, a
-    crash, a kernel that is too slow, a wrong answer. A builder that was killed, or ran out of
-    memory, does not depend on the program.
+    So is a time, also of a candidate which racing dropped, and so are a compiler's refusal, a
+    crash, a wrong answer; not so a builder that was killed, or ran out of memory.
     """
     if not result.program or result.same_as:
         return False
@@ -274,7 +262,7 @@ def would_lead(incumbent: float | None, result: MeasureResult) -> bool:
 def faster(incumbent: float | None, result: MeasureResult) -> float | None:
     """The time to beat, in seconds per call, after one more result.
 
-    The result counts only if it is usable, and if its answer was checked or no check was requested.
+    The result counts only if it is usable, and its answer checked or no check requested.
     """
     if result.checked is Checked.NO or not would_lead(incumbent, result):
         return incumbent

@@ -77,8 +77,6 @@ _Result = TypeVar("_Result")
 
 
 class Answers(NamedTuple):
-    """Expected outputs of a kernel."""
-
     sets: tuple[bytes, bytes]  # for each set of inputs the outputs one after the other, row-major
     exact: bool = False  # on set 1 the outputs must be equal
     rounding: tuple[float, ...] = ()  # see `loopwright.measure.comparison.Closeness`
@@ -104,7 +102,6 @@ def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | No
 def _fault(
     error: MeasureError, failure: WorkerFailure | None, seconds: float, *, on_cpu: bool
 ) -> MeasureError:
-    """An error during a check, as a statement on the kernel."""
     if failure is None:
         wrong = error.kind == ErrorKind.RUN_ERROR
         text = f"in its check it failed: {error.text}"
@@ -123,9 +120,8 @@ class Runner:
 
     ``pump`` waits for the runner while it lets the builders work, and is called until it has an
     answer. ``inputs`` gives the input data of some arguments, or None for seeded random data;
-    ``owner`` names this data where equal arguments of another runner may get other data.
-    ``worker`` is the process of another runner to be shared. ``device`` is a name such as
-    ``"opencl:0"``; empty: the CPU.
+    ``owner`` names this data where equal arguments of another runner may get other data. ``worker``
+    is the process of another runner to be shared; an empty ``device`` is the CPU.
     """
 
     def __init__(
@@ -154,9 +150,8 @@ class Runner:
     def another(
         self, pump: Callable[[Sequence[Worker]], None], worker: Worker | None = None
     ) -> Runner:
-        """A runner with the same data and data plans.
-
-        ``worker`` is its process; None: the same one, for another thread.
+        """A runner with the same data and plans, for another process, or another thread of this
+        one.
         """
         other = copy.copy(self)
         other._pump, other.kills = pump, 0
@@ -167,7 +162,7 @@ class Runner:
         """The result of `measure`, which begins by loading a candidate.
 
         Where the process was killed or stopped from outside meanwhile (by an operator, or the
-        kernel for want of memory), it is repeated once, so that no candidate is blamed. One that
+        system for want of memory), it is repeated once, so that no candidate is blamed. One that
         takes all memory is killed a second time, and is at fault.
         """
         before = self.kills
@@ -219,9 +214,8 @@ class Runner:
         """Time the kernel in ``slot``; returns seconds per call of each sample.
 
         ``first`` is the time of its first run, the only sample where the limit leaves no time for
-        others, and ``spent`` the part of the timeout that is used up. Windows last ``window_s``;
-        two are enough to see that the candidate is more than 10 % behind the incumbent. All times
-        are seconds.
+        others, ``spent`` the part of the timeout that is used up, ``window_s`` the length of
+        windows. Two are enough to see that it is more than 10 % behind the incumbent.
         """
         left = self.option.timeout - spent
         flush, budget = self.option.enable_cpu_cache_flush, 0.8 * left
@@ -334,7 +328,6 @@ class Runner:
         return reply.rate
 
     def input_arrays(self, args: Sequence[Arg], number: int = 0) -> list[Array]:
-        """A set of the input data that the runner has for these arguments."""
         arrays = self._inputs(args)
         return input_set(self.plan(args), args, self.option.seed, arrays, number)
 
@@ -344,7 +337,6 @@ class Runner:
         self._plans[tuple(args)] = plan if former is None else former.merge(plan)
 
     def plan(self, args: Sequence[Arg]) -> DataPlan:
-        """The data plan of kernels with these arguments."""
         return self._plans.get(_key(args), DataPlan())
 
     def _prepare(self, artifact: Artifact) -> MeasureError | None:
@@ -385,7 +377,7 @@ class Runner:
         *,
         restart: bool = True,
     ) -> _Answer | MeasureError:
-        """Send a request and wait for its reply; the runner is killed after ``deadline`` seconds.
+        """Send a request and wait for its reply; after ``deadline`` seconds the runner is killed.
 
         ``too_late`` is the text of a timeout: what took too long, and which limit acted.
         """
@@ -412,11 +404,7 @@ class Runner:
         self.worker.start()
 
     def _too_late(self, incumbent: float | None = None, load_s: float = 0.0) -> str:
-        """The message about a kernel that ran too long, which names only the limit that acted.
-
-        An incumbent, in seconds per call, may set a limit of its own; loading may take ``load_s``
-        more.
-        """
+        """The message about a kernel that ran too long, which names only the limit that acted."""
         limit, timeout = self.option.limit(incumbent), self.option.timeout
         which = f"the runner's timeout of {timeout:.3g} s"
         if limit < timeout:
@@ -432,9 +420,9 @@ def _key(args: Sequence[Arg]) -> tuple[ArgKey, ...]:
 def runner_process(option: LocalRunner, device: str) -> Worker:
     """A process that runs kernels.
 
-    The drivers of devices reserve far more address space than they take of memory, so that there
-    the size of the process is looked at between candidates, and its address space is not limited.
-    Files that drivers leave in their working folder are removed with the process.
+    The drivers of devices reserve far more address space than they take of memory: there the size
+    of the process is looked at between candidates instead. Files that drivers leave in their
+    working folder are removed with the process.
     """
     if not device:
         return Worker("runner", option.memory_limit)

@@ -63,7 +63,6 @@ class Clock:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Add the time of the block to the total."""
         start = time.perf_counter()
         try:
             yield
@@ -109,10 +108,9 @@ class Clock:
 class MeasureSession:
     """The processes that measure candidates of one task, and the steps for one candidate.
 
-    ``announce`` is called with one line for a person to read. ``beside`` is the session of another
-    task with an equal option, which is closed later; its processes are used, the runner where
-    kernels run on the same devices. Raises a UsageError where a device cannot be used, or is none
-    of the target's.
+    ``beside`` is the session of another task with an equal option, which is closed later; its
+    processes are used, the runner where kernels run on the same devices. Raises a UsageError where
+    a device cannot be used, or is none of the target's.
     """
 
     option: MeasureOption
@@ -166,7 +164,6 @@ class MeasureSession:
 
     @property
     def answered(self) -> int:
-        """Number of requests that the processes have answered so far."""
         return sum(worker.answered for worker in self._workers)
 
     @property
@@ -194,14 +191,12 @@ class MeasureSession:
             worker.start()
 
     def reset(self) -> None:
-        """Give the devices back and drop all work under way."""
         self.release_devices()
         self.builds.reset()
         for runner in self.runners:
             runner.reset()
 
     def close(self) -> None:
-        """End the processes that are its own."""
         self.reset()
         if not self._borrows_builders:
             self.builds.close()
@@ -209,7 +204,6 @@ class MeasureSession:
             runner.worker.close()
 
     def lower_as_here(self) -> None:
-        """Lower candidates in the `PassContext` of the caller from now on."""
         from loopwright.transform import PassContext  # not at the top: runners import no compiler
 
         self.passes = PassContext.current().to_json()
@@ -269,14 +263,12 @@ class MeasureSession:
         return second
 
     def wait_for(self, builds: Iterable[Build | MeasureError]) -> None:
-        """Return when these builds are done."""
         waiting = [b for b in builds if isinstance(b, Build) and b.outcome is None]
         if waiting:
             with self.clock.phase("build"):
                 self.builds.wait(waiting)
 
     def feed(self) -> None:
-        """Serve the builders while the queue is longer than they can begin."""
         with self.clock.phase("build"):
             self.builds.feed()
 
@@ -288,7 +280,6 @@ class MeasureSession:
                     lock.acquire()
 
     def release_devices(self) -> None:
-        """Give the devices back, where they are held."""
         for lock in self.locks:
             lock.release()
 
@@ -338,9 +329,8 @@ class MeasureSession:
         )
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
-        """Measure configurations without a race and without a check.
-
-        The build of the first one, the reference kernel, is kept for the next call.
+        """Measure configurations without a race and without a check; the build of the first, the
+        reference kernel, is kept for the next call.
         """
         kept = self._reference_builds
         builds: list[Build | MeasureError] = []
@@ -409,7 +399,7 @@ class MeasureSession:
         return reply
 
     def _bounds_checked(self, candidate: Candidate) -> MeasureError | None:
-        """Run a candidate with bounds checks, where accesses depend on data; an error if one fails.
+        """An error where a candidate whose accesses depend on data fails bounds checks.
 
         Code for devices has no such checks: there guard zones reveal writes outside.
         """

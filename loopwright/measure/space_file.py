@@ -41,8 +41,6 @@ _HEADER = ("task", "op", "args", "target", "space", "provenance", "errors")
 
 @dataclass(frozen=True)
 class Point:
-    """Result of measuring one point."""
-
     times: tuple[float, ...] = ()  # seconds per call, in the order of sampling; empty on failure
     dropped: bool = False  # too slow to be sampled again after its first run
     error: MeasureError | None = None
@@ -81,10 +79,7 @@ class MeasuredSpace:
     provenance: dict[str, Json] = field(default_factory=dict)
 
     def seconds(self, index: int) -> float | None:
-        """The best estimate of a point's time: the median of its last careful measurement.
-
-        None where it failed.
-        """
+        """Median of the last careful measurement of a point; None where it failed."""
         times = self.finals.get(index) or self.points[index].times
         return statistics.median(times) if times else None
 
@@ -94,11 +89,8 @@ class MeasuredSpace:
         return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file; times are stored as float32.
-
-        Args:
-            path: the file.
-            force: replace even a file that is no measured space.
+        """Write the file, with times as float32; ``force`` replaces even one that is no measured
+        space.
 
         Raises:
             RecordError: it cannot be written.
@@ -141,12 +133,10 @@ def load_space(path: str | Path) -> MeasuredSpace:
         RecordError: the file is missing, damaged, of another format or of a later version.
 
     Example:
-        >>> from loopwright.measure import MeasuredSpace
+        >>> from loopwright.measure import MeasuredSpace, load_space
         >>> from loopwright.measure.space_file import Point
-        >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
-        >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
+        >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", {0: Point()})
         >>> space.save("space.npz")
-        >>> from loopwright.measure import load_space
         >>> print(load_space("space.npz").op)
         matmul
     """
@@ -183,7 +173,6 @@ def _decoded(header: Mapping[str, Json], arrays: Mapping[str, Array]) -> Measure
 
 
 def _ragged(counts: Array, values: Array) -> list[tuple[float, ...]]:
-    """Cut an array of values into tuples of the given lengths."""
     if int(counts.sum()) != len(values):
         raise ValueError(f"{len(values)} samples are there, {int(counts.sum())} are announced")
     ends = np.cumsum(counts, dtype=np.int64)
@@ -191,31 +180,26 @@ def _ragged(counts: Array, values: Array) -> list[tuple[float, ...]]:
 
 
 class Replay:
-    """A measurer that returns recorded results.
+    """A measurer that returns recorded results; ``recorded`` has all points with their samples.
 
     Args:
         source: a file that `MeasuredSpace.save` wrote, or the result of `load_space`.
         racing: drop a candidate whose first sample is more than twice the incumbent, as
-            `LocalRunner` does; the result is then marked and holds that sample alone.
-
-    Attributes:
-        recorded: all points with their samples.
+        `LocalRunner` does; the result is then marked and holds that sample alone.
 
     Raises:
         RecordError: the file is missing or damaged.
 
     Example:
-        >>> task = lw.create_task("reduce", (64, 64), "llvm")
         >>> from loopwright.measure import MeasuredSpace, Replay
         >>> from loopwright.measure.space_file import Point
-        >>> def replay(task):
-        ...     space = task.config_space
-        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
-        ...     return Replay(MeasuredSpace(
-        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
-        ...     ))
-        ...
-        >>> (result,) = replay(task).measure([lw.MeasureInput(task, task.config(4))])
+        >>> task = lw.create_task("reduce", (64, 64), "llvm")
+        >>> space = task.config_space
+        >>> times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
+        >>> replay = Replay(MeasuredSpace(
+        ...     task.key, task.name, task.args, task.target.canonical, space.space_hash, times
+        ... ))
+        >>> (result,) = replay.measure([lw.MeasureInput(task, task.config(4))])
         >>> print(result.times[0])
         0.005
     """
@@ -236,10 +220,8 @@ class Replay:
     ) -> Iterator[MeasureResult]:
         """Yield the recorded result of each input, in order.
 
-        Args:
-            inputs: points of the recorded space.
-            incumbent: best time so far in seconds per call; it decides which candidates are
-                dropped. Better results of this batch take its place.
+        ``incumbent``, the best time so far in seconds per call, decides which candidates are
+        dropped; better results of this batch take its place.
 
         Raises:
             UsageError: an input is of another task or space, or was never measured.
@@ -254,14 +236,7 @@ class Replay:
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """The recorded interleaved samples of finalists; for others, their ordinary samples.
 
-        Nothing is checked, and nothing is sampled beside them.
-
-        Args:
-            candidates: points of the recorded space, the fastest first.
-            plan: number of participants; the default has all its recorded samples.
-
-        Raises:
-            UsageError: a point was never measured.
+        Nothing is checked, and nothing is sampled beside them. Raises as `measure`.
         """
 
         def times(config: ConfigEntity) -> Sequence[float]:

@@ -67,7 +67,6 @@ def opencl(
     environ: Mapping[str, str],
     installed: Callable[[str], bool] = is_installed,
 ) -> Finding:
-    """List the registered platforms of OpenCL."""
     loader = library(files, environ, "libOpenCL.so.1")
     platforms = [name for name in files.names(_VENDORS) if name.endswith(".icd")]
     described = [f"{name} -> {files.line(f'{_VENDORS}/{name}')}" for name in platforms]

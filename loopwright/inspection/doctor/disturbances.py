@@ -49,7 +49,6 @@ def load(files: SystemFiles, sleep: Callable[[float], None] = time.sleep) -> lis
 
 
 def cpu_times(files: SystemFiles) -> CpuTimes | None:
-    """Counters of ``/proc/stat``; None where they cannot be read."""
     lines = (files.text("/proc/stat") or "").splitlines()
     words = next((line.split()[1:] for line in lines if line.startswith("cpu ")), [])
     if len(words) < 4 or not all(word.isdecimal() for word in words):
@@ -126,8 +125,7 @@ def read_clock() -> tuple[float, float]:
 
 
 def steps_of(reads: Sequence[int]) -> tuple[float, float]:
-    """Smallest step of a clock in seconds, and the seconds of one reading, from at least two
-    successive readings in nanoseconds.
+    """Smallest step of a clock in seconds, and the seconds of one of these readings in nanoseconds.
 
     A clock that gives the same value twice in a row is coarser than a reading takes; its smallest
     step is then seen. Otherwise it is as fine as the system says.
@@ -168,7 +166,7 @@ def noise(threads: Sequence[int]) -> Finding:
 
 
 def spread(samples: Mapping[int, Sequence[float]]) -> Finding:
-    """Judge seconds of windows, at least ten for each number of threads: the distance of the 10th
+    """Judge seconds of at least ten windows for each number of threads: the distance of the 10th
     from the 90th percentile, beside the median.
     """
     shares = {}

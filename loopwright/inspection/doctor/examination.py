@@ -24,12 +24,9 @@ from loopwright.records import Json
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings of the doctor, one for each check."""
-
     findings: tuple[Finding, ...]
 
     def count(self, state: State) -> int:
-        """Number of findings of a state."""
         return sum(finding.state is state for finding in self.findings)
 
     @property
@@ -38,7 +35,6 @@ class Diagnosis:
         return self.count(State.PROBLEM) == 0
 
     def to_json(self) -> dict[str, Json]:
-        """JSON for scripts: all findings, and their number in each state."""
         return {
             "loopwright": env.version("loopwright"),
             "healthy": self.healthy,
@@ -52,15 +48,8 @@ def examine(
 ) -> Diagnosis:
     """Check everything that decides whether tuning works here, and how steady its times are.
 
-    Takes about three seconds; without measuring, one.
-
-    Args:
-        folder: where logs are to be written.
-        measure: also time a reference kernel, which needs the device for about a second.
-        files: the system's files; None: those of this machine.
-
-    Returns:
-        The findings, in the order installation, CPU, limits, what disturbs, memory, files, devices.
+    Takes about three seconds; without ``measure``, which times a reference kernel on the device for
+    about a second, one. Logs are to be written to ``folder``.
 
     Example:
         >>> from loopwright.inspection.doctor import examine

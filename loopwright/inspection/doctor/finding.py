@@ -34,7 +34,6 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """Finding without fault."""
     return Finding(check, State.OK, found)
 
 
@@ -54,12 +53,10 @@ def unknown(check: str, found: str) -> Finding:
 
 
 def listed(words: list[str]) -> str:
-    """``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def of_bytes(count: float) -> str:
-    """Number of bytes with a fitting unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.4g} {unit}"
@@ -89,21 +86,18 @@ class SystemFiles:
         return lines[0].strip() if lines else ""
 
     def number(self, path: str) -> int | None:
-        """Whole number of a file; None for other contents."""
         try:
             return int(self.line(path))
         except ValueError:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Sorted names in a folder; none where it cannot be read."""
         try:
             return sorted(entry.name for entry in self._at(folder).iterdir())
         except OSError:
             return []
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
         try:
             return self._at(path).exists()
         except OSError:

@@ -25,10 +25,7 @@ def affinity(
     threads: int,
     variable: str = "LOOPWRIGHT_NUM_THREADS",
 ) -> Finding:
-    """Report the number of the machine's CPUs that this process may use, and of a kernel's threads.
-
-    ``threads`` is the default of a kernel, ``variable`` that of the environment which sets it.
-    """
+    """Report the number of usable CPUs, and of a kernel's threads, as ``variable`` sets them."""
     online = numbers_in(files.line(f"{_CPU}/online"))
     used = f"a kernel uses {counted(threads, 'thread')}"
     if threads > len(cpus):
@@ -50,7 +47,6 @@ def affinity(
 
 
 def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
-    """Judge whether usable CPUs share a core (SMT, hyper-threading)."""
     cores = set()
     for n in cpus:
         topology = f"{_CPU}/cpu{n}/topology"
@@ -78,7 +74,6 @@ _SELF_GOVERNED = ("intel_pstate", "amd-pstate-epp")
 
 
 def governor(files: SystemFiles, cpus: Sequence[int]) -> Finding:
-    """Judge the governor of the frequency of the usable CPUs."""
     names = Counter(files.line(f"{_CPU}/cpu{n}/cpufreq/scaling_governor") for n in cpus)
     names.pop("", None)
     if not names:
@@ -120,7 +115,6 @@ _LINE = 64
 
 
 def huge_pages(files: SystemFiles) -> Finding:
-    """Judge whether large arrays get huge pages."""
     chosen = re.search(r"\[(\w+)\]", files.line(_HUGE))
     if chosen is None:
         return unknown("huge pages", f"there is no {_HUGE}")
@@ -136,7 +130,6 @@ def huge_pages(files: SystemFiles) -> Finding:
 
 
 def alignment(addresses: Sequence[int]) -> Finding:
-    """Judge the alignment of NumPy's arrays, from the addresses of some fresh ones."""
     off = {address % _LINE for address in addresses} - {0}
     if not off:
         return ok("array alignment", f"NumPy's arrays begin at multiples of {_LINE} bytes here")
@@ -150,7 +143,6 @@ def alignment(addresses: Sequence[int]) -> Finding:
 
 
 def numpy_addresses() -> list[int]:
-    """Addresses of some fresh arrays of NumPy, from 4 KiB to 16 MiB."""
     import numpy as np
 
     arrays = [np.empty(1 << power, dtype=np.uint8) for power in range(12, 25, 2)]

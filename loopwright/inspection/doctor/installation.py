@@ -26,7 +26,6 @@ _WEIGHTY = re.compile(r"LD_PRELOAD|MALLOC_|GLIBC_TUNABLES")
 
 
 def system(name: str, release: str, python: str) -> Finding:
-    """Report system (as of `platform.system`) and Python."""
     found = f"Python {python} on {name} {release}"
     if name == _TESTED:
         return ok("system", found)
@@ -40,7 +39,6 @@ def system(name: str, release: str, python: str) -> Finding:
 
 
 def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
-    """Judge the installed distributions, by version, that bring the module `xgboost`."""
     wanted = "xgboost-cpu" if system in ("Linux", "Windows") else "xgboost"
     there = [f"{name} {installed[name]}" for name in XGBOOST if name in installed]
     if not there:
@@ -71,8 +69,7 @@ def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
 def dependencies(required: Sequence[str], version_of: Callable[[str], str | None]) -> Finding:
     """Compare installed packages with the requirements of loopwright, such as ``numpy>=1.26``.
 
-    Requirements with markers behind a semicolon are left out (extras, and XGBoost, which has a
-    finding of its own).
+    Requirements with markers are left out: extras, and XGBoost, which has a finding of its own.
     """
     wanted = [re.fullmatch(r"([\w.-]+)\s*>=\s*([\d.]+)", text.strip()) for text in required]
     pairs = [(found[1], found[2]) for found in wanted if found is not None]
@@ -95,9 +92,8 @@ def dependencies(required: Sequence[str], version_of: Callable[[str], str | None
 
 
 def environment(read: Callable[[], object], variables: Mapping[str, str]) -> Finding:
-    """Judge the variables of the environment that change how kernels run.
-
-    ``read`` reads the settings of loopwright.
+    """Judge the variables of the environment that change how kernels run; ``read`` reads
+    settings.
     """
     shown = ", ".join(f"{name}={value}" for name, value in variables.items())
     try:
@@ -133,7 +129,6 @@ _SVE_LENGTH = "/proc/sys/abi/sve_default_vector_length"
 
 
 def compiler(files: SystemFiles) -> list[Finding]:
-    """Judge LLVM as this Python finds it, and the vectors of the default target."""
     try:
         import llvmlite
         from llvmlite import binding

@@ -50,10 +50,7 @@ def cpu_time(files: SystemFiles, cpus: int) -> Finding:
 
 
 def memory(files: SystemFiles, builders: int) -> Finding:
-    """Judge the memory of the machine and its limit by a control group.
-
-    Each of the ``builders``, processes that compile at the same time, takes some.
-    """
+    """Judge the memory of the machine and its limit by a control group, for so many builders."""
     info = {
         name.removesuffix(":"): int(size) << 10
         for name, size, unit in map(str.split, _lines(files, "/proc/meminfo", 3))
@@ -128,7 +125,6 @@ def _used(files: SystemFiles, folder: str) -> int:
 
 
 def _statistics(files: SystemFiles, path: str) -> dict[str, int]:
-    """Counters of a file that has a name and a number in each line."""
     lines = map(str.split, _lines(files, path, 2))
     return {name: int(count) for name, count in lines if count.isdecimal()}
 
@@ -153,8 +149,8 @@ _COUNTS = {"RLIMIT_NOFILE": 4096, "RLIMIT_NPROC": 4096}
 
 
 def user_limits(limits: Mapping[str, int | None]) -> list[Finding]:
-    """Judge the limits of this process, by their names in Python's `resource`, None for no limit;
-    and report the memory that it may lock.
+    """Judge the limits of this process, by their names in Python's `resource`, None for
+    no limit.
     """
     if not limits:
         return [unknown("ulimit", "the system has no such limits, or does not tell")]
@@ -184,7 +180,6 @@ def user_limits(limits: Mapping[str, int | None]) -> list[Finding]:
 
 
 def present_limits() -> dict[str, int | None]:
-    """Limits of this process by their names in Python's `resource`; None for no limit."""
     try:
         import resource
     except ImportError:  # a system that has none

@@ -29,7 +29,6 @@ _LITTLE, _TOO_LITTLE = 1 << 30, 32 << 20
 
 
 def log_folder(files: SystemFiles, folder: Path) -> Finding:
-    """Judge the folder for a log: writable, lockable, on this machine."""
     check = "log folder"
     try:
         folder = folder.absolute()
@@ -80,7 +79,6 @@ def temporary_folder(wanted: str = "") -> Finding:
 
 
 def lock_folder() -> Finding:
-    """Check whether the folder of locks is this user's."""
     from loopwright.measure import DeviceLock
 
     try:
@@ -127,7 +125,6 @@ def file_system(files: SystemFiles, folder: Path) -> str:
 
 
 def _lock_refused(folder: Path) -> str:
-    """Reason why a file there cannot be written and locked; empty where it can."""
     import fcntl
 
     try:

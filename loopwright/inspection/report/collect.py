@@ -62,14 +62,10 @@ _FACTS = {
 
 
 def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
-    """Collect the data of a report of some logs.
+    """Collect the data of a report of some logs, the others compared with the first.
 
-    Args:
-        logs: as of `loopwright.records.open_log`; the others are compared with the first.
-        task: only tasks whose key or name contains this text; None for all.
-
-    Raises:
-        RecordError: no log has a record, or none of such a task.
+    ``task`` selects tasks whose key or name contains it. `RecordError` if no log has a record of
+    one.
 
     Example:
         >>> from loopwright.inspection.report import page_of
@@ -141,7 +137,6 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
 
 
 def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, SetupFacts]:
-    """Limits and times of each setup, from the log as a whole."""
     judged = {
         setup: list(compress(group, (v is not None for v in fields_of(group, "verdict")[0])))
         for setup, group in setups.items()
@@ -250,7 +245,6 @@ def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
 
 
 def _run(header: Mapping[str, Json]) -> dict[str, str]:
-    """Header in words, without unknown fields."""
     began = header.get("ts")
     is_known = isinstance(began, (int, float)) and 0 < began < 1e11
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if is_known else ""
@@ -304,7 +298,6 @@ def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 
 
 def _device(device: Mapping[str, Json]) -> str:
-    """Device for people: its model, with its other known properties."""
     names = ("arch", "processors", "driver", "uuid")
     facts = [f"{name} {device[name]}" for name in names if device.get(name)]
     return f"{device.get('name', device.get('kind', ''))} ({', '.join(facts)})"

@@ -45,9 +45,6 @@ class PageParts(NamedTuple):
 def report_html(page: Page) -> str:
     """Render the page of a report, complete in one file.
 
-    Args:
-        page: its data.
-
     Example:
         >>> from loopwright.inspection.report import page_of, report_html
         >>> text = report_html(page_of([lw.records.open_log("matmul.jsonl")]))
@@ -108,7 +105,6 @@ def parts_of(page: Page, complaints: Sequence[str] = ()) -> PageParts:
 
 
 def waiting(reasons: Sequence[str]) -> PageParts:
-    """Parts of a page that has nothing to show yet, for some reasons."""
     paragraphs = [element("p", reason) for reason in reasons]
     return PageParts(
         "", markup([card("Nothing to show yet", paragraphs, caption="The page looks again.")])
@@ -117,7 +113,6 @@ def waiting(reasons: Sequence[str]) -> PageParts:
 
 @cache
 def script() -> str:
-    """Script of the page: its parts one after the other, in a scope of their own."""
     return '(() => {\n"use strict";\n' + "\n".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
@@ -137,13 +132,11 @@ def _policy(program: str, live: float) -> str:
 
 
 def title_of(page: Page) -> str:
-    """Title in a browser."""
     what = page.tasks[0].name if len(page.tasks) == 1 else f"{page.tasks_total} tasks"
     return f"{what if page.tasks else 'no records'} - tuning report"
 
 
 def logs_of(page: Page) -> str:
-    """Logs of the page, in words."""
     return " and ".join(log.name for log in page.logs) or "no records"
 
 

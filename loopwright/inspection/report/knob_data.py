@@ -47,8 +47,7 @@ def effects_of(
 ) -> tuple[tuple[KnobDistribution, ...], int, str]:
     """Effect of each varying knob, the strongest first; number of these; and the method in words.
 
-    ``records`` are those of one task on one machine. Shares rest on a sample of at most ``learned``
-    trials; 0: they are not computed.
+    Shares rest on a sample of at most ``learned`` trials; 0: they are not computed.
     """
     searched = measured(records, again=False)
     trials = list(compress(searched, *fields_of(searched, "valid")))
@@ -100,8 +99,7 @@ def _effect(knob: KnobColumn, share: float | None, seconds: np.ndarray) -> KnobD
 
 
 def parallel_of(best: Sequence[Record], records: Sequence[Record]) -> Parallel | None:
-    """Best candidates, the best first, as lines; None where there are fewer than two, or no knob
-    varies.
+    """Best candidates, the best first, as lines; None for fewer than two, or where no knob varies.
 
     A knob of which all of the best have one value has an axis, too, where others have another one:
     their agreement is the point of the chart.
@@ -147,8 +145,6 @@ _MOST_AHEAD = 500
 
 @dataclass(frozen=True)
 class Forecast:
-    """One prediction of the next trials."""
-
     before: int  # trials before it
     trained_on: int  # trials that the model learned from
     count: int  # predicted trials: the next ones that have a time
@@ -158,9 +154,7 @@ class Forecast:
 def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> list[Forecast]:
     """Predictions of the next trials from earlier ones, at up to ``places`` places of a run.
 
-    ``records`` are those of one task on one machine, in the order of the log; equal records and
-    seed give equal answers. `RecordError` if too few trials have a time, or no knob varies among
-    them.
+    `RecordError` if too few trials, in the order of the log, have a time, or no knob varies.
     """
     searched = measured(records, again=False)
     trials = list(compress(searched, *fields_of(searched, "valid")))
@@ -190,7 +184,6 @@ def forecasts(records: Iterable[Record], places: int = 12, seed: int = 0) -> lis
 
 
 def _questions(trials: int, places: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Trials that are learned from, and those that are predicted, for each place."""
     rng = np.random.default_rng(seed)
     cuts = _cuts(trials, places)
     questions = []

@@ -55,7 +55,6 @@ def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPag
 
 
 def _of_one_machine(log: Log, place: Mapping[str, int]) -> list[Record]:
-    """Records of the model's kernels on the machine that has the most, in the log's order."""
     records = list(log)
     machines: dict[tuple[str, int], list[Record]] = {}
     columns = (keys_of(records), *fields_of(records, "hardware", "threads"))

@@ -19,8 +19,6 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Points:
-    """Trials, or a sample of them, in the order of the log."""
-
     trial: tuple[int, ...]  # numbers from 1
     clock: tuple[float, ...]  # seconds of tuning after which each ended
     seconds: tuple[float | None, ...]  # of one call; None for a failure
@@ -43,8 +41,6 @@ class Steps:
 
 @dataclass(frozen=True)
 class CandidateRow:
-    """One measured candidate of a table."""
-
     id: str  # of its record
     trial: int  # its number in its run
     seconds: float  # median of its timed windows
@@ -72,8 +68,6 @@ class FailureKind:
 
 @dataclass(frozen=True)
 class KnobValue:
-    """One value of a knob."""
-
     text: str
     count: int  # candidates that have it and a time
     low: float  # first quartile of their times
@@ -84,8 +78,6 @@ class KnobValue:
 
 @dataclass(frozen=True)
 class KnobDistribution:
-    """Effect of one knob."""
-
     name: str
     #: of the variance of the logarithm of time that it explains; None where not known
     share: float | None
@@ -95,8 +87,6 @@ class KnobDistribution:
 
 @dataclass(frozen=True)
 class ParallelAxis:
-    """One axis of the parallel coordinates."""
-
     name: str  # the knob, or one place of its list
     values: tuple[str, ...]  # from the bottom
     at: tuple[int, ...]  # for each candidate, the position among these
@@ -186,8 +176,6 @@ class SeriesComparison:
 
 @dataclass(frozen=True)
 class TaskPage:
-    """All data of one task."""
-
     key: str
     name: str  # the task as a call of its template
     series: tuple[Series, ...]  # at least one
@@ -196,8 +184,6 @@ class TaskPage:
 
 @dataclass(frozen=True)
 class LogPage:
-    """Data of a log as a whole."""
-
     name: str  # short name of the log on the page
     path: str
     records: int  # lines that hold a measurement

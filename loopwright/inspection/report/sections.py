@@ -31,7 +31,6 @@ from loopwright.inspection.speed import duration_text, speed_text, threads_text,
 
 
 def task_sections(at: int, task: TaskPage, logs: Sequence[LogPage]) -> Element:
-    """All sections of one task, at its position on the page."""
     several = len(task.series) > 1
     header = element("header", element("h2", element("bdi", task.name)), _subtitle(task, logs))
     parts: list[Child] = [header]
@@ -190,7 +189,6 @@ def _errors(at: int, place: int, series: Series) -> Element:
 
 
 def _example(one: FailureKind) -> Iterator[Element]:
-    """First record of a kind of failure, and the values of knobs that go with the kind."""
     yield element("div", f"record {one.first}, trial {one.trial}", class_="soft")
     if one.values:
         yield element("div", f"Goes with {'; '.join(one.values)}.", class_="soft")
@@ -310,7 +308,6 @@ def _accuracy(at: int, place: int, series: Series) -> Element:
 
 
 def log_sections(page: Page) -> list[Element]:
-    """Sections on each log as a whole: pace, time and provenance."""
     sections = []
     for at, log in enumerate(page.logs):
         title = element("h2", element("bdi", log.name))
@@ -395,7 +392,6 @@ _TITLES = (
 
 
 def model_section(model: ModelPage, page: Page) -> Element:
-    """Section on a model: the expected time of a run, how it fell, and its kernels."""
     places = {task.name: at for at, task in enumerate(page.tasks)}
     total = sum(_run(row) for row in model.kernels)
     rows = [_row(row, total, places.get(row.name)) for row in model.kernels]
@@ -406,7 +402,6 @@ def model_section(model: ModelPage, page: Page) -> Element:
 
 
 def _caption(model: ModelPage, total: float) -> str:
-    """Expected time of a run, and its basis."""
     missing = sum(row.seconds is None for row in model.kernels)
     if missing:
         text = f"{missing} of {len(model.kernels)} tasks have no time yet; the others take "
@@ -445,5 +440,4 @@ def _row(row: ModelKernel, total: float, place: int | None) -> Sequence[Cell]:
 
 
 def _run(row: ModelKernel) -> float:
-    """Seconds of its calls in a run, as far as they are known."""
     return row.calls * (row.seconds or 0.0)

@@ -52,8 +52,6 @@ _TEXT = 600
 
 @dataclass(frozen=True)
 class Detail:
-    """Amount of detail for each task."""
-
     points: int = 2000  # trials of the curve at most; of more a sample is drawn
     places: int = 12  # number of places at which a model is asked for the next trials; 0 for none
     learned: int = 4000  # trials that the shares of knobs rest on at most; 0 for no shares
@@ -70,10 +68,9 @@ class SetupFacts:
 def series_of(
     log: Log, place: int, setup: Setup, records: list[Record], detail: Detail, known: SetupFacts
 ) -> tuple[Series, Record | None]:
-    """Report of one task on one machine, and its best record.
+    """Report of one task on one machine, and its best record; ``place`` is that of the log.
 
-    ``place`` is the position of the log in the report; ``records`` are all of the setup, in the
-    order of the log. `RecordError` if the index of the log, made by another program, is malformed.
+    `RecordError` if the index of the log, made by another program, is malformed.
     """
     originals = measured(records)
     curve = best_so_far(originals, log.headers)
@@ -230,7 +227,6 @@ def _roofline(
 
 
 def _source(limits: Limits) -> str:
-    """Origin of the limits, as a sentence."""
     sources = []
     if limits.flops:
         name = limits.flops_name

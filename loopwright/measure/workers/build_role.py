@@ -34,7 +34,6 @@ class BuildRole:
         self._lowered: tuple[driver.LoweredProgram, Target] | None = None
 
     def answer(self, request: Message) -> Reply:
-        """Lower one candidate, or compile the one that was lowered last."""
         match request:
             case LowerRequest():
                 return self._lower(request)

@@ -44,8 +44,6 @@ _AT_EDGES = {
 
 
 class KnownAnswers(NamedTuple):
-    """Right answers."""
-
     sets: tuple[Sequence[Array], Sequence[Array]]  # the outputs for each set of `SETS`
     #: Known elements of each output, for each set of `EDGES`; empty: these are not run.
     edges: Sequence[Sequence[KnownElements]]
@@ -105,7 +103,6 @@ class Checkup:
         self._judge(memory, number, again)
 
     def _run_at_edges(self, number: int, known: Sequence[KnownElements]) -> None:
-        """Run on inputs at the edges of their types, and compare the known elements."""
         memory, inputs = self._memory, self._data.inputs(number)
         memory.fill_inputs(inputs)
         memory.poison_outputs(OTHER_PATTERN)
@@ -127,7 +124,6 @@ class Checkup:
     def _decide(
         self, memory: ArgumentMemory, result: Comparison, when: str, guarded: bool = True
     ) -> None:
-        """Raise _Wrong if anything is wrong."""
         outside = memory.written_outside() if guarded else None
         self._max_error = max(self._max_error, result.max_error)
         self._tainted = self._tainted or outside is not None
@@ -159,9 +155,8 @@ class Checkup:
         return min(times)
 
     def _alternated(self, request: CheckRequest) -> tuple[float, ...]:
-        """Time calls whose inputs change from one to the next, as a user's do; then compare again.
-
-        Raises _Wrong where the answer is wrong, or depends on the outputs.
+        """Time calls whose inputs change from one to the next, as a user's do; then
+        compare again.
         """
         data = self._data
         data.restore()
@@ -191,12 +186,11 @@ class Checkup:
         return tuple(times)
 
     def _change_a_little(self, memory: ArgumentMemory, other: int, part: float) -> float:
-        """Change one element of each input and check that the kernel still does all of its work.
+        """Seconds of a call on poisoned outputs, which must do as much as one on filled outputs.
 
-        The changed elements are from the set ``other``, at the relative place ``part``: 0 for the
-        first, 1 for the last. The outputs of ``memory`` must hold the answer to its inputs; the
-        kernel is wrong if its answer depends on them. Returns seconds of a call on poisoned
-        outputs.
+        One element of each input is changed to that of the set ``other``, at the relative place
+        ``part``: 0 for the first, 1 for the last. The outputs of ``memory`` must hold the answer to
+        its inputs; the kernel is wrong if its answer depends on them.
         """
         call = self._call(memory)
         for number, new in zip(memory.inputs, self._data.inputs(other), strict=True):

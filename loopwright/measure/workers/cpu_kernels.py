@@ -42,8 +42,6 @@ _GUARD = 4096  # bytes before and after every array that no kernel may write
 
 
 class HostMemory(ArgumentMemory):
-    """NumPy arrays, one for each argument."""
-
     def __init__(self, args: Sequence[Arg], arrays: Sequence[Array]) -> None:
         super().__init__(args)
         self.arrays = list(arrays)
@@ -72,8 +70,6 @@ class HostMemory(ArgumentMemory):
 
 
 class GuardedArray:
-    """The array of one argument, with a guard zone on both sides."""
-
     def __init__(self, arg: Arg, number: int) -> None:
         self.name = arg.name
         self._pattern = guard_pattern(number)
@@ -88,7 +84,6 @@ class GuardedArray:
         self.array: Array = body.view(arg.dtype).reshape(arg.shape)
 
     def intact(self) -> bool:
-        """Whether nothing has written the guard zones."""
         return bool((self._before == self._pattern).all() and (self._after == self._pattern).all())
 
 
@@ -179,7 +174,6 @@ class CpuKernel(LoadedKernel):
 
 
 def on_host(memory: ArgumentMemory) -> HostMemory:
-    """Memory that a kernel of the CPU can be bound to."""
     if not isinstance(memory, HostMemory):
         raise InternalError("a kernel of the CPU was to run on arrays of a device")
     return memory
@@ -216,7 +210,6 @@ class PagedMemory(HostMemory):
             self.workspace.fill(_FRESH)
 
     def written_outside(self) -> str | None:
-        """One line about a write between an array and the edge of a page, or None."""
         names = [arg.name for m, arg in zip(self._memory, self.args, strict=True) if not m.intact()]
         if self._space is not None and not self._space.intact():
             names.append("its workspace")
@@ -241,5 +234,4 @@ class CpuHost(KernelHost):
     def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> CpuKernel:
         return CpuKernel(artifact, on_host(memory))
 
-    def probe(self) -> None:
-        """Do nothing: a CPU that runs this is well."""
+    def probe(self) -> None: ...

@@ -67,7 +67,6 @@ class DeviceMemory(ArgumentMemory):
         return DeviceArray(_body(block), tuple(arg.shape), arg.dtype.name, self.device, None)
 
     def _guarded(self, nbytes: int, pattern: int) -> Memory:
-        """An allocation of so many bytes, and a guard zone on both sides of them."""
         block = self._api.allocate(self.device.device_id, nbytes + 2 * _GUARD)
         weakref.finalize(self, self._api.free, block).atexit = False
         for zone in _zones(block):
@@ -128,12 +127,10 @@ class DeviceMemory(ArgumentMemory):
 
 
 def _body(block: Memory) -> Memory:
-    """The part of an allocation between its guard zones."""
     return block.part(_GUARD, block.nbytes - 2 * _GUARD)
 
 
 def _zones(block: Memory) -> tuple[Memory, Memory]:
-    """The guard zones of an allocation."""
     return block.part(0, _GUARD), block.part(block.nbytes - _GUARD, _GUARD)
 
 
@@ -147,8 +144,8 @@ def _bytes_of(device: Device, memory: Memory) -> Array:
 
 
 class DeviceKernel(LoadedKernel):
-    """A program of kernels that was launched once already: compilation by a driver at the first
-    launch of a shape is no part of a time.
+    """A program of kernels, launched once already: a driver compiles at the first launch of a
+    shape, which is no part of a time.
     """
 
     workspace_bytes = 0  # a function of kernels has its temporary buffers on the device
@@ -180,7 +177,6 @@ class DeviceKernel(LoadedKernel):
         return self._function.bind(*arrays, buffers=buffers)
 
     def checked(self, memory: ArgumentMemory) -> KernelCall:
-        """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
         buffers = on_device(memory).temporaries(self._function.buffer_bytes)
         return self.bound(memory, buffers)
 
@@ -231,7 +227,6 @@ class DeviceHost(KernelHost):
 
 
 def on_device(memory: ArgumentMemory) -> DeviceMemory:
-    """Memory that a kernel of a device can be bound to."""
     if not isinstance(memory, DeviceMemory):
         raise InternalError("a kernel of a device was to run on arrays of the CPU")
     return memory

@@ -34,7 +34,6 @@ _ADVICE = {
 
 
 def folder_of_its_own(role: str) -> tempfile.TemporaryDirectory[str]:
-    """An empty folder for a process, removed with all that the process leaves there."""
     try:
         return tempfile.TemporaryDirectory(prefix=f"loopwright-{role}-", ignore_cleanup_errors=True)
     except OSError as e:
@@ -51,10 +50,8 @@ def start_process(
     environment: Mapping[str, str],
     folder: str | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a Python process with pipes, in a session and process group of its own.
-
-    It works in ``folder``; None: in that of this process. Raises a RunError where the system cannot
-    start it even after a moment.
+    """Start a Python process with pipes, in a session and process group of its own, in a folder, or
+    that of this process. A RunError where the system cannot start it even after a moment.
     """
     for pause in (*_PAUSES, None):
         try:
@@ -107,8 +104,6 @@ FROM_OUTSIDE = (FailureCause.KILLED, FailureCause.STOPPED)
 
 @dataclass(frozen=True)
 class WorkerFailure:
-    """A request without a reply, and a text for people."""
-
     cause: FailureCause
     text: str
 
@@ -124,7 +119,6 @@ def cause_of_exit(role: str, code: int, printed: Sequence[str]) -> FailureCause:
 
 
 def describe_exit(code: int, role: str) -> str:
-    """The end of a process in words, from its return code."""
     who = f"the {role} process" if role else "it"
     if code >= 0:
         return f"{who} exited with code {code}"
@@ -138,10 +132,7 @@ def describe_exit(code: int, role: str) -> str:
 
 
 def ended(proc: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended.
-
-    It is not waited for here, so that the system gives its id to no other process.
-    """
+    """Whether a process has ended; it is not waited for, so that its id goes to no other one."""
     if proc.returncode is not None:
         return True
     return os.waitid(os.P_PID, proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -179,13 +170,11 @@ class Printed:
 
     @property
     def file(self) -> IO[bytes]:
-        """The file that the process prints to."""
         assert self._file is not None
         return self._file
 
     @property
     def size(self) -> int:
-        """Bytes printed since the last `clear`."""
         return 0 if self._file is None else os.fstat(self._file.fileno()).st_size
 
     def open(self) -> None:
@@ -204,12 +193,10 @@ class Printed:
         fcntl.fcntl(self._file, fcntl.F_SETFL, flags | os.O_APPEND)
 
     def clear(self) -> None:
-        """Discard the output."""
         if self.size:
             os.ftruncate(self.file.fileno(), 0)
 
     def lines(self) -> list[str]:
-        """The last lines; none before `open`."""
         if self._file is None:
             return []
         fd = self.file.fileno()
@@ -236,8 +223,6 @@ _SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 @dataclass(frozen=True)
 class WorkerProgram:
-    """Program of a worker process."""
-
     #: Run as ``python -m MODULE ROLE MEMORY_BYTES PARENT_PID ARGUMENTS``; its main calls
     #: `loopwright.measure.workers.worker.main`.
     module: str = "loopwright.measure.workers.worker"

@@ -96,12 +96,10 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Process id; None while there is no process."""
         return self._proc.pid if self._proc is not None else None
 
     @property
     def busy(self) -> bool:
-        """Whether a reply is outstanding."""
         return self._busy
 
     @property
@@ -159,8 +157,7 @@ class Worker:
         """Send a request; its answer becomes ``outcome`` in some later `wait_any`.
 
         After ``seconds``, which exclude the start, the worker is killed. ``restart`` is False when
-        the request needs data of the present process, whose death is then the outcome. ``label``
-        describes the request for people.
+        the request needs data of the present process, whose death is then the outcome.
         """
         if self._busy:
             raise InternalError(f"{self.role} worker {self.pid} was asked twice")
@@ -197,13 +194,12 @@ class Worker:
         self._clear()
 
     def close(self) -> None:
-        """Kill the process and release its resources."""
         self.kill()
         self._printed.close()
 
     @property
     def _fit(self) -> bool:
-        """Whether there is a process that can be asked: it lives, and has written only its replies.
+        """Whether there is a process to ask: it lives, and has written only its replies.
 
         A thread that a candidate has left behind may write to the pipe.
         """
@@ -216,7 +212,6 @@ class Worker:
         return self._decoder.empty and not poller.poll(0)
 
     def _unfit(self) -> WorkerFailure:
-        """The reason why the process cannot be asked."""
         text = f"the {self.role} process had died before it was asked"
         if self._proc is None or not ended(self._proc):
             return WorkerFailure(FailureCause.CRASH, text + self._printed.text())
@@ -228,7 +223,6 @@ class Worker:
     # -- events, for whoever waits ---------------------------------------------------------------
 
     def _pipes(self) -> tuple[int, int]:
-        """Descriptors of requests and replies."""
         proc = self._proc
         if proc is None or proc.stdin is None or proc.stdout is None:
             raise InternalError(f"there is no {self.role} process to talk to")
@@ -251,7 +245,6 @@ class Worker:
                 self._unsent = self._unsent[os.write(fd, self._unsent) :]
 
     def event(self, fd: int) -> None:
-        """Handle a descriptor that can be written to, or read from."""
         if fd == self._pipes()[0]:
             self._write()
             return
@@ -300,7 +293,6 @@ class Worker:
         self.outcome = outcome
 
     def check(self) -> None:
-        """Detect whether the process is dead or too late."""
         if not self._busy or self._proc is None:
             return
         self._stopped |= stopped(self._proc)
@@ -371,7 +363,6 @@ class Worker:
 
 
 def take(worker: Worker) -> Outcome:
-    """The outcome of a worker that has one, which is then cleared."""
     outcome, worker.outcome = worker.outcome, None
     if outcome is None:
         raise InternalError(f"{worker.role} worker {worker.pid} has no answer")
@@ -397,7 +388,6 @@ def wait_any(workers: Iterable[Worker], seconds: float | None = None) -> list[Wo
 
 
 def _wait_once(busy: Sequence[Worker], end: float) -> None:
-    """Wait a moment for events of busy workers, and handle them."""
     poller = select.poll()
     owners = {fd: w for w in busy for fd in w.register(poller)}
     until = min([end, *(w.deadline for w in busy)])

@@ -114,11 +114,7 @@ def encode(message: Message, seal: Seal | None = None) -> bytes | bytearray:
 
 
 def _decode(text: bytes, payload: bytes) -> Message:
-    """The message of a header and a payload.
-
-    Raises an InternalError where the class or a field is unknown, or a field is missing or of
-    another type.
-    """
+    """The message of a frame; an InternalError where class or fields are other ones."""
     header = json.loads(text)
     cls = _CLASSES.get(header.pop("message", ""))
     if cls is None:
@@ -176,18 +172,14 @@ class Decoder:
 
     @property
     def empty(self) -> bool:
-        """Whether messages have used up all bytes."""
         return not self._data
 
     def feed(self, data: bytes) -> None:
-        """Add bytes as they came."""
         self._data += data
 
     def pop(self) -> Message | None:
-        """The next complete message, or None.
-
-        Raises a FrameError for bytes that are none of the process's replies, and an InternalError
-        for an unknown message.
+        """The next complete message, or None; a FrameError for bytes that are no reply of the
+        process.
         """
         start = _HEAD.size + _TAG_SIZE
         if len(self._data) < start:
@@ -216,7 +208,6 @@ class Decoder:
 
 
 def _lengths(start: bytes, sender: str) -> tuple[int, int]:
-    """Bytes of the header and of the payload, from the beginning of a frame."""
     magic, head, body = _HEAD.unpack(start)
     if magic != _MAGIC or head > _MAX_HEADER:
         raise FrameError(f"{sender} sent {start!r}, which is no frame")

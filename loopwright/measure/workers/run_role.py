@@ -89,7 +89,6 @@ class RunRole:
             return Failed(kind=ErrorKind.RUN_ERROR, text=f"{error}; {problem}", tainted=True)
 
     def _problem(self, error: RunError) -> str | None:
-        """The reason why this process can run no more kernels; None: it can."""
         if isinstance(error, DeviceLostError):
             return "the runner is started again"
         try:
@@ -214,7 +213,6 @@ class RunRole:
         return YardstickReply(rate=self._limits[request.name].rate())
 
     def _unless_written_outside(self, reply: _Answer) -> _Answer | Failed:
-        """The reply, or a failure where a kernel wrote outside of its arrays."""
         problem = self._data.memory.written_outside()
         return reply if problem is None else _wrote_outside(problem)
 
@@ -224,9 +222,8 @@ def _wrote_outside(problem: str) -> Failed:
 
 
 def _windows(kernel: LoadedKernel, request: WindowsRequest) -> tuple[float, ...]:
-    """Samples of about ``window_s`` each, as many as fit into the budget; of one call if cold.
-
-    Two are enough where both are beyond ``clear``.
+    """Samples of about ``window_s`` each, as many as fit into the budget; of one call if cold. Two
+    are enough where both are beyond ``clear``.
     """
     window, flush, left = request.window_s, request.flush, request.budget
     clear = math.inf if request.clear is None else request.clear

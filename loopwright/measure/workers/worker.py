@@ -46,16 +46,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Role(Protocol):
-    """The work of a worker."""
-
     def answer(self, request: Message) -> Reply:
         """Carry out a request; an exception becomes a `Failed` reply."""
 
 
 class Channel:
-    """The pipes to the parent, moved away from the standard descriptors, which become harmless.
-
-    Raises an EOFError where the parent ended before it had sent the key.
+    """The pipes to the parent, moved away from the standard descriptors, which become harmless; an
+    EOFError where the parent ended before it had sent the key.
     """
 
     def __init__(self) -> None:
@@ -71,7 +68,6 @@ class Channel:
         self._files = self._present_files()
 
     def read(self) -> Message | None:
-        """The next request; None when the parent has closed the pipe."""
         return read_message(self.requests)
 
     def write(self, reply: Reply) -> None:
@@ -142,7 +138,6 @@ def _pages(field: int) -> int:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Limit files, and the address space to so much more than is taken now; 0: no limit."""
     if memory_bytes:
         _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
     _limit(resource.RLIMIT_CORE, 0)
@@ -151,7 +146,6 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def make_role(name: str, *args: str) -> Role:
-    """The role of a builder or a runner, with its imports; a runner may get a device's name."""
     if name == "builder":
         from loopwright.measure.workers.build_role import BuildRole
 
@@ -198,8 +192,8 @@ def main(argv: Sequence[str], make: Callable[..., Role] = make_role) -> int:
     """Run a worker process; returns 1 when the role cannot be had, which standard error explains.
 
     ``argv`` has the name of the role, memory in bytes beyond that at the start (0 for no limit), id
-    of the parent, and further arguments of the role. After the last request it does not return: the
-    process ends with its group.
+    of the parent, and further arguments of the role. After the last request the process ends with
+    its group.
     """
     name, memory_bytes, parent = argv[0], int(argv[1]), int(argv[2])
     try:

@@ -68,7 +68,6 @@ class Yardstick:
             return self._units / min(_seconds(call) for _ in range(_LAUNCHES))
 
     def _enough(self) -> int:
-        """Number of units that make a launch long enough."""
         most = self._most()
         units = min(self._first(most), most)
         while units < most:
@@ -80,7 +79,6 @@ class Yardstick:
         return units
 
     def _most(self) -> int:
-        """Number of units for which there is room, at least one."""
         free = self._device.available_global_memory or self._device.total_memory
         room = int(free * _SHARE) or _UNKNOWN
         buffer = self._device.attribute("max_mem_alloc_size")
@@ -89,7 +87,6 @@ class Yardstick:
         return max(1, min(room // sum(sizes), largest // max(sizes)))
 
     def _first(self, most: int) -> int:
-        """Number of units to begin with."""
         if not self._through_memory:
             return self._device.multi_processor_count
         cache = max(self._device.cache_sizes.values(), default=0)
