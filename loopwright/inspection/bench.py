@@ -75,16 +75,13 @@ class RunPlace:
 
     @contextmanager
     def held(self, announce: Callable[[str], None]) -> Iterator[None]:
-        """Hold the device; threads stay on their CPUs."""
         pinned = runtime.pinned(self.threads) if self.threads else nullcontext()
         with locked(self.device, announce), pinned:
             yield
 
 
 def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
-    """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern. A task
-    knows the meaning of its inputs, such as indices; without it they are small numbers.
-    """
+    """Random inputs, of the meaning that a task knows, and poisoned outputs of a kernel."""
     from loopwright.measure import DataPlan, arguments, input_set, poison, task_inputs
 
     args = arguments(module.artifact)
@@ -103,8 +100,6 @@ def on_device(arrays: Sequence[Array], device: Device) -> Sequence[Any]:
 
 @dataclass
 class Contestant:
-    """One column of a benchmark."""
-
     name: str
     sample: Callable[[], float | None]  # seconds of a call, measured now; None once it failed
     times: list[float] = field(default_factory=list)
@@ -132,11 +127,7 @@ def model_run(executor: Executor) -> Callable[[], object]:
 
 
 def model_sampler(run: Callable[[], object]) -> Callable[[], float]:
-    """Function that takes a sample: seconds of a run, the mean of about 50 ms of runs.
-
-    A run that is not timed comes before each sample, so that caches and waiting threads of other
-    code do not count.
-    """
+    """Function that samples seconds of a run: about 50 ms of runs after one that warms up."""
 
     def seconds(number: int) -> float:
         begin = time.perf_counter()
@@ -157,8 +148,8 @@ def model_sampler(run: Callable[[], object]) -> Callable[[], float]:
 def sample_in_turns(
     contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float | None] | None = None
 ) -> list[float]:
-    """Take a sample of each contestant per round, starting with another one each time; returns the
-    known peaks, operations a second, that ``peak`` measured after each round.
+    """Sample all in each round, another one first; the peaks, operations a second,
+    measured after.
     """
     peaks: list[float] = []
     for turn in range(rounds):
@@ -178,9 +169,7 @@ def sample_below_peak(
     limited: Sequence[Contestant],
     peak: Callable[[], float | None],
 ) -> tuple[list[float], str]:
-    """Sample in turns, and once more if one of the ``limited`` is above the peak; returns the peaks
-    of all rounds, and a doubt about them in words.
-    """
+    """Sample in turns, again if one of ``limited`` is above the peak; the peaks, and a doubt."""
     for _ in range(2):
         for one in contestants:
             one.times.clear()
@@ -199,8 +188,6 @@ def sample_below_peak(
 
 @dataclass(frozen=True)
 class Gain:
-    """Comparison of one contestant with another, from samples taken in turns."""
-
     one: str
     other: str
     gain: PairedGain | None  # of the one; None with too few rounds for an interval
@@ -258,7 +245,6 @@ class CpuLimits:
         self.memory_name = "" if self._moving is None else self._moving.name
 
     def peak(self) -> float | None:
-        """Operations a second, measured now; None where unknown."""
         return runtime.fma_peak(self._threads, 0.02, self._roof) if self._roof else None
 
     def bandwidth(self) -> float | None:
@@ -267,9 +253,7 @@ class CpuLimits:
 
 
 class DeviceLimits:
-    """Limits of a device for the kernels of a task, measured in this process.
-
-    ``name``, that of the limit by arithmetic, is empty without one; ``doubt`` tells why one is
+    """Limits of a device for a task's kernels, measured here; ``doubt`` tells why one is
     unknown.
     """
 
@@ -290,7 +274,6 @@ class DeviceLimits:
             self.name = self._arithmetic.name
 
     def peak(self) -> float | None:
-        """Operations a second, measured now; None where unknown, or refused once."""
         limit = self._arithmetic
         rate = None if limit is None else self._unless_refused(limit.rate)
         if rate is None:
@@ -318,9 +301,7 @@ class DeviceLimits:
 def device_rates(
     device: Device, announce: Callable[[str], None]
 ) -> tuple[float | None, float | None, str]:
-    """Most operations and most bytes a second of a device, measured now, None where unknown; and
-    the reason why one is unknown.
-    """
+    """Most operations and bytes a second, measured now, None where unknown, and the reason."""
     from loopwright.measure import device_limit, in_this_process
     from loopwright.target import Target
 

@@ -46,8 +46,8 @@ def choose(
     Args:
         log: the log, or its path.
         record: its id or the beginning of it; ``"best"`` for the best one, or ``"default"`` for the
-        latest measurement of the default configuration, where all records are of one task on one
-        machine.
+            latest measurement of the default configuration, where all records are of one task on
+            one machine.
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run in which it was measured, or the beginning of its name.
         among: records to choose from; None: all of them.
@@ -55,7 +55,7 @@ def choose(
     Raises:
         RecordError: the log holds no such record.
         UsageError: neither or both of ``record`` and ``trial`` were given; or several records
-        match, which the message lists.
+            match, which the message lists.
 
     Example:
         >>> from loopwright.inspection import choose

@@ -64,11 +64,7 @@ class ReportState:
 
 
 class LiveReport:
-    """Current report of some logs; safe for several threads.
-
-    A log may be missing, empty, cut or replaced at any time. While a report is made, and for a
-    while after it, the last one is returned. ``task`` selects tasks by a part of their key or name.
-    """
+    """Current report of logs that may be missing, cut or replaced; safe for several threads."""
 
     def __init__(self, paths: Sequence[str], task: str | None = None) -> None:
         self.paths = [Path(path) for path in paths]
@@ -142,7 +138,6 @@ _HEADERS = {
 
 
 def application(report: LiveReport) -> Starlette:
-    """Web application: the page at ``/``, and updates at ``/live``."""
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware

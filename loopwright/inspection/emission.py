@@ -36,9 +36,9 @@ def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) 
         target: its target. The text may be of another kind: it is then of the same program for a
             target with the options that both have, such as the CPU and threads.
         kind: ``"nest"`` (the loop nest after all passes), ``"llvm"`` (LLVM IR, optimised), ``"c"``,
-            ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``,
-            ``"ptx"`` (NVRTC's output for CUDA C++, before machine code), or ``"hip"``
-            (the kernels of the target ``cuda`` for AMD's GPUs, which nothing here compiles).
+            ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``, ``"ptx"``
+            (NVRTC's output for CUDA C++, before machine code), or ``"hip"`` (the kernels of the
+            target ``cuda`` for AMD's GPUs, which nothing here compiles).
 
     Raises:
         UsageError: another kind, or the target has no assembly.

@@ -49,13 +49,13 @@ def export(
         record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
         path: the file to be written; an earlier export is replaced. None: nothing is written.
         form: ``"data"`` for the JSON of the log in place of Python. That is also used where Python
-        cannot express the program, and the file says why.
+            cannot express the program, and the file says why.
         force: replace any file.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
         UsageError: several records match; another form; or ``path`` is the log, or a file that is
-        no export.
+            no export.
         LoopwrightError: the file cannot be written.
 
     Example:

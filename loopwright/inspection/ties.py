@@ -23,8 +23,6 @@ LOOKED_AT = 32
 
 @dataclass(frozen=True)
 class Tie:
-    """Candidate that may be as fast as the winner."""
-
     record: Record
     ratio: float  # its time over that of the winner
     low: float  # lower end of the 95 % confidence interval of that ratio
@@ -42,6 +40,13 @@ def ties_of(
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
     a bootstrap of their windows. A candidate with fewer than five windows has no interval, and is
     no tie. Only the `LOOKED_AT` candidates that are nearest in rank, by ``order``, are compared.
+
+    Example:
+        >>> from loopwright.inspection.ties import ties_of
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> ties = ties_of(lw.records.best(records), records)
+        >>> print(all(tie.record in records for tie in ties))
+        True
     """
     records = list(records)
     playoff = playoffs(records)
@@ -109,19 +114,14 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
 class Change:
     """Change of the time of a kernel from one measurement to another.
 
-    Attributes:
-        gain: share by which it is faster now, such as 0.031 for 3.1 %; negative where slower.
-        low: lower end of the 95 % confidence interval of the gain.
-        high: upper end.
-
     Example:
         >>> from loopwright.inspection import Change
         >>> print(Change(gain=0.31, low=0.29, high=0.33).gain)
         0.31
     """
 
-    gain: float
-    low: float
+    gain: float  #: share by which it is faster now, such as 0.031 for 3.1 %; negative: slower
+    low: float  #: lower end of the 95 % confidence interval of the gain
     high: float
 
     @property

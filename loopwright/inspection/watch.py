@@ -53,8 +53,6 @@ class TaskStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """State of a run, as far as its log tells."""
-
     path: Path  # the log
     exists: bool
     tasks: tuple[TaskStatus, ...] = ()  # in the order in which they appeared
@@ -106,23 +104,20 @@ class _Task:
             self.ranking.refute(line.candidate)
             return
         if line.usable and not line.same_as:
-            self._add(line)
+            # Measurements of a playoff are ranked once its winner is known.
+            placed: list[tuple[_Line, Place | None]] = [(line, None)]
+            if is_of_playoff(line.phase, line.verdict):
+                columns = (line.candidate, line.run, line.times, line.verdict, line.ts)
+                placed = [*self.playoffs.add(line, *columns)]
+            for one, place in placed:
+                if one.median is not None:
+                    item = (one.candidate, one.median, one.trial)
+                    self.ranking.add(one.candidate, item, one.median, one.ts, place)
             # AutoTVM numbers no trials and names no run: there every record would be trial 0.
             if line.trial == 0 and line.run:
                 self.default_s = line.median
         if line.checked is Checked.YES:
             self.ranking.vouch(line.candidate)
-
-    def _add(self, line: _Line) -> None:
-        """Rank a measurement; those of a playoff once its winner is known."""
-        placed: list[tuple[_Line, Place | None]] = [(line, None)]
-        if is_of_playoff(line.phase, line.verdict):
-            columns = (line.candidate, line.run, line.times, line.verdict, line.ts)
-            placed = [*self.playoffs.add(line, *columns)]
-        for one, place in placed:
-            if one.median is not None:
-                item = (one.candidate, one.median, one.trial)
-                self.ranking.add(one.candidate, item, one.median, one.ts, place)
 
     def status(self) -> TaskStatus:
         best = self.ranking.best
@@ -172,7 +167,17 @@ class _Run:
 
 
 class Watcher:
-    """Collects the news of a `loopwright.records.Follower` into the state of the run."""
+    """Collects the news of a `loopwright.records.Follower` into the state of the run.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from loopwright.inspection.watch import Watcher
+        >>> from loopwright.records import Follower
+        >>> watcher = Watcher(Path("matmul.jsonl"))
+        >>> watcher.take(Follower("matmul.jsonl").look())
+        >>> print(watcher.status().records > 6)
+        True
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -192,9 +197,7 @@ class Watcher:
         self._valid: Counter[str] = Counter()
 
     def take(self, news: News) -> None:
-        """Take in the news of a look; `RecordError` if somebody else made a malformed index of the
-        log.
-        """
+        """Take in the news of a look; `RecordError` for a malformed index that another made."""
         if news.restarted:
             self._forget(news.exists)
         self._exists = news.exists
@@ -215,7 +218,6 @@ class Watcher:
         self._event, self._event_ts = _in_words(last), last.ts
 
     def status(self, now: float | None = None) -> Status:
-        """State of the run; ``now`` is seconds since the epoch, None for this moment."""
         done, limit, eta = self._limits(time.time() if now is None else now)
         return Status(
             self.path,
@@ -292,16 +294,18 @@ PROC = Path("/proc")
 
 
 class Writers(NamedTuple):
-    """Processes that have a log open for writing."""
-
     pids: tuple[int, ...]  # ascending
     known: bool  # False where the system does not tell
     hidden: bool  # whether processes, perhaps a writer among them, hide their files from this user
 
 
 def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
-    """Find the processes of this machine, as ``proc`` shows them, that have a file open for
-    writing.
+    """Find the processes of this machine, by ``proc``, that have a file open for writing.
+
+    Example:
+        >>> from loopwright.inspection.watch import writers_of
+        >>> print(writers_of("matmul.jsonl").pids)
+        ()
     """
     try:
         wanted = os.stat(path)
@@ -321,9 +325,7 @@ def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
 
 
 def _writes(process: Path, wanted: os.stat_result) -> bool:
-    """Whether a process has a file open for writing; `PermissionError` if its open files are
-    hidden, another `OSError` if it has ended.
-    """
+    """Whether a process has a file open for writing; `OSError` if it hides that, or ended."""
     for fd in os.listdir(process / "fd"):
         try:
             if not os.path.samestat(os.stat(process / "fd" / fd), wanted):
@@ -338,11 +340,7 @@ def _writes(process: Path, wanted: os.stat_result) -> bool:
 
 
 def check_may_grow(path: str | os.PathLike[str]) -> None:
-    """Refuse, by a `RecordError`, a path that is no log and cannot become one: a folder, a pipe,
-    another file.
-
-    A missing or empty file may become a log. Only the first line of a log is read.
-    """
+    """Refuse, by a `RecordError`, a path that neither is a log nor can become one."""
     if not os.path.exists(path):
         return
     if not os.path.isfile(path) and not os.path.isdir(path):

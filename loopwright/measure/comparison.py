@@ -32,11 +32,6 @@ _ROUNDINGS = 4.0
 class Comparison(NamedTuple):
     """Result of comparing one output.
 
-    Attributes:
-        max_error: largest absolute difference; infinite when one side is NaN or infinite and the
-            other is not.
-        problem: one line about the worst element, or None when all are within the tolerance.
-
     Example:
         >>> from loopwright.inspection import compare
         >>> one = np.ones(4, "float32")
@@ -44,8 +39,9 @@ class Comparison(NamedTuple):
         Comparison(max_error=0.0, problem=None)
     """
 
+    #: Largest absolute difference; infinite when one side is NaN or infinite and the other is not.
     max_error: float
-    problem: str | None
+    problem: str | None  #: a line about the worst element; None: all are within the tolerance
 
 
 def poison(array: Array, pattern: int = PATTERN) -> None:
@@ -74,9 +70,7 @@ def reduction_length(dag: Dag) -> int:
 
 
 def computed_in(dag: Dag) -> str:
-    """The shortest float type of a DAG's arithmetic, in which conversions do not count; empty for
-    none.
-    """
+    """Shortest float type of a DAG's arithmetic, conversions left out; empty for none."""
     from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
     from loopwright.ir.visitor import walk
@@ -123,30 +117,23 @@ class KnownElements(NamedTuple):
 class Closeness(NamedTuple):
     """Required accuracy of an answer.
 
-    Attributes:
-        length: see `reduction_length`.
-        computed: see `computed_in`.
-        exact: it must be equal: with these inputs any right schedule gives the same bits.
-        rounding: for each output the difference of two right answers that add up the same terms in
-            different ways; empty where not known.
-
     Example:
         >>> from loopwright.inspection import Closeness
         >>> print(Closeness(length=64, exact=False).length)
         64
     """
 
-    length: int
-    computed: str = ""
-    exact: bool = False
+    length: int  #: see `reduction_length`
+    computed: str = ""  #: see `computed_in`
+    exact: bool = False  #: it must be equal: any right schedule gives the same bits
+    #: For each output the difference of two right answers that add up the same terms in different
+    #: ways; empty where not known.
     rounding: tuple[float, ...] = ()
 
     def allowed(self, dtype: str, scale: float, output: int) -> float:
-        """Largest allowed difference of an element of an output whose largest finite one is
-        ``scale``.
+        """Largest allowed difference where ``scale`` is the largest finite element.
 
-        Where a sum goes into a function whose result is much smaller, the rounding of the sum
-        decides; ``rounding``, from two right answers, shows how much of that is left.
+        Where a sum goes into a function whose result is much smaller, its rounding decides.
         """
         relative = tolerance(dtype, self.length, self.computed) * max(scale, _SMALLEST)
         if not self.rounding:

@@ -36,11 +36,7 @@ CPU_LOCK = "cpu0"
 
 
 def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
-    """The devices for candidates: those of ``wanted``, names with commas, or the first of the kind.
-
-    Raises a UsageError where one is missing or cannot run all code for the target, or they are not
-    equal, so that times cannot be compared; a TargetError for another architecture.
-    """
+    """The devices for candidates: those of ``wanted``, which must be equal, or the first."""
     kind = device_of_target(target.kind) or _CPU
     devices = tuple(device(name) for name in names_of(wanted) or [kind])
     if len(set(devices)) < len(devices):
@@ -79,7 +75,7 @@ def _check(one: Device, kind: str, target: Target) -> None:
 
 
 def lock_names(devices: Sequence[Device]) -> list[str]:
-    """The names of the locks of devices, equal for all processes of this machine, in order.
+    """Names of locks of devices, for all processes of this machine, in order.
 
     A device that the host's processor implements takes the lock of the CPU too: each disturbs the
     times of the other.
@@ -102,14 +98,6 @@ _FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 
 _T = TypeVar("_T")
-
-
-def _private_dir() -> Path:
-    """The folder of this user's locks, the same for all its processes on this machine."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if base and os.path.isdir(base) and os.access(base, os.W_OK):
-        return Path(base) / "loopwright"
-    return Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
 
 
 def _open_private(path: Path) -> int:
@@ -142,9 +130,7 @@ def _refused(path: Path, function: Callable[..., _T], *args: object) -> _T:
 
 
 def _open(folder: int, path: Path) -> int:
-    """Open or make a file to be locked, relative to its folder; a TuneError for a link, or a file
-    of another user or with a second name.
-    """
+    """Open or make a file to be locked; a TuneError for a link, or one of somebody else."""
     try:
         fd = os.open(path.name, _FILE, 0o600, dir_fd=folder)
     except OSError as e:
@@ -207,7 +193,12 @@ class DeviceLock:
 
     def __init__(self, device: str = "cpu0", announce: Callable[[str], None] | None = None) -> None:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", device)
-        self.path = _private_dir() / f"{safe}.lock"
+        # The folder of this user's locks, the same for all its processes on this machine.
+        folder = Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
+        base = os.environ.get("XDG_RUNTIME_DIR")
+        if base and os.path.isdir(base) and os.access(base, os.W_OK):
+            folder = Path(base) / "loopwright"
+        self.path = folder / f"{safe}.lock"
         self._device, self._announce = device, announce
         self._fd: int | None = None
         self._waiting_fd: int | None = None
@@ -247,8 +238,13 @@ class DeviceLock:
         start = time.monotonic()
         fd = self._open_file()
         self._waiting_fd = fd
+        announce = self._announce
         try:
-            self._wait(fd)
+            while not _try(fd):
+                if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
+                    announce(f"waiting for {self._device}: {_holder(fd)} is timing on it")
+                    announce = None
+                time.sleep(_POLL_S)
             _sign(fd)
         except BaseException:  # Ctrl-C too must not leave the file open
             os.close(fd)
@@ -264,15 +260,6 @@ class DeviceLock:
             return _refused(self.path.parent, _open, folder, self.path)
         finally:
             os.close(folder)
-
-    def _wait(self, fd: int) -> None:
-        start = time.monotonic()
-        announce = self._announce
-        while not _try(fd):
-            if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
-                announce(f"waiting for {self._device}: {_holder(fd)} is timing on it")
-                announce = None
-            time.sleep(_POLL_S)
 
     def release(self) -> None:
         """Give the lock back, where it is held."""
@@ -314,13 +301,11 @@ def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
             raise TuneError(text) from e
         stack.callback(os.close, fd)
         stack.callback(fcntl.flock, fd, fcntl.LOCK_UN)
-        stack.callback(_remove, folder, lock)
-        yield lock
-
-
-def _remove(folder: int, lock: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(lock.name, dir_fd=folder)
+        try:
+            yield lock
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(lock.name, dir_fd=folder)
 
 
 def _lock_file(folder: int, lock: Path, log: Path) -> int:
@@ -335,15 +320,9 @@ def _lock_file(folder: int, lock: Path, log: Path) -> int:
                 "wait until it ends, stop it, or choose another log"
             )
         # The former owner may have removed the file between our opening and locking it.
-        if _same_file(fd, folder, lock.name):
-            _sign(fd)
-            return fd
+        with contextlib.suppress(FileNotFoundError):
+            there = os.stat(lock.name, dir_fd=folder, follow_symlinks=False)
+            if os.path.samestat(there, os.fstat(fd)):
+                _sign(fd)
+                return fd
         os.close(fd)
-
-
-def _same_file(fd: int, folder: int, name: str) -> bool:
-    try:
-        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(there, os.fstat(fd))

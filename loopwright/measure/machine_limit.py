@@ -87,9 +87,7 @@ def arithmetic_roof(target: Target, dag: Dag) -> Roof | None:
 
 
 def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> MachineLimit | None:
-    """The limit that bounds kernels of the CPU with so many bytes of arguments; None: none is
-    known.
-    """
+    """The limit that bounds kernels of the CPU with so many bytes of arguments, if known."""
     arithmetic = None
     if flop and roof is not None:
         arithmetic = MachineLimit(roof.name, flop, partial(_peak, threads, roof))
@@ -97,9 +95,7 @@ def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> Machine
 
 
 def moving(nbytes: int, threads: int) -> MachineLimit | None:
-    """The limit by moving so many bytes on the CPU: of memory, or of its last cache; None where
-    they stay in the caches of the cores.
-    """
+    """The limit by moving bytes on the CPU, of memory or its last cache; None in cores' caches."""
     caches = sorted(runtime.cpu(0).cache_sizes.values())
     if caches and nbytes > caches[-1]:
         return MachineLimit(BANDWIDTH, nbytes, partial(_bandwidth, threads, None))

@@ -90,8 +90,8 @@ class LocalBuilder:
         build_func: ``"default"``, or ``"tar"``, AutoTVM's other name of its default; both mean the
             code of the target's compiler. A function is refused: builders are other processes,
             which get data and never import a user's script (docs/adr/018, 019).
-        memory_bytes: memory that one builder may take beyond what it starts with; None: half of
-            the machine's divided by the number of builders, at least 1 GiB.
+        memory_bytes: memory that one builder may take beyond what it starts with; None: half of the
+            machine's divided by the number of builders, at least 1 GiB.
 
     Example:
         >>> print(lw.LocalBuilder(timeout=5, n_parallel=2).n_parallel)
@@ -143,8 +143,8 @@ class LocalRunner:
 
     Attributes:
         timeout: seconds that running one candidate may take at most; then it is killed
-            (``RUN_TIMEOUT``). Once there is an incumbent the limit is
-            max(1 s, 20 x incumbent), at most this.
+            (``RUN_TIMEOUT``). Once there is an incumbent the limit is max(1 s, 20 x incumbent), at
+            most this.
         number: calls per sample; the sample is their mean.
         repeat: number of samples.
         min_repeat_ms: ``number`` grows until one sample takes at least this long.
@@ -157,11 +157,11 @@ class LocalRunner:
             from memory, as they do in a model. For kernels on CPUs only. None: the tuning run
             decides: 0, or for a model the bytes of its weights.
         check: check a candidate that would become the best: its outputs on two sets of inputs, and
-            that it touches nothing else (`loopwright.measure.workers.checkup`).
+            that it touches nothing else (`loopwright.measure.workers.run_role`).
         racing: stop after a warm-up and one run when that run takes more than twice the incumbent,
             after 2 samples when both are more than 10 % behind it.
-        memory_bytes: memory that the runner may take beyond what it starts with; None: half of
-            the machine's.
+        memory_bytes: memory that the runner may take beyond what it starts with; None: half of the
+            machine's.
         seed: seed of the input data.
         device: names of the devices that kernels run on, such as ``"opencl:0"``, or several with
             commas, or in a list: candidates are spread over them, which must be equal. Empty: the
@@ -238,7 +238,12 @@ class LocalRunner:
 
 @dataclass(frozen=True)
 class MeasureOption:
-    """A builder with a runner; made by `measure_option`."""
+    """A builder with a runner; made by `measure_option`.
+
+    Example:
+        >>> print(lw.measure_option().runner.check)
+        True
+    """
 
     builder: LocalBuilder
     runner: LocalRunner
@@ -256,15 +261,15 @@ def measure_option(
         >>> print(option.runner.repeat)
         3
     """
-    made_builder = LocalBuilder() if builder == "local" else builder
-    made_runner = LocalRunner() if runner == "local" else runner
-    if not isinstance(made_builder, LocalBuilder):
-        raise UsageError(_refusal("builder", made_builder, "LocalBuilder"))
-    if not isinstance(made_runner, LocalRunner):
-        raise UsageError(_refusal("runner", made_runner, "LocalRunner"))
-    return MeasureOption(made_builder, made_runner)
-
-
-def _refusal(what: str, value: object, kind: str) -> str:
-    hint = did_you_mean(value, ["local"]) if isinstance(value, str) else ""
-    return f'measure_option: {what} must be "local" or a {kind}; it is {value!r}{hint}'
+    builder = LocalBuilder() if builder == "local" else builder
+    runner = LocalRunner() if runner == "local" else runner
+    for name, value, kind in (("builder", builder, LocalBuilder), ("runner", runner, LocalRunner)):
+        if not isinstance(value, kind):
+            hint = did_you_mean(value, ["local"]) if isinstance(value, str) else ""
+            raise UsageError(
+                f'measure_option: {name} must be "local" or a {kind.__name__}; '
+                f"it is {value!r}{hint}"
+            )
+    assert isinstance(builder, LocalBuilder)
+    assert isinstance(runner, LocalRunner)
+    return MeasureOption(builder, runner)

@@ -32,12 +32,6 @@ FEWEST_ROUNDS = 6
 class PairedGain:
     """Relative gain in speed of one kernel over another.
 
-    Attributes:
-        gain: the estimate, such as 0.031 for 3.1 %; negative where it is slower.
-        low: lower end of the interval of the gain.
-        high: upper end.
-        rounds: number of paired samples it rests on.
-
     Example:
         >>> from loopwright.measure import PairedGain
         >>> gain = PairedGain(gain=0.31, low=0.29, high=0.33, rounds=20)
@@ -45,10 +39,10 @@ class PairedGain:
         faster 0.02
     """
 
-    gain: float
-    low: float
+    gain: float  #: the estimate, such as 0.031 for 3.1 %; negative where it is slower
+    low: float  #: lower end of the interval of the gain
     high: float
-    rounds: int
+    rounds: int  #: number of paired samples it rests on
 
     @property
     def margin(self) -> float:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
 from loopwright.measure.building import Build
-from loopwright.measure.candidate import Candidate
-from loopwright.measure.interfaces import FinalistResult, PlayoffPlan, PlayoffResult
+from loopwright.measure.interfaces import FinalistResult, PlayoffPlan, PlayoffResult, share_of_peak
 from loopwright.measure.machine_limit import (
     MachineLimit,
     arithmetic_roof,
@@ -28,9 +27,7 @@ from loopwright.measure.machine_limit import (
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
 from loopwright.measure.result import MeasureError
-from loopwright.measure.runner import wrong_answer
-from loopwright.measure.session import MeasureSession
-from loopwright.measure.workers.protocol import CheckReply
+from loopwright.measure.session import CheckResult, MeasureSession
 from loopwright.records import Checked
 from loopwright.runtime import Artifact, get_num_threads
 
@@ -44,10 +41,7 @@ LOSING, LOSES_AFTER = 1.1, 3
 
 
 class Finalist:
-    """One configuration in the playoff; the runner keeps its code in its slot.
-
-    Slot 0 belongs to ordinary trials: filling it empties the others.
-    """
+    """One configuration in the playoff; slot 0 of the runner belongs to ordinary trials."""
 
     def __init__(self, slot: int, config: ConfigEntity) -> None:
         self.slot, self.config = slot, config
@@ -58,28 +52,19 @@ class Finalist:
         self.first = 0.0
         # Number of the runner process that holds its code.
         self.launched = -1
-        # Seconds per call, one for each round: of the first part, of the second, of the latest
-        # round (empty where it failed).
+        # Seconds per call, one for each round: of the first part, and of the second.
         self.times: list[float] = []
         self.judged: list[float] = []
-        self.latest: list[float] = []
         # Whether it left the first part before its end. Its times are then of fewer rounds, perhaps
         # of faster minutes of the machine, so that it wins against none that stayed.
         self.left = False
         self.error: MeasureError | None = None
-        self.checked = Checked.NO
-        self.check_reason = ""
-        self.max_error: float | None = None
+        self.check = CheckResult()
 
     @property
-    def candidate(self) -> Candidate:
+    def built(self) -> Build:
         assert self.build is not None
-        return self.build.candidate
-
-    @property
-    def artifact(self) -> Artifact:
-        assert self.build is not None
-        return self.build.artifact
+        return self.build
 
     @property
     def code(self) -> bytes | None:
@@ -99,9 +84,9 @@ class Finalist:
             self.config,
             () if error else tuple(of.times or of.judged),
             error,
-            of.checked,
-            of.check_reason,
-            of.max_error,
+            of.check.checked,
+            of.check.reason,
+            of.check.max_error,
         )
 
 
@@ -191,27 +176,17 @@ class Playoff:
     def _enter(self, configs: Sequence[ConfigEntity]) -> None:
         first = len(self.finalists) + 1
         fresh = [Finalist(first + i, config) for i, config in enumerate(configs)]
-        self._build(fresh)
+        builds = self.session.enqueue(configs)
+        self.session.wait_for(builds)
         self.session.take_devices()
-        for f in fresh:
-            if f.error is None:
+        for f, build in zip(fresh, builds, strict=True):
+            f.build = build if isinstance(build, Build) else None
+            outcome = build.outcome if isinstance(build, Build) else build
+            if isinstance(outcome, MeasureError):
+                self._fail(f, outcome)
+            else:
                 self._admit(f)
             self.finalists.append(f)
-
-    def _build(self, finalists: Sequence[Finalist]) -> None:
-        builds: dict[str, Build] = {}
-        for f in finalists:
-            candidate = self.session.instantiate(f.config)
-            if isinstance(candidate, MeasureError):
-                self._fail(f, candidate)
-                continue
-            if candidate.key not in builds:
-                builds[candidate.key] = self.session.builds.add(candidate)
-            f.build = builds[candidate.key]
-        self.session.wait_for(list(builds.values()))
-        for f in finalists:
-            if f.build is not None and isinstance(f.build.outcome, MeasureError):
-                self._fail(f, f.build.outcome)
 
     def _admit(self, f: Finalist) -> None:
         """Check a finalist, unless one with equal code was checked already."""
@@ -220,20 +195,15 @@ class Playoff:
         if f.twin is not None:
             return
         if not self.session.option.runner.check:
-            f.checked, f.check_reason = Checked.OFF, "checking is switched off"
+            f.check = CheckResult(Checked.OFF, "checking is switched off")
             return
-        reply = self.session.runner.undisturbed(
-            lambda: self._load(f) or self.session.check(f.candidate, f.artifact, slot=f.slot)
-        )
-        if isinstance(reply, CheckReply):
-            f.max_error = reply.max_error
-        error = wrong_answer(reply)
-        if error is not None:
-            self._fail(f, error)
-        elif reply is None:
-            f.check_reason = self.session.why_unchecked
-        else:
-            f.checked = Checked.YES
+        result = self.session.runner.undisturbed(lambda: self._load(f) or self._check(f))
+        f.check = CheckResult(error=result) if isinstance(result, MeasureError) else result
+        if f.check.error is not None:
+            self._fail(f, f.check.error)
+
+    def _check(self, f: Finalist) -> CheckResult:
+        return self.session.check(f.built.candidate, f.built.artifact, slot=f.slot)
 
     # -- the two parts ------------------------------------------------------------------------
 
@@ -248,9 +218,8 @@ class Playoff:
                 finalists = staying
             if turn >= LOSES_AFTER and len(finalists) < 2:
                 return
-            self._round(finalists, turn, PLAYOFF_WINDOW_S)
-            for f in finalists:
-                f.times += f.latest
+            for f in self._in_turn(finalists, turn):
+                f.times += self._sample(f, PLAYOFF_WINDOW_S)
 
     def _judge_best(self) -> Finalist | None:
         """Judge the best; where it fails now, the next one. None when all failed."""
@@ -280,49 +249,53 @@ class Playoff:
         Math. Stat. 36, 1965). Two finalists alone need no first part: both are judged.
         """
         pair = [f for f in self._playing if f in (best, self._default) or not self._chosen]
-        self._begin_judging(best)
-        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, 1.0, lambda: _narrow(pair)):
-            self._sample_beside(turn)
-            self._round(pair, turn, WINDOW_S)
-            for f in pair:
-                f.judged += f.latest
+
+        def is_narrow() -> bool:
+            if len(pair) < 2:
+                return True
+            gain = paired_gain(pair[0].judged, pair[1].judged)
+            return gain is not None and gain.margin <= SMALLEST_GAIN
+
+        for f in self.finalists:
+            f.judged = []
+        self.beside = {name: [] for name in self.plan.beside}
+        self.at_peak = []
+        self._find_limit(best.built)
+        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, 1.0, is_narrow):
+            if self.limit is not None and self.limit.each_round:
+                self._sample_limit(self.limit)
+            for name, sample in self.plan.beside.items():
+                # Every other round is enough once intervals are possible.
+                seconds = None if turn >= FEWEST_ROUNDS and turn % 2 else sample()
+                self.beside[name].append(math.nan if seconds is None else seconds)
+            for f in self._in_turn(pair, turn):
+                f.judged += self._sample(f, WINDOW_S)
             if any(f.error for f in pair):
                 return
         for f in pair if self.session.on_cpu else ():
-            error = time_out_of_reach(self.session.task.target, f.candidate, f.judged)
+            error = time_out_of_reach(self.session.task.target, f.built.candidate, f.judged)
             if error is not None:
                 self._fail(f, error)
         if self.limit is not None and not self.limit.each_round:
             self._sample_limit(self.limit)
 
-    def _begin_judging(self, best: Finalist) -> None:
-        for f in self.finalists:
-            f.judged = []
-        self.beside = {name: [] for name in self.plan.beside}
-        self.at_peak = []
+    def _find_limit(self, best: Build) -> None:
         if self.limit is not None or self._no_limit:
             return
-        if not self.session.on_cpu:
-            self._find_device_limit(best)
+        session, dag, flop = self.session, best.candidate.dag, self.plan.flop
+        target = session.task.target
+        if session.on_cpu:
+            threads = target.canonical.get("num_threads") or get_num_threads()
+            roof = arithmetic_roof(target, dag)
+            self.limit = limit_of(bytes_of(best.artifact), flop, threads, roof)
             return
-        target = self.session.task.target
-        threads = target.canonical.get("num_threads") or get_num_threads()
-        roof = arithmetic_roof(target, best.candidate.dag)
-        self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
-
-    def _find_device_limit(self, best: Finalist) -> None:
         from loopwright.measure import device_limit
 
-        candidate, session = best.candidate, self.session
-        on_tensor_cores = device_limit.uses_tensor_cores(candidate.trace)
+        on_tensor_cores = device_limit.uses_tensor_cores(best.candidate.trace)
+        rate = device_limit.in_runner(session.runner)
         try:
             self.limit = device_limit.device_limit(
-                best.artifact,
-                candidate.dag,
-                self.plan.flop,
-                session.task.target,
-                session.devices[0],
-                device_limit.in_runner(session.runner),
+                *(best.artifact, dag, flop, target, session.devices[0], rate),
                 on_tensor_cores=on_tensor_cores,
             )
         except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:
@@ -343,20 +316,8 @@ class Playoff:
             self.at_peak = []
             self._give_up_limit(str(error))
 
-    def _sample_beside(self, turn: int) -> None:
-        """Sample the limit and, every other round once intervals are possible, the programs."""
-        if self.limit is not None and self.limit.each_round:
-            self._sample_limit(self.limit)
-        for name, sample in self.plan.beside.items():
-            left_out = turn >= FEWEST_ROUNDS and turn % 2
-            seconds = None if left_out else sample()
-            self.beside[name].append(math.nan if seconds is None else seconds)
-
     def _of_peak(self, best: Finalist) -> float:
-        """Share of the limit that the best reached; 0 where it is not known."""
-        if not self.at_peak or not best.judged:
-            return 0.0
-        return statistics.median(self.at_peak) / statistics.median(best.judged)
+        return share_of_peak(self.at_peak, best.judged)
 
     def _rounds(
         self,
@@ -368,10 +329,9 @@ class Playoff:
         """Number the rounds of a part: the least count, and more while there is time.
 
         ``counts`` are the least and the most, ``fewest`` is for kernels so slow that there is no
-        time for the least. ``share`` of the playoff's time, of which building and checking use
-        their part, may have passed by the end; the same share of its time limit ends the part after
-        its first round, so that there is time for a verdict. ``enough`` ends it after the least
-        count.
+        time for the least. ``share`` of the playoff's time, and after the first round of its time
+        limit, may have passed by the end, so that there is time for a verdict. ``enough`` ends it
+        after the least count.
         """
         least, most = counts
         begun = time.perf_counter()
@@ -388,11 +348,10 @@ class Playoff:
         timeout = self.plan.timeout
         return timeout is not None and time.perf_counter() - self.started >= share * timeout
 
-    def _round(self, finalists: Sequence[Finalist], turn: int, window_s: float) -> None:
-        # Each round begins with another one: nobody always follows the same neighbour.
+    def _in_turn(self, finalists: Sequence[Finalist], turn: int) -> list[Finalist]:
+        """Each round begins with another one: nobody always follows the same neighbour."""
         start = turn % max(1, len(finalists))
-        for f in [*finalists[start:], *finalists[:start]]:
-            f.latest = self._sample(f, window_s)
+        return [*finalists[start:], *finalists[:start]]
 
     def _sample(self, f: Finalist, window_s: float) -> list[float]:
         """Seconds per call, as a list of one; empty where it fails."""
@@ -417,7 +376,7 @@ class Playoff:
         worker.start()
         if f.launched == worker.launched:
             return None
-        race = self.session.runner.load_and_race(f.artifact, None, slot=f.slot, race=False)
+        race = self.session.runner.load_and_race(f.built.artifact, None, slot=f.slot, race=False)
         if isinstance(race, MeasureError):
             return race
         f.first, f.launched = race.first, worker.launched
@@ -426,10 +385,3 @@ class Playoff:
     def _fail(self, f: Finalist, error: MeasureError) -> None:
         f.error = error
         self.session.announce(f"playoff: a finalist is out ({error})")
-
-
-def _narrow(pair: Sequence[Finalist]) -> bool:
-    if len(pair) < 2:
-        return True
-    gain = paired_gain(pair[0].judged, pair[1].judged)
-    return gain is not None and gain.margin <= SMALLEST_GAIN

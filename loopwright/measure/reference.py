@@ -54,11 +54,7 @@ _MOST, _FEWEST = 1 << 16, 16
 
 
 class References:
-    """Right answers by key, computed on first use.
-
-    ``announce`` is called once per key with the reason why there is no reference or why it is not
-    the template's.
-    """
+    """Right answers by key; reasons for the lack of a template's are announced once per key."""
 
     def __init__(
         self,
@@ -176,9 +172,7 @@ class References:
     def _equal_in_float32(
         self, args: Sequence[Arg], expected: Sequence[Arg], answer: Sequence[Array]
     ) -> bool:
-        """Whether the NumPy function is accurate enough on short floats, in which it then
-        computes.
-        """
+        """Whether the NumPy function, which computes in them, is accurate on short floats."""
         inputs = self._runner.input_arrays(args, 1)
         if all(a.dtype.name not in dtypes.HALVES for a in inputs):
             return True
@@ -206,9 +200,7 @@ class References:
         return Answers(right, exact, _apart(right, other, expected))
 
     def _cancelled(self, c: Candidate, artifact: Artifact) -> tuple[float, ...]:
-        """For each output the effect of rounding where the terms of its sums cancel in all
-        elements, so that their own size means nothing; else 0.
-        """
+        """Effect of rounding on outputs in which the terms of all sums cancel; else 0."""
         length = reduction_length(c.dag)
         close, bounds = Closeness(length, computed_in(c.dag)), []
         some = self._known(c, artifact, 0, _FEW_WORK)
@@ -270,9 +262,7 @@ def _elements(
 def _apart(
     one: Sequence[bytes], other: Sequence[bytes], expected: Sequence[Arg]
 ) -> tuple[float, ...]:
-    """Largest difference of two answers to the same inputs, for each output, where both are finite;
-    0 for outputs that must be equal.
-    """
+    """Largest finite difference of two answers, for each output; 0 where they must be equal."""
     most = [0.0] * len(expected)
     for a, b in zip(one, other, strict=True):
         for i, (x, y) in enumerate(zip(split(a, expected), split(b, expected), strict=True)):

@@ -12,7 +12,7 @@ import io
 import json
 import statistics
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,16 +50,6 @@ class Point:
 class MeasuredSpace:
     """All points of a space with their samples.
 
-    Attributes:
-        task: key of the task.
-        op: name of its template.
-        args: arguments of the template.
-        target: canonical form of the target.
-        space: hash of the ordered knobs and their candidates.
-        points: the result of each index.
-        finals: seconds per call in each round of interleaved measurements of the best.
-        provenance: machine, versions, commands, dates, numbers of samples.
-
     Example:
         >>> from loopwright.measure import MeasuredSpace
         >>> from loopwright.measure.space_file import Point
@@ -69,13 +59,15 @@ class MeasuredSpace:
         [(0.001, 1), (0.003, 0)] None
     """
 
-    task: str
-    op: str
-    args: list[Json]
-    target: dict[str, Json]
-    space: str
-    points: dict[int, Point]
+    task: str  #: key of the task
+    op: str  #: name of its template
+    args: list[Json]  #: of the template
+    target: dict[str, Json]  #: canonical form
+    space: str  #: hash of the ordered knobs and their candidates
+    points: dict[int, Point]  #: the result of each index
+    #: Seconds per call in each round of interleaved measurements of the best.
     finals: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    #: Machine, versions, commands, dates, numbers of samples.
     provenance: dict[str, Json] = field(default_factory=dict)
 
     def seconds(self, index: int) -> float | None:
@@ -89,12 +81,9 @@ class MeasuredSpace:
         return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file, with times as float32; ``force`` replaces even one that is no measured
-        space.
+        """Write the file, with times as float32; `RecordError` if that fails.
 
-        Raises:
-            RecordError: it cannot be written.
-            UsageError: another file is there.
+        ``force`` replaces even a file that is no measured space; else that is a `UsageError`.
         """
         errors: dict[tuple[str, str], int] = {}
         indices = sorted(self.points)
@@ -144,32 +133,28 @@ def load_space(path: str | Path) -> MeasuredSpace:
         with open(path, "rb") as data, np.load(data, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
             header = json.loads(arrays["header"].tobytes())
-            return _decoded(header, arrays)
+        if header["format"] != FORMAT or header["v"] != VERSION:
+            raise ValueError(
+                f"its header says {header['format']!r} version {header['v']!r}, "
+                f"this loopwright reads {FORMAT!r} version {VERSION}"
+            )
+        errors = [MeasureError(kind, text) for kind, text in header["errors"]]
+        samples = _ragged(arrays["count"], arrays["times"])
+        columns = (arrays["index"], samples, arrays["dropped"], arrays["error"])
+        points = {
+            int(index): Point(times, bool(dropped), None if number < 0 else errors[number])
+            for index, times, dropped, number in zip(*columns, strict=True)
+        }
+        finals = _ragged(arrays["final_count"], arrays["final_times"])
+        return MeasuredSpace(
+            points=points,
+            finals=dict(zip(arrays["final_index"].tolist(), finals, strict=True)),
+            **{name: header[name] for name in _HEADER[:-1]},
+        )
     except FileNotFoundError:
         raise RecordError(f"there is no measured space {str(path)!r}") from None
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as exc:
         raise RecordError(f"{str(path)!r} is no measured space, or is damaged: {exc}") from exc
-
-
-def _decoded(header: Mapping[str, Json], arrays: Mapping[str, Array]) -> MeasuredSpace:
-    if header["format"] != FORMAT or header["v"] != VERSION:
-        raise ValueError(
-            f"its header says {header['format']!r} version {header['v']!r}, "
-            f"this loopwright reads {FORMAT!r} version {VERSION}"
-        )
-    errors = [MeasureError(kind, text) for kind, text in header["errors"]]
-    samples = _ragged(arrays["count"], arrays["times"])
-    columns = (arrays["index"], samples, arrays["dropped"], arrays["error"])
-    points = {
-        int(index): Point(times, bool(dropped), None if number < 0 else errors[number])
-        for index, times, dropped, number in zip(*columns, strict=True)
-    }
-    finals = _ragged(arrays["final_count"], arrays["final_times"])
-    return MeasuredSpace(
-        points=points,
-        finals=dict(zip(arrays["final_index"].tolist(), finals, strict=True)),
-        **{name: header[name] for name in _HEADER[:-1]},
-    )
 
 
 def _ragged(counts: Array, values: Array) -> list[tuple[float, ...]]:
@@ -185,7 +170,7 @@ class Replay:
     Args:
         source: a file that `MeasuredSpace.save` wrote, or the result of `load_space`.
         racing: drop a candidate whose first sample is more than twice the incumbent, as
-        `LocalRunner` does; the result is then marked and holds that sample alone.
+            `LocalRunner` does; the result is then marked and holds that sample alone.
 
     Raises:
         RecordError: the file is missing or damaged.
@@ -234,10 +219,7 @@ class Replay:
         return self._results([self._point(item.config) for item in inputs], incumbent)
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """The recorded interleaved samples of finalists; for others, their ordinary samples.
-
-        Nothing is checked, and nothing is sampled beside them. Raises as `measure`.
-        """
+        """The recorded interleaved samples of finalists, for others their ordinary ones."""
 
         def times(config: ConfigEntity) -> Sequence[float]:
             point = self._point(config)

@@ -10,14 +10,7 @@ from pathlib import Path
 
 from loopwright import env
 from loopwright.errors import UsageError
-from loopwright.inspection.doctor import (
-    accelerators,
-    disturbances,
-    hardware,
-    installation,
-    limits,
-    storage,
-)
+from loopwright.inspection.doctor import disturbances, hardware, installation, limits
 from loopwright.inspection.doctor.finding import Finding, State, SystemFiles, unknown
 from loopwright.records import Json
 
@@ -70,7 +63,7 @@ def examine(
     except metadata.PackageNotFoundError:
         requirements = []
     try:
-        cache = storage.kernel_cache(env.cache_folder())
+        cache = limits.kernel_cache(env.cache_folder())
     except UsageError:
         cache = unknown("kernel cache", "a variable is not understood, see `environment`")
     xgboost = {name: version for name in installation.XGBOOST if (version := _version(name))}
@@ -93,12 +86,12 @@ def examine(
         *([disturbances.noise(sorted({1, threads}))] if measure else []),
         hardware.huge_pages(files),
         hardware.alignment(hardware.numpy_addresses()),
-        storage.log_folder(files, folder),
-        storage.temporary_folder(os.environ.get("TMPDIR", "")),
-        storage.lock_folder(),
+        limits.log_folder(files, folder),
+        limits.temporary_folder(os.environ.get("TMPDIR", "")),
+        limits.lock_folder(),
         cache,
-        accelerators.nvidia(files, os.environ),
-        accelerators.opencl(files, os.environ),
+        hardware.nvidia(files, os.environ),
+        hardware.opencl(files, os.environ),
     ]
     return Diagnosis(tuple(findings))
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 
 class State(StrEnum):
-    """Judgement of a finding."""
-
     OK = "ok"
     #: It costs speed, or makes times less certain.
     WARNING = "warning"
@@ -21,8 +19,6 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check."""
-
     check: str  # its subject, in one to three words
     state: State
     found: str  # state of this machine
@@ -38,12 +34,10 @@ def ok(check: str, found: str) -> Finding:
 
 
 def warning(check: str, found: str, cost: str, remedy: str) -> Finding:
-    """Finding that costs speed or certainty."""
     return Finding(check, State.WARNING, found, cost, remedy)
 
 
 def problem(check: str, found: str, cost: str, remedy: str) -> Finding:
-    """Finding that keeps tuning from working."""
     return Finding(check, State.PROBLEM, found, cost, remedy)
 
 

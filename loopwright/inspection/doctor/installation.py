@@ -67,10 +67,7 @@ def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
 
 
 def dependencies(required: Sequence[str], version_of: Callable[[str], str | None]) -> Finding:
-    """Compare installed packages with the requirements of loopwright, such as ``numpy>=1.26``.
-
-    Requirements with markers are left out: extras, and XGBoost, which has a finding of its own.
-    """
+    """Compare installed packages with requirements like ``numpy>=1.26``; markers are left out."""
     wanted = [re.fullmatch(r"([\w.-]+)\s*>=\s*([\d.]+)", text.strip()) for text in required]
     pairs = [(found[1], found[2]) for found in wanted if found is not None]
     if not pairs:
@@ -92,9 +89,7 @@ def dependencies(required: Sequence[str], version_of: Callable[[str], str | None
 
 
 def environment(read: Callable[[], object], variables: Mapping[str, str]) -> Finding:
-    """Judge the variables of the environment that change how kernels run; ``read`` reads
-    settings.
-    """
+    """Judge variables that change how kernels run; ``read`` reads the settings."""
     shown = ", ".join(f"{name}={value}" for name, value in variables.items())
     try:
         read()
@@ -154,7 +149,6 @@ def no_llvm(why: str) -> Finding:
 
 
 def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
-    """Judge the version of LLVM, its name for this CPU, and features such as ``+avx2,-sse4a``."""
     on = sum(word.startswith("+") for word in features.split(","))
     found = f"llvmlite {llvmlite} with LLVM {version}; target {cpu} with {on} features of the CPU"
     if _NAMELESS.match(cpu):
@@ -168,7 +162,6 @@ def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
 
 
 def vectors(files: SystemFiles, used: int) -> Finding:
-    """Compare the vectors of the CPU with those of the default target, of ``used`` bytes."""
     text = files.text("/proc/cpuinfo") or ""
     listing = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     bits = f"the default target uses vectors of {8 * used} bits"

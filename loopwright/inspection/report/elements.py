@@ -15,10 +15,7 @@ Child: TypeAlias = "Element | str | Iterable[Child] | None"
 
 
 def element(tag: str, *children: Child, **attributes: str | int | None) -> Element:
-    """Element with children and attributes; None is left out.
-
-    In names of attributes ``_`` stands for ``-`` and is left out at the end, as in ``class_``.
-    """
+    """Element with attributes, in whose names ``_`` stands for ``-``; None is left out."""
     node = Element(tag)
     for name, value in attributes.items():
         if value is not None:
@@ -42,7 +39,6 @@ def embedded(json_text: str) -> str:
 
 
 def markup(elements: Iterable[Element]) -> str:
-    """Elements as text of a page."""
     return "".join(tostring(one, encoding="unicode", method="html") for one in elements)
 
 
@@ -88,9 +84,7 @@ def number(text: str, value: float | None) -> Cell:
 def table(
     name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = ""
 ) -> Element:
-    """Table that the script of the page makes sortable; ``name`` is its id, the caption is for
-    screen readers.
-    """
+    """Table that the page's script makes sortable; the caption is for screen readers."""
     rows = list(rows)
     classes = ["n" if cell.kind == "n" else None for cell in (rows[0] if rows else ())]
     head = [
@@ -161,9 +155,7 @@ def _candidate(rank: int, one: CandidateRow, flop: int) -> list[Cell]:
 
 
 def best_cell(one: CandidateRow | None, flop: int) -> Cell:
-    """Speed of a candidate, the sort key of its column; a time, where ``flop`` is 0, comes after
-    all.
-    """
+    """Speed of a candidate, or, behind all speeds, its time where ``flop`` is 0."""
     if one is None:
         return number("-", None)
     return Cell(speed_text(one.seconds, flop), flop / one.seconds if flop else float("inf"), "n")

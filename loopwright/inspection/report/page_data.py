@@ -29,8 +29,6 @@ class Points:
 
 @dataclass(frozen=True)
 class Steps:
-    """Trials that were better than all before."""
-
     trial: tuple[int, ...]  # numbers from 1
     clock: tuple[float, ...]  # seconds of tuning after which each ended
     seconds: tuple[float, ...]  # median of its timed windows
@@ -55,8 +53,6 @@ class CandidateRow:
 
 @dataclass(frozen=True)
 class FailureKind:
-    """One way in which trials failed."""
-
     kind: str
     count: int  # number of measurements
     share: float  # of all measurements, trials and further ones
@@ -104,8 +100,6 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The best beside the limits of its machine; see `loopwright.inspection.roofline`."""
-
     intensity: float  # operations for each byte of the arguments
     speed: float  # operations a second of the best
     default_speed: float | None  # that of the default; None where not known
@@ -116,8 +110,6 @@ class Roofline:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of trees' predictions of the next measurements."""
-
     trial: tuple[int, ...]  # trials before each prediction
     correlation: tuple[float, ...]  # Spearman's rank correlation of predicted and measured times
     count: tuple[int, ...]  # predicted trials
@@ -126,8 +118,6 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Series:
-    """One task on one machine in one log."""
-
     label: str  # difference from the others of its task
     log: int  # position of its log
     hardware: str  # empty when not known
@@ -164,8 +154,6 @@ class Series:
 
 @dataclass(frozen=True)
 class SeriesComparison:
-    """First series of a task beside another one, in words."""
-
     one: str  # label of the first
     other: str  # label of the other
     one_s: float  # seconds of its best
@@ -198,8 +186,6 @@ class LogPage:
 
 @dataclass(frozen=True)
 class ModelKernel:
-    """Kernels of a model that are one task."""
-
     name: str  # their computation, in words
     calls: int  # in a run of the model
     flop: int  # operations of a call; 0 where there are none to count
@@ -212,8 +198,6 @@ class ModelKernel:
 
 @dataclass(frozen=True)
 class ModelPage:
-    """Model whose kernels a log holds."""
-
     name: str
     kernels: tuple[ModelKernel, ...]  # tuned ones, the longest first
     #: Expected time of a run after each trial that lowered it, from the trial on with which every

@@ -51,9 +51,7 @@ class Role(Protocol):
 
 
 class Channel:
-    """The pipes to the parent, moved away from the standard descriptors, which become harmless; an
-    EOFError where the parent ended before it had sent the key.
-    """
+    """The pipes to the parent, moved away from the standard descriptors."""
 
     def __init__(self) -> None:
         self.requests, self._replies = os.dup(0), os.dup(1)
@@ -78,15 +76,14 @@ class Channel:
 
     def _present_files(self) -> list[tuple[int, int] | None]:
         """Device and inode of the descriptors that requests must leave alone."""
-        return [_file_of(fd) for fd in (0, 1, 2, self.requests, self._replies)]
-
-
-def _file_of(fd: int) -> tuple[int, int] | None:
-    try:
-        status = os.fstat(fd)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        files: list[tuple[int, int] | None] = []
+        for fd in (0, 1, 2, self.requests, self._replies):
+            try:
+                status = os.fstat(fd)
+                files.append((status.st_dev, status.st_ino))
+            except OSError:
+                files.append(None)
+        return files
 
 
 def _end(text: str) -> NoReturn:
@@ -135,14 +132,6 @@ def _pages(field: int) -> int:
             return int(f.read().split()[field]) * resource.getpagesize()
     except OSError:
         return 0
-
-
-def _limit_memory(memory_bytes: int) -> None:
-    if memory_bytes:
-        _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
-    _limit(resource.RLIMIT_CORE, 0)
-    # Python ignores SIGXFSZ, so a flood of text ends in failed writes, not in a full disk.
-    _limit(resource.RLIMIT_FSIZE, _STDERR_BYTES)
 
 
 def make_role(name: str, *args: str) -> Role:
@@ -207,7 +196,11 @@ def main(argv: Sequence[str], make: Callable[..., Role] = make_role) -> int:
     except LoopwrightError as e:  # such as a setting that is not understood
         print(e, file=sys.stderr)
         return 1
-    _limit_memory(memory_bytes)
+    if memory_bytes:
+        _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
+    _limit(resource.RLIMIT_CORE, 0)
+    # Python ignores SIGXFSZ, so a flood of text ends in failed writes, not in a full disk.
+    _limit(resource.RLIMIT_FSIZE, _STDERR_BYTES)
     channel.write(Ready())
     code = serve(role, channel, ErrorKind.COMPILE if name == "builder" else ErrorKind.RUN_ERROR)
     os.killpg(0, signal.SIGKILL)  # whatever the requests have left behind

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.inspection.applying_here import applies_here
+from loopwright.inspection.schedules import applies_here
 from loopwright.inspection.ties import ties_of
 from loopwright.ops import WORKLOADS
 from loopwright.records import Record, environment
