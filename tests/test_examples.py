@@ -41,7 +41,7 @@ ASKED = """
     records.reports.setups.by_setup records.reports.setups.task_text
     records.reports.spread.spread records.reports.standings.default_record
     records.reports.standings.standings records.validation.line_reports
-    records.validation.validate inspection.applying_here.applies_here
+    records.validation.validate inspection.schedules.applies_here
     inspection.doctor.examine inspection.report.page_of inspection.report.report_html
     inspection.ties.ties_of inspection.watch.Watcher inspection.watch.writers_of
 """

@@ -24,7 +24,7 @@ from loopwright.lowering.gpu_limits import limits_of
 from loopwright.measure import ErrorKind, MeasureError, PlayoffPlan, device_limit
 from loopwright.measure.device_limit import YardstickProgram
 from loopwright.measure.playoff import Playoff
-from loopwright.measure.workers.yardstick import Yardstick
+from loopwright.measure.workers.device_kernels import Yardstick
 from loopwright.runtime import (
     ArtifactKind,
     Device,
@@ -244,9 +244,10 @@ def held(session: StubSession, trace: Any = ()) -> Playoff:
     candidate = SimpleNamespace(dag=dag, trace=list(trace))
     best = SimpleNamespace(artifact=artifact, candidate=candidate)
     with simulated(1 << 20):
-        playoff._begin_judging(best)  # type: ignore[arg-type]
-        playoff._sample_beside(0)
-        playoff._begin_judging(best)  # type: ignore[arg-type]
+        playoff._find_limit(best)  # type: ignore[arg-type]
+        if playoff.limit is not None:
+            playoff._sample_limit(playoff.limit)
+        playoff._find_limit(best)  # type: ignore[arg-type]
     return playoff
 
 
@@ -285,7 +286,7 @@ def test_an_opencl_device_that_the_cpu_plays_is_no_other_machine(
     if not device.attribute("is_host_processor"):
         pytest.skip("the OpenCL device here is no CPU")
     nbytes = 64 << 20
-    monkeypatch.setattr("loopwright.measure.workers.yardstick._LARGEST", nbytes)
+    monkeypatch.setattr("loopwright.measure.workers.device_kernels._LARGEST", nbytes)
     rate = device_limit.in_this_process(device)
     program, copy = device_limit.arithmetic(target), device_limit.memory(target)
     assert 0.02 < rate(program) * program.work / runtime.fma_peak() < 10
