@@ -1,12 +1,9 @@
 """Arithmetic that is the same for numbers and for columns of them.
 
 A `Sym` is an expression over knob values of candidates that are not chosen yet. Operations on ints
-give numbers; operations on a `Sym` give a `Sym`, each part of which is made once (a table of the
-graph finds it again). `loopwright.cost.symbolic.evaluation` evaluates expressions for a whole
-population.
-
-Functions never branch on a value: that makes one derivation right for every candidate. A template
-that does branch (on a tile size) raises `DataDependent`.
+give numbers; operations on a `Sym` give a `Sym`, made once, which `evaluation` computes for a whole
+population. Functions never branch on a value: that makes one derivation right for every candidate.
+A template that does branch (on a tile size) raises `DataDependent`.
 """
 
 from __future__ import annotations
@@ -21,8 +18,7 @@ import numpy as np
 from loopwright.ir.expr import Expr, IterVar, binary
 from loopwright.ir.sizes import Symbol
 
-#: Least and largest value that an expression may take.
-ValueRange = tuple[float, float]
+ValueRange = tuple[float, float]  #: least and largest value that an expression may take
 _INF = math.inf
 _EVERYTHING: ValueRange = (-_INF, _INF)
 
@@ -91,8 +87,6 @@ class DataDependent(Exception):
 
 
 class Graph:
-    """Expressions over the values of knobs, each made once."""
-
     def __init__(self) -> None:
         self.nodes: list[GraphNode] = []  # an operand stands before its uses
         #: for each node that is a leaf, the number of its knob and of the part of it
@@ -132,9 +126,7 @@ class Graph:
         return known
 
     def forget(self) -> None:
-        """Drop the expressions, which refer to their graph, to free them without the cycle
-        collector.
-        """
+        """Drop the expressions, which refer to their graph: no cycle collector is needed then."""
         self._table.clear()
         self._leaves.clear()
 
@@ -184,16 +176,12 @@ def _operators(op: str) -> tuple[_Method, _Method]:
 
 @final
 class Sym(Symbol):
-    """An expression; see the docstring of this module."""
-
     __slots__ = ("bounds", "graph", "key", "knobs", "number")
 
     def __init__(
         self, graph: Graph, number: int, bounds: ValueRange, knobs: frozenset[int]
     ) -> None:
-        #: numbers of the knobs that it depends on
-        #: least and largest value
-        #: its node in the graph
+        # ``number`` is its node; ``bounds`` are its least and largest value.
         self.graph, self.number, self.bounds, self.knobs = graph, number, bounds, knobs
         self.key = (number,)  # stands for it where operations are looked up
 
@@ -215,8 +203,7 @@ class Sym(Symbol):
     def __int__(self) -> int:
         raise self._ask()
 
-    def __index__(self) -> int:
-        raise self._ask()
+    __index__ = __int__
 
     def __float__(self) -> float:
         raise self._ask()

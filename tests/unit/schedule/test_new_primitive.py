@@ -47,10 +47,9 @@ class Chunk(Step):
         others = (x for x in stage.notes if (type(x), x.loop) != (ChunkNote, loop.id))
         return state.with_stage(replace(stage, notes=(*others, note)))
 
-    def as_python(self, names: TraceNames) -> str:
+    def arguments(self, names: TraceNames) -> str:
         """As in ``s[C].chunk(i, 4)``."""
-        loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.chunk({loop}, {self.size})"
+        return f"{names.loop(self.stage, self.loop)}, {self.size}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
