@@ -208,7 +208,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("display", "options", "tables"),
         ("devices", "doctor", "logs", "watch", "workload"),
         ("kernel_files", "model", "numpy_process", "records", "workloads"),
-        ("inspect", "report", "subject"),
+        ("inspect", "report"),
         ("bench", "build", "explain", "run", "tune_tasks"),
         ("tune",),
         ("app",),

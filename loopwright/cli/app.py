@@ -107,7 +107,6 @@ def app(debug: bool, verbose: int, quiet: bool) -> None:
 
 
 def run(argv: Sequence[str] | None) -> int:
-    """Run a command line, and return the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]

@@ -47,9 +47,14 @@ def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
     words stay whole. ``indent`` blanks stand before each line but the first, which begins with
     ``first``.
     """
+    return folded(text, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns), indent, first)
+
+
+def folded(text: str, width: int, indent: int = 0, first: str = "") -> list[str]:
+    """A text in lines of a width, 40 at least, as `paragraph` has them."""
     return textwrap.wrap(
         text,
-        max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns)),
+        max(40, width),
         initial_indent=first,
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -125,13 +130,11 @@ def verbosity() -> Verbosity:
 
 
 def progress_console(*, stderr: bool) -> Console:
-    """The console for progress, notes and advice: nowhere with ``--quiet``."""
     from rich.console import Console
 
-    level = verbosity()
+    level, quiet = verbosity(), verbosity() == Verbosity.QUIET
     # Lines of the log between two refreshes would tear a live display apart.
     plain = False if level > Verbosity.NORMAL else None
-    quiet = level == Verbosity.QUIET
     return Console(highlight=False, stderr=stderr, quiet=quiet, force_terminal=plain)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,7 +43,10 @@ def devices_command(
     device = runtime.cpu(0)
     with RunPlace(device, threads).held(announce):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
-    others = [(one, _facts(one)) for make in (runtime.cuda, runtime.opencl) for one in _all(make)]
+    makers = (runtime.cuda, runtime.opencl)
+    numbered = (map(make, itertools.count()) for make in makers)
+    found = (one for all_of in numbered for one in itertools.takewhile(lambda d: d.exist, all_of))
+    others = [(one, _facts(one)) for one in found]
     facts = {
         "device": str(device),
         "cpu": machine["cpu"],
@@ -68,13 +71,9 @@ def devices_command(
     for one, known in others:
         for line in _lines(one, known):
             click.echo(line)
-    for make in (runtime.cuda, runtime.opencl):
+    for make in makers:
         if not make().exist:
             click.echo(f"{make().name}: none ({make().why_absent()})")
-
-
-def _all(make: Callable[[int], Device]) -> Iterator[Device]:
-    return itertools.takewhile(lambda device: device.exist, map(make, itertools.count()))
 
 
 def _facts(device: Device) -> dict[str, Any]:

@@ -41,13 +41,10 @@ def doctor_command(
         click.echo(json.dumps(diagnosis.to_json()))
     else:
         lines = [line for finding in diagnosis.findings for line in _finding(finding)]
-        counts = [
-            counted(diagnosis.count(state), state)
-            if state in (State.WARNING, State.PROBLEM)
-            else f"{diagnosis.count(state)} {state}"
-            for state in State
-        ]
-        click.echo("\n".join([*lines, "", ", ".join(counts)]))
+        counts = {state: f"{diagnosis.count(state)} {state}" for state in State}
+        plural = (State.WARNING, State.PROBLEM)
+        counts |= {state: counted(diagnosis.count(state), state) for state in plural}
+        click.echo("\n".join([*lines, "", ", ".join(counts.values())]))
     return 0 if diagnosis.healthy else 1
 
 
@@ -81,11 +78,10 @@ def explain_error_command(
         click.echo(errors_page(), nl=False)
         return
     if kind is None:
-        helps = [(name, error_help(name)) for name in ErrorKind]
         lines = [
             line
-            for name, text in helps
-            for line in paragraph("" if text is None else text.meaning, 15, first=f"{name:15}")
+            for name in ErrorKind
+            for line in paragraph(getattr(error_help(name), "meaning", ""), 15, first=f"{name:15}")
         ]
         lines += ["", "`loopwright explain-error KIND` says how it comes about and what to do."]
     else:

@@ -1,4 +1,4 @@
-"""``model.onnx [input=1x3x224x224 ...]``: from the words of a command line to a module."""
+"""The subject of a command line: a workload, or ``model.onnx [input=1x3x224x224 ...]``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,20 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import command_line
-from loopwright.cli.options import HistoryOptions, TargetOptions, flag, option
-from loopwright.cli.workload import target_of
+from loopwright.cli.options import (
+    HistoryOptions,
+    SubjectOption,
+    TargetOptions,
+    argument,
+    flag,
+    option,
+)
+from loopwright.cli.workload import (
+    WorkloadSubject,
+    completed_workloads,
+    find_workload,
+    target_of,
+)
 from loopwright.errors import GraphError, RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -66,14 +78,6 @@ class ModelOptions:
         type=click.FloatRange(0),
     )
 
-    def check_layouts(self) -> None:
-        """Refuse layouts together with batches."""
-        if self.layouts is not None and self.batches:
-            raise UsageError(
-                f"--layouts {self.layouts}: layouts are chosen for known sizes; leave --batch out, "
-                "and give the shapes of inputs behind the file"
-            )
-
     def words(self) -> list[str]:
         """These options as they are written in a command line, defaults left out."""
         words = ["--no-fallback"] if self.no_fallback else []
@@ -84,24 +88,16 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class ModelSubject:
-    """The model of an ONNX file, for a target."""
-
-    #: The file and the shapes of inputs as they were written.
-    words: tuple[str, ...]
-    #: The model; with batches that of the first one.
-    module: IRModule
+    words: tuple[str, ...]  # the file and the shapes of inputs as they were written
+    module: IRModule  # the model; with batches that of the first one
     target: Target
-    #: Words of --target, --threads and of `ModelOptions`.
-    option_words: tuple[str, ...]
+    option_words: tuple[str, ...]  # words of --target, --threads and of `ModelOptions`
     options: ModelOptions
-    #: The model of any batch; None without ``--batch``.
-    source: BatchSource | None = None
+    source: BatchSource | None = None  # the model of any batch; None without ``--batch``
     batches: tuple[int, ...] = ()
-    #: Contents of the file of ``--layouts``; None: layouts of `ConvertLayout`.
-    layouts: LayoutChoice | None = None
+    layouts: LayoutChoice | None = None  # of the file of ``--layouts``; None: `ConvertLayout`'s
 
     def each(self) -> Iterator[ModelSubject]:
-        """The model of each batch by itself; the model where there are no batches."""
         if self.source is None:
             yield self
             return
@@ -117,7 +113,6 @@ class ModelSubject:
 
     @property
     def name(self) -> str:
-        """The name of the file without its extension."""
         return Path(self.words[0]).stem
 
     def command(self, verb: str, *options: str) -> str:
@@ -163,7 +158,6 @@ class ModelSubject:
         return model
 
     def _check_records(self, history: HistoryOptions, models: Sequence[CompiledModel]) -> None:
-        """Refuse logs in which no kernel has a record."""
         choices = [choice for model in models for choice in model.choices.values()]
         finalists = [f for model in models for place in model.inside or () for f in place.finalists]
         choices += [f.choice for f in finalists if f.choice is not None]
@@ -177,12 +171,10 @@ class ModelSubject:
 
 
 def is_model(word: str) -> bool:
-    """Whether a word names the file of a model rather than a workload."""
     return Path(word).suffix.lower() == ONNX
 
 
 def print_fallbacks(model: Model) -> None:
-    """Print the steps of a model that run without a kernel, if any."""
     if model.host_steps:
         steps = ", ".join(f"{name} ({step.by})" for name, step in model.host_steps.items())
         click.echo(f"no kernel: {steps}; `loopwright inspect` says why, and what each takes")
@@ -201,7 +193,11 @@ def find_model(
     """
     from loopwright.graph import LayoutChoice, checked_batches, from_onnx, source_of
 
-    options.check_layouts()
+    if options.layouts is not None and options.batches:
+        raise UsageError(
+            f"--layouts {options.layouts}: layouts are chosen for known sizes; leave --batch out, "
+            "and give the shapes of inputs behind the file"
+        )
     extents = dict(_shape(word) for word in shapes)
     if not Path(file).is_file():
         raise UsageError(f"no file {file!r}; name an ONNX model")
@@ -248,3 +244,53 @@ def _check_sizes(file: str, module: IRModule) -> None:
             "give --batch where it varies, else its shape behind the file, such as "
             f"{param.name}={example}"
         )
+
+
+def _completed_parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Completions after an operator: its parameters that are not given yet."""
+    from loopwright import ops
+
+    operator = ops.WORKLOADS.get(ctx.params.get("workload") or "")
+    written = {word.partition("=")[0] for word in ctx.params.get("params") or ()}
+    names = [] if operator is None else [n for n in operator.params if n not in written]
+    return [f"{n}=" for n in names if f"{n}=".startswith(incomplete)]
+
+
+def refuse_other_options(is_model: bool) -> None:
+    """Refuse options of this command line that are for the other kind of subject."""
+    mine, other = ("model", "workload") if is_model else ("workload", "model")
+    context = click.get_current_context()
+    names = [
+        max(one.opts, key=len)
+        for one in context.command.params
+        if isinstance(one, SubjectOption)
+        and one.of == other
+        and context.params[one.name or ""] not in (None, False, ())
+    ]
+    if names:
+        raise UsageError(f"{', '.join(names)}: for a {other}, not for a {mine}; leave it out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectOptions(TargetOptions):
+    """The words that name a subject, and its target."""
+
+    workload: str = argument(shell_complete=completed_workloads)
+    params: tuple[str, ...] = argument(
+        nargs=-1, metavar="[KEY=VALUE]...", shell_complete=_completed_parameters
+    )
+
+    @property
+    def is_model(self) -> bool:
+        return is_model(self.workload)
+
+    def find_workload(self) -> WorkloadSubject:
+        return find_workload(self.workload, self.params, self.target, self.threads)
+
+    def find_model(self, options: ModelOptions, *, new_layouts: bool = False) -> ModelSubject:
+        target = TargetOptions(self.target, self.threads)
+        return find_model(self.workload, self.params, target, options, new_layouts=new_layouts)
+
+    def find(self, options: ModelOptions) -> WorkloadSubject | ModelSubject:
+        refuse_other_options(self.is_model)
+        return self.find_model(options) if self.is_model else self.find_workload()

@@ -80,8 +80,6 @@ def group(without: Collection[str] = (), **texts: str) -> Any:
 
 
 def verb(name: str, short_help: str | None = None) -> Callable[[_Verb], click.Command]:
-    """Decorate the function of a verb."""
-
     def decorate(function: _Verb) -> click.Command:
         params: list[click.Parameter] = []
         groups: dict[str, tuple[Any, list[str]]] = {}
@@ -347,8 +345,6 @@ class BudgetOptions:
 
 @dataclass(frozen=True)
 class MeasuringOptions:
-    """Building and timing candidates."""
-
     number: int | None = option(
         "--number N",
         "Calls of a kernel in one sample, whose mean is the sample [default: as many as fit "
@@ -376,7 +372,6 @@ class MeasuringOptions:
     device: str | None = device_option()
 
     def settings(self) -> MeasureOption | None:
-        """Settings of measuring; None where nothing is given."""
         from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 
         values = {name: value for name, value in vars(self).items() if value is not None}
@@ -396,8 +391,6 @@ class MeasuringOptions:
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """Use in scripts."""
-
     as_json: bool = flag(
         "--json",
         "At the end print the result as JSON on standard output; all else goes to standard error.",

@@ -17,7 +17,7 @@ from loopwright.errors import RecordError
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Json, Log, Ratio, Record, Standing, Standings
+    from loopwright.records import Log, Ratio, Record, Standings
 
 
 class _InOrder(click.Group):
@@ -75,10 +75,10 @@ def list_records(
     from loopwright.records import fields_of, without_records
 
     read = load_log(log, records=False)
-    if not read.records and read.skipped:
-        raise RecordError(without_records(read))
-    if not read.records:  # a run that has just begun is no failure
-        announce(without_records(read))
+    if not read.records:
+        if read.skipped:
+            raise RecordError(without_records(read))
+        announce(without_records(read))  # a run that has just begun is no failure
         return
     chosen = of_run(read, filters.of(read), run)
     if status == "failed":
@@ -90,8 +90,7 @@ def list_records(
     if sort == "time":
         (medians,) = fields_of(chosen, "median")
         keys = [float("inf") if median is None else median for median in medians]
-        rows = sorted(range(len(chosen)), key=keys.__getitem__)
-        chosen = [chosen[row] for row in rows[:limit]]
+        chosen = [chosen[n] for n in sorted(range(len(chosen)), key=keys.__getitem__)[:limit]]
     elif limit is not None:
         chosen = chosen[-limit:]
     print_records(read, chosen, form)
@@ -113,7 +112,7 @@ def best(
     default in the same rounds, and then the fastest. A note on standard error says where the best
     record is not what is built, or was never compared with the default.
     """
-    from loopwright.records import by_setup, top_k
+    from loopwright.records import by_setup, ratios, top_k, verdict_on
 
     read = load_log(log)
     groups = list(by_setup(filters.of(read)).values())
@@ -121,22 +120,13 @@ def best(
     if not winners:
         raise _no_usable(read, filters)
     print_records(read, winners, form)
-    for group in groups:
-        for winner in top_k(group, 1):
-            if doubt := _doubt(winner, group):
-                announce(f"record {winner.id}: {doubt}")
-
-
-def _doubt(winner: Record, group: Sequence[Record]) -> str:
-    """The reason why the best record of a task may not be what is built; empty where it is."""
-    from loopwright.records import ratios, verdict_on
-
-    verdict = verdict_on(winner, group)
-    if verdict is not None and verdict.nothing_faster and not verdict.is_default:
-        return f"{verdict.text('it')}; the default is built"
-    if winner.candidate not in ratios(group):
-        return "unverified, since no playoff compared it with the default"
-    return ""
+    for group, winner in [(some, best) for some in groups for best in top_k(some, 1)]:
+        verdict = verdict_on(winner, group)
+        if verdict is not None and verdict.nothing_faster and not verdict.is_default:
+            announce(f"record {winner.id}: {verdict.text('it')}; the default is built")
+        elif winner.candidate not in ratios(group):
+            why = "unverified, since no playoff compared it with the default"
+            announce(f"record {winner.id}: {why}")
 
 
 @verb("top", "The N best, beside the best and the default.")
@@ -163,7 +153,11 @@ def top(
     if form.for_programs:
         titles, rows = record_text.record_rows(read, [place.record for _, place in places])
         titles = ["place", *titles, "to_best", "to_best_low", "to_best_high", "to_default"]
-        form.print_rows(titles, map(_place_row, (place for _, place in places), rows))
+        for row, (_, place) in zip(rows, places, strict=True):
+            to_default = None if place.to_default is None else place.to_default.value
+            best = place.to_best
+            row[:] = [place.place, *row, best.value, best.low, best.high, to_default]
+        form.print_rows(titles, rows)
         return
     titles = setup_titles(standing.places[0].record for standing in tables)
     for number, (standing, title) in enumerate(zip(tables, titles, strict=True)):
@@ -174,7 +168,6 @@ def top(
 
 
 def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None:
-    """Print records as lines of a log, as comma-separated values, or as a table."""
     from loopwright.records import lines_of
 
     if form.as_json:
@@ -189,22 +182,13 @@ def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None
         print_table(record_text.record_columns(log, records, terminal_width()))
 
 
-def _place_row(place: Standing, row: Sequence[Json]) -> list[Json]:
-    """A row of `record_rows` between the columns of `top`."""
-    to_default = None if place.to_default is None else place.to_default.value
-    ratio = place.to_best
-    return [place.place, *row, ratio.value, ratio.low, ratio.high, to_default]
-
-
 def _print_standings(log: Log, standing: Standings) -> None:
     width = terminal_width()
     records = [place.record for place in standing.places]
     columns = record_text.record_columns(log, records, width)
-    to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in standing.places]
-    wide = width is None or width >= record_text.WIDE
-    to_default = [
-        "-" if p.to_default is None else _ratio(p.to_default, wide) for p in standing.places
-    ]
+    wide, places = width is None or width >= record_text.WIDE, standing.places
+    to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in places]
+    to_default = ["-" if p.to_default is None else _ratio(p.to_default, wide) for p in places]
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
     more = [TextColumn("to best", to_best), TextColumn("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])

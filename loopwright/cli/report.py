@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,19 +17,11 @@ from loopwright.cli.options import TargetOptions, argument, flag, force_option, 
 from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.files import Output, check, write
 from loopwright.presenting import counted
+from loopwright.records import Log
 
 if TYPE_CHECKING:
     from loopwright.graph import ModelTask
     from loopwright.inspection import ModelPage
-    from loopwright.records import Log
-
-
-def _task_option() -> Any:
-    return option("--task TEXT", "Only tasks whose key or name contains this text.")
-
-
-def _open_option() -> Any:
-    return flag("--open", "Open the page in a browser.")
 
 
 @verb("report")
@@ -54,9 +46,9 @@ def report_command(
         "Of the model: the file of layouts in which `loopwright tune --layouts` tuned it.",
         type=click.Path(dir_okay=False),
     ),
-    task: str | None = _task_option(),
+    task: str | None = option("--task TEXT", "Only tasks whose key or name contains this text."),
     force: bool = force_option(),
-    show: bool = _open_option(),
+    show: bool = flag("--open", "Open the page in a browser."),
 ) -> None:
     """Write one page of HTML about LOG, or about two logs beside each other.
 
@@ -72,10 +64,9 @@ def report_command(
     if any(os.path.exists(path) and os.path.samefile(path, read.path) for read in logs):
         raise UsageError(f"-o {path}: that is the log itself; name another file")
     check((Path(path), PAGE), force=force, error=LoopwrightError)
-    if model is None and shapes:
-        raise UsageError("--shape is of inputs of a model: name it with --model")
-    if model is None and layouts is not None:
-        raise UsageError("--layouts is of a model: name it with --model")
+    if model is None and (shapes or layouts is not None):
+        which = "--shape is of inputs of" if shapes else "--layouts is of"
+        raise UsageError(f"{which} a model: name it with --model")
     page = page_of(logs, task)
     if model is not None:
         page = replace(page, model=_model_page(model, shapes, logs[0], layouts))
@@ -119,8 +110,8 @@ def dashboard_command(
     port: int = option(
         "--port", "Port; 0 (default) takes a free one.", type=click.IntRange(0, 65535), default=0
     ),
-    task: str | None = _task_option(),
-    show: bool = _open_option(),
+    task: str | None = option("--task TEXT", "Only tasks whose key or name contains this text."),
+    show: bool = flag("--open", "Open the page in a browser."),
 ) -> None:
     """Serve the report page of one or several LOGs; new records appear without reloading.
 
@@ -130,23 +121,16 @@ def dashboard_command(
 
     Needs Starlette and uvicorn: pip install 'loopwright[dashboard]'.
     """
-    from loopwright.inspection import (
-        HOST,
-        LiveReport,
-        application,
-        bound_socket,
-        check_may_grow,
-        serve,
-    )
+    from loopwright import inspection
 
     for log in logs:
-        check_may_grow(log)
-    report = LiveReport(logs, task)
-    application(report)  # what is not installed is said before a port is taken
-    with bound_socket(port) as listener:
-        url = f"http://{HOST}:{listener.getsockname()[1]}/"
+        inspection.check_may_grow(log)
+    report = inspection.LiveReport(logs, task)
+    inspection.application(report)  # what is not installed is said before a port is taken
+    with inspection.bound_socket(port) as listener:
+        url = f"http://{inspection.HOST}:{listener.getsockname()[1]}/"
         echo(harmless(f"{', '.join(logs)} at {url} (Ctrl-C ends it)"))
         os.nice(10)
         if show and click.launch(url):
             echo(f"no browser could be started; open {url} in one", err=True)
-        serve(report, listener)
+        inspection.serve(report, listener)

@@ -77,9 +77,7 @@ def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> Non
 
     writers, asked = writers_of(follower.path), time.monotonic()
     while True:
-        size = live.console.size
-        panel = _panel(watcher.status(), writers, size.width, size.height)
-        live.update(panel, refresh=True)
+        live.update(_panel(watcher.status(), writers, *live.console.size), refresh=True)
         time.sleep(every)
         watcher.take(follower.look())
         if time.monotonic() - asked >= _WRITERS_S:
@@ -103,14 +101,11 @@ def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> N
 
 
 def _line(status: Status, writers: Writers) -> str:
-    parts = [_trials(status)]
-    if status.latest is not None:
-        task = status.tasks[status.latest]
-        parts.append(f"{task.name}: best {_best(task)}")
+    task = None if status.latest is None else status.tasks[status.latest]
+    best = "" if task is None else f"{task.name}: best {_best(task)}"
     failed = f"failed: {_failed(status)}" if status.failures else ""
-    rest = [_pace(status), failed, _skipped(status), status.event, _state(status, writers)]
-    parts += filter(None, rest)
-    return "; ".join(parts)
+    parts = [_trials(status), best, _pace(status), failed, _skipped(status), status.event]
+    return "; ".join(filter(None, [*parts, _state(status, writers)]))
 
 
 def _panel(status: Status, writers: Writers, width: int, height: int) -> Group:
@@ -146,9 +141,8 @@ def _task_table(status: Status, width: int, most: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    titles = ["task", "trials", "failed", "best", "faster"]
-    if width >= _WIDE:
-        titles.insert(4, "default")
+    wide = ("default",) if width >= _WIDE else ()
+    titles = ("task", "trials", "failed", "best", *wide, "faster")
     first = max(0, min((status.latest or 0) - most + 1, len(status.tasks) - most))
     shown = list(enumerate(status.tasks))[first : first + most]
     rows = [(place, _cells(task, width)) for place, task in shown]
@@ -169,10 +163,9 @@ def _cells(task: TaskStatus, width: int) -> tuple[str, ...]:
     from loopwright.inspection import speed_text
 
     faster = f"{task.default_s / task.best_s:.2f}x" if task.default_s and task.best_s else "-"
-    cells = [task.name, str(task.trials), str(task.failed), _best(task), faster]
-    if width >= _WIDE:
-        cells.insert(4, speed_text(task.default_s, task.flop) if task.default_s else "-")
-    return tuple(cells)
+    default = speed_text(task.default_s, task.flop) if task.default_s else "-"
+    wide = (default,) if width >= _WIDE else ()
+    return (task.name, str(task.trials), str(task.failed), _best(task), *wide, faster)
 
 
 def _best(task: TaskStatus) -> str:
@@ -207,7 +200,6 @@ def _skipped(status: Status) -> str:
 
 
 def _state(status: Status, writers: Writers) -> str:
-    """Whether the run is still alive."""
     if not status.exists:
         return ""
     if writers.pids:

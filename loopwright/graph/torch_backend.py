@@ -12,8 +12,9 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -235,13 +236,8 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
     return torch.fx.GraphModule(graph, made)
 
 
-class Served(NamedTuple):
-    """A model with its executor, for one size of a graph."""
-
-    model: Model
-    executor: GraphExecutor
-    weights: Weights
-    moved: list[int]  # indices of weights that are its last inputs
+#: A model with its executor, for one size of a graph; indices of weights that are its last inputs.
+_Served: TypeAlias = "tuple[Model, GraphExecutor, Weights, list[int]]"
 
 
 class AnySize:
@@ -257,7 +253,7 @@ class AnySize:
 
     def serve(
         self, module: IRModule, weights: Weights, args: Sequence[Any], many: bool
-    ) -> Served | None:
+    ) -> _Served | None:
         """Serve by the program of any size; None: it needs its own. ``many``: build no more."""
         if self._whole is not None and self._whole[1].changed(args):
             self._known, self._whole = [], None
@@ -276,15 +272,13 @@ class AnySize:
             return None
         sized, weights, moved, live = self._whole
         model = sized.at(pair.numbers[1])
-        return Served(model, sized.executor(model.program, live), weights, moved)
+        return model, sized.executor(model.program, live), weights, moved
 
     def _paired(self, module: IRModule) -> Generalised | None:
         """Merge this module with a known one of another size; None where they differ more."""
         for known in self._known:
-            try:
+            with suppress(GraphError):  # the same size, another graph, or other weights
                 return generalised(known, module)
-            except GraphError:  # the same size, another graph, or other weights
-                continue
         return None
 
     def _built(
@@ -426,7 +420,6 @@ class _Build:
         return bound, sources
 
     def _writes(self, place: int) -> bool:
-        """Whether the model makes an output as a value of its own."""
         program = self.model.program
         number = program.outputs[place]
         return program.values[number].kind == "stored" and program.outputs.count(number) == 1

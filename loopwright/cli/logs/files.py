@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo, harmless
 from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
-from loopwright.cli.options import (
-    RecordOptions,
-    any_of,
-    argument,
-    device_option,
-    emit_option,
-    flag,
-    force_option,
-    json_option,
-    option,
-    verb,
-)
 from loopwright.cli.tables import print_lines, wrapped
 from loopwright.errors import UsageError
 from loopwright.presenting import counted
@@ -32,15 +21,15 @@ if TYPE_CHECKING:
     from loopwright.records import Record
 
 
-@verb("export", "Write a kernel as a Python file.")
+@cli.verb("export", "Write a kernel as a Python file.")
 def export(
     *,
-    log: str = argument(),
-    record: str = argument(default="best"),
+    log: str = cli.argument(),
+    record: str = cli.argument(default="best"),
     filters: Filters,
-    out: str | None = option("-o --out FILE", "The Python file [default: print it]."),
-    as_data: bool = flag("--as-data", "Program and schedule as JSON, not as Python."),
-    force: bool = force_option(),
+    out: str | None = cli.option("-o --out FILE", "The Python file [default: print it]."),
+    as_data: bool = cli.flag("--as-data", "Program and schedule as JSON, not as Python."),
+    force: bool = cli.force_option(),
 ) -> None:
     """Write one RECORD of LOG, its id (or the beginning of it), `best` or `default`, as a Python
     file.
@@ -60,24 +49,24 @@ def export(
     echo(f"run it: python {out}")
 
 
-@verb("rerun", "Build, check and time a kernel again.")
+@cli.verb("rerun", "Build, check and time a kernel again.")
 def rerun(
     *,
-    log: str = argument(),
-    named: str | None = argument(required=False, metavar="[RECORD]"),
-    record: RecordOptions,
+    log: str = cli.argument(),
+    named: str | None = cli.argument(required=False, metavar="[RECORD]"),
+    record: cli.RecordOptions,
     filters: Filters,
-    emit: str | None = any_of(
-        emit_option(), option("--ir", "The same as --emit nest.", flag_value="nest")
+    emit: str | None = cli.any_of(
+        cli.emit_option(), cli.option("--ir", "The same as --emit nest.", flag_value="nest")
     ),
-    timeout: float = option(
+    timeout: float = cli.option(
         "--timeout SECONDS",
         "Time limit of building, and of running.",
         type=click.FloatRange(0, min_open=True),
         shown=10.0,
     ),
-    device: str | None = device_option(),
-    as_json: bool = json_option(),
+    device: str | None = cli.device_option(),
+    as_json: bool = cli.json_option(),
 ) -> int:
     """Build, check and time the kernel of one RECORD of LOG again, beside what LOG says.
 
@@ -112,13 +101,13 @@ _Write = Callable[[Sequence[str], str, int, Callable[[str], None]], "Sequence[Re
 
 @dataclass(frozen=True)
 class _Merged:
-    logs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="LOG...")
-    out: str = option("-o --out OUT", "The log to be written.", required=True)
+    logs: tuple[str, ...] = cli.argument(nargs=-1, required=True, metavar="LOG...")
+    out: str = cli.option("-o --out OUT", "The log to be written.", required=True)
 
 
 @dataclass(frozen=True)
 class _Picked(_Merged):
-    top: int = option("-k --top", "How many per task.", type=click.IntRange(1), default=1)
+    top: int = cli.option("-k --top", "How many per task.", type=click.IntRange(1), default=1)
 
     def write(self, write: _Write) -> None:
         from loopwright.records import keys_of
@@ -131,7 +120,7 @@ class _Picked(_Merged):
         echo(f"wrote {records} to {self.out}{kept}")
 
 
-@verb("pick", "The best of each task, added to a log.")
+@cli.verb("pick", "The best of each task, added to a log.")
 def pick(picked: _Picked) -> None:
     """Write the best records of LOG... and of OUT, if that exists, to OUT.
 
@@ -142,7 +131,7 @@ def pick(picked: _Picked) -> None:
     picked.write(records.pick)
 
 
-@verb("distill", "The best of each task alone.")
+@cli.verb("distill", "The best of each task alone.")
 def distill(picked: _Picked) -> None:
     """Write only the best records of LOG... to OUT, which must be new or one of LOG...."""
     from loopwright import records
@@ -150,7 +139,7 @@ def distill(picked: _Picked) -> None:
     picked.write(records.distill_file)
 
 
-@verb("merge", "Several logs as one.")
+@cli.verb("merge", "Several logs as one.")
 def merge(merged: _Merged) -> None:
     """Write all lines of LOG... and of OUT, if that exists, to OUT; equal ones once."""
     from loopwright import records
@@ -159,10 +148,10 @@ def merge(merged: _Merged) -> None:
     echo(f"wrote {counted(count, 'line')} to {merged.out}; {twice} stood there already")
 
 
-@verb("split", "A log for each task.")
+@cli.verb("split", "A log for each task.")
 def split(
-    log: str = argument(),
-    out: str = option("-o --out DIR", "The folder of the files.", required=True),
+    log: str = cli.argument(),
+    out: str = cli.option("-o --out DIR", "The folder of the files.", required=True),
 ) -> None:
     """Write the records of each task of LOG to a file of its own in DIR."""
     from loopwright import records
@@ -171,11 +160,11 @@ def split(
         echo(f"{path}: {counted(count, 'record')}")
 
 
-@verb("validate", "What each line is, and which are damaged.")
+@cli.verb("validate", "What each line is, and which are damaged.")
 def validate(
     *,
-    log: str = argument(),
-    everything: bool = flag("--all", "Name every line, those that are sound too."),
+    log: str = cli.argument(),
+    everything: bool = cli.flag("--all", "Name every line, those that are sound too."),
     form: OutputForm,
 ) -> int:
     """Check every line of LOG: is it a record, and is it whole?
@@ -205,10 +194,8 @@ def validate(
         counts = ", ".join(f"{count} x {kind}" for kind, count in result.lines.most_common())
         words = [f"{log}: {counted(result.lines.total(), 'line')} ({counts})"]
         if result.unsealed:
-            words.append(
-                f"{result.unsealed} of them without a checksum, since an earlier version wrote "
-                "them: damage to those may not show"
-            )
+            why = "since an earlier version wrote them: damage to those may not show"
+            words.append(f"{result.unsealed} of them without a checksum, {why}")
         bad = f"{counted(result.bad, 'damaged line')}, which readers skip"
         words.append(bad if result.bad else "no line is damaged")
         echo(wrapped("; ".join(words)))

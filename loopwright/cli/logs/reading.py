@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -59,8 +59,6 @@ class OutputForm:
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters of records; None: all."""
-
     task: str | None = option("--task TEXT", "Only tasks whose key contains this text.")
     target: str | None = option(
         "--target KIND", "Only records of this kind of target, such as llvm."
@@ -89,9 +87,8 @@ class Filters:
 
         if self.task is not None:
             (tasks,) = fields_of(chosen, "task")
-            keep(
-                [self.task in key for key in tasks], f"no task with {self.task!r} in its key", tasks
-            )
+            missing = f"no task with {self.task!r} in its key"
+            keep([self.task in key for key in tasks], missing, tasks)
         if self.target is not None:
             kinds = [str(target.get("kind", "")) for target in fields_of(chosen, "target")[0]]
             keep([k == self.target for k in kinds], f"no record for target {self.target!r}", kinds)
@@ -109,7 +106,6 @@ class Filters:
         return chosen
 
     def words(self) -> str:
-        """The given filters for a message; empty where there are none."""
         return " and ".join(f"{name} {value!r}" for name, value in vars(self).items() if value)
 
 
@@ -130,7 +126,6 @@ def load_log(path: str, *, records: bool = True) -> Log:
 
 
 def _few(names: Iterable[str], separator: str = ", ") -> str:
-    """The first few of some names, and the number of the others."""
     listed = list(names)
     more = f"{separator}and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return separator.join(listed[:_LISTED]) + more
@@ -148,11 +143,14 @@ def largest_setup(log: Log, filters: Filters) -> list[Record]:
         titles = dict(zip(groups, setup_titles(g[0] for g in groups.values()), strict=True))
         chosen = titles.pop(largest)
         announce(
-            f"{log.path} has this task for {len(groups)} machines or numbers of threads; this is "
-            f"{chosen}, which has most records, and not {_few(titles.values(), '; ')}; "
-            f"{_picked_by(groups)} picks another"
+            f"{_several(log, groups)}; this is {chosen}, which has most records, and not "
+            f"{_few(titles.values(), '; ')}; {_picked_by(groups)} picks another"
         )
     return groups[largest]
+
+
+def _several(log: Log, groups: Sized) -> str:
+    return f"{log.path} has this task for {len(groups)} machines or numbers of threads"
 
 
 def check_one_setup(log: Log, records: Iterable[Record]) -> None:
@@ -162,14 +160,10 @@ def check_one_setup(log: Log, records: Iterable[Record]) -> None:
     groups = _setups_of_one_task(log, records)
     if len(groups) > 1:
         titles = _few(setup_titles(group[0] for group in groups.values()), "; ")
-        raise UsageError(
-            f"{log.path} has this task for {len(groups)} machines or numbers of threads; name one "
-            f"with {_picked_by(groups)}: {titles}"
-        )
+        raise UsageError(f"{_several(log, groups)}; name one with {_picked_by(groups)}: {titles}")
 
 
 def _picked_by(setups: Iterable[Setup]) -> str:
-    """The options that pick one of several setups of a task."""
     setups = list(setups)
     options = ["--hardware TEXT"] * (len({setup.hardware for setup in setups}) > 1)
     options += ["--threads N"] * (len({setup.threads for setup in setups}) > 1)

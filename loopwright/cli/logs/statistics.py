@@ -77,10 +77,10 @@ def curve(
             f"`loopwright records errors {log}` shows what failed"
         )
     work = work_of(read, best.steps[-1].record)
-    if out is not None:
+    if out is None:
+        _print_curve(best, work, records[0])
+    else:
         _draw(best, work, records[0], out, force=force)
-        return
-    _print_curve(best, work, records[0])
 
 
 def _print_curve(curve: Curve, work: Work | None, first: Record) -> None:
@@ -111,12 +111,9 @@ def _print_curve(curve: Curve, work: Work | None, first: Record) -> None:
     print_table(columns)
     if curve.final is not None and curve.final.id != curve.steps[-1].record.id:
         speed = speed_text(work, curve.final.median)
-        echo(
-            wrapped(
-                f"measured again and ranked, the best is record {curve.final.id}: {speed} "
-                "(the fastest of many single measurements owes something to luck)"
-            )
-        )
+        text = f"measured again and ranked, the best is record {curve.final.id}: {speed}"
+        luck = "the fastest of many single measurements owes something to luck"
+        echo(wrapped(f"{text} ({luck})"))
 
 
 def _speeds(curve: Curve, work: Work | None) -> tuple[str, list[float]]:
@@ -128,7 +125,6 @@ def _speeds(curve: Curve, work: Work | None) -> tuple[str, list[float]]:
 
 
 def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
-    """Draw the curve with matplotlib, which is refused over another file."""
     from loopwright.cli.logs.record_text import setup_title
 
     try:
@@ -203,19 +199,9 @@ def errors(*, log: str = argument(), filters: Filters, form: OutputForm) -> None
 
 
 def _values(kind: Failures) -> list[Json]:
-    """The values of knobs that go with a kind of failure."""
-    return [
-        {
-            "knob": value.knob,
-            "value": value.value,
-            "failed": value.failed,
-            "records": value.trials,
-            "share": value.share,
-            "overall": value.overall,
-            "p": value.p,
-        }
-        for value in kind.values
-    ]
+    names = {"knob": "knob", "value": "value", "failed": "failed", "records": "trials"}
+    names |= {name: name for name in ("share", "overall", "p")}
+    return [{name: getattr(v, field) for name, field in names.items()} for v in kind.values]
 
 
 @verb("importance", "Which knobs matter.")
@@ -245,31 +231,26 @@ def importance(
          result.rank_correlation)
         for k in result.knobs
     ]  # fmt: skip
-    values = [
-        [
-            {"value": v.text, "count": v.count, "slower": v.slower, "fastest": v.fastest}
-            for v in knob.values
-        ]
+    fields = ("count", "slower", "fastest")
+    values = (
+        [{"value": v.text, **{name: getattr(v, name) for name in fields}} for v in knob.values]
         for knob in result.knobs
-    ]
+    )
     form.print_rows(titles, rows, ({"values": one} for one in values))
 
 
 def _print_importance(result: Importance) -> None:
     rows = [*((k.share, k.knob) for k in result.knobs), (result.together, "(combinations)")]
-    blank = [""]
-    print_table(
-        [
-            TextColumn("knob", [harmless(name) for _, name in rows]),
-            TextColumn("share", [f"{share:.1%}" for share, _ in rows], right=True),
-            TextColumn("", ["█" * round(share * _BAR) for share, _ in rows]),
-            TextColumn(
-                "slower", [f"{k.worst.slower:.2f} x" for k in result.knobs] + blank, right=True
-            ),
-            TextColumn("best", [harmless(k.best.text) for k in result.knobs] + blank),
-            TextColumn("worst", [harmless(k.worst.text) for k in result.knobs] + blank, cut=True),
-        ]
-    )
+    blank, knobs = [""], result.knobs
+    columns = [
+        TextColumn("knob", [harmless(name) for _, name in rows]),
+        TextColumn("share", [f"{share:.1%}" for share, _ in rows], right=True),
+        TextColumn("", ["█" * round(share * _BAR) for share, _ in rows]),
+        TextColumn("slower", [f"{k.worst.slower:.2f} x" for k in knobs] + blank, right=True),
+        TextColumn("best", [harmless(k.best.text) for k in knobs] + blank),
+        TextColumn("worst", [harmless(k.worst.text) for k in knobs] + blank, cut=True),
+    ]
+    print_table(columns)
     dropped = f" ({result.dropped} of them dropped by racing, with rough times)"
     learned = "" if result.learned == result.records else f", learned from {result.learned} of them"
     echo(

@@ -35,7 +35,6 @@ UNCONVERTED = Unconverted()
 
 
 def refusal(nodes: Sequence[tuple[str, str]]) -> str:
-    """Message about nodes that cannot be converted, each with its reason."""
     shown = [f"{node} ({reason:.{_LETTERS}})" for node, reason in nodes[:_MOST_NODES]]
     more = len(nodes) - len(shown)
     text = "; ".join(shown) + (f"; and {more} more" if more else "")
@@ -80,7 +79,6 @@ class ExprTypes(Types):
         return e
 
     def narrow(self, e: Expr) -> str | None:
-        """The narrow dtype of an expression; None where it has none."""
         return self._narrow.get(e)
 
     def round_once(self, outputs: Iterable[Expr], inputs: Iterable[Expr]) -> bool:
@@ -121,9 +119,8 @@ class ImportedNode:
         return get_op(name)(first, *exprs, span=str(self), **attrs)
 
     def _constant(self, value: Any, beside: Expr) -> Constant:
-        if isinstance(value, (np.ndarray, np.generic)):
-            return const(value)
-        return self.number(value, self.dtype(beside))
+        is_array = isinstance(value, (np.ndarray, np.generic))
+        return const(value) if is_array else self.number(value, self.dtype(beside))
 
     def number(self, value: Any, dtype: str) -> Constant:
         """A constant; OverflowError where a Python integer is beyond the dtype."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,20 +130,13 @@ def dense_of(tensor: Any) -> Array:
     return dense.reshape(shape)
 
 
-@dataclass(frozen=True)
-class FunctionBody:
-    function: Any  # its inputs, outputs and nodes
-    versions: Mapping[str, int]  # of the domains of its nodes
-
-    def nodes(self, call: Any) -> list[Any]:
-        """Its nodes, with the attributes of a node that calls it."""
-        given = {a.name: a for a in self.function.attribute_proto}
-        given.update({a.name: a for a in call.attribute})
-        return [_with_attributes(n, given) for n in self.function.node]
+def nodes_of(function: Any, call: Any) -> list[Any]:
+    """The nodes of a function, with the attributes of a node that calls it."""
+    given = {a.name: a for a in (*function.attribute_proto, *call.attribute)}
+    return [_with_attributes(n, given) for n in function.node]
 
 
 def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
-    """A node whose references to attributes of the function are resolved."""
     onnx = onnx_package()
     made = onnx.NodeProto()
     made.CopyFrom(node)
@@ -163,9 +155,7 @@ def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
     return made
 
 
-def body_of(
-    node: Any, versions: Mapping[str, int], types: Sequence[Type | None]
-) -> FunctionBody | None:
+def body_of(node: Any, versions: Mapping[str, int], types: Sequence[Type | None]) -> Any:
     """The body of a node's operator as of the version of its domain; None where there is none. It
     has the operator's defaults, and may depend on the node's attributes. ``types`` are those of its
     inputs, None for omitted ones.
@@ -192,7 +182,7 @@ def body_of(
     for name, attribute in schema.attributes.items():
         if name not in known and attribute.default_value.name:
             function.attribute_proto.add().CopyFrom(attribute.default_value)
-    return FunctionBody(function, {**versions, **opsets(function.opset_import)})
+    return function
 
 
 def _type_proto(t: Type | None) -> Any:

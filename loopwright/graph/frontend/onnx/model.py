@@ -98,11 +98,7 @@ class _Inputs:
     """The inputs of a model, with the shapes and values that the caller gives."""
 
     def __init__(
-        self,
-        graph: Any,
-        shapes: dict[str, Sequence[Any]],
-        constants: dict[str, Any],
-        importer: OnnxImporter,
+        self, graph: Any, shapes: dict[str, Any], constants: dict[str, Any], importer: OnnxImporter
     ) -> None:
         weights = {t.name for t in graph.initializer}
         self._infos = [i for i in graph.input if i.name not in weights]

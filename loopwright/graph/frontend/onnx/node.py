@@ -70,8 +70,7 @@ class Node(ImportedNode):
 
     def __getitem__(self, index: int) -> Expr:
         """An input; GraphError where it is left out."""
-        found = self.optional(index)
-        if found is None:
+        if (found := self.optional(index)) is None:
             raise GraphError(f"its input {index} is missing")
         return found
 
@@ -80,7 +79,6 @@ class Node(ImportedNode):
         return [e for e in self.inputs if e is not None]
 
     def optional(self, index: int) -> Expr | None:
-        """An input; None where it is left out."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def attr(self, name: str, default: Any = None) -> Any:
@@ -240,7 +238,6 @@ def storage(name: str) -> str:
 
 
 def bounds(name: str) -> tuple[int, int]:
-    """The smallest and the largest integer of a narrow dtype."""
     bits, signed = INTEGERS[name]
     low = -(1 << bits - 1) if signed else 0
     return low, low + (1 << bits) - 1

@@ -12,6 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,6 @@ class TensorRead:
 
 @dataclass(frozen=True, eq=False)
 class Deferred:
-    """A value that PyTorch computes from tensors."""
-
     names: tuple[str, ...]  # the calls that make it, the last one last
     reads: tuple[Expr, ...]  # expressions that it is computed from
     value: Callable[[Mapping[Expr, Any]], Any]  # from their tensors to the value
@@ -110,10 +109,8 @@ def part_of(whole: Deferred, index: int) -> Deferred:
 
 
 def _filled(value: Any, tensors: Mapping[Expr, Any]) -> Any:
-    if isinstance(value, TensorRead):
-        return value.tensor(tensors)
-    if isinstance(value, Deferred):
-        return value.value(tensors)
+    if isinstance(value, (TensorRead, Deferred)):
+        return value.tensor(tensors) if isinstance(value, TensorRead) else value.value(tensors)
     if isinstance(value, (list, tuple)):
         return type(value)(_filled(v, tensors) for v in value)
     if isinstance(value, dict):
@@ -145,7 +142,6 @@ def is_empty(value: Any) -> bool:
 
 
 def elements_of(tensor: Any) -> Array:
-    """The elements of a tensor, as a program holds them."""
     return as_bytes(tensor) if dtype_of(tensor) is None else as_array(tensor)
 
 
@@ -168,13 +164,14 @@ def as_step(
     label = " > ".join(deferred.names)
     host = HostFunction(
         deferred.names[-1].partition(" ")[0],
-        _function(deferred, several, tensors, turn is not None),
+        partial(_run, deferred, several, tensors, turn is not None),
         known[0] if one else TupleType(tuple(known)),
         BY,
         deferred.reason,
         span=label,
     )
-    call = Call(host, deferred.reads if turn is None else turn.behind(deferred.reads), span=label)
+    behind = () if turn is None or turn.last is None else (turn.last,)
+    call = Call(host, (*deferred.reads, *behind), span=label)
     parts = [call] if one else [TupleGetItem(call, n) for n in range(len(known))]
     if turn is not None:
         turn.last = parts.pop()
@@ -187,30 +184,21 @@ def as_step(
     return found if several else found[0]
 
 
+@dataclass
 class Turn:
-    """The order of steps with random numbers or possible errors."""
+    """The order of steps with random numbers or possible errors: the next reads the last."""
 
-    def __init__(self) -> None:
-        self.last: Expr | None = None  # result of the last of them; None before the first
-
-    def behind(self, reads: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Add the token of the last step to the reads of the next, so that it runs after it."""
-        return (*reads,) if self.last is None else (*reads, self.last)
+    last: Expr | None = None  # result of the last of them; None before the first
 
 
-def _function(
-    deferred: Deferred, several: bool, tensors: Sequence[bool], turn: bool
-) -> Callable[..., list[Array]]:
-    torch = torch_package()
-
-    def run(*arrays: Array) -> list[Array]:
-        with torch.no_grad():
-            given = map(as_tensor, arrays[: len(deferred.reads)])
-            found = deferred.value(dict(zip(deferred.reads, given, strict=True)))
-        values = zip(found if several else [found], tensors, strict=True)
-        return [elements_of(t) for t, made in values if made] + [_DONE] * turn
-
-    return run
+def _run(
+    deferred: Deferred, several: bool, tensors: Sequence[bool], turn: bool, *arrays: Array
+) -> list[Array]:
+    with torch_package().no_grad():
+        given = map(as_tensor, arrays[: len(deferred.reads)])
+        found = deferred.value(dict(zip(deferred.reads, given, strict=True)))
+    values = zip(found if several else [found], tensors, strict=True)
+    return [elements_of(t) for t, made in values if made] + [_DONE] * turn
 
 
 #: Runs that are timed, behind one that is not; the share from which on there is a warning; the

@@ -178,7 +178,6 @@ class TensorLayout:
 
 
 def expression_of(value: Any) -> Any:
-    """The expression of a symbolic number; else None."""
     return getattr(getattr(value, "node", None), "expr", None)
 
 

@@ -176,19 +176,17 @@ def _imported(program: Any, fallback: bool) -> IRModule:
     importer = TorchImporter(fallback)
     outputs = importer.outputs(program.graph_module, bound)
     for n, value in enumerate(outputs):
-        if isinstance(value, (Carried, Deferred)):
-            raise GraphError(f"output {n} of the model is a tensor, but no program holds it")
         if not isinstance(value, Expr):
-            raise GraphError(
-                f"output {n} of the model is {value!r:.60}; a module gives tensors alone"
-            )
+            problem = f"{value!r:.60}; a module gives tensors alone"
+            if isinstance(value, (Carried, Deferred)):
+                problem = "a tensor, but no program holds it"
+            raise GraphError(f"output {n} of the model is {problem}")
     params = tuple(v for v in bound.values() if isinstance(v, Var))
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     return IRModule({MAIN: Function(params, body)})
 
 
 def _input(program: Any, node: Any, spec: Any) -> Any:
-    """The value of a placeholder: a variable, a constant, or a Python value."""
     if spec.kind.name == "USER_INPUT":
         if not hasattr(node.meta.get("val"), "shape"):
             return spec.arg.value
@@ -204,13 +202,13 @@ def input_type(name: str, value: Any) -> Any:
     found = tensor_type_of(value)
     if found is not None:
         return found
-    shape = list(map(str, value.shape))
+    shape = ", ".join(map(str, value.shape))
     if not all(isinstance(n, int) for n in value.shape):
         raise GraphError(
-            f"input {name!r} has the shape [{', '.join(shape)}], whose extents are not all known; "
+            f"input {name!r} has the shape [{shape}], whose extents are not all known; "
             "export the model without dynamic_shapes"
         )
     raise GraphError(
-        f"input {name!r} is {value.dtype}[{', '.join(shape)}] of layout {value.layout}; kernels "
+        f"input {name!r} is {value.dtype}[{shape}] of layout {value.layout}; kernels "
         "take dense tensors with elements, of whole numbers, bools and real floats"
     )

@@ -120,11 +120,9 @@ class Node(ImportedNode):
         return self.call("cast", e, dtype=dtype)
 
     def as_result(self, e: Operand) -> Expr:
-        """A tensor, or a number, in the dtype of the first output."""
         return self.cast(e, self.result.dtype)
 
     def promoted(self, *operands: Operand) -> str:
-        """The dtype in which PyTorch computes with some operands."""
         tensors = [e for e in operands if isinstance(e, Expr)]
         return result_dtype(
             [self.dtype(e) for e in tensors if self.rank(e)],
@@ -211,7 +209,6 @@ def _outputs(
 
 
 def _as_wide(node: Node, value: Any) -> Any:
-    """Arguments with 16-bit tensors as float32."""
     if isinstance(value, (list, tuple)):
         return [_as_wide(node, v) for v in value]
     if isinstance(value, dict):

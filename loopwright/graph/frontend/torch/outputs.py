@@ -57,7 +57,6 @@ def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, InputView]:
 
 
 def _called(node: Any, tensor: Any) -> Any:
-    """The call of a node whose only tensor is given."""
     map_arg = torch_package().fx.node.map_arg
     args, kwargs = map_arg((node.args, node.kwargs), lambda _: tensor)
     return node.target(*args, **kwargs)
@@ -73,8 +72,6 @@ def eager_outputs(module: Any) -> list[Any]:
 
 
 class EagerLayout(NamedTuple):
-    """The layout of an output in eager PyTorch."""
-
     memory: TensorLayout
     storage: int  # a number that outputs of one storage share
     guessed: bool  # strides are PyTorch's guess: symbolic, with dimensions of one element
@@ -93,11 +90,11 @@ def eager_layouts(
     found: list[EagerLayout | None] = []
     for t in outputs:
         memory = TensorLayout.of(t, numbers)
+        if memory is None:
+            found.append(None)
+            continue
         symbolic = not all(type(n) is int for n in _sizes(t))
-        guessed = memory is not None and symbolic and 1 in memory.shape
-        found.append(
-            EagerLayout(memory, storage_of(t) or 0, guessed) if memory is not None else None
-        )
+        found.append(EagerLayout(memory, storage_of(t) or 0, symbolic and 1 in memory.shape))
     return found
 
 
@@ -173,7 +170,6 @@ def _relaid(
 
 
 def _add(made: Made, value: Any, memory: TensorLayout) -> None:
-    """Let the program make a storage."""
     if isinstance(value, Carried):
         made.results.append(value.expr)
         made.layouts.append(lambda elements: memory.filled(value.tensor(elements)))

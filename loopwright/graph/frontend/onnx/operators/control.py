@@ -122,7 +122,6 @@ def scan_batches(node: Node) -> list[Expr]:
 
 
 def parts_of(node: Node, index: int) -> tuple[Expr, ...]:
-    """The parts of an input that is a sequence."""
     found = node[index]
     if not isinstance(found, Tuple):
         raise GraphError(f"its input {index} is a tensor, where a sequence is needed")
@@ -164,7 +163,6 @@ def insert(node: Node) -> Expr:
 
 @converter("SequenceErase")
 def erase(node: Node) -> Expr:
-    """Remove a part, by default the last."""
     parts = parts_of(node, 0)
     at = _place(node, 1, len(parts), len(parts) - 1)
     return Tuple((*parts[:at], *parts[at + 1 :]))
@@ -222,11 +220,9 @@ class _Layer:
         self._activations = names[direction * count : (direction + 1) * count] or names[:count]
 
     def part(self, index: int) -> Expr:
-        """An input's slice for the direction."""
         return _unstacked(self.node, self.node[index], self.direction)
 
     def start(self, index: int) -> Expr:
-        """The initial state: an input, or zeros."""
         return self.zeros() if self.node.optional(index) is None else self.part(index)
 
     def zeros(self) -> Expr:

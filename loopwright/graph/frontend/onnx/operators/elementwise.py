@@ -36,6 +36,18 @@ converter("Identity")(lambda node: node[0])
 converter("Reciprocal")(lambda n: n.call("divide", const(1, n.dtype(n[0])), n[0]))
 converter("Softsign")(lambda n: n.call("divide", n[0], n.call("add", n.call("abs", n[0]), 1)))
 converter("HardSigmoid")(lambda n: _hard_sigmoid(n, n.attr("alpha", 0.2), n.attr("beta", 0.5)))
+converter("Gelu", 20)(
+    lambda n: n.call("nn.gelu", n[0], approximate=n.attr("approximate", "none") == "tanh")
+)
+converter("Mish", 18)(
+    lambda n: n.call("multiply", n[0], n.call("tanh", n.call("nn.softplus", n[0])))
+)
+converter("Swish", 24)(
+    lambda n: n.call(
+        "multiply", n[0], n.call("sigmoid", n.call("multiply", n[0], n.attr("alpha", 1.0)))
+    )
+)
+one_call("Celu", "nn.elu", since=12, alpha=("alpha", 1.0), scale=("alpha", 1.0))
 converter("HardSwish", 14)(lambda n: n.call("multiply", n[0], _hard_sigmoid(n, 1 / 6, 0.5)))
 
 
@@ -158,7 +170,6 @@ def clip(node: Node) -> Expr:
 
 @converter("Clip", since=11)
 def clip_by_inputs(node: Node) -> Expr:
-    """Clip to inputs, by default the finite limits; the upper bound wins."""
     found, dtype = node[0], node.dtype(node[0])
     for n, name in ((1, "maximum"), (2, "minimum")):
         bound = node.optional(n)
@@ -176,19 +187,6 @@ def prelu_by_channel(node: Node) -> Expr:
     return node.call("nn.prelu", node[0], node.call("reshape", node[1], newshape=shape))
 
 
-@converter("Celu", since=12)
-def celu(node: Node) -> Expr:
-    """alpha * (exp(x / alpha) - 1) where x is negative."""
-    alpha = node.attr("alpha", 1.0)
-    return node.call("nn.elu", node[0], alpha=alpha, scale=alpha)
-
-
-@converter("Gelu", since=20)
-def gelu(node: Node) -> Expr:
-    """x times the normal distribution function of x."""
-    return node.call("nn.gelu", node[0], approximate=node.attr("approximate", "none") == "tanh")
-
-
 @converter("ThresholdedRelu")
 def thresholded_relu(node: Node) -> Expr:
     """x where it is larger than alpha, else 0."""
@@ -200,20 +198,6 @@ def _hard_sigmoid(node: Node, alpha: float, beta: float) -> Expr:
     """clip(alpha * x + beta, 0, 1)."""
     line = node.call("add", node.call("multiply", node[0], alpha), beta)
     return node.call("clip", line, a_min=0.0, a_max=1.0)
-
-
-@converter("Mish", since=18)
-def mish(node: Node) -> Expr:
-    """x * tanh(log(1 + exp(x)))."""
-    inner = node.call("tanh", node.call("nn.softplus", node[0]))
-    return node.call("multiply", node[0], inner)
-
-
-@converter("Swish", since=24)
-def swish(node: Node) -> Expr:
-    """x * sigmoid(alpha * x)."""
-    inner = node.call("multiply", node[0], node.attr("alpha", 1.0))
-    return node.call("multiply", node[0], node.call("sigmoid", inner))
 
 
 @converter("Shrink", since=9)

@@ -253,16 +253,17 @@ def _adam(node: Node, x: Expr, gradient: Expr, first: Expr, second: Expr) -> lis
     variance = node.call("add", _times(node, second, beta), square)
     size = node.call("add", node.call("sqrt", variance), node.attr("epsilon", 1e-6))
     # The learning rate is corrected for moving averages that began at 0.
-    corrected = node.call("multiply", node[0], node.call("sqrt", _weight(node, beta)))
-    corrected = node.call("divide", corrected, _weight(node, alpha))
+    number = node.call("cast", node[1], dtype=node.dtype(node[0]))
+    corrected = node.call("multiply", node[0], node.call("sqrt", _weight(node, number, beta)))
+    corrected = node.call("divide", corrected, _weight(node, number, alpha))
     rate = node.call("where", node.call("greater", node[1], 0), corrected, node[0])
     step = node.call("multiply", node.call("divide", mean, size), rate)
     after = 1 - node.attr("norm_coefficient_post", 0.0)
     return [_times(node, node.call("subtract", x, step), after), mean, variance]
 
 
-def _weight(node: Node, base: float) -> Expr:
+def _weight(node: Node, number: Expr, base: float) -> Expr:
     """1 - base ** number: the weight of the steps so far in a moving average."""
-    dtype = node.dtype(node[0])
-    left = node.call("power", const(base, dtype), node.call("cast", node[1], dtype=dtype))
+    dtype = node.dtype(number)
+    left = node.call("power", const(base, dtype), number)
     return node.call("subtract", const(1, dtype), left)

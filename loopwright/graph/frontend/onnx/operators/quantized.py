@@ -27,7 +27,6 @@ def dtype_of(number: int, narrow: bool = False) -> str:
 
 
 def any_dtype(node: Node, e: Expr) -> str:
-    """The dtype of an expression, narrow dtypes included."""
     return node.types.narrow(e) or node.dtype(e)
 
 
@@ -72,7 +71,6 @@ converter("CastLike")(lambda node: _cast(node, any_dtype(node, node[1])))
 
 @converter("BitCast")
 def bit_cast(node: Node) -> Expr:
-    """Reinterpret the bits as another dtype of the same width."""
     dtype = dtype_of(node.attr("to"))
     old = dtypes.check(any_dtype(node, node[0]))
     if dtypes.nbytes(dtype) != dtypes.nbytes(old) or (dtype == "bool" and old != dtype):
@@ -178,7 +176,6 @@ def _plain(node: Node, name: str, axis: int, **attrs: Any) -> Expr:
 
 @converter("DequantizeLinear", since=10)
 def dequantize_linear(node: Node) -> Expr:
-    """(x - zero) * scale."""
     x, axis, block = node[0], node.attr("axis", 1), node.attr("block_size", 0)
     number = node.attr("output_dtype", 0)
     dtype = dtype_of(number) if number else node.dtype(node[1])
@@ -205,14 +202,12 @@ def _subtract_zero_point(node: Node, x: Expr, zero: Expr | None, axis: int) -> E
     return node.call("subtract", x, node.cast(zero, "int32"))
 
 
-@converter("MatMulInteger", since=10)
-def matmul_integer(node: Node) -> Expr:
-    """The product of integers, each minus its zero point, as int32."""
-    return _multiplied(node, node[0], node.optional(2), node[1], node.optional(3))
+converter("MatMulInteger", 10)(lambda n: _multiplied(n, n[0], n.optional(2), n[1], n.optional(3)))
+converter("ConvInteger", 10)(lambda n: _convolved(n, n[0], n.optional(2), n[1], n.optional(3)))
 
 
 def _multiplied(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Expr | None) -> Expr:
-    """The product of two matrices, each of which is followed by its zero point."""
+    """The product of integers, each followed and shifted by its zero point, as int32."""
     if node.rank(w) != 2 or not _are_bytes(node, x, w, weight_zero, 1):
         a = _subtract_zero_point(node, x, zero, -2)
         return node.call("matmul", a, _subtract_zero_point(node, w, weight_zero, -1))
@@ -239,24 +234,16 @@ def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -
 
 
 def _stands_for_itself(zero: Expr | None) -> bool:
-    """Whether the zero point of a tensor is 0."""
     return zero is None or (isinstance(zero, Constant) and not zero.data.any())
 
 
 def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
-    """Sums of products minus the contribution of the first operand's zero point."""
     added = node.call("multiply", node.cast(zero, "int32"), const(sums, "int32"))
     return node.call("subtract", total, added)
 
 
-@converter("ConvInteger", since=10)
-def conv_integer(node: Node) -> Expr:
-    """The convolution of integers, each minus its zero point, as int32."""
-    return _convolved(node, node[0], node.optional(2), node[1], node.optional(3))
-
-
 def _convolved(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Expr | None) -> Expr:
-    """The convolution of two tensors, each of which is followed by its zero point."""
+    """The convolution of integers, each followed and shifted by its zero point, as int32."""
     attrs = dict(window_of(node, node.shape(w, 2), node.shape(x, 2)).attrs)
     attrs["groups"] = node.attr("group", 1)
     pads = pads_of(attrs["padding"], node.rank(x) - 2)

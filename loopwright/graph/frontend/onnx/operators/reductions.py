@@ -161,7 +161,6 @@ def dft(node: Node) -> Expr:
 
 @converter("STFT", since=17)
 def stft(node: Node) -> Expr:
-    """Transforms of frames of a signal."""
     step, window = node.needed(1)[0], node.optional(2)
     lengths = node.numbers(3)
     length = lengths[0] if lengths else node.shape(node[2])[0]

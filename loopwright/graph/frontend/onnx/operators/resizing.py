@@ -26,8 +26,6 @@ _MODES = ("nearest", "linear", "cubic")
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis that is resized."""
-
     axis: int
     old: int  # extent
     new: int  # extent of the result
@@ -36,7 +34,6 @@ class _Axis:
     region: tuple[float, float] = (0.0, 1.0)
 
     def places(self, how: str) -> Array:
-        """Positions of the new elements in coordinates of the old ones."""
         x = np.arange(self.new, dtype=self.scale.dtype)
         match how:
             case "half_pixel":
@@ -147,11 +144,16 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
 
 
 def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list[_Axis]:
-    """The axes that change, with their extents."""
     old = node.shape(node[0])
     real = "float64" if node.dtype(node[0]) == "float64" else "float32"
     named = [a % len(old) for a in node.attr("axes", range(len(old)))]
-    regions = _regions(node, len(named))
+    regions = [(0.0, 1.0)] * len(named)
+    if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+        given = node.known(1)
+        if given is None or given.size != 2 * len(named):
+            raise GraphError("its region of interest does not fit its axes")
+        values = given.astype("float64").tolist()
+        regions = list(zip(values[: len(named)], values[len(named) :], strict=True))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     found = []
     if sizes is not None:
@@ -171,16 +173,6 @@ def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list
     else:
         raise GraphError("it has neither scales nor sizes")
     return [x for x in found if x.new != x.old or x.scale != 1 or x.region != (0.0, 1.0)]
-
-
-def _regions(node: Node, count: int) -> list[tuple[float, float]]:
-    if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
-        return [(0.0, 1.0)] * count
-    given = node.known(1)
-    if given is None or given.size != 2 * count:
-        raise GraphError("its region of interest does not fit its axes")
-    values = given.astype("float64").tolist()
-    return list(zip(values[:count], values[count:], strict=True))
 
 
 @converter("Resize", since=11)
@@ -203,7 +195,6 @@ def upsample(node: Node) -> Expr:
 
 @converter("GridSample", since=16)
 def grid_sample(node: Node) -> Expr:
-    """An image sampled at the positions of a grid."""
     attrs = {
         "mode": node.attr("mode", "linear").removeprefix("bi"),
         "padding_mode": node.attr("padding_mode", "zeros"),

@@ -54,7 +54,6 @@ def constant_of_shape(node: Node) -> Expr:
 
 @converter("Shape")
 def shape_of(node: Node) -> Expr:
-    """The extents, which are known."""
     found = node.shape(node[0])
     return const(np.array(found[node.attr("start", 0) : node.attr("end", len(found))], "int64"))
 
@@ -69,7 +68,6 @@ def number_range(node: Node) -> Expr:
 
 @converter("Reshape", since=5)
 def reshape(node: Node) -> Expr:
-    """Reshape; with ``allowzero`` 0 is an extent."""
     shape = node.needed(1)
     if node.attr("allowzero", 0) and 0 in shape:
         raise GraphError("tensors without elements are not supported")
@@ -124,7 +122,6 @@ def concat(node: Node) -> Expr:
 
 @converter("Expand", since=8)
 def expand(node: Node) -> Expr:
-    """Repeat along dimensions of extent 1."""
     old, new = node.shape(node[0]), node.needed(1)
     rank = max(len(old), len(new))
     pairs = zip((1,) * (rank - len(old)) + old, (1,) * (rank - len(new)) + new, strict=True)
@@ -133,7 +130,6 @@ def expand(node: Node) -> Expr:
 
 @converter("Tile", since=6)
 def tile(node: Node) -> Expr:
-    """Repeat the whole tensor along every dimension."""
     repeats, old = node.needed(1), node.shape(node[0])
     if len(repeats) != len(old):
         raise GraphError(f"it repeats {len(repeats)} dimensions of {len(old)}")
@@ -266,8 +262,8 @@ def one_hot(node: Node) -> Expr:
 
 
 def _topk(node: Node, k: int) -> list[Expr]:
-    largest = bool(node.attr("largest", 1))
-    found = node.call("topk", node[0], k=k, axis=node.attr("axis", -1), largest=largest)
+    attrs = {"axis": node.attr("axis", -1), "largest": bool(node.attr("largest", 1))}
+    found = node.call("topk", node[0], k=k, **attrs)
     return [TupleGetItem(found, 0), TupleGetItem(found, 1)]
 
 

@@ -30,29 +30,19 @@ _DEPTH = 64
 class _Trees:
     """Trees as tables: a row for each node, then one for each leaf, which leads to itself."""
 
-    features: list[int] = field(default_factory=list)  # index of the feature that a node compares
-    splits: list[float] = field(default_factory=list)  # the value it is compared with
+    #: the feature that a node compares, the value it is compared with, results that count as true
+    #: as in `_MODES`, and of a leaf the weight, and the target to which it counts
+    rows: list[tuple[int, float, tuple[int, ...], float, int]] = field(default_factory=list)
     #: next rows, where the test is true and where it is not
     ways: list[tuple[int, int]] = field(default_factory=list)
-    #: results of a comparison that count as true, as in `_MODES`
-    tests: list[tuple[int, ...]] = field(default_factory=list)
-    #: leaves: the weight, and the target to which it counts
-    values: list[tuple[float, int]] = field(default_factory=list)
 
     def add(
-        self,
-        feature: int = 0,
-        split: float = 0.0,
-        test: tuple[int, ...] = (0, 0, 0, 0),
-        value: tuple[float, int] = (0.0, 0),
-    ) -> int:
-        """Add a row, which leads to itself."""
-        at = len(self.ways)
-        self.features.append(feature)
-        self.splits.append(split)
+        self, feature: int = 0, split: float = 0.0, test: tuple[int, ...] = (0, 0, 0, 0),
+        weight: float = 0.0, target: int = 0,
+    ) -> int:  # fmt: skip
+        at = len(self.rows)
+        self.rows.append((feature, split, test, weight, target))
         self.ways.append((at, at))
-        self.tests.append(test)
-        self.values.append(value)
         return at
 
     def depth(self, roots: Sequence[int]) -> int:
@@ -93,11 +83,10 @@ class _Ensemble:
         if number not in self._leaves:
             weight = float(np.asarray(self._node.attr("leaf_weights"))[number])
             target = self._of("leaf_targetids", number)
-            self._leaves[number] = self.trees.add(value=(weight, target))
+            self._leaves[number] = self.trees.add(weight=weight, target=target)
         return self._leaves[number]
 
     def _row(self, first: int) -> int:
-        """The row of a node; those below it are added, too."""
         waiting, new = [first], []
         for number in waiting:
             if number not in self._nodes:
@@ -130,7 +119,8 @@ class _Ensemble:
         true, false = (self._leaf(n) if leaf else self._nodes[n] for n, leaf in self._below(number))
         row, trees = self._nodes[number], self.trees
         for member in self._members.get(number, [])[1:]:
-            more = trees.add(trees.features[row], member, trees.tests[row])
+            feature, _, test, *_ = trees.rows[row]
+            more = trees.add(feature, member, test)
             trees.ways[row] = (true, more)
             row = more
         trees.ways[row] = (true, false)
@@ -150,11 +140,12 @@ def _sets(values: np.ndarray[Any, Any]) -> Iterator[list[float]]:
 def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
     """The rows of leaves (batch, trees) that the rows of a table reach."""
     trees, batch = ensemble.trees, node.shape(x)[0]
-    dtype, count = node.dtype(x), len(ensemble.roots)
-    features = np.array(trees.features, "int64")
+    columns = list(zip(*trees.rows, strict=True))
+    features = np.array(columns[0], "int64")
     if features.max() >= node.shape(x)[1]:
         raise GraphError(f"it looks at feature {features.max()} of {node.shape(x)[1]}")
-    splits, tests = np.array(trees.splits, dtype), np.array(trees.tests, "bool").T
+    splits, tests = np.array(columns[1], node.dtype(x)), np.array(columns[2], "bool").T
+    count = len(ensemble.roots)
     true, false = np.array(trees.ways, "int64").T
     at: Expr = const(np.broadcast_to(np.array(ensemble.roots, "int64"), (batch, count)))
 
@@ -178,7 +169,7 @@ def tree_ensemble(node: Node) -> Expr:
     x, ensemble = node[0], _Ensemble(node)
     dtype, how = node.dtype(x), _AGGREGATES[node.attr("aggregate_function", 1)]
     leaves = _leaves_of(node, x, ensemble)
-    weights, targets = zip(*ensemble.trees.values, strict=True)
+    *_, weights, targets = zip(*ensemble.trees.rows, strict=True)
     weight = node.call("take", const(np.array(weights, dtype)), leaves)
     target = node.call("take", const(np.array(targets, "int64")), leaves)
     weight, target = (node.call("expand_dims", e, axis=2) for e in (weight, target))
@@ -196,10 +187,9 @@ def tree_ensemble(node: Node) -> Expr:
     return found if last is None else node.call(last[0], found, **last[1])
 
 
-@converter(f"{_DOMAIN}::Binarizer")
-def binarizer(node: Node) -> Expr:
-    above = node.call("greater", node[0], node.attr("threshold", 0.0))
-    return node.call("cast", above, dtype=node.dtype(node[0]))
+converter(f"{_DOMAIN}::Binarizer")(
+    lambda n: n.cast(n.call("greater", n[0], n.attr("threshold", 0.0)), n.dtype(n[0]))
+)
 
 
 @converter(f"{_DOMAIN}::ArrayFeatureExtractor")

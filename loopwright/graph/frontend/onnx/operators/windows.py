@@ -17,8 +17,6 @@ from loopwright.graph.ir.expr import Expr, TupleGetItem, const
 
 @dataclass(frozen=True)
 class WindowAttributes:
-    """The geometry of windows over an image."""
-
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -113,7 +111,6 @@ def _pooling(node: Node) -> WindowAttributes:
 
 @converter("MaxPool")
 def max_pool(node: Node) -> list[Expr]:
-    """The largest element of each window, and its index."""
     window = _pooling(node)
     attrs = {"pool_size": window.kernel, **window.attrs}
     if len(node.outputs) < 2 or not node.outputs[1]:
@@ -125,7 +122,6 @@ def max_pool(node: Node) -> list[Expr]:
 
 @converter("AveragePool")
 def average_pool(node: Node) -> Expr:
-    """The mean of each window over the elements that count."""
     window = _pooling(node)
     counted = bool(node.attr("count_include_pad", 0))
     plain = all(d == 1 for d in window.dilation)

@@ -30,7 +30,6 @@ def function(node: Node, x: Expr) -> Expr:
 
 @converter("isnan", "isinf")
 def is_special(node: Node, x: Expr) -> Expr:
-    """Whether a float is NaN, or infinite."""
     found = x if category(node.dtype(x)) == 2 else node.cast(x, "float32")
     return node.call(node.operator, found)
 
@@ -172,7 +171,6 @@ def clamp_tensor(node: Node, x: Expr, min: Expr | None = None, max: Expr | None 
 
 @converter("gelu")
 def gelu(node: Node, x: Expr, approximate: str = "none") -> Expr:
-    """x times the normal distribution function of x."""
     return node.call("nn.gelu", x, approximate=approximate == "tanh")
 
 

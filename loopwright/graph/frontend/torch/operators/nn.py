@@ -19,7 +19,6 @@ from loopwright.graph.rounding import WIDE
 
 @converter("_softmax", "_log_softmax", "softmax.int", "log_softmax.int")
 def softmax(node: Node, x: Expr, dim: int, half_to_float: object = False) -> Expr:
-    """The softmax or the log-softmax over a dimension."""
     name = "nn.log_softmax" if "log" in node.operator else "nn.softmax"
     data = node.as_result(x)
     if not node.rank(x):
@@ -36,7 +35,6 @@ def batch_norm(
     node: Node, x: Expr, weight: _Optional, bias: _Optional, running_mean: Expr,
     running_var: Expr, momentum: float, eps: float,
 ) -> list[Expr | None]:  # fmt: skip
-    """Normalise with the running mean and variance."""
     scale = _scale(node, x, weight, bias, node.shape(x)[1:2])
     running = (node.cast(e, node.dtype(x)) for e in (running_mean, running_var))
     return [node.call("nn.batch_norm", x, *scale, *running, axis=1, epsilon=eps)]
@@ -89,7 +87,6 @@ def embedding(
 
 @converter("native_dropout", "dropout")
 def dropout(node: Node, x: Expr, p: float, train: bool | None) -> Expr:
-    """The input itself; training is refused."""
     if train and p:
         raise GraphError("dropout in training is random; call model.eval()")
     return x

@@ -31,7 +31,6 @@ def _reduced(node: Node, name: str, x: Expr, dim: Dims, keepdim: bool) -> Expr:
 def total(
     node: Node, x: Expr, dim: Dims = None, keepdim: bool = False, dtype: object = None
 ) -> Expr:
-    """The sum, the mean or the product, in the dtype of the result."""
     name = node.operator.partition(".")[0]
     return _reduced(node, name, node.as_result(x), dim, keepdim)
 
@@ -43,7 +42,6 @@ def extreme(node: Node, x: Expr, dim: Dims = (), keepdim: bool = False) -> Expr:
 
 @converter("max.dim", "min.dim")
 def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> list[Expr | None]:
-    """The largest, or the smallest element along a dimension, and its index."""
     name, at = node.operator.partition(".")[0], axes(node, x, dim)
     place = node.call(f"arg{name}", x, axis=at[0], keepdims=keepdim) if at else None
     return [_reduced(node, name, x, dim, keepdim), place]
@@ -51,7 +49,6 @@ def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> 
 
 @converter("argmax", "argmin")
 def place(node: Node, x: Expr, dim: int | None = None, keepdim: bool = False) -> Expr:
-    """The index of the largest, or the smallest element."""
     flat = dim is None or not node.rank(x)
     data = node.reshaped(x, (prod(node.shape(x)),)) if flat else x
     at = node.axis(0 if dim is None else dim, node.rank(data))
@@ -108,7 +105,6 @@ def variance(
 
 @converter("cumsum", "cumprod")
 def running(node: Node, x: Expr, dim: int, dtype: object = None) -> Expr:
-    """The cumulative sums, or products."""
     found = node.as_result(x)
     rank = node.rank(x)
     return node.call(node.operator, found, axis=node.axis(dim, rank)) if rank else found
@@ -118,7 +114,6 @@ def running(node: Node, x: Expr, dim: int, dtype: object = None) -> Expr:
 def sort(
     node: Node, x: Expr, dim: int = -1, descending: bool = False, stable: bool | None = None
 ) -> list[Expr]:
-    """All elements of a dimension in order, and their former indices."""
     k = node.shape(x)[node.axis(dim, node.rank(x))] if node.rank(x) else 1
     return topk(node, x, k, dim, descending)
 
@@ -127,7 +122,6 @@ def sort(
 def topk(
     node: Node, x: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Expr]:
-    """The largest, or the smallest elements of a dimension, and their indices."""
     data = x if node.rank(x) else node.reshaped(x, (1,))
     at = node.axis(dim, node.rank(data))
     found = node.call("topk", data, k=k, axis=at, largest=largest)

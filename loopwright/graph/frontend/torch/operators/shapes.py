@@ -13,7 +13,6 @@ from loopwright.graph.ir.expr import Expr
 @converter("view", "view_copy", "reshape", "_unsafe_view", "_reshape_copy", "flatten.using_ints")
 @converter("squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze")
 def reshape(node: Node, x: Expr, *_: object) -> Expr:
-    """The elements in the shape of the result."""
     return node.reshaped(x, node.extents())
 
 
@@ -30,7 +29,6 @@ def same(node: Node, x: Expr, source: object = None, **_: object) -> Expr:
 
 @converter("expand")
 def expand(node: Node, x: Expr, size: Sequence[int], implicit: bool = False) -> Expr:
-    """Repeat along dimensions of extent 1, or new ones."""
     return _widened(node, x)
 
 
@@ -67,7 +65,6 @@ def cat(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
 
 @converter("stack")
 def stack(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
-    """Concatenate along a new dimension."""
     shape = list(node.extents())
     at = node.axis(dim, len(shape))
     shape[at] = 1
@@ -128,7 +125,6 @@ def unbind(node: Node, x: Expr, dim: int = 0) -> list[Expr]:
 
 @converter("repeat")
 def repeat(node: Node, x: Expr, repeats: Sequence[int]) -> Expr:
-    """Repeat the whole tensor along its dimensions."""
     old = (1,) * (len(repeats) - node.rank(x)) + node.shape(x)
     apart = [n for pair in zip((1,) * len(old), old, strict=True) for n in pair]
     wide = [n for pair in zip(repeats, old, strict=True) for n in pair]
@@ -147,13 +143,11 @@ def flip(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
 
 @converter("tril", "triu")
 def triangle(node: Node, x: Expr, diagonal: int = 0) -> Expr:
-    """The part of matrices below, or above a diagonal."""
     return node.call("triangle", x, k=diagonal, upper=node.operator == "triu")
 
 
 @converter("full_like", "fill.Scalar", "full", "new_full")
 def full_like(node: Node, x: object, *values: Operand, **_: object) -> Expr:
-    """A tensor filled with one number."""
     value = values[-1]
     return _widened(node, node.as_result(value))
 
@@ -245,7 +239,6 @@ _MEETINGS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 @converter("scatter.value")
 def scatter_value(node: Node, x: Expr, dim: int, index: Expr, value: float) -> Expr:
-    """The tensor with one number at the positions of an index."""
     number = node.as_result(value)
     return scatter(node, x, dim, index, node.call("broadcast_to", number, shape=node.shape(index)))
 
@@ -254,7 +247,6 @@ def scatter_value(node: Node, x: Expr, dim: int, index: Expr, value: float) -> E
 def scatter_reduce(
     node: Node, x: Expr, dim: int, index: Expr, src: Expr, reduce: str, include_self: bool = True
 ) -> Expr:
-    """The tensor, reduced with others at the positions of an index."""
     if reduce not in _MEETINGS or not include_self:
         raise GraphError(f"a reduction by {reduce} without the elements there is not supported")
     return scatter(node, x, dim, index, src, _MEETINGS[reduce])

@@ -19,7 +19,6 @@ Numbers = int | Sequence[int]
 
 
 def several(value: Numbers, rank: int) -> tuple[int, ...]:
-    """A number for each dimension of an image."""
     given = (value,) if isinstance(value, int) else tuple(value)
     return given * rank if len(given) == 1 else given
 
@@ -29,7 +28,6 @@ def convolution(
     node: Node, x: Expr, weight: Expr, bias: Expr | None, stride: Numbers, padding: Numbers,
     dilation: Numbers, transposed: bool, output_padding: Numbers, groups: int,
 ) -> Expr:  # fmt: skip
-    """A convolution, or a transposed one, of any rank, with a bias."""
     rank = node.rank(x) - 2
     if rank < 1:
         raise GraphError(f"its input has {node.rank(x)} dimensions; a batch of images has more")
