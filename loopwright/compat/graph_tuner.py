@@ -180,8 +180,7 @@ class PBQPTuner(BaseGraphTuner):
     """Tuner of layouts by a partitioned Boolean quadratic problem; see the module.
 
     Example:
-        >>> tuners = lw.autotvm.graph_tuner
-        >>> print(issubclass(tuners.PBQPTuner, tuners.BaseGraphTuner))
+        >>> issubclass(lw.autotvm.graph_tuner.PBQPTuner, lw.autotvm.graph_tuner.BaseGraphTuner)
         True
     """
 

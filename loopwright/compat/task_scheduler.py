@@ -48,8 +48,7 @@ class TaskSchedulerCallback:
     """The base of callbacks of a `TaskScheduler`.
 
     Example:
-        >>> from loopwright.auto_scheduler.task_scheduler import TaskSchedulerCallback
-        >>> class Tell(TaskSchedulerCallback):
+        >>> class Tell(lw.auto_scheduler.task_scheduler.TaskSchedulerCallback):
         ...     def post_tune(self, task_scheduler, task_id):
         ...         print(task_id, task_scheduler.best_costs[task_id])
     """

@@ -63,6 +63,7 @@ class SizedValue:
     kind: Kind
 
     def at(self, sizes: Mapping[str, int]) -> Value:
+        """The value for given sizes."""
         shape = tuple(evaluate(n, sizes) for n in self.shape)
         return Value(self.name, shape, self.dtype, self.kind)
 
@@ -448,7 +449,12 @@ def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
         >>> print(lw.graph.load(path))
         <Model of x: float32[4]: 1 kernels>
     """
-    with saved.opened(path) as (archive, head):
+    source = Path(path)
+    with saved.opened(source) as (archive, head):
         if head["version"] == _BATCHED:
-            return BatchedModel(*read(archive, head, Path(path)))
-        return Model(*saved.read(archive, head, Path(path)))
+            return BatchedModel(*read(archive, head, source))
+        program, names = Program.from_json(head["program"]), head["kernels"]
+        kernels = {str(name): saved.kernel_of(archive, n) for n, name in enumerate(names)}
+        weights = saved.weights_of(archive, source)
+        saved.check(source, program, kernels, weights)
+        return Model(program, kernels, weights)

@@ -62,8 +62,7 @@ class Executor(ABC):
         alone: Sequence[bool],
     ) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self._input_slots, self._output_slots = slots
-        self._alone = alone
+        (self._input_slots, self._output_slots), self._alone = slots, alone
         self._input_places = {v.name: n for n, v in enumerate(self.inputs)}
         self._output_places = {v.name: n for n, v in enumerate(self.outputs)}
         self._lent_inputs: dict[int, Lent] = {}

@@ -134,6 +134,7 @@ class Program:
         return tuple(values[n].kind == "stored" and outputs.count(n) == 1 for n in outputs)
 
     def to_json(self) -> dict[str, Any]:
+        """The form in a file, as JSON."""
         values = [[v.name, list(v.shape), v.dtype, v.kind, v.offset] for v in self.values]
         return {
             "format": _FORMAT,

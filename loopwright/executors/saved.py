@@ -105,17 +105,6 @@ def _head(archive: zipfile.ZipFile, source: Path) -> Mapping[str, Any]:
     return head
 
 
-def read(
-    archive: zipfile.ZipFile, head: Mapping[str, Any], source: Path
-) -> tuple[Program, dict[str, Module], dict[str, Array]]:
-    """Read a model of one program, with errors as of `load_model`; the archive is from `opened`."""
-    program = Program.from_json(head["program"])
-    kernels = {str(name): kernel_of(archive, n) for n, name in enumerate(head["kernels"])}
-    constants = weights_of(archive, source)
-    check(source, program, kernels, constants)
-    return program, kernels, constants
-
-
 def weights_of(archive: zipfile.ZipFile, source: Path) -> dict[str, Array]:
     arrays = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
     return {name: array.numpy() for name, array in arrays.items()}

@@ -266,8 +266,7 @@ class AotExecutor(Executor):
         self._module, self._function, self._weights = module, function, constants or {}
         inputs = [_value(a) for a in function.args if not a.output]
         outputs = [_value(a) for a in function.args if a.output]
-        count = len(function.args)
-        slots = range(len(inputs)), range(len(inputs), count)
+        slots = range(len(inputs)), range(len(inputs), len(function.args))
         super().__init__(inputs, outputs, slots, [True] * len(outputs))
         self._arrays = [np.zeros(a.shape, a.dtype) for a in function.args]
         self._call = function.bind(*self._arrays)
