@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fuzzing.differential import Checker, case_of, interpreted_parts
+from fuzzing.fuzz import symbolic_cases
 from fuzzing.random.expr import Draw
 from fuzzing.random.program import mark_constants, programs, random_program
 from fuzzing.random.schedule import random_schedule, schedules
-from fuzzing.symbolic import symbolic_cases
 from loopwright.errors import ScheduleError
 from loopwright.ir.stmt import SplitFunc
 
