@@ -271,7 +271,6 @@ class Checker:
         self.runs[OPTIMISER_CRASHED] += 1
 
     def _without_optimiser(self, prepared: Prepared, path: ExecutionPath) -> str:
-        """The error without the driver's optimiser, in a line; empty if there is none."""
         case = prepared.case
         try:
             artifact = self._artifact(case, path)

@@ -281,7 +281,6 @@ def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
 
 
 def _renumbered(trace: list[list[Any]], number: Mapping[int, int]) -> list[list[Any]]:
-    """A trace for other indices; steps about removed stages or their results are dropped."""
     k = 0
     while k < len(trace):
         known = all(i in number for i in _stage_ids(Step.from_json(trace[k])))

@@ -134,7 +134,6 @@ class Moves(Attempts):
     def split_loop(
         self, stage: StageState, x: str, factor: int | None = None
     ) -> tuple[str, str] | None:
-        """Split a loop by a factor, a random one if none is given; the two loops, or None."""
         t = self.state.steps
         n = factor or self.d.pick(FACTORS)
         by_parts = factor is None and self.d.chance(25)

@@ -108,7 +108,6 @@ class Drawing(Moves):
                 return
 
     def recipe_cache(self) -> None:
-        """Compute a stage in a tile of its copy, as a matmul's register tile is."""
         stage = self.stage()
         t = self.state.steps
         if not self.do(primitives.CacheWrite(stage.id, "local")):
