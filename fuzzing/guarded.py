@@ -68,9 +68,7 @@ class EdgedArray:
 
 
 def run_on_device(
-    function: DeviceFunction,
-    arrays: Sequence[npt.NDArray[np.generic]],
-    parts: Parts | None = None,
+    function: DeviceFunction, arrays: Sequence[npt.NDArray[np.generic]], parts: Parts | None = None
 ) -> tuple[list[npt.NDArray[np.generic]], str]:
     """Run a function, or its parts one after the other, on copies of arrays; returns their contents
     afterwards, and the text of an error, or ''."""
@@ -151,8 +149,8 @@ class GuardedRunner:
             late.cancel()
         if error:
             raise RunError(error)
-        arrays_now: list[Array] = out
-        return arrays_now
+        contents: list[Array] = out
+        return contents
 
     def _last_words(self) -> str:
         if self._errors is None:
@@ -303,7 +301,6 @@ def is_of_the_optimiser(error: Exception, without: str) -> bool:
 
 
 def with_second_run(error: RunError | AssertionError, without: str) -> RunError | AssertionError:
-    """The failure, whose first line also has the outcome without the optimiser."""
     first, newline, rest = f"{error}".partition("\n")
     said = f"{first} (without the driver's optimiser: {without or 'right'})"
     return type(error)(said + newline + rest)

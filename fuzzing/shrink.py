@@ -33,7 +33,6 @@ Fails = Callable[[Case], bool]
 
 
 def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
-    """The smallest case found within so many seconds for which ``fails`` still holds."""
     end = time.monotonic() + seconds
     case = shortest(case, fails, end)
     changed = True
@@ -49,16 +48,12 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
 def _descend(
     case: Case, fails: Fails, smaller: Callable[[Case], Iterator[Case]], end: float
 ) -> Case:
-    """Take the first smaller case that fails, and continue from there until none fails."""
     while True:
         in_time = itertools.takewhile(lambda _: time.monotonic() <= end, smaller(case))
         failing = next(filter(fails, in_time), None)
         if failing is None:
             return case
         case = failing
-
-
-# ---------------------------------------------------------------- steps
 
 
 def without(trace: list[list[Any]], k: int) -> list[list[Any]]:
@@ -86,7 +81,6 @@ def _words(x: Any) -> list[str]:
 
 
 def shortest(case: Case, fails: Fails, end: float = float("inf")) -> Case:
-    """Drop steps as long as the case still fails."""
     k = len(case.trace) - 1
     while k >= 0 and time.monotonic() < end:
         traces = [without(case.trace, k), *_with_its_loops(case.trace, k)]
@@ -108,9 +102,6 @@ def _with_its_loops(trace: list[list[Any]], k: int) -> Iterator[list[list[Any]]]
             return loop if isinstance(x, str) and re.fullmatch(rf"{k}\.\d", x) else x
 
         yield without([*trace[: k + 1], *map(renamed, trace[k + 1 :])], k)
-
-
-# ---------------------------------------------------------------- programs
 
 
 def _stages(case: Case) -> Iterator[Case]:
@@ -146,7 +137,6 @@ def _extents(case: Case) -> Iterator[Case]:
 
 
 def _with_one_smaller_extent(op: OpNode) -> Iterator[OpNode]:
-    """An operation with one of its extents made smaller, in each way in turn."""
     extents = op.extents
     for d, n in enumerate(extents):
         for m in _less(n) if isinstance(n, int) else ():
@@ -158,7 +148,6 @@ def _less(n: int) -> list[int]:
 
 
 def _resized(op: OpNode, extents: Sequence[Any]) -> OpNode:
-    """An operation with other extents, those of reduction axes last."""
     shape = tuple(extents[: len(op.shape)])
     if op.body is None:
         return replace(op, shape=shape)
@@ -184,7 +173,6 @@ def _expressions(case: Case) -> Iterator[Case]:
 
 
 def _simpler(body: Any) -> Iterator[Any]:
-    """A body without its condition or start, and with a part replaced by zero or a part of it."""
     if isinstance(body, Reduce):
         parts = {name: getattr(body, name) for name in body._fields}
         given = [name for name in ("where", "init") if parts[name] is not None]
@@ -195,14 +183,12 @@ def _simpler(body: Any) -> Iterator[Any]:
         if isinstance(n, Reduce | Tuple | Const):
             continue
         choices: list[Any] = [const(0, n.dtype)]
-        choices += [c if c.dtype == n.dtype else Cast(c, n.dtype) for c in _inner(n)]
+        # Parts could stand for the whole; indices cannot.
+        inner = () if isinstance(n, Read | Cast) else n.children()
+        typed = [c for c in inner if hasattr(c, "dtype")]
+        choices += [c if c.dtype == n.dtype else Cast(c, n.dtype) for c in typed]
         for new in choices:
             yield _replaced(body, k, new)
-
-
-def _inner(n: Any) -> list[Any]:
-    """Parts that could stand for the whole; indices cannot."""
-    return [] if isinstance(n, Read | Cast) else [c for c in n.children() if hasattr(c, "dtype")]
 
 
 def _replaced(body: Any, k: int, new: Any) -> Any:
@@ -219,7 +205,6 @@ def _renewed(e: Any, f: Callable[[Any], Any]) -> Any:
 
 
 def _arrays(case: Case) -> Iterator[Case]:
-    """Each input in turn filled with zeros or with ones."""
     ops = Dag.from_json(case.dag).ops
     for k, (i, a) in enumerate(zip(case.arg_ids, case.arrays, strict=True)):
         if not ops[read_arg_id(i)[0]].is_placeholder or not a.size or (a == a.flat[0]).all():
@@ -232,9 +217,6 @@ def _arrays(case: Case) -> Iterator[Case]:
             except InternalError:  # an index of that value is outside of its tensor
                 continue
             yield loosened
-
-
-# ---------------------------------------------------------------- a case from changed operations
 
 
 def _made(
@@ -264,20 +246,16 @@ def _made(
         arrays=[array for _, array, _ in arguments],
         infos=[info for _, _, info in arguments],
     )
-    if not loose:
-        yield smaller
-        return
     try:
-        loosened = _loosened(smaller)
+        smaller = _loosened(smaller) if loose else smaller
     except InternalError:  # it reads outside of a tensor now: it is no program
         return
-    yield loosened
+    yield smaller
 
 
 def _arguments(
     case: Case, ops: list[OpNode], new: Dag, number: Mapping[int, int], given: Mapping[int, Array]
 ) -> Iterator[tuple[ArgId, Array, Info]]:
-    """The arguments of a changed program: inputs cut to their new shapes, and poisoned outputs."""
     arrays = {read_arg_id(i): a for i, a in zip(case.arg_ids, case.arrays, strict=True)}
     infos = {read_arg_id(i): x for i, x in zip(case.arg_ids, case.infos, strict=True)}
     kept = [i for i in range(len(ops)) if i in number]
@@ -295,7 +273,6 @@ def _arguments(
 
 
 def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
-    """The DAG that its source gives, and the new index of each remaining operation."""
     scope: dict[str, Any] = {}
     exec(compile(dag.as_python(), "<smaller>", "exec"), scope)
     new, index = Dag.from_ops([t.op for t in scope["outputs"]])
@@ -304,7 +281,6 @@ def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
 
 
 def _renumbered(trace: list[list[Any]], number: Mapping[int, int]) -> list[list[Any]]:
-    """A trace for other indices; steps about removed stages or their results are dropped."""
     k = 0
     while k < len(trace):
         known = all(i in number for i in _stage_ids(Step.from_json(trace[k])))

@@ -1,19 +1,17 @@
 """Ansor's names over loopwright, so that a script of auto_scheduler changes only its imports.
 
 ``import loopwright as tvm; from loopwright import auto_scheduler, te`` runs such a script.
-``docs/from-autotvm.md`` has a table of names and the differences; the most important ones:
-
-* a sketch is a structure: a schedule whose sizes are knobs, made by rules that look at the whole
-  expression (`loopwright.space`), which pack operands inside the kernel where that pays;
-* logs are those of loopwright, records are checked, and a search continues its own log;
-* failed trials do not count as ``num_measure_trials``; a round has 16 trials.
+``docs/from-autotvm.md`` has a table of names and the differences: a sketch is a structure of
+`loopwright.space`, a search continues its own log, and failed trials do not count.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from loopwright.compat.facade import Table
+from loopwright.compat.facade import install
+from typing import Any
+from typing import TYPE_CHECKING
 
-from loopwright.compat.facade import Table, install
 
 _STATES = "loopwright.compat.states"
 _MEASURING = "loopwright.compat.measuring"

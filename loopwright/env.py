@@ -106,7 +106,6 @@ def _size(environ: Mapping[str, str], name: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """The settings of this process, read once from its environment."""
     return Settings.from_environ(os.environ)
 
 
@@ -218,7 +217,6 @@ def _first_line(path: Path) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a small file; none where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

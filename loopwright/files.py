@@ -20,8 +20,6 @@ _END = 1 << 16
 
 
 class FileKind(NamedTuple):
-    """A kind of file that loopwright writes."""
-
     #: A name for messages, such as ``a report``.
     name: str
     #: Whether a file is one, from its bytes; of a large file from those of both ends.
@@ -125,7 +123,6 @@ def replaced(path: Path, mode: int | None = None, *, durable: bool = True) -> It
 def _beside(
     path: Path, partial: list[Path], mode: int | None = None, durable: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a new file beside one, entered in ``partial`` at once."""
     short = os.fsdecode(os.fsencode(path.name)[:200])  # a name has 255 bytes at most
     number, name = tempfile.mkstemp(PARTIAL, f".{short}.", path.parent)
     partial.append(Path(name))

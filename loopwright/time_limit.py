@@ -225,11 +225,7 @@ _inside = threading.local()
 
 
 def limited(
-    seconds: float,
-    what: str,
-    function: Callable[..., _T],
-    *args: object,
-    often: bool = False,
+    seconds: float, what: str, function: Callable[..., _T], *args: object, often: bool = False
 ) -> _T:
     """Call a function of a user, and end it with a `TimeLimitError` when it takes too long,
     whatever it returned or raised in the end: more than ``seconds`` of CPU time, or six times as

@@ -110,11 +110,9 @@ class StmtMutator(Mutator):
         ...
         >>> s = te.create_schedule(B.op)
         >>> s[B].parallel(B.op.axis[0])
-        >>> f = lw.lower(s, [A, B])
-        >>> print(f.with_body(Serial().visit(f.body)))
-        def main(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = A[i] + 1.0
+        >>> print(Serial().visit(lw.lower(s, [A, B]).body))
+        for i in range(4):
+          B[i] = A[i] + 1.0
     """
 
     enters = Stmt

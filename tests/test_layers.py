@@ -160,14 +160,14 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("notebook",),
     ),
     "task": (
-        ("entities", "sampling"),
+        ("entities",),
         ("knobs",),
         ("policies",),
         ("template_config",),
         ("template",),
         ("space",),
-        ("task", "union"),
-        ("dispatch", "refused_points"),
+        ("sampling", "task", "union"),
+        ("dispatch",),
     ),
     "history": (
         ("call_overhead", "contexts", "fit", "rebuilding"),

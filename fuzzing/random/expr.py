@@ -37,7 +37,6 @@ class Info(NamedTuple):
     err: float
 
     def to(self, dtype: str) -> Info:
-        """The same values rounded to ``dtype``."""
         if dtype not in _SIGNIFICANT_BITS:
             return self
         fits = self.bound / self.quantum <= 2.0 ** _SIGNIFICANT_BITS[dtype]
@@ -76,7 +75,6 @@ class Info(NamedTuple):
         )
 
     def sum(self, n: int, dtype: str) -> Info:
-        """A sum of n such values in any order."""
         rounding = 0.0 if self.exact or dtype not in _EPS else n * n * self.bound * _EPS[dtype]
         bound = min(self.bound * n, _HUGE)
         total = Info(self.exact, bound, self.quantum, self.err * n + rounding)
@@ -84,7 +82,6 @@ class Info(NamedTuple):
         return rounded if rounded.exact else rounded._replace(err=rounded.err * n)
 
     def power(self, n: int, dtype: str) -> Info:
-        """A product of n such values in any order."""
         out = self
         for _ in range(n - 1):
             out = out.mul(self, dtype)
@@ -124,7 +121,6 @@ class Draw:
 
     @staticmethod
     def random(rng: random.Random) -> Draw:
-        """Choices of a random generator: for long runs, distinguished by their seed."""
         return Draw(rng.randint)
 
     def integer(self, lo: int, hi: int) -> int:
@@ -227,7 +223,6 @@ class Expressions:
         return tuple(dims)
 
     def source(self, dtype: str | None = None) -> Known:
-        """A tensor to read: most often a late stage, sometimes a new input."""
         fit = [k for k in self.known if dtype is None or k.tensor.dtype == dtype]
         stages = [k for k in fit if not is_input(k.tensor)]
         if stages and not self.d.chance(30):
@@ -235,8 +230,6 @@ class Expressions:
         if not fit or self.d.chance(30):
             return self.input(dtype=dtype)
         return self.d.pick(fit)
-
-    # ------------------------------------------------------------ expressions
 
     def value(self, want: str, depth: int) -> tuple[Expr, Info]:
         if want == "bool":
@@ -341,12 +334,8 @@ class Expressions:
         if kind > 4 and isinstance(y, Const) and y.value == 0:
             return x  # a literal zero is refused when written
         match kind:
-            case 0 | 1:
-                return x + y
-            case 2:
-                return x - y
-            case 3:
-                return x * y
+            case 0 | 1 | 2 | 3:
+                return (x + y, x + y, x - y, x * y)[kind]
             case 4:
                 return te.min(x, y) if self.d.chance(50) else te.max(x, y)
             case 5:
@@ -356,17 +345,12 @@ class Expressions:
         return te.truncdiv(x, y) if self.d.chance(50) else te.truncmod(x, y)
 
     def _bits(self, x: Expr, y: Expr) -> Expr:
-        match self.d.integer(0, 5):
-            case 0:
-                return x & y
-            case 1:
-                return x | y
-            case 2:
-                return x ^ y
-            case 3:
-                return x << (y if self.d.chance(50) else self.d.integer(0, 40))
-            case 4:
-                return x >> (y if self.d.chance(50) else self.d.integer(0, 40))
+        kind = self.d.integer(0, 5)
+        if kind < 3:
+            return (x & y, x | y, x ^ y)[kind]
+        if kind < 5:
+            by = y if self.d.chance(50) else self.d.integer(0, 40)
+            return x << by if kind == 3 else x >> by
         if x.dtype not in ("int32", "int64"):
             return x ^ (y >> 1)
         return te.reinterpret(x.dtype, te.reinterpret("float" + x.dtype[3:], x & y))
@@ -396,8 +380,6 @@ class Expressions:
                 x = te.cast(1, "int32")
         return binary(self.d.pick(("<", ">=", "<=", ">", "==", "!=")), x, y)
 
-    # ------------------------------------------------------------ leaves
-
     def leaf(self, want: str) -> tuple[Expr, Info]:
         kind = self.d.integer(0, 9)
         if kind == 9 or (kind == 8 and not self.axes):
@@ -411,7 +393,6 @@ class Expressions:
         return self.convert(x, info, want)
 
     def convert(self, x: Expr, info: Info, want: str) -> tuple[Expr, Info]:
-        """Convert a value to ``want`` so that the result is well-defined."""
         have = x.dtype
         if have == want:
             return x, info
@@ -458,7 +439,8 @@ class Expressions:
         if kind == 7:
             return self.d.integer(0, n - 1)
         if kind == 6 and a.var is not b.var:
-            return self._digit(a, b, n)
+            f = a.var * b.extent + b.var  # of a reshape: a digit of the fused index of two axes
+            return f % n if self.d.chance(50) else f // -(-a.extent * b.extent // n)
         if kind == 5 and a.extent <= n:
             return (n - 1) - a.var
         if kind in (3, 4):
@@ -468,22 +450,8 @@ class Expressions:
                 return a.var * s + b.var * t + self.d.integer(0, n - 1 - top)
         if a.extent <= n:
             return a.var + self.d.integer(0, n - a.extent)
-        return self._folded(a, n)
-
-    def _digit(self, a: AxisInScope, b: AxisInScope, n: int) -> Expr:
-        """Reshape: a digit of the fused index of two axes."""
-        f = a.var * b.extent + b.var
-        if self.d.chance(50):
-            return f % n
-        return f // -(-a.extent * b.extent // n)
-
-    def _folded(self, a: AxisInScope, n: int) -> Expr:
-        match self.d.integer(0, 2):
-            case 0:
-                return a.var % n
-            case 1:
-                return a.var // -(-a.extent // n)
-        return te.min(a.var, n - 1)
+        folded = (a.var % n, a.var // -(-a.extent // n), te.min(a.var, n - 1))
+        return folded[self.d.integer(0, 2)]
 
     def _gathered(self, n: int) -> Expr:
         src = self.source(self.d.pick(("int32", "int64", "uint8", "int8")))
@@ -534,10 +502,7 @@ class Tuples(Expressions):
         extents = extents or [1]
         return shape, [te.reduce_axis((0, e), name=f"r{i}") for i, e in enumerate(extents)]
 
-    # ------------------------------------------------------------ stages
-
     def several(self) -> list[Known]:
-        """Two or three values of any dtype in one nest."""
         self.focus = self.source() if self.d.chance(75) else None
         shape = self.focus.tensor.static_shape if self.focus else self.shape()
         types = [self.d.pick(DTYPES) for _ in range(self.d.pick((2, 2, 3)))]

@@ -67,8 +67,6 @@ class RandomSchedule:
 
 
 class Attempts:
-    """A schedule being drawn: tries steps, and picks their stages and loops."""
-
     #: Whether rules that need extents are asked after each step.
     validating = False
 
@@ -76,8 +74,6 @@ class Attempts:
         self.d = d
         self.state = State.initial(dag)
         self.out = RandomSchedule([])
-
-    # ------------------------------------------------------------ applying
 
     def do(self, step: Step) -> bool:
         """Apply a step if the rules, and the limits of testing, allow it."""
@@ -101,8 +97,6 @@ class Attempts:
         work, copies = costs(new, bounds)
         if work > MAX_WORK or copies > MAX_COPIES:
             raise ScheduleError(f"too costly to test: {work} statements, {copies} copies")
-
-    # ------------------------------------------------------------ picking
 
     def stage(self) -> StageState:
         return self.d.pick([s for s in self.state.stages.values() if not s.op.is_placeholder])
@@ -132,8 +126,6 @@ FACTORS = (2, 3, 4, 5, 8, 16, 1, 7)
 
 
 class Moves(Attempts):
-    # ------------------------------------------------------------ primitives
-
     def split(self) -> None:
         stage = self.stage()
         if x := self.loop(stage):
@@ -142,7 +134,6 @@ class Moves(Attempts):
     def split_loop(
         self, stage: StageState, x: str, factor: int | None = None
     ) -> tuple[str, str] | None:
-        """Split a loop by a factor, a random one if none is given; the two loops, or None."""
         t = self.state.steps
         n = factor or self.d.pick(FACTORS)
         by_parts = factor is None and self.d.chance(25)
@@ -169,7 +160,6 @@ class Moves(Attempts):
         self.do(primitives.FollowFusedSplit(stage.id, x, followed, many - 1, inner))
 
     def sample(self) -> None:
-        """Choose a factor, as a number or in a tile, and split a loop by it."""
         stage, t = self.stage(), self.state.steps
         x = self.loop(stage)
         if x is None:
@@ -184,7 +174,6 @@ class Moves(Attempts):
             self.do(primitives.Split(stage.id, x, Sampled(chosen, t, part), None))
 
     def sample_place(self) -> None:
-        """Compute a stage at a drawn place, mostly at a loop of a reader."""
         stage = self.stage()
         places: list[Place] = [("root",), ("inline",)]
         for sid in self.state.consumers(stage.id):
@@ -214,10 +203,8 @@ class Moves(Attempts):
             self.do(primitives.Annotate(stage.id, x, verb))
 
     def vectorize(self) -> None:
-        self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
-
-    def vector_kind(self) -> AxisKind:
-        return "reduce" if self.d.chance(30) else "spatial"
+        stage = self.stage()
+        self.mark(stage, "vectorized", "reduce" if self.d.chance(30) else "spatial", last=True)
 
     def unroll(self) -> None:
         self.mark(self.stage(), "unrolled", None, last=self.d.chance(50))
@@ -237,7 +224,6 @@ class Moves(Attempts):
                 self.do(primitives.Pragma(stage.id, x, "nontemporal", self.d.chance(75)))
 
     def inline(self) -> None:
-        """Inline a stage, mostly one that can be."""
         stage = self.stage()
         if self.d.chance(80):
             fitting = [x for x in self.state.stages.values() if self._can_inline(x)]
@@ -262,7 +248,6 @@ class Moves(Attempts):
             self.attach_at(stage.id, self.d.pick(users))
 
     def attach_at(self, sid: StageId, user: StageId) -> bool:
-        """Compute a stage in one of the loops of a stage that reads it, or of that one's host."""
         host = self.state.stages[user]
         while host.attach.kind == "at" and self.d.chance(40):
             host = self.state.stages[host.attach.stage]
@@ -274,7 +259,6 @@ class Moves(Attempts):
         return True
 
     def attach_all(self) -> None:
-        """Compute a chain of producers in one loop, consumers first."""
         stage = self.stage()
         x = self.loop(stage)
         if x is None:
@@ -285,7 +269,6 @@ class Moves(Attempts):
                 self.do(primitives.ComputeAt(sid, stage.id, x))
 
     def group(self) -> None:
-        """Group the stages between one and another that it needs, and move a group."""
         stage = self.stage()
         output = stage.id
         if stage.id in self.state.outputs and self.d.chance(85):
@@ -319,7 +302,6 @@ class Moves(Attempts):
         self.read_cache(sid, users, k)
 
     def read_cache(self, sid: StageId, users: list[StageId], k: int = 0) -> None:
-        """Copy a tensor for readers, and schedule the copy."""
         t = self.state.steps
         scopes: tuple[Scope, ...] = ("local", "global", "shared")
         scope = self.d.pick(scopes)
@@ -339,7 +321,6 @@ class Moves(Attempts):
         self.do(primitives.CacheWrite(self.stage().id, self.d.pick(("local", "global"))))
 
     def rfactor(self) -> None:
-        """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
         fitting = [s for s in self.state.stages.values() if s.op.reduction is not None]
         stage = self.d.pick(fitting) if fitting else None
         if stage is None:
@@ -360,7 +341,6 @@ class Moves(Attempts):
                 self.tune(self.state.stages[sid])
 
     def blocked_scan(self) -> None:
-        """Compute a scan by blocks, and perhaps tune the stages of its totals."""
         fitting = [
             (s, loop)
             for s in self.state.stages.values()
@@ -405,7 +385,6 @@ class Moves(Attempts):
             self.do(primitives.TransformLayout(stage.id, dims, pad))
 
     def pack_constant(self) -> None:
-        """A copy of a constant input in another layout, at the root, for all that read it."""
         constants = [s for s in self.state.stages.values() if s.op.constant]
         source, t = self.d.pick(constants), self.state.steps
         if not self.do(
@@ -436,14 +415,12 @@ class Moves(Attempts):
         self.storage_of(self.stage())
 
     def halves(self) -> None:
-        """Alternating places for a buffer, mostly of a stage computed at a serial loop."""
         places = [(x, x.attach) for x in self.state.stages.values() if x.attach.kind == "at"]
         fitting = [x for x, at in places if at.loop not in self.state.stages[at.stage].marks]
         stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
         self.do(primitives.DoubleBuffer(stage.id, self.d.pick((2, 2, 3, 4))))
 
     def storage_outside(self) -> None:
-        """Let the buffer of an attached stage exist further out."""
         fitting = [x for x in self.state.stages.values() if x.attach.kind == "at"]
         stage = self.d.pick(fitting) if fitting and self.d.chance(95) else self.stage()
         around = loops_around(self.state, stage)
@@ -454,7 +431,6 @@ class Moves(Attempts):
         self.do(primitives.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
 
     def storage_of(self, stage: StageState) -> None:
-        """Another scope, or gaps between the rows of a buffer."""
         stage = self.refresh(stage)
         if self.d.chance(30):
             self.do(primitives.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
@@ -473,7 +449,7 @@ class Moves(Attempts):
         if self.d.chance(60):
             self.shuffle(stage)
         if self.d.chance(60):
-            self.mark(stage, "vectorized", self.vector_kind(), last=True)
+            self.mark(stage, "vectorized", "reduce" if self.d.chance(30) else "spatial", last=True)
         if self.d.chance(40):
             self.mark(stage, "unrolled", None, last=True)
         if self.d.chance(25):
@@ -554,8 +530,6 @@ class _Drawing:
             self.tensors[key] = te.placeholder(shape, e.dtype, name=f"x{len(self.tensors)}")
         at = tuple(env[a.var] for a in axes)
         return self.tensors[key][at or (0,)]
-
-    # ------------------------------------------------------------ statements
 
     def _statements(self, T: te.Tensor, ins: Any, outs: Any) -> Any:
         op, (out,) = T.op, outs

@@ -33,7 +33,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Expr, IterVar
 from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
-from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
+from loopwright.te.tensor import PlaceholderOp, Tensor
 from loopwright.testing.numpy_eval import Array
 
 
@@ -86,8 +86,6 @@ def programs(draw: st.DrawFn, max_stages: int = 5) -> Program:
 
 
 class _Builder(Tuples):
-    # ------------------------------------------------------------ whole programs
-
     def program(self, max_stages: int) -> Program:
         kinds: list[Callable[[], Known | list[Known]]] = [
             self.elementwise, self.reduction, self.padding, self.matmul, self.convolution,
@@ -140,10 +138,10 @@ class _Builder(Tuples):
             self.d.integer(0, 1 << 16),
             self.d.chance(15),
         )
-        _mark_constants([k.tensor.op for k in inputs], Draw.random(random.Random(made.seed)))
+        d = Draw.random(random.Random(made.seed))
+        if d.chance(30):
+            mark_constants(made, [d.chance(60) for _ in inputs])
         return made
-
-    # ------------------------------------------------------------ stages
 
     def elementwise(self) -> Known:
         self.focus = self.source() if self.d.chance(75) else None
@@ -355,11 +353,3 @@ def arrays(program: Program) -> list[Array]:
         else:
             out.append(poison(t.static_shape, t.dtype))
     return out
-
-
-def _mark_constants(inputs: Sequence[Operation], d: Draw) -> None:
-    if not d.chance(30):
-        return
-    for op in inputs:
-        if isinstance(op, PlaceholderOp) and d.chance(60):
-            op.constant = True

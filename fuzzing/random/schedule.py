@@ -59,8 +59,6 @@ class Drawing(Moves):
             self.pack_constant()
         return self.out
 
-    # ------------------------------------------------------------ recipes
-
     def recipe_tile(self) -> None:
         self.tune(self.stage())
 
@@ -78,7 +76,7 @@ class Drawing(Moves):
 
     def recipe_flat(self) -> None:
         stage = self.stage()
-        self._flatten(stage)
+        self.flatten(stage, 80)
         leaves = self.refresh(stage).leaves
         loops = self.split_loop(stage, leaves[0]) if leaves else None
         if loops and self.d.chance(60):
@@ -89,7 +87,7 @@ class Drawing(Moves):
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
         stage = self.stage()
-        self._flatten(stage)
+        self.flatten(stage, 80)
         stage = self.refresh(stage)
         extent = stage.loops[stage.leaves[0]].nominal if stage.leaves else None
         if not isinstance(extent, int) or extent < 3:
@@ -99,18 +97,17 @@ class Drawing(Moves):
         if loops and self.do(primitives.Annotate(stage.id, loops[1], "vectorized")):
             self.do(primitives.Annotate(stage.id, loops[0], "unrolled"))
 
-    def _flatten(self, stage: StageState) -> None:
-        """Fuse the outer loops of a stage, mostly all that can be."""
-        while self.d.chance(80):
-            leaves = self.refresh(stage).leaves
-            kinds = [self.refresh(stage).loops[x].kind for x in leaves]
-            if len(leaves) < 2 or kinds[0] != kinds[1]:
-                break
-            if not self.do(primitives.Fuse(stage.id, leaves[0], leaves[1])):
-                break
+    def flatten(self, stage: StageState, percent: int, kind: str = "") -> None:
+        """Fuse the outer loops of a stage, those of one kind, with a chance for each."""
+        while self.d.chance(percent):
+            stage = self.refresh(stage)
+            kinds = [stage.loops[x].kind for x in stage.leaves[:2]]
+            if len(kinds) < 2 or kinds[1] != (kind or kinds[0]):
+                return
+            if not self.do(primitives.Fuse(stage.id, *stage.leaves[:2])):
+                return
 
     def recipe_cache(self) -> None:
-        """Compute a stage in a tile of its copy, as a matmul's register tile is."""
         stage = self.stage()
         t = self.state.steps
         if not self.do(primitives.CacheWrite(stage.id, "local")):
@@ -127,7 +124,6 @@ class Drawing(Moves):
                 self.read_cache(source, [sid], k)
 
     def prefetch(self) -> None:
-        """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
         stage = self.stage()
         x = self.loop(stage)
         if x is None:
@@ -201,14 +197,11 @@ class _Kernels(Drawing):
         return self.out
 
     def lanes(self) -> None:
-        """Let a thread move or compute a few neighbouring elements at once."""
         stage = self.stage()
         x = self.loop(stage, "spatial", last=True)
         parts = self.split_loop(stage, x, self.d.pick((2, 4))) if x else None
         if parts:
             self.do(primitives.Annotate(stage.id, parts[1], "vectorized"))
-
-    # ------------------------------------------------------------ which stages
 
     def caches(self) -> None:
         for sid in self.state.order:
@@ -230,7 +223,6 @@ class _Kernels(Drawing):
                 self.do(primitives.CacheRead(f"s{t}", "local", tuple(again)))
 
     def place(self, sid: StageId) -> None:
-        """Make a stage a kernel of its own, a stage inside one, or an inlined one."""
         stage = self.state.stages[sid]
         if sid in self.state.outputs or self.d.chance(12):
             self.launch(stage)
@@ -244,7 +236,6 @@ class _Kernels(Drawing):
             self.launch(stage)
 
     def inside(self, stage: StageState) -> bool:
-        """Compute a stage in a loop of one that reads it, or of one around that."""
         users = self.state.consumers(stage.id)
         if users and self.d.chance(35) and self.in_threads(stage, self.d.pick(users)):
             return True
@@ -256,7 +247,6 @@ class _Kernels(Drawing):
         return bool(attached)
 
     def in_threads(self, stage: StageState, user: StageId) -> bool:
-        """Compute a stage in a loop of threads, in memory that all of them share."""
         host = self.state.stages[user]
         marks = [(x, launch_tag(host.marks.get(x))) for x in host.leaves]
         bound = [x for x, tag in marks if tag in THREADS]
@@ -264,11 +254,9 @@ class _Kernels(Drawing):
             return False
         return self.do(primitives.SetScope(stage.id, "shared"))
 
-    # ------------------------------------------------------------ a launch
-
     def launch(self, stage: StageState) -> None:
         if self.d.chance(30):
-            self.flatten(stage)
+            self.flatten(stage, 75, "spatial")
         if self.d.chance(25):
             self.env(stage, self.d.chance(90))
         for x in self.refresh(stage).leaves:
@@ -281,17 +269,7 @@ class _Kernels(Drawing):
             self.env(stage, True)
         self.predicate(stage)
 
-    def flatten(self, stage: StageState) -> None:
-        while self.d.chance(75):
-            stage = self.refresh(stage)
-            if len(stage.leaves) < 2:
-                return
-            a, b = stage.leaves[:2]
-            if stage.loops[b].kind != "spatial" or not self.do(primitives.Fuse(stage.id, a, b)):
-                return
-
     def env(self, stage: StageState, sized: bool) -> None:
-        """Axes of the launch that no loop of the stage need use."""
         axes = tuple(
             (t, self.d.pick((1, 2, 3, 4, 8)) if sized else None)
             for t in LAUNCH_TAGS
@@ -301,7 +279,6 @@ class _Kernels(Drawing):
             self.do(primitives.EnvThreads(stage.id, axes))
 
     def bind_loops(self, stage: StageState, tags: list[str]) -> None:
-        """Bind loops to some of the axes, outer loops rather to blocks."""
         for pos, x in enumerate(self.refresh(stage).leaves):
             reduce = self.refresh(stage).loops[x].kind == "reduce"
             fit = [t for t in tags if t in THREADS or not reduce]
@@ -315,17 +292,14 @@ class _Kernels(Drawing):
                 tags.remove(tag)
 
     def predicate(self, stage: StageState) -> None:
-        """Another thread stores the result of a reduction across threads."""
         bound = cross_tags(self.refresh(stage))
         chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(85))
         if chosen and self.d.chance(85):
             self.do(primitives.SetStorePredicate(stage.id, chosen))
 
-    # ------------------------------------------------------------ a stage inside
-
     def share(self, stage: StageState) -> None:
         if self.d.chance(50):
-            self.flatten(stage)
+            self.flatten(stage, 75, "spatial")
         extents = self.extents(stage)
         for x in self.refresh(stage).leaves:
             self._split_by_threads(stage.id, x, list(extents.values()))
@@ -341,7 +315,6 @@ class _Kernels(Drawing):
             self.mark(stage, "unrolled", None, last=True)
 
     def _split_by_threads(self, sid: StageId, loop: str, extents: list[int]) -> None:
-        """Split a loop some times, mostly by the extents of thread axes."""
         factor = self.d.pick([*extents, 2, 3, 4])
         while self.d.chance(45):
             t = self.state.steps
@@ -381,7 +354,6 @@ def random_structure(d: Draw, program: Program, target: str) -> RandomSchedule:
 
 
 def _random_index(d: Draw, space: ConfigSpace) -> int:
-    """The index of a point that the filters of a space accept: the default, or any other."""
     index = _drawn_index(d, space)
     if d.chance(25):
         return space.default_index

@@ -616,8 +616,8 @@ class SketchPolicy(SearchPolicy):
         order = np.argsort(-score(seeds), kind="stable")
         nothing = np.empty((0, len(space.dims)), np.int64)
         rng = np.random.default_rng(self.seed)
-        known = KnownPoints(space, seeds[order], nothing)
-        self._evolution.search(pool, self._evolution.moves(space), known, rng)
+        points = KnownPoints(space, seeds[order], nothing)
+        self._evolution.search(pool, self._evolution.moves(space), points, rng)
         best = pool.best(count)
         return list(zip(best.scores.tolist(), indices_of(space, best.digits), strict=True))
 

@@ -35,8 +35,6 @@ _T = TypeVar("_T")
 
 
 class _Innermost:
-    """``DispatchContext.current``: the innermost context, as AutoTVM has it."""
-
     def __get__(self, instance: object, owner: type) -> DispatchContext:
         stack = _stack.get()
         return stack[-1] if stack else FallbackContext()
@@ -184,7 +182,6 @@ def fallback(task: Task) -> Scheduled:
 
 
 def say_once(text: str) -> None:
-    """Log a warning, unless this process has said it before."""
     if text not in _said:
         _said.add(text)
         log.warning("%s", text)
@@ -249,16 +246,15 @@ def template(
     """Decorate a function of plain arguments that returns ``(schedule, [tensors])``.
 
     Args:
-        name: Unique name; ``user/`` and the function's own when left out, so that no function of a
+        name: unique; ``user/`` and the function's own when left out, so that no function of a
             script takes the name of an operator of loopwright.
         reference: NumPy function of the inputs that returns the outputs.
-        make_inputs: Function of the template's arguments that makes inputs for tests and timing,
-            one array per input. Random ones will do for most; an operand that is used as an index
-            gets values in range where the expression tells them.
-        default: Knob values of the default configuration, or a function of the template's arguments
-            that returns them.
-        make_reference: Function of the template's arguments that returns ``reference``, for
-            operators whose meaning depends on arguments (a stride, a transposed operand).
+        make_inputs: makes inputs for tests and timing, one array each, of the arguments. Random
+            ones will do for most; an operand that is used as an index gets values in range where
+            the expression tells them.
+        default: knob values of the default configuration, or a function of the arguments.
+        make_reference: function of the arguments that returns ``reference``, for operators whose
+            meaning depends on them (a stride, a transposed operand).
 
     Raises:
         TaskError: another function has the name already.

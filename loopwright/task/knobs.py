@@ -100,7 +100,6 @@ class Knob(ABC):
         return self.entities[position].value
 
     def position(self, value: Json) -> int | None:
-        """Position of a JSON value among the candidates, or None."""
         return self._positions.get(value_text(self._normal(value)))
 
     def entity(self, value: Json) -> Entity:
@@ -161,7 +160,6 @@ class Knob(ABC):
 
     @abstractmethod
     def _entity_of(self, value: Json) -> Entity: ...
-
     @abstractmethod
     def _neighbours(self) -> list[list[int]]: ...
 
@@ -178,8 +176,6 @@ class Knob(ABC):
 
 
 class SplitKnob(Knob):
-    """Split of a loop of a given length; all candidates have as many sizes."""
-
     kind = "split"
     entities: tuple[SplitEntity, ...]
 
@@ -264,7 +260,6 @@ class ReorderKnob(Knob):
         return columns if len(columns) != 1 else [(self.name, columns[0][1])]
 
     def _first_default(self) -> int:
-        """Keep the order as it is, where that is a candidate."""
         sorted_ones = (n for n, e in enumerate(self.entities) if e.value == sorted(e.value))
         return next(sorted_ones, 0)
 
@@ -273,7 +268,7 @@ class ReorderKnob(Knob):
         return ReorderEntity(checked_order(self.name, value, len(value)))
 
     def _neighbours(self) -> list[list[int]]:
-        return swaps([e.perm for e in self.entities])
+        return _by_steps([e.perm for e in self.entities], _swapped)
 
 
 class AnnotateKnob(Knob):
@@ -295,7 +290,9 @@ class AnnotateKnob(Knob):
         raise SpaceError(f"knob {self.name!r} has no candidate {shown(value)}")
 
     def _neighbours(self) -> list[list[int]]:
-        return replacements([e.anns for e in self.entities])
+        values = [e.anns for e in self.entities]
+        words = sorted({word for value in values for word in value}, key=str)
+        return _by_steps(values, lambda value: _replaced(value, words))
 
 
 class OtherKnob(Knob):
@@ -310,7 +307,6 @@ class OtherKnob(Knob):
         return f"one of {shown_ones}{', ...' if len(self) > _SHOWN else ''}"
 
     def columns(self) -> list[Column]:
-        """Values of numbers, parts of tuples of numbers, or else positions among the candidates."""
         if self._tuples:
             return self._numbered([[float(n) for n in row] for row in self._tuples])
         values = [e.val for e in self.entities]
@@ -384,15 +380,6 @@ _Steps = Callable[[tuple[object, ...]], Iterator[tuple[object, ...]]]
 # from a loop to another (TVM's ``MutateTileSize``), a step of an order swaps two axes, a step of an
 # annotation changes one axis, and a step of a number goes to the next smaller or greater one. Every
 # function returns, for each candidate, the positions of its neighbours in ascending order.
-
-
-def swaps(values: Sequence[Sequence[object]]) -> list[list[int]]:
-    return _by_steps(values, _swapped)
-
-
-def replacements(values: Sequence[Sequence[object]]) -> list[list[int]]:
-    words = sorted({word for value in values for word in value}, key=str)
-    return _by_steps(values, lambda value: _replaced(value, words))
 
 
 def factor_moves(sizes: Sequence[Sequence[int]], length: int) -> list[list[int]]:

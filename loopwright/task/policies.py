@@ -97,10 +97,7 @@ def _extent(source: object) -> int | None:
 
 
 SPLIT_POLICIES = ("factors", "power2", "verbose", "candidate")
-REORDER_POLICIES = (
-    *("identity", "all", "interval_all", "candidate"),
-    *("interleave", "interleave_cuda"),
-)
+REORDER_POLICIES = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
 ANNOTATE_POLICIES = (
     *("none", "unroll", "try_unroll", "vec", "try_vec", "unroll_vec", "try_unroll_vec"),
     *("locate_cache", "bind_gpu", "bind_gpu_virtual"),

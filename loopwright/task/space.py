@@ -8,18 +8,20 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from loopwright.errors import InstantiationError, SpaceError, TimeLimitError, shown
 from loopwright.presenting import html_block, html_table
 from loopwright.records import Json
 from loopwright.target import Target
-from loopwright.task import sampling
 from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
-from loopwright.task.sampling import Rng, ValidCount
 from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
 from loopwright.time_limit import TEMPLATE_S, limited
 
@@ -32,7 +34,46 @@ _ENDLESS = 3
 #: Candidates of a knob that are shown.
 _SHOWN = 6
 
+#: Sources of randomness that are accepted; None means seed 0.
+Rng = np.random.Generator | random.Random | int | None
+
+#: Largest number of points that are looked through one by one.
+_SMALL = 20_000
+#: Points that are drawn to estimate how many are valid, and at once.
+_SAMPLE, _BLOCK = 4_000, 256
+
 _log = logging.getLogger("loopwright.task")
+
+
+def generator(rng: Rng) -> np.random.Generator:
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, random.Random):
+        return np.random.default_rng(rng.getrandbits(64))
+    return np.random.default_rng(0 if rng is None else rng)
+
+
+@dataclass(frozen=True)
+class ValidCount:
+    """Number of valid points of a space, estimated from a random sample unless ``exact``.
+
+    Example:
+        >>> space = lw.ConfigSpace()
+        >>> space.define_knob("unroll", [1, 2, 4])
+        >>> space.freeze()
+        >>> count = space.valid_count()
+        >>> print(count, count.exact)
+        3 of 3 True
+    """
+
+    count: int
+    exact: bool
+    total: int
+
+    def __str__(self) -> str:
+        if self.exact:
+            return f"{self.count} of {self.total}"
+        return f"about {self.count} of {self.total}, judging by {_SAMPLE} drawn at random"
 
 
 class ConfigEntity(TemplateConfig):
@@ -108,9 +149,6 @@ class ConfigSpace(TemplateConfig):
 
     While it collects, ``cfg[name]`` acts with the default candidate, so that the template runs
     through. ``len(space)`` counts all points, those that a filter refuses included.
-
-    Args:
-        defaults: Default value of knobs by name, in place of what their definitions say.
 
     Attributes:
         errors: Messages of ``raise_error`` about the default configuration.
@@ -266,7 +304,7 @@ class ConfigSpace(TemplateConfig):
         a point near it where a filter refuses that; `SpaceError` without any."""
         if self._default is None:
             index = self.knob2point([knob.default for knob in self.knobs.values()])
-            self._default = index if self.is_valid(index) else sampling.nearest_valid(self, index)
+            self._default = index if self.is_valid(index) else self._nearest_valid(index)
         return self._default
 
     def set_default(self, index: int) -> None:
@@ -371,23 +409,45 @@ class ConfigSpace(TemplateConfig):
             ) from exc
         _log.warning("%s, which counts as refused", text)
 
-    # -- choosing points ------------------------------------------------------------------------
+    # -- choosing points: deterministic for a seed, in bounded time, without listing the product ---
 
     def valid_count(self) -> ValidCount:
         """Number of points that the filters accept; an estimate, marked as one, for large
         spaces."""
-        return sampling.valid_count(self)
+        total = self.range_length
+        if not self.is_filtered:
+            return ValidCount(total, True, total)
+        if total <= _SMALL:
+            return ValidCount(sum(map(self.is_valid, range(total))), True, total)
+        draws = self._draws(generator(0))
+        hits = sum(self.is_valid(next(draws)) for _ in range(_SAMPLE))
+        return ValidCount(total * hits // _SAMPLE, False, total)
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
         """Up to ``m`` different valid indices at random; fewer when hardly any point is valid.
 
         ``rng`` is a ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
         """
-        return sampling.sample_ints(self, m, rng)
+        return self._sampled(m, rng)
+
+    def _sampled(self, m: int, rng: Rng, exclude: Collection[int] = frozenset()) -> list[int]:
+        source, total = generator(rng), self.range_length
+        chosen: dict[int, None] = {}
+        if total <= max(_SMALL, 2 * m):
+            # So few that a shuffle finds every last one; drawing would meet the same ones again.
+            points: Iterator[int] = iter(source.permutation(total).tolist())
+        else:
+            points = islice(self._draws(source), 10_000 + 200 * m)
+        for index in points:
+            if len(chosen) >= m:
+                break
+            if index not in chosen and index not in exclude and self.is_valid(index):
+                chosen[index] = None
+        return list(chosen)
 
     def get_rand_index(self, rng: Rng = None, to_exclude: Sequence[int] = ()) -> int:
         """A valid index at random that is not excluded; `SpaceError` where none was found."""
-        chosen = sampling.sample_ints(self, 1, rng, frozenset(to_exclude))
+        chosen = self._sampled(1, rng, frozenset(to_exclude))
         if not chosen:
             raise SpaceError(
                 f"no valid point found among {self.range_length}, {len(to_exclude)} being excluded"
@@ -396,7 +456,60 @@ class ConfigSpace(TemplateConfig):
 
     def random_walk(self, index: int, rng: Rng = None) -> int:
         """A valid point that differs from ``index`` in one knob; ``index`` where there is none."""
-        return sampling.random_walk(self, index, rng)
+        source, start, dims = generator(rng), self.point2knob(index), self.dims
+        movable = [number for number, dim in enumerate(dims) if dim > 1]
+        for _ in range(64 if movable else 0):
+            number = movable[int(source.integers(len(movable)))]
+            shift = 1 + int(source.integers(dims[number] - 1))
+            point = self._moved(start, number, (start[number] + shift) % dims[number])
+            if self.is_valid(point):
+                return point
+        # Nearly everything around is refused: look at each neighbour once.
+        around = list(self._neighbours(start)) if self.is_filtered else []
+        order: list[int] = source.permutation(len(around)).tolist()
+        return next((around[i] for i in order if self.is_valid(around[i])), index)
+
+    def _nearest_valid(self, index: int) -> int:
+        """A valid point near a refused one: of its neighbours, of growing walks, or of all."""
+        source, start = generator(0), self.point2knob(index)
+        near = chain(self._neighbours(start), self._far_neighbours(start, source))
+        for point in filter(self.is_valid, near):
+            return point
+        if anywhere := self._sampled(1, source):
+            return anywhere[0]
+        looked = "all" if self.range_length <= _SMALL else "more than 10000 random ones"
+        raise SpaceError(
+            f"no valid configuration: the filters refuse {looked} of {self.range_length} points; "
+            "loosen multi_filter or add candidates"
+        )
+
+    def _moved(self, vector: tuple[int, ...], number: int, digit: int) -> int:
+        return self.knob2point([*vector[:number], digit, *vector[number + 1 :]])
+
+    def _neighbours(self, vector: tuple[int, ...]) -> Iterator[int]:
+        """Points that differ in one knob, nearest candidates first."""
+        for number, dim in enumerate(self.dims):
+            here = vector[number]
+            others = [digit for digit in range(dim) if digit != here]
+            for digit in sorted(others, key=lambda digit: (abs(digit - here), digit)):
+                yield self._moved(vector, number, digit)
+
+    def _far_neighbours(self, start: tuple[int, ...], source: np.random.Generator) -> Iterator[int]:
+        """Random points that differ in two knobs, then some in three, and so on."""
+        for changes in (n for n in range(2, len(start) + 1) for _ in range(_BLOCK)):
+            vector = list(start)
+            for number in source.permutation(len(start))[:changes]:
+                vector[number] = int(source.integers(self.dims[number]))
+            yield self.knob2point(vector)
+
+    def _draws(self, source: np.random.Generator) -> Iterator[int]:
+        """Endless random points, repetitions included."""
+        dims = np.array(self.dims)
+        while self.range_length < 1 << 62:
+            yield from source.integers(self.range_length, size=_BLOCK).tolist()
+        while True:
+            vectors = source.integers(dims, size=(_BLOCK, len(dims))).tolist()
+            yield from map(self.knob2point, vectors)
 
     def get_next_index(self, index: int, step: int = 1) -> int | None:
         """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end."""
@@ -434,8 +547,6 @@ class Scheduler(Protocol):
 
     @property
     def target(self) -> Target: ...
-
     @property
     def config_space(self) -> ConfigSpace: ...
-
     def instantiate(self, config: ConfigEntity) -> Scheduled: ...

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeAlias
 
 from loopwright.errors import SpaceError, TaskError, did_you_mean
@@ -124,29 +125,23 @@ class TemplateConfig(ABC):
         reduce: Sequence[Sequence[AxisLike]] | None = None,
         default: Sequence[int] | None = None,
     ) -> list[Axis]:
-        """Define the order of loops.
+        """Define the order of loops; returns one axis per place of the new order.
 
         Args:
             policy: ``identity`` (one candidate), ``all`` permutations, ``interval_all``
                 (permutations of ``axes[begin:end]``), ``candidate``, ``interleave``, or
                 ``interleave_cuda``.
-            candidate: For ``candidate``: orders, as lists of the axes or of their positions.
-            interval: For ``interval_all``: ``(begin, end)``.
-            spatial: For ``interleave``: chains of spatial loops; their outer parts are merged in
+            candidate: for ``candidate``: orders, as lists of the axes or of their positions.
+            interval: for ``interval_all``: ``(begin, end)``.
+            spatial: for ``interleave``: chains of spatial loops; their outer parts are merged in
                 every way that keeps the order within a chain.
-            reduce: For ``interleave``: chains of reduction loops, merged likewise with the
+            reduce: for ``interleave``: chains of reduction loops, merged likewise with the
                 innermost loop of each spatial chain, inside the others. For ``interleave_cuda`` the
                 innermost spatial loops, in the order of their chains, stand inside the reductions.
-            default: Permutation of the default configuration; else the order as given.
-
-        Returns:
-            One axis per place of the new order.
+            default: permutation of the default configuration; else the order as given.
         """
-
-        def build() -> Knob:
-            return reorder_knob(name, axes, policy, candidate, interval, spatial, reduce)
-
-        self._define(name, build, default)
+        knob = partial(reorder_knob, name, axes, policy, candidate, interval, spatial, reduce)
+        self._define(name, knob, default)
         return [Axis(None, f"{name}.{number}") for number in range(len(axes))]
 
     def define_annotate(
@@ -220,12 +215,8 @@ def get_config() -> TemplateConfig:
         ...     return s, [A, B]
         ...
         >>> task = lw.create_task("example/get_config", (16,), "llvm")
-        >>> s, args = task.instantiate({"tile": [-1, 4]})
-        >>> print(lw.lower(s, args))
-        def main(A: float32[16], B: out float32[16]):
-          for i.0 in range(4):
-            for i.1 in range(4):
-              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
+        >>> print(task.config_space.knobs["tile"])
+        tile: split of 16 into 2 loops, 5 candidates, default [-1, 16]
     """
     config = _RUNNING.get()
     if config is None:
@@ -236,8 +227,8 @@ def get_config() -> TemplateConfig:
     return config
 
 
-def running_config() -> TemplateConfig | None:
-    return _RUNNING.get()
+#: The configuration of the template that is running; None outside of all.
+running_config = _RUNNING.get
 
 
 @contextmanager

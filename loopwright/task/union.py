@@ -14,9 +14,7 @@ from itertools import accumulate, pairwise
 
 from loopwright.errors import SpaceError, did_you_mean, shown
 from loopwright.records import Json
-from loopwright.task import sampling
-from loopwright.task.sampling import Rng, ValidCount
-from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
+from loopwright.task.space import ConfigEntity, ConfigSpace, Rng, Scheduler, ValidCount, generator
 
 #: The knob that says in which part a configuration is.
 STRUCTURE = "structure"
@@ -61,8 +59,6 @@ class SpaceUnion(ConfigSpace):
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
-
-    # -- what it is -----------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"SpaceUnion({len(self.parts)} structures, {self.range_length} points)"
@@ -113,8 +109,6 @@ class SpaceUnion(ConfigSpace):
             self._default = first.default_index if self._choose is None else self._choose()
         return self._default
 
-    # -- points ---------------------------------------------------------------------------------
-
     def place(self, index: int) -> tuple[int, int]:
         self._check(index)
         number = bisect_right(self.offsets, index) - 1
@@ -157,8 +151,6 @@ class SpaceUnion(ConfigSpace):
         number, local = self.place(index)
         return self.parts[number].config_space.is_valid(local)
 
-    # -- choosing points ------------------------------------------------------------------------
-
     def valid_count(self) -> ValidCount:
         counts = [part.config_space.valid_count() for part in self.parts]
         total = sum(count.count for count in counts)
@@ -166,7 +158,7 @@ class SpaceUnion(ConfigSpace):
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
         """Different valid points at random, as many from each part as from others if it can."""
-        source = sampling.generator(rng)
+        source = generator(rng)
         sizes = [end - begin for begin, end in pairwise(self.offsets)]
         wanted = _shares(m, sizes)
         chosen = [
@@ -178,12 +170,12 @@ class SpaceUnion(ConfigSpace):
         return [chosen[i] for i in order]
 
     def get_rand_index(self, rng: Rng = None, to_exclude: Collection[int] = ()) -> int:
-        source = sampling.generator(rng)
+        source = generator(rng)
         order: list[int] = source.permutation(len(self.parts)).tolist()
         for number in order:
             begin, end = self.offsets[number], self.offsets[number + 1]
             taken = frozenset(i - begin for i in to_exclude if begin <= i < end)
-            drawn = sampling.sample_ints(self.parts[number].config_space, 1, source, taken)
+            drawn = self.parts[number].config_space._sampled(1, source, taken)
             if drawn:
                 return begin + drawn[0]
         raise SpaceError(

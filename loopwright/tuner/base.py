@@ -41,25 +41,19 @@ class Tuner(ABC):
     Further arguments are those of ``Options``, by position or by name.
 
     Attributes:
-        settings: the options of this tuner.
         best_config: the configuration with the lowest median so far, or None.
-        best_flops: its speed in FLOP/s, 0.0 before the first valid result.
         best: ``(config, result)`` of the best, or None.
         best_iter: the number of the trial that found it, counted from 0.
         ttl: number of trials that may still come before a budget of trials (``n_trial``,
             ``early_stopping``) ends the run, as callbacks see it; None: no such budget, or no run.
-        round: the number of the round that the next ``ask`` belongs to.
         why_empty: reason why the last ``ask`` found nothing, where it did.
         pretrained: results that ``load_history`` was given.
-        pruning: the points that a GPU has no room for.
-        checks: registered checks (`loopwright.tuner.register_check`) and what they refused.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
         relatives: records of other tasks that the log held when this one was first tuned, as far
             as they may teach it.
         expressions: tensor expressions of those, by their hash, as far as logs hold them.
         on_phase: function that is called with the name of a step that takes long, such as
             ``"fitting the cost model"``; set by the run.
-        journal: measurements without a log, kept for a next call of ``tune``.
 
     Example:
         >>> class LastFirst(lw.tuner.Tuner):
@@ -132,8 +126,6 @@ class Tuner(ABC):
         self._best_speed = 0.0
         self._dry = False
         self.begin_round(0)
-
-    # -- the ask/tell interface ---------------------------------------------------------------
 
     @abstractmethod
     def propose(self, n: int) -> Iterable[int]:
@@ -216,8 +208,6 @@ class Tuner(ABC):
         """Note the best configuration so far, its speed in FLOP/s, and the trial that found it."""
         self.best_config, self.best = config, (config, result)
         self.best_flops, self.best_iter = flops, trial
-
-    # -- AutoTVM's names ----------------------------------------------------------------------
 
     @property
     def best_measure_pair(self) -> tuple[MeasureInput, MeasureResult] | None:

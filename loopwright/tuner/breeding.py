@@ -81,7 +81,6 @@ class Mutation:
 
 
 def _padded(lists: list[list[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The lists as rows of a table, filled up with zeros, and their lengths."""
     counts = np.array([len(entries) for entries in lists], np.int64)
     table = np.zeros((len(lists), int(counts.max(initial=0))), np.int64)
     for row, entries in enumerate(lists):
@@ -143,14 +142,11 @@ class Rules(Mapping[str, R], Generic[R]):
         return len(self._rules)
 
     def register(self, name: str, weight: float) -> Callable[[R], R]:
-        """Decorate a function as a rule.
+        """Decorate a function as a rule, unless its name is taken, or the weight is negative
+        (`UsageError`).
 
-        Args:
-            weight: frequency of its use relative to the others; 0: only where it is named. For a
-                rule for first populations: the share of the population that it may fill.
-
-        Raises:
-            UsageError: the name is taken, or the weight is negative or no number.
+        ``weight`` is the frequency of its use relative to the others; 0: only where it is named.
+        For a rule for first populations it is the share of the population that it may fill.
         """
         if name in self._rules:
             raise UsageError(f"there is a {self.kind} {name!r}; remove it first, or use a new name")
@@ -217,21 +213,21 @@ class Breeding:
 
     def mutate(self, digits: Digits, rng: np.random.Generator) -> Digits:
         """Change each row by a rule that is drawn by its weight, if there are rules."""
-        out = digits.copy()
-        for name, rows in _drawn(self._mutating, len(digits), rng):
-            changed = mutations[name](self.space, digits[rows], rng)
-            out[rows] = self._checked("mutation", name, changed, len(out[rows]))
-        return out
+        return self._by_rules(mutations, self._mutating, rng, digits)
 
     def cross(self, first: Digits, second: Digits, rng: np.random.Generator) -> Digits:
-        out = first.copy()
-        for name, rows in _drawn(self._crossing, len(first), rng):
-            children = crossings[name](self.space, first[rows], second[rows], rng)
-            out[rows] = self._checked("crossing", name, children, len(out[rows]))
+        return self._by_rules(crossings, self._crossing, rng, first, second)
+
+    def _by_rules(
+        self, rules: Rules[R], weights: Weights, rng: np.random.Generator, *parents: Digits
+    ) -> Digits:
+        out = parents[0].copy()
+        for name, rows in _drawn(weights, len(out), rng):
+            children = rules[name](self.space, *(digits[rows] for digits in parents), rng)
+            out[rows] = self._checked(rules.kind, name, children, len(out[rows]))
         return out
 
     def begin(self, known: KnownPoints, size: int, rng: np.random.Generator) -> Digits:
-        """The first points of a population of ``size``: each rule fills its share."""
         parts = [np.empty((0, len(self._dims)), np.int64)]
         for name, share in self._beginning.items():
             count = min(int(share * size), size - sum(map(len, parts)))
@@ -263,13 +259,13 @@ def _drawn(
     return [(name, rows) for name, rows in groups if len(rows)]
 
 
-# -- the rules that there are ---------------------------------------------------------------------
-
 _small_steps: WeakKeyDictionary[ConfigSpace, Mutation] = WeakKeyDictionary()
 
 
 def _steps_of(space: ConfigSpace) -> Mutation:
-    return _small_steps.setdefault(space, Mutation(space))
+    if space not in _small_steps:
+        _small_steps[space] = Mutation(space)
+    return _small_steps[space]
 
 
 @mutations.register("small_steps", weight=1.0)
@@ -279,8 +275,6 @@ def small_steps(space: ConfigSpace, digits: Digits, rng: np.random.Generator) ->
 
 
 def _of_kind(*kinds: str) -> MutationRule:
-    """Mutation of one knob of some kinds, or of any knob in a space that has none of them."""
-
     def mutate(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:
         numbers = [k for k, knob in enumerate(space.knobs.values()) if knob.kind in kinds]
         return _steps_of(space).one(digits, rng, numbers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,25 +87,20 @@ class CandidateChecks:
     def __init__(self, task: Scheduler, checks: Mapping[str, Check] | None = None) -> None:
         self._task = task
         self._checks = dict(_checks if checks is None else checks)
-        self._known: dict[int, bool] = {}
+        self._fits = lru_cache(_REMEMBERED)(self._decide)
         #: Refused candidates by ``"name: reason"``.
         self.reasons: Counter[str] = Counter()
 
     def __call__(self, index: int) -> bool:
         """Whether a candidate may be measured; a check that fails or gives no text is an error."""
-        if not self._checks:
-            return True
-        answer = self._known.get(index)
-        if answer is not None:
-            return answer
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
+        return not self._checks or self._fits(index)
+
+    def _decide(self, index: int) -> bool:
         config = self._task.config_space.get(index)
         answers = ((n, self._answer(n, check, config)) for n, check in self._checks.items())
         reason = next((f"{name}: {text}" for name, text in answers if text is not None), None)
         if reason is not None:
             self.reasons[reason] += 1
-        self._known[index] = reason is None
         return reason is None
 
     def _answer(self, name: str, check: Check, config: ConfigEntity) -> str | None:
@@ -170,7 +166,6 @@ class Pruning:
         self.reasons: Counter[str] = Counter()
 
     def __call__(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Whether each point may be built, bool ``(n,)``."""
         if self._excess is None:
             return np.ones(len(indices), np.bool_)
         new = [i for i in dict.fromkeys(indices) if i not in self._known]

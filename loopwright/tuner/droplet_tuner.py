@@ -92,8 +92,7 @@ class Descent:
         self._along = -1
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Go to the fastest result that is faster than the centre beyond doubt; failures, and
-        results that a race dropped, are passed over."""
+        """Go to the fastest result that is faster than the centre beyond doubt."""
         usable = [(config, result) for config, result in results if result.usable]
         better = [
             (config, result)
@@ -116,16 +115,10 @@ class Descent:
     def next(
         self, rng: np.random.Generator, visited: Set[int], admits: Callable[[int], bool]
     ) -> Iterator[int]:
-        if self.centre is None:
-            return
-        yield from self.around(self.centre, rng, visited, admits)
+        return iter(()) if self.centre is None else self.around(self.centre, rng, visited, admits)
 
     def around(
-        self,
-        index: int,
-        rng: np.random.Generator,
-        visited: Set[int],
-        admits: Callable[[int], bool],
+        self, index: int, rng: np.random.Generator, visited: Set[int], admits: Callable[[int], bool]
     ) -> Iterator[int]:
         """Yield fresh points near an index, those of the knob that brought the last gain first.
 

@@ -29,8 +29,6 @@ Valid = Callable[[Sequence[int]], npt.NDArray[np.bool_]]
 
 @dataclass
 class SearchResult:
-    """Points of a search with their scores, each once, best first."""
-
     indices: list[int]
     #: int64 ``(n, knobs)``.
     digits: Digits
@@ -44,10 +42,7 @@ class SearchResult:
 
 
 class Pool:
-    """Scores points and remembers every one that may be proposed.
-
-    Points with an index in ``taken`` are never proposed; they are scored nevertheless, as parents.
-    """
+    """Scores points and remembers those that may be proposed; ``taken`` ones are parents only."""
 
     def __init__(self, space: ConfigSpace, score: Score, valid: Valid, taken: set[int]) -> None:
         self.space = space
@@ -57,7 +52,6 @@ class Pool:
         self._predictions: list[npt.NDArray[np.float64]] = []
 
     def add(self, digits: Digits) -> tuple[Digits, npt.NDArray[np.float64]]:
-        """Score points; return those that are valid, each once, with their scores."""
         indices = indices_of(self.space, digits)
         first = distinct(indices)
         kept = first[self._valid([indices[i] for i in first.tolist()])]
@@ -86,35 +80,24 @@ class Pool:
 class Evolution:
     """Evolutionary search on knob vectors (auto_scheduler's and MetaSchedule's, with crossover).
 
-    The rules by which points are changed, crossed and first made are those of
-    `loopwright.tuner.mutations`, ``crossings`` and ``populations``.
-
-    A population of random points and of the best measured ones is bred for some generations:
-    parents are drawn by the rank of their scores, two of them are crossed knob by knob, and
-    children are mutated by small moves.
+    Random points and the best measured ones are bred for some ``generations``: parents are drawn by
+    the rank of their scores, two of them are crossed knob by knob, and children are mutated by
+    small moves.
 
     Attributes:
         population: points of a generation.
-        generations: number of times that children are made.
-        crossover: share of the children that have two parents.
         measured: share of the first generation that is taken from the best measured points.
         greed: steepness of the fall of a parent's chance with its rank: the best of ``n`` is
-            ``exp(greed)`` times likelier than the last. None: parents are drawn by the speed that
-            the model predicts.
+            ``exp(greed)`` times likelier than the last. None: by the speed that the model predicts.
         mutation: share of the children that are mutated; None: all but half of those that have two
             parents.
-        mutations: weights of the mutations by name, such as ``{"small_steps": 1.0}``; None for
-            those that are registered (`loopwright.tuner.mutations`).
-        crossings: weights of the rules that make a child of two parents, likewise.
-
-    Raises:
-        UsageError: a rule is unknown.
+        mutations, crossings: weights of rules by name, such as ``{"small_steps": 1.0}``; None for
+            those that are registered (`loopwright.tuner.mutations`, `loopwright.tuner.crossings`).
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
         >>> search = lw.tuner.Evolution(population=128, crossings={"one_point": 1.0})
-        >>> tuner = lw.tuner.XGBTuner(task, optimizer=search, seed=0)
-        >>> print(len(tuner.ask(4)))
+        >>> print(len(lw.tuner.XGBTuner(task, optimizer=search, seed=0).ask(4)))
         4
     """
 
@@ -204,7 +187,6 @@ class Annealing:
     """Simulated annealing on the model (AutoTVM's ``sa``), all walkers at once.
 
     Attributes:
-        walkers: points that walk side by side.
         steps: moves of each.
         hot: temperature at the start, in units of the scores' standard deviation; it falls to 0.
         patience: end after this many steps in which the best did not change.
@@ -225,7 +207,6 @@ class Annealing:
         return Breeding(space)
 
     def small(self) -> Annealing:
-        """The same for points that may cost milliseconds each."""
         return replace(self, walkers=min(self.walkers, 16), steps=min(self.steps, 12))
 
     def search(

@@ -100,7 +100,6 @@ class GATuner(Tuner):
             yield from filter(self.admits, fresh)
 
     def parents(self) -> tuple[Digits, npt.NDArray[np.float64]]:
-        """Digits of the parents, and their chances to be drawn."""
         speeds = np.array(self._speeds)
         ranked = np.argsort(-speeds, kind="stable")
         recent = ranked[ranked >= len(speeds) - self.settings.pop_size]

@@ -24,15 +24,25 @@ class RangeOptions(TunerOptions):
 
 
 class RangeTuner(Tuner):
-    """A tuner that searches the half-open range of indices from ``begin_idx`` to ``end_idx``."""
-
     Options: ClassVar[type[TunerOptions]] = RangeOptions
     settings: RangeOptions
 
     def reset(self) -> None:
         super().reset()
-        size = self.space.range_length
-        self.begin_idx, self.end_idx = index_range(size, self.settings.range_idx)
+        size, range_idx = self.space.range_length, self.settings.range_idx
+        self.begin_idx, self.end_idx = 0, size
+        if range_idx is None:
+            return
+        pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2
+        if not pair or not all(isinstance(bound, Integral) for bound in range_idx):
+            raise UsageError(f"range_idx must be two integers (first, last), got {range_idx!r}")
+        first, last = range_idx
+        if not 0 <= first <= last < size:
+            raise UsageError(
+                f"range_idx=({first}, {last}) is not a range within the space's {size} points; "
+                f"give the first and the last index with 0 <= first <= last <= {size - 1}"
+            )
+        self.begin_idx, self.end_idx = first, last + 1
 
     @property
     def range_idx(self) -> tuple[int, int]:
@@ -46,22 +56,6 @@ class RangeTuner(Tuner):
     @property
     def options(self) -> dict[str, Any]:
         return {"range_idx": list(self.range_idx)}
-
-
-def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]:
-    """Half-open range of a ``range_idx``, whose ends are both included as in AutoTVM; None: all."""
-    if range_idx is None:
-        return 0, size
-    pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2
-    if not pair or not all(isinstance(bound, Integral) for bound in range_idx):
-        raise UsageError(f"range_idx must be two integers (first, last), got {range_idx!r}")
-    first, last = range_idx
-    if not 0 <= first <= last < size:
-        raise UsageError(
-            f"range_idx=({first}, {last}) is not a range within the space's {size} points; "
-            f"give the first and the last index with 0 <= first <= last <= {size - 1}"
-        )
-    return first, last + 1
 
 
 #: Ranges up to this size may be listed when drawing no longer finds fresh points.

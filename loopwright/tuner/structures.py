@@ -39,8 +39,6 @@ _HOPELESS = 4
 
 
 class StructureTask:
-    """One structure of a task, as a task of its own for a tuner."""
-
     def __init__(self, task: Task, number: int) -> None:
         self.task, self.number = task, number
         space = union_of(task)
@@ -138,10 +136,7 @@ class StructuresTuner(Tuner):
         self._arms.clear()
         super().reset()
 
-    # -- the tuners of the structures ---------------------------------------------------------
-
     def _arm(self, number: int) -> Arm:
-        """The arm of a structure, whose tuner is made when it is first needed."""
         if number not in self._arms:
             task = cast("Task", StructureTask(self.task, number))
             tuner = self._kind(task, *self._positional, **self._named)
@@ -170,12 +165,9 @@ class StructuresTuner(Tuner):
     def _placed(
         self, results: Sequence[tuple[ConfigEntity, MeasureResult]]
     ) -> Iterator[tuple[int, tuple[ConfigEntity, MeasureResult]]]:
-        """Results as they are in their structures, with the numbers of these."""
         for config, result in results:
             number, local = self._union.place(point(config))
             yield number, (self._union.parts[number].config_space.get(local), result)
-
-    # -- the ask/tell interface ---------------------------------------------------------------
 
     def propose(self, n: int) -> Iterator[int]:
         """Yield points of the structures that are worth most, in turns, so that a round that is cut
@@ -302,8 +294,6 @@ class StructuresTuner(Tuner):
         )
         return (line, *super().notes, *best.tuner.notes)
 
-    # -- the bandit ---------------------------------------------------------------------------
-
     def _shares(self, n: int) -> dict[int, int]:
         asked: dict[int, int] = {}
         for number in itertools.islice(self._predicted, min(n, _LEADING)):
@@ -338,7 +328,6 @@ class StructuresTuner(Tuner):
 
 
 def _of_structure(item: Any, name: str) -> Any:
-    """Given data as the tuner of a structure takes it; None for data of another structure."""
     if isinstance(item, Record):
         return item if item.config.get(STRUCTURE) == name else None
     measured, result = item

@@ -94,10 +94,7 @@ class XGBOptions(TunerOptions):
         _ratio,
     )
     log_interval: int = option(
-        50,
-        "accepted for AutoTVM's sake; progress has its own pace.",
-        recorded=False,
-        shown=False,
+        50, "accepted for AutoTVM's sake; progress has its own pace.", recorded=False, shown=False
     )
     epsilon: float = option(
         0.05, "chance of each trial to be a random point, 0 to 1.", share, keyword_only=True
@@ -259,11 +256,7 @@ class XGBTuner(Tuner):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {
-            **super().options,
-            "optimizer": repr(self.settings.search),
-            **own_rules(),
-        }
+        return {**super().options, "optimizer": repr(self.settings.search), **own_rules()}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -280,8 +273,6 @@ class XGBTuner(Tuner):
             f"of {len(reports)} rounds)"
         )
         return tuple(lines)
-
-    # -- the model ----------------------------------------------------------------------------
 
     @property
     def _current(self) -> bool:
@@ -303,7 +294,6 @@ class XGBTuner(Tuner):
 
     @property
     def transfer_model(self) -> XGBCostModel | None:
-        """The model of measurements from elsewhere; None where it learned nothing."""
         return self.teacher.taught(self._candidates, self.model.loss_type, self.model.num_threads)
 
     def most_promising(self) -> tuple[int, float] | None:
@@ -344,8 +334,6 @@ class XGBTuner(Tuner):
         """Scores by every model of the ensemble, float64 ``(n, k)``; higher is faster."""
         return self.model.predict_ensemble(self._candidates.batch(digits, self._due))
 
-    # -- the search ---------------------------------------------------------------------------
-
     def _liked(self, count: int) -> list[int]:
         if count < 1:
             return []
@@ -356,8 +344,8 @@ class XGBTuner(Tuner):
         if self.space.range_length <= _SMALL and not slow:
             pool.add(digits_of(self.space, range(self.space.range_length)))
         else:
-            known = KnownPoints(self.space, self._seeds(), starts)
-            (search.small() if slow else search).search(pool, self._moves, known, self.rng)
+            points = KnownPoints(self.space, self._seeds(), starts)
+            (search.small() if slow else search).search(pool, self._moves, points, self.rng)
         ratio = self.settings.diversity_filter_ratio
         if ratio is None:
             best = pool.best()

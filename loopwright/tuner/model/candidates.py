@@ -43,9 +43,6 @@ class CandidateBatches:
         self.transfer_model: XGBCostModel | None = None
         self._slow: bool | None = None
 
-    def of(self, task: Scheduler) -> CandidateBatches:
-        return CandidateBatches(task, self.feature_type, self.analytical)
-
     @property
     def analytical(self) -> bool:
         return self._analytical is not None
@@ -68,7 +65,6 @@ class CandidateBatches:
         return self._slow
 
     def batch(self, digits: Digits, measured: int) -> Batch:
-        """Features and offsets of points ``(n, knobs)``, after ``measured`` results of the task."""
         return self.with_transfer(self.without_transfer(digits), measured)
 
     def without_transfer(self, digits: Digits) -> Batch:
@@ -151,7 +147,6 @@ class Measurements:
         return [self.indices[i] for i in order if self._outcomes[i] != SampleOutcome.FAILED]
 
     def samples(self, candidates: CandidateBatches, measured: int) -> Samples:
-        """Samples to learn from; ``measured`` as for `CandidateBatches.batch`."""
         chosen = self.chosen()
         new = [position for position in chosen.tolist() if position not in self._rows]
         if new:

@@ -19,8 +19,6 @@ Floats = npt.NDArray[np.float64]
 
 
 class SampleOutcome(IntEnum):
-    """Kind of knowledge about the score of a candidate."""
-
     #: It was measured.
     EXACT = 0
     #: Racing dropped it: it is no faster than about this.
@@ -31,8 +29,6 @@ class SampleOutcome(IntEnum):
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates of one or several tasks, as a cost model sees them."""
-
     #: float32 ``(n, m)``; NaN where a feature is unknown, never infinite.
     features: npt.NDArray[np.float32]
     #: float64 ``(n,)``, finite: the prediction that the learned model starts from (that of the
@@ -67,8 +63,6 @@ class Batch:
 
 @dataclass(frozen=True)
 class Samples:
-    """Candidates and their measurements, in the order of these."""
-
     batch: Batch
     #: float64 ``(n,)``, log2 of the speed in any unit that is the same within a task.
     score: Floats
@@ -98,23 +92,6 @@ class Samples:
     def take(self, which: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Samples:
         return Samples(
             self.batch.take(which), self.score[which], self.outcome[which], self.task[which]
-        )
-
-    @staticmethod
-    def of(
-        features: npt.ArrayLike,
-        score: npt.ArrayLike,
-        outcome: npt.ArrayLike | None = None,
-        task: npt.ArrayLike | None = None,
-    ) -> Samples:
-        """Samples without offset; by default all measured and of one task."""
-        values = np.asarray(score, np.float64)
-        none = np.zeros(len(values), np.int64)
-        return Samples(
-            Batch.plain(features),
-            values,
-            none if outcome is None else np.asarray(outcome, np.int64),
-            none if task is None else np.asarray(task, np.int64),
         )
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """One feature."""
-
     name: str
     #: In its own unit; where the model sees a logarithm this is before taking it.
     value: float
@@ -39,7 +37,6 @@ class Explanation:
     """The features of one candidate.
 
     Attributes:
-        config: the candidate.
         estimate: the share of the machine's peak that the analytical model expects.
         predicted: the learned model's score, log2 of the speed up to a constant; None without one.
         ahead: the share of its training samples that the model predicts to be slower; None when it
@@ -139,7 +136,10 @@ def explain(
     if model is not None:
         batch = Batch.plain(rows.values)
         predicted = float(model.predict(batch)[0])
-        ahead = _quantile_of(model, predicted)
+        if model.samples is not None and len(model.samples):
+            learned = model.samples.batch
+            scores = model.predict(learned.with_offset(np.zeros(len(learned))))
+            ahead = float(np.mean(scores < predicted))
         parts = list(model.contributions(batch)[0])
     lines = [
         Line(c.name, float(np.exp2(v) - 1 if c.logged else v), part, c.meaning)
@@ -151,39 +151,26 @@ def explain(
     return Explanation(entity, estimate, predicted, ahead, tuple(lines))
 
 
-def _quantile_of(model: XGBCostModel, predicted: float) -> float | None:
-    """Fraction of training samples that the model predicts below ``predicted``, without offsets."""
-    if model.samples is None or not len(model.samples):
-        return None
-    batch = model.samples.batch
-    return float(np.mean(model.predict(batch.with_offset(np.zeros(len(batch)))) < predicted))
-
-
 def learn(
-    task: Task,
-    records: Iterable[Record],
-    feature_type: str = "itervar",
-    loss_type: str = "reg",
+    task: Task, records: Iterable[Record], feature_type: str = "itervar", loss_type: str = "reg"
 ) -> XGBCostModel:
     """Train a cost model on the records of one task, such as ``explain`` takes.
 
     Records of other tasks and spaces are passed over. Where a configuration was measured twice
-    under the same conditions, the later record counts. What was measured with other hardware,
-    threads or compilers is compared only among itself. With fewer than two configurations that ran,
-    the model is not ``ready``.
+    under the same conditions, the later record counts; other hardware, threads or compilers are
+    compared only among themselves. With fewer than two configurations that ran, the model is not
+    ``ready``.
 
     Args:
         feature_type: see `loopwright.cost.features.Extractor`.
         loss_type: see `XGBCostModel`.
 
     Raises:
-        UsageError: an option is not among those allowed, or records of several structures are to be
-            told apart by knobs, of which each structure has its own.
+        UsageError: an unknown option, or features of knobs for records of several structures.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> model = lw.tuner.learn(task, records)
+        >>> model = lw.tuner.learn(task, lw.records.load("matmul.jsonl").records)
         >>> print(lw.tuner.explain(task, 0, model).predicted is not None)
         True
     """

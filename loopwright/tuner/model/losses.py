@@ -8,12 +8,12 @@ failure is censored below all that ran.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from loopwright.records import rank_correlation as spearman
 from loopwright.tuner.model.cost_model import Floats, SampleOutcome, Samples
 
 #: Options of ``loss_type``.
@@ -27,16 +27,7 @@ _PARTNERS = 12
 _GOOD = 0.25
 
 
-class Loss(ABC):
-    @abstractmethod
-    def gradient(self, margin: Floats) -> tuple[Floats, Floats]:
-        """First and second derivative of each row, ``(n,)`` both, the second above zero."""
-
-    @abstractmethod
-    def value(self, margin: Floats) -> float: ...
-
-
-class SquaredError(Loss):
+class SquaredError:
     """Half the squared error, one-sided where ``upper``: there the truth is at most the target."""
 
     def __init__(self, target: Floats, upper: npt.NDArray[np.bool_], weight: Floats) -> None:
@@ -54,7 +45,7 @@ class SquaredError(Loss):
         return np.where(self._upper, np.maximum(error, 0.0), error)
 
 
-class PairwiseLoss(Loss):
+class PairwiseLoss:
     """RankNet's loss (Burges et al., ICML 2005): the logistic loss of the differences of pairs."""
 
     def __init__(
@@ -80,6 +71,10 @@ class PairwiseLoss(Loss):
             return 0.0
         losses = np.logaddexp(0, margin[self.worse] - margin[self.better])
         return float(np.average(losses, weights=self.weight))
+
+
+#: A loss over fixed rows: gradients as XGBoost takes them, the second above zero, and its value.
+Loss = SquaredError | PairwiseLoss
 
 
 def centred(samples: Samples) -> tuple[Floats, npt.NDArray[np.bool_], Floats]:
@@ -213,15 +208,7 @@ def rank_correlation(predicted: Floats, measured: Floats) -> tuple[float, float]
     """Spearman's and Kendall's rank correlation; NaN where they are not defined."""
     if len(measured) < 3 or not np.ptp(predicted) or not np.ptp(measured):
         return float("nan"), float("nan")
-    spearman = np.corrcoef(_ranks(predicted), _ranks(measured))[0, 1]
-    return float(spearman), _kendall(predicted, measured)
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks of values, ascending; equal ones have the middle of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middles = np.cumsum(counts) - (counts - 1) / 2
-    return np.asarray(middles[place.reshape(-1)], np.float64)
+    return spearman(predicted, measured), _kendall(predicted, measured)
 
 
 def _kendall(a: Floats, b: Floats) -> float:

@@ -281,7 +281,9 @@ def _other_shape(task: Task, record: Record) -> Task | None:
 def _batch(points: Sequence[_Point], candidates: CandidateBatches) -> Batch | None:
     """Features of points of one space; None where the space has other features."""
     part = points[0][0]
-    same_kind = candidates if part is candidates.task else candidates.of(part)
+    same_kind = candidates
+    if part is not candidates.task:
+        same_kind = CandidateBatches(part, candidates.feature_type, candidates.analytical)
     if same_kind.names != candidates.names:
         return None
     digits = digits_of(part.config_space, [index for _, index in points])

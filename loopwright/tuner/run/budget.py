@@ -58,7 +58,6 @@ def _parse(text: str) -> float:
 
 
 def clock(seconds: float) -> str:
-    """A duration as ``42s``, ``3m05s`` or ``2h07m``."""
     total = round(seconds)
     if total < 60:
         return f"{total}s"
@@ -68,7 +67,6 @@ def clock(seconds: float) -> str:
 
 
 def count(name: str, value: int | None) -> int | None:
-    """Check a budget that counts trials: None or an integer above zero."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -127,8 +125,6 @@ class Progress:
 
 @dataclass
 class Budget:
-    """The limits of one run; None is no limit."""
-
     #: Valid results of the task, those of the log included.
     n_trial: int | None = None
     #: Seconds of this run, the final re-measuring included.

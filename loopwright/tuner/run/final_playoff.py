@@ -37,7 +37,6 @@ class Remeasuring:
         verdict: Verdict | None = None,
         place: Place | None = None,
     ) -> None:
-        """Record a further measurement of a trial, see `Journal.add_again`, and let it stand."""
         default = None if self.state.default is None else self.state.default.index
         self.journal.add_again(trial, result, phase, verdict, default, place)
         self.state.measured_again(trial.index, result, place)

@@ -36,7 +36,7 @@ from loopwright.records import (
 )
 from loopwright.runtime import facts_here
 from loopwright.transform import PassContext
-from loopwright.tuner.run.recorded import RecordedPoints, results_of
+from loopwright.tuner.run.recorded import SHARED, RecordedPoints, results_of
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ DRIFT = "drift"
 
 
 class Journal:
-    """Trials of one task, kept in memory."""
-
     path: str | None = None
 
     def __init__(self, task: Task) -> None:
@@ -83,14 +81,12 @@ class Journal:
         self._seen: set[int] = set()
 
     def rounds(self) -> list[tuple[int, list[Trial]]]:
-        """The trials by round, ascending, each round in the order of its trial numbers."""
         rounds: dict[int, list[Trial]] = {}
         for trial in self.trials:
             rounds.setdefault(trial.round, []).append(trial)
         return [(r, sorted(rounds[r], key=lambda t: t.number)) for r in sorted(rounds)]
 
     def add(self, trial: Trial) -> None:
-        """Keep one trial, unless its configuration is kept already."""
         index = trial.index
         if index in self._seen:
             return
@@ -122,9 +118,7 @@ class Journal:
             self.verdicts[trial.index] = verdict
 
     def header(self, data: Mapping[str, Json]) -> None: ...
-
     def sync(self) -> None: ...
-
     def close(self) -> None: ...
 
     def __enter__(self) -> Journal:
@@ -204,7 +198,6 @@ class LogJournal(Journal):
         super().add_again(trial, result, phase, verdict, default, place)
 
     def _same_as(self, result: MeasureResult) -> str:
-        """Id of the record whose samples a result shares; empty for one of its own."""
         if result.same_as and result.same_as not in self._ids:
             raise InternalError(
                 f"a result shares the samples of the program {result.same_as}, of which the log "
@@ -232,7 +225,14 @@ class LogJournal(Journal):
         if expression is not None:
             self._write_expression(expression)
         finite = result.max_error is not None and math.isfinite(result.max_error)
+        shared = {name: getattr(result, name) for name in SHARED}
+        shared |= {
+            "times": tuple(result.times),
+            "ts": result.ts or time.time(),
+            "max_error": result.max_error if finite else None,
+        }
         return Record(
+            **shared,
             task=task.alias,
             op=task.name,
             args=list(task.args),
@@ -240,28 +240,16 @@ class LogJournal(Journal):
             target=self._target,
             config=trial.config.values,
             trace=trace,
-            times=tuple(result.times),
-            dropped=result.dropped,
             error=None if error is None else {"kind": error.kind, "text": error.text},
-            build_s=result.build_s,
-            run_s=result.run_s,
             space=task.config_space.hash_of(trial.config),
             build=self._build,
             run=self.run,
             round=trial.round,
             trial=trial.number,
             seed=trial.seed,
-            ts=result.ts or time.time(),
             env=self._env,
-            max_error=result.max_error if finite else None,
-            checked=result.checked,
-            check_reason=result.check_reason,
             phase=phase,
             program=result.program,
-            code=result.code,
-            times_of=result.times_of,
-            resources=result.resources,
-            prepare_s=result.prepare_s,
             same_as=self._same_as(result),
         )
 
@@ -275,8 +263,6 @@ class LogJournal(Journal):
             self.notes.append(f"the log does not keep the expression of {self.task}: {exc}")
             return
         self._store.expression(expression)
-
-    # -- reading what is there ----------------------------------------------------------------
 
     def _read(self, log: records.Log) -> None:
         self._expressions = {e.identity for there in log.dags.values() for e in there}
@@ -312,7 +298,6 @@ class LogJournal(Journal):
         return records.reuse_of(record, replace(self._now, task=record.task))
 
     def _makes(self, record: Record) -> bool:
-        """Whether this task makes the schedule of a record from its configuration."""
         (config,) = self._configs([record])
         if config is None or record.dag != self.task.dag_hash or not record.trace:
             return False

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Generic, TypeVar
 
 from loopwright import records
@@ -89,7 +88,6 @@ def tune(
 def check_arguments(
     option: MeasureOption | MeasurerLike | None, callbacks: Sequence[Callback]
 ) -> None:
-    """Refuse an option that cannot measure, and a callback that cannot be called."""
     for one in callbacks:
         if not callable(one):
             raise TuneError(
@@ -104,7 +102,6 @@ def check_arguments(
 
 
 def _whole_run(run: Run) -> Summary:
-    """Run the pipeline: what the log holds, round after round, the finalists again, the summary."""
     try:
         with without_collector():  # it would look for cycles among all trials, again and again
             run.resume()
@@ -156,14 +153,8 @@ def open_run(
         tuner.journal = journal if path is None else None
         chosen = default_option() if option is None else option
         if isinstance(chosen, MeasureOption):
-            announce = partial(_announce, monitors) if monitors else None
-            chosen = Measurer(tuner.task, chosen, announce, beside)
+            chosen = Measurer(tuner.task, chosen, phases.note if monitors else None, beside)
         measurer = stack.enter_context(chosen)
         run = Run(tuner, budget, journal, measurer, callbacks, plan_size, phases)
         stack.callback(run.close)
         yield run
-
-
-def _announce(monitors: Sequence[Monitor], text: str) -> None:
-    for monitor in monitors:
-        monitor.note(text)

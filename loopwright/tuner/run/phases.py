@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from loopwright.measure import Measurer, MeasurerLike
@@ -33,8 +33,6 @@ _QUIET = frozenset({"instantiate", "build", "reference", "cooldown"})
 
 
 class Phases:
-    """Tells monitors the phases that a run is in, the innermost last."""
-
     def __init__(self, monitors: Sequence[Monitor]) -> None:
         self._monitors = monitors
         self._entered: list[tuple[str, bool]] = []
@@ -57,9 +55,12 @@ class Phases:
             self._tell()
 
     def measuring(self, name: str) -> None:
-        """Note the phase that the measurer has entered; empty: it has left one."""
         self._measuring = name
         self._tell()
+
+    def note(self, text: str) -> None:
+        for monitor in self._monitors:
+            monitor.note(text)
 
     def _tell(self) -> None:
         outer, quiet = self._entered[-1] if self._entered else ("", False)
@@ -112,7 +113,6 @@ class Ticker:
                     return
 
     def _drawn(self) -> bool:
-        """Draw; False where that is no longer possible."""
         try:
             self._draw()
         except OSError:
@@ -149,7 +149,8 @@ class StallWatch:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """Declare that the block may take long, and what it waits for."""
+        """Declare that the block may take long, and what it waits for, which the measurer says
+        itself where it is empty."""
         if not self._waiting:
             self._since, self._next = self._clock(), self._after
             if self._thread is None and not self._closed.is_set():
@@ -161,12 +162,7 @@ class StallWatch:
         finally:
             self._waiting.pop()
 
-    def measuring(self) -> AbstractContextManager[None]:
-        """Declare that the measurer works in the block, which itself says what it waits for."""
-        return self.waiting_for("")
-
     def look(self) -> None:
-        """Announce that nothing has happened since the last look, if that is long enough."""
         waiting, now, measurer = self._waiting[-1:], self._clock(), self._measurer
         # Both change with any progress: a trial is recorded, a process has answered.
         answered = measurer.answered if isinstance(measurer, Measurer) else 0

@@ -29,8 +29,6 @@ def in_notebook() -> bool:
 
 
 class NotebookLine:
-    """Lines of text in the output of a cell, replaced by the next."""
-
     def __init__(self) -> None:
         self._handle: Any = None  # of IPython, which need not be installed
 
@@ -114,7 +112,6 @@ class ProgressBar(Monitor):
         self._show_if_due()
 
     def phase(self, text: str, quiet: bool) -> None:
-        """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
         self._begin()
         assert self._ticker is not None
         self._ticker.quiet(False)
@@ -148,10 +145,7 @@ class ProgressBar(Monitor):
         self._notes = []
         self._phase = ""
 
-    # -- drawing --------------------------------------------------------------------------------
-
     def _begin(self) -> None:
-        """Take the terminal, if there is one and it is not taken already."""
         if self._console is not None:
             return
         from rich.console import Console

@@ -96,10 +96,10 @@ def result_of(record: Record) -> MeasureResult:
 
 
 def results_of(records: Sequence[Record]) -> list[MeasureResult]:
-    columns = fields_of(records, *_SAME, "error", "program", "same_as")
+    columns = fields_of(records, *SHARED, "error", "program", "same_as")
     results = [
         MeasureResult(
-            **dict(zip(_SAME, values, strict=True)),
+            **dict(zip(SHARED, values, strict=True)),
             error=None if error is None else MeasureError(error["kind"], error.get("text", "")),
             program=program,
             same_as=program if same_as else "",
@@ -114,7 +114,7 @@ def results_of(records: Sequence[Record]) -> list[MeasureResult]:
 
 
 #: Fields that a result and its record have alike.
-_SAME = (
+SHARED = (
     *("times", "dropped", "build_s", "run_s", "ts", "max_error"),
     *("checked", "check_reason", "code", "times_of", "resources", "prepare_s"),
 )

@@ -36,8 +36,6 @@ _MAD = 0.6745
 
 @dataclass(frozen=True)
 class Drift:
-    """The machine has become slower or faster."""
-
     shift: float  # relative growth of times; negative where they have fallen
     samples: int  # number of the last samples that lie behind the change
 
@@ -59,8 +57,9 @@ class DriftWatch:
         spread = statistics.median(abs(v - middle) for v in first) / _MAD
         step = (value - middle) / max(spread, _SMALLEST_SPREAD)
         step = max(-_CLIP, min(_CLIP, step))
-        for sign in (1, -1):
-            self._count(sign, step)
+        for sign in (1, -1):  # the time since the last zero of a sum dates the change
+            self._sums[sign] = max(0.0, self._sums[sign] + sign * step - _SLACK)
+            self._since[sign] = self._since[sign] + 1 if self._sums[sign] > 0 else 0
         sign = max(self._sums, key=lambda s: self._sums[s])
         if self._sums[sign] <= _LEVEL:
             return None
@@ -76,11 +75,6 @@ class DriftWatch:
         self._sums = {1: 0.0, -1: 0.0}
         self._since = {1: 0, -1: 0}
 
-    def _count(self, sign: int, step: float) -> None:
-        """Add a residual to the sum of one side; the time since its last zero dates the change."""
-        self._sums[sign] = max(0.0, self._sums[sign] + sign * step - _SLACK)
-        self._since[sign] = self._since[sign] + 1 if self._sums[sign] > 0 else 0
-
 
 #: Share of the time of a run that the reference kernel may take, and the samples of each time.
 SHARE, WINDOWS = 0.02, 3
@@ -93,8 +87,6 @@ _EXPECTED_S = 0.15
 
 
 class Sentinel:
-    """Times a reference kernel between rounds, as often as its share of the time allows."""
-
     def __init__(self, parts: Remeasuring) -> None:
         self.parts = parts
         self.measurer, self.state = parts.measurer, parts.state

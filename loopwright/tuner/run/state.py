@@ -52,8 +52,6 @@ class Trial:
         number: position among all trials of this task, from 0.
         round: the round that proposed it.
         seed: the seed of the tuner that proposed it.
-        config: the configuration that was measured.
-        result: its measurement.
     """
 
     number: int

@@ -122,7 +122,6 @@ class GradientScheduler:
         ]
 
     def _slope(self, tasks: Sequence[TaskProgress], i: int) -> float:
-        """df/dg_i, by a small step downwards."""
         latencies = [task.latency or 0.0 for task in tasks]
         step = 1e-4 * latencies[i]
         lower = [*latencies]
@@ -168,6 +167,14 @@ class GradientScheduler:
         return others
 
 
+def equal_together(alternatives: Sequence[object]) -> list[list[int]]:
+    """Positions of equal alternatives; None is equal to no other."""
+    groups: dict[object, list[int]] = {}
+    for i, entry in enumerate(alternatives):
+        groups.setdefault((i if entry is None else None, entry), []).append(i)
+    return [*groups.values()]
+
+
 def weighted_sum(
     weights: Sequence[float], alternatives: Sequence[object] = ()
 ) -> Callable[[Sequence[float]], float]:
@@ -176,13 +183,10 @@ def weighted_sum(
     Tasks with equal entries in ``alternatives`` compute the same, and only the fastest of those
     that ran counts; None is a task that has no alternative.
     """
-    groups: dict[tuple[object, object], list[int]] = {}
-    for i in range(len(weights)):
-        group = alternatives[i] if alternatives else None
-        groups.setdefault((i if group is None else None, group), []).append(i)
+    groups = equal_together(alternatives or [None] * len(weights))
 
     def cost(latencies: Sequence[float]) -> float:
-        ran = ([weights[i] * latencies[i] for i in g if latencies[i]] for g in groups.values())
+        ran = ([weights[i] * latencies[i] for i in g if latencies[i]] for g in groups)
         return sum(min(costs, default=0.0) for costs in ran)
 
     return cost

@@ -21,8 +21,6 @@ from loopwright.tuner.run.state import RunState, Trial
 
 
 class Stopwatch:
-    """A clock that runs only within ``running``."""
-
     def __init__(self) -> None:
         self._before = 0.0
         self._since: float | None = None
@@ -41,8 +39,6 @@ class Stopwatch:
 
 
 class TotalBudget:
-    """The limits of all tasks together; None is no limit."""
-
     def __init__(
         self,
         n_trial: int | None = None,

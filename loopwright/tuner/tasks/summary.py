@@ -16,6 +16,7 @@ from loopwright.tuner.run.phases import Ticker
 from loopwright.tuner.run.progress import Part, line_with_bar
 from loopwright.tuner.run.state import Failure
 from loopwright.tuner.run.summary import failure_lines, speed, speedup_of, time_line
+from loopwright.tuner.tasks.scheduler import equal_together
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,16 +34,10 @@ class TaskRow:
     """The result of tuning one task.
 
     Attributes:
-        task: as it is shown, such as ``matmul(64, 64, 64)``.
         trials: valid trials, those of the log included.
-        failures: by kind.
-        best_seconds: the best median time per call, or None.
         default_seconds: that of the default configuration, or None.
-        gflops: speed of the best in GFLOP/s, or None.
         weight: number of calls of the task, by which its time counts.
         stopped: reason why it gets no further trials, as in `Summary.stopped`; empty while it may.
-        reason: the same in a sentence.
-        verdict: comparison of the best with the default.
         alternative: equal for tasks that compute the same in different ways; None: there are none.
     """
 
@@ -123,19 +118,13 @@ class TasksSummary:
     """The result of tuning all tasks.
 
     Attributes:
-        rows: one for each task, in the order in which they were given.
         cost: the objective of the best times; by default the weighted sum of seconds.
-        measured: valid trials of this call.
-        from_log: valid trials that the log held before.
         stopped: ``"n_trial"``, ``"timeout"``, ``"early_stopping"``, ``"tasks"`` (each task came to
             its own end) or ``"interrupted"``; empty while it goes on.
-        reason: the same in a sentence.
-        wall_s: seconds of this call.
-        log: path of the log, or None.
+        measured: valid trials of this call.
         total: valid trials at which the call ends at the latest, or None.
         eta: seconds that it is still expected to take, or None.
         most_trials: valid trials that all spaces have room for, or None where that is not known.
-        timing: seconds by the step that took them, of all tasks together.
     """
 
     rows: tuple[TaskRow, ...]
@@ -165,11 +154,8 @@ class TasksSummary:
 
     @property
     def _groups(self) -> list[list[TaskRow]]:
-        found: dict[object, list[TaskRow]] = {}
-        for number, row in enumerate(self.rows):
-            group = (number if row.alternative is None else None, row.alternative)
-            found.setdefault(group, []).append(row)
-        return [*found.values()]
+        groups = equal_together([row.alternative for row in self.rows])
+        return [[self.rows[i] for i in group] for group in groups]
 
     @property
     def _fastest(self) -> list[TaskRow]:
@@ -390,12 +376,8 @@ class TaskTable(TasksMonitor):
 def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTable:
     """Show one table of all tasks: trials, best, weighted latency; for `tune_tasks`.
 
-    On a terminal it is redrawn after every round; elsewhere a line is printed now and then, and the
-    table at the end.
-
-    Args:
-        console: a ``rich`` console; None for one on standard error.
-        line_s: seconds between two lines where there is no terminal, at least.
+    On a terminal it is redrawn after every round; elsewhere a line is printed every ``line_s``
+    seconds at most, and the table at the end, on standard error without a ``console`` of rich.
 
     Example:
         >>> table = lw.tuner.task_table(line_s=60)
