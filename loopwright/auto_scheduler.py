@@ -7,11 +7,9 @@
 
 from __future__ import annotations
 
-from loopwright.compat.facade import Table
-from loopwright.compat.facade import install
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from loopwright.compat.facade import Table, install
 
 _STATES = "loopwright.compat.states"
 _MEASURING = "loopwright.compat.measuring"

@@ -2,66 +2,49 @@
 
 from __future__ import annotations
 
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
 import numpy as np
 import numpy.typing as npt
-import os
-from abc import ABC
-from abc import abstractmethod
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cached_property
+
 from loopwright import records
 from loopwright.compat.measuring import RecordReader
 from loopwright.compat.states import State
 from loopwright.cost import AnalyticalModel
-from loopwright.errors import InternalError
-from loopwright.errors import RecordError
-from loopwright.errors import SpaceError
-from loopwright.errors import UsageError
-from loopwright.errors import did_you_mean
-from loopwright.files import Output
-from loopwright.files import write
-from loopwright.records import LOG
-from loopwright.records import Record
-from loopwright.records import new_run
-from loopwright.space import AutomaticTask
-from loopwright.space import RULES
-from loopwright.space import Sketch
-from loopwright.space import SpaceRule
-from loopwright.space import Structure
-from loopwright.space import enter
-from loopwright.task import Digits
-from loopwright.task import digits_of
-from loopwright.task import indices_of
-from loopwright.tuner import Budget
-from loopwright.tuner import CandidateBatches
-from loopwright.tuner import Evolution
-from loopwright.tuner import Journal
-from loopwright.tuner import KnownPoints
-from loopwright.tuner import Measurements
-from loopwright.tuner import Pool
-from loopwright.tuner import RandomTuner
-from loopwright.tuner import RunState
-from loopwright.tuner import SampleOutcome
-from loopwright.tuner import StructureTask
-from loopwright.tuner import Tuner
-from loopwright.tuner import XGBCostModel
-from loopwright.tuner import XGBTuner
-from loopwright.tuner import open_journal
-from loopwright.tuner import point
-from loopwright.tuner import results_of
-from loopwright.tuner import speed_of
-from loopwright.tuner import union_of
-from pathlib import Path
-from typing import Any
-from typing import ClassVar
-from typing import TYPE_CHECKING
+from loopwright.errors import InternalError, RecordError, SpaceError, UsageError, did_you_mean
+from loopwright.files import Output, write
+from loopwright.records import LOG, Record, new_run
+from loopwright.space import RULES, AutomaticTask, Sketch, SpaceRule, Structure, enter
+from loopwright.task import Digits, digits_of, indices_of
+from loopwright.tuner import (
+    Budget,
+    CandidateBatches,
+    Evolution,
+    Journal,
+    KnownPoints,
+    Measurements,
+    Pool,
+    RandomTuner,
+    RunState,
+    SampleOutcome,
+    StructureTask,
+    Tuner,
+    XGBCostModel,
+    XGBTuner,
+    open_journal,
+    point,
+    results_of,
+    speed_of,
+    union_of,
+)
 
 if TYPE_CHECKING:
-    from loopwright.compat.measuring import MeasureInput
-    from loopwright.compat.measuring import MeasureResult
-    from loopwright.compat.measuring import TuningOptions
+    from loopwright.compat.measuring import MeasureInput, MeasureResult, TuningOptions
     from loopwright.measure import MeasureResult as TrialResult
     from loopwright.task import ConfigEntity
     from loopwright.te import Tensor

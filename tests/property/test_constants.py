@@ -7,25 +7,19 @@ constants, says what is right.
 
 from __future__ import annotations
 
-import pytest
 import random
-from fuzzing.differential import Checker
-from fuzzing.differential import case_of
-from fuzzing.differential import interpreted_parts
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fuzzing.differential import Checker, case_of, interpreted_parts
 from fuzzing.fuzz import symbolic_cases
 from fuzzing.random.expr import Draw
-from fuzzing.random.program import mark_constants
-from fuzzing.random.program import programs
-from fuzzing.random.program import random_program
-from fuzzing.random.schedule import random_schedule
-from fuzzing.random.schedule import schedules
-from hypothesis import HealthCheck
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
+from fuzzing.random.program import mark_constants, programs, random_program
+from fuzzing.random.schedule import random_schedule, schedules
 from loopwright.errors import ScheduleError
 from loopwright.ir.stmt import SplitFunc
-
 
 TARGETS = ["llvm -num-threads=1"]
 

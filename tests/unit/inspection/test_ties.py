@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
+
 from loopwright.inspection.schedules import applies_here
 from loopwright.inspection.ties import ties_of
 from loopwright.ops import WORKLOADS
-from loopwright.records import Record
-from loopwright.records import environment
+from loopwright.records import Record, environment
 from loopwright.records.ranking import playoffs
 from loopwright.task import create_task
 from tests.unit.records.reports.made_logs import record
-
 
 VERDICT = {"outcome": "faster", "gain": 0.1, "margin": 0.01, "rounds": 20, "default": ""}
 
