@@ -216,14 +216,9 @@ def pooled_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """Counts of a cache since its creation.
+    """Counts of a cache since its creation, and its present entries, bytes and limit in bytes.
 
-    Attributes:
-        hits, misses: number of requests with and without a cached value.
-        evictions: values that were dropped for others.
-        entries: values that are kept now.
-        nbytes: their bytes.
-        limit: the most bytes that it may keep.
+    ``evictions`` are values that were dropped for others.
     """
 
     hits: int
@@ -238,10 +233,8 @@ class RuntimeCache(Generic[V]):
     """Values by key, up to a limit of bytes; safe to use from several threads.
 
     A value that is put or got counts as used now; least recently used ones are dropped when others
-    need their bytes. A value larger than the limit, default 1 GiB, is not kept.
-
-    Raises:
-        UsageError: the limit is negative or no whole number.
+    need their bytes. A value larger than the limit, default 1 GiB, is not kept. UsageError where
+    the limit is negative or no whole number.
 
     Example:
         >>> cache = lw.runtime.RuntimeCache(limit=10)
@@ -265,17 +258,14 @@ class RuntimeCache(Generic[V]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values that are kept."""
         return self._nbytes
 
     @property
     def hits(self) -> int:
-        """Number of requests with a cached value."""
         return self._counts.hits
 
     @property
     def misses(self) -> int:
-        """Number of requests without a cached value."""
         return self._counts.misses
 
     def get(self, key: Hashable) -> V | None:
@@ -388,8 +378,7 @@ def _nbytes(value: object) -> int:
 def content_key(*facts: str | bytes | int | bool | None) -> str:
     """A hash of facts in their order; other facts, or other types of them, give another one.
 
-    Raises:
-        UsageError: a fact is of another type.
+    UsageError for a fact that is no text, bytes, whole number or None.
 
     Example:
         >>> from loopwright.runtime.caches import content_key
@@ -415,11 +404,8 @@ class ProgramCache(RuntimeCache[bytes]):
     gives bytes that depend on a few facts: the source, the options, the device and the versions.
     The key is a hash of all of these (`content_key`), so that an entry never goes out of date.
 
-    `remove` and `clear` concern memory alone: entries of the folder are found again.
-
-    Args:
-        folder: folder of entries for other processes; None: in memory only.
-        limit, disk_limit: bytes in memory, and in the folder.
+    `remove` and `clear` concern memory alone: entries of the folder are found again. Without a
+    folder entries are in memory only. The limits are bytes in memory, and in the folder.
 
     Example:
         >>> from loopwright.runtime.caches import ProgramCache, content_key

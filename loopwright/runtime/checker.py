@@ -28,12 +28,6 @@ class RuntimeChecker:
         >>> checker = lw.runtime.RuntimeChecker()
         >>> checker.check_device("cpu", 0)
         >>> checker.check_tensor(np.zeros(3, "float32"), dtype="float32")
-        >>> try:
-        ...     checker.check_tensor(np.zeros(3, "float32"), dtype="int8")
-        ... except lw.LoopwrightError as error:
-        ...     print(error)
-        ...
-        the tensor holds float32, expected int8; convert it with astype
         >>> memory = lw.runtime.Memory(2, 0, 4096, 100)
         >>> checker.allocated(memory)
         >>> checker.check_memory(memory.part(40, 60), nbytes=60)
@@ -86,11 +80,7 @@ class RuntimeChecker:
                 self._freed.popitem(last=False)
 
     def check_memory(
-        self,
-        memory: Memory | None,
-        nbytes: int = 0,
-        offset: int = 0,
-        device: Device | None = None,
+        self, memory: Memory | None, nbytes: int = 0, offset: int = 0, device: Device | None = None
     ) -> None:
         """Refuse memory of which ``nbytes`` bytes behind ``offset`` must not be touched.
 

@@ -94,10 +94,7 @@ def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}
 
 
 def compile_text(
-    text: str,
-    optimise: bool = True,
-    portable: bool = False,
-    cpu: tuple[str, str] | None = None,
+    text: str, optimise: bool = True, portable: bool = False, cpu: tuple[str, str] | None = None
 ) -> bytes:
     """Compile LLVM IR text for the CPU of this machine; returns the object file.
 
@@ -109,11 +106,7 @@ def compile_text(
     name, features = ("", "") if portable else cpu or (host_cpu(), host_features())
     with _lock:
         machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=name,
-            features=features,
-            opt=3,
-            reloc="pic",
-            codemodel="small",
+            cpu=name, features=features, opt=3, reloc="pic", codemodel="small"
         )
         try:
             module = llvm.parse_assembly(text)

@@ -18,13 +18,10 @@ from loopwright.target.gpu import resolve_cuda, resolve_opencl
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a kind of target.
+    """An option of a kind of target: str, int (0 or more), bool, or tuple (of words).
 
-    Attributes:
-        type: of its values: str, int (0 or more), bool, or tuple (of words).
-        help: what it does, and its default.
-        choices: the only values, as text; empty: all of the type.
-        may_be_empty: whether an empty text is a value.
+    ``help`` says what it does, and its default. Without ``choices``, as text, all values of the
+    type are right, an empty text if it ``may_be_empty``.
 
     Example:
         >>> greeting = lw.target.Option(str, "how to greet; default hello", choices=("hello", "hi"))
@@ -124,19 +121,13 @@ COMMON: Options = {
 _COMPILERS = ("gcc", "clang", "cc")
 
 
-def _no_resolution(options: OptionValues) -> None:
-    """All options have values already."""
-
-
 def _resolve_llvm(options: OptionValues) -> None:
-    """Fill in the CPU, and drop what has no effect."""
     options.pop("link_params", None)
     check_triple(options.pop("mtriple", ""))
     resolve_cpu(options)
 
 
 def _resolve_c(options: OptionValues) -> None:
-    """Fill in the CPU and the compiler."""
     _resolve_llvm(options)
     if "cc" not in options:
         there = (name for name in _COMPILERS if shutil.which(name))
@@ -150,8 +141,7 @@ class Kind:
     Attributes:
         name: first word of a target string.
         keys: families it belongs to.
-        options: its options, `COMMON` aside.
-        defaults: values of options that are not given.
+        options, defaults: its options, `COMMON` aside, and values of those that are not given.
         aliases: other spellings of options.
         resolve: fills in the options whose values depend on the machine, and refuses bad ones by a
             TargetError.
@@ -167,7 +157,7 @@ class Kind:
     options: Options = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
-    resolve: Callable[[OptionValues], None] = _no_resolution
+    resolve: Callable[[OptionValues], None] = lambda options: None
     is_host: bool = False
 
 
@@ -198,10 +188,7 @@ KINDS: dict[str, Kind] = {
 
 
 def register_target_kind(kind: Kind) -> None:
-    """Enter a kind of target.
-
-    Raises:
-        TargetError: another kind has this name.
+    """Enter a kind of target; TargetError where another kind has its name.
 
     Example:
         >>> lw.target.register_target_kind(lw.target.Kind("toy", ("cpu",)))
@@ -217,10 +204,7 @@ def unregister_target_kind(name: str) -> None:
     """Take a kind of target away; nothing happens where there is none of that name.
 
     Example:
-        >>> lw.target.register_target_kind(lw.target.Kind("toy", ("cpu",)))
-        >>> lw.target.unregister_target_kind("toy")
-        >>> print("toy" in lw.target.KINDS)
-        False
+        >>> lw.target.unregister_target_kind("no such kind")
     """
     KINDS.pop(name, None)
 

@@ -121,12 +121,10 @@ class NDArray:
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     @property

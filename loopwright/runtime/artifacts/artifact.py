@@ -28,13 +28,9 @@ _SEAL = b"\nloopwright manifest sha256: "
 class Artifact:
     """A compiled program.
 
-    Attributes:
-        manifest: contents of the object and its machine, as JSON (`Manifest.to_json`).
-        objects: the object file, or the bytes that its kind has in its place.
-        contents: the manifest as data.
-
-    Raises:
-        UsageError: the manifest is not one, of a newer format or another kind, or lacks something.
+    ``manifest`` is JSON (`Manifest.to_json`), ``contents`` the same as data, ``objects`` the object
+    file, or the bytes that its kind has in its place. UsageError where the manifest is none, of a
+    newer format or another kind, or lacks something.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -76,7 +72,7 @@ class Artifact:
         manifest["sha256"] = manifest_checksum(manifest)
         text = json.dumps(manifest, indent=1) + "\n"
         objects = self.objects + _SEAL + manifest["sha256"].encode()
-        manifest_path = _manifest_path(target)
+        manifest_path = target.with_name(f"{target.name}.json")
         write(
             Output(target, objects, OBJECT),
             Output(manifest_path, text.encode(), MANIFEST),
@@ -88,14 +84,11 @@ class Artifact:
     def load(cls, path: str | os.PathLike[str]) -> Artifact:
         """Read the files that `save` wrote.
 
-        Raises:
-            UsageError: a file is missing, not one of ours, of a newer format, or the two do not
-                belong together.
-            RunError: a file cannot be read (permission, or it is a folder).
-            TargetError: it was compiled for another CPU; the message names both.
+        UsageError where one is missing, not ours, of a newer format, or the two do not belong
+        together; RunError where one cannot be read; TargetError, with both, for another CPU.
         """
         target = Path(path)
-        manifest_path = _manifest_path(target)
+        manifest_path = target.with_name(f"{target.name}.json")
         objects = _read(target, "the object file")
         text = _read(manifest_path, f"the manifest of {target}")
         try:
@@ -143,10 +136,6 @@ def manifest_checksum(manifest: JsonObject) -> str:
 
 def _contents(manifest: JsonObject, source: str) -> Manifest:
     return Manifest.from_json(manifest, source, artifact_kinds.names())
-
-
-def _manifest_path(path: Path) -> Path:
-    return path.with_name(path.name + ".json")
 
 
 def _read(path: Path, what: str) -> bytes:

@@ -58,11 +58,7 @@ _kinds: dict[str, ArtifactKind] = {}
 
 
 def register_artifact_kind(kind: ArtifactKind) -> None:
-    """Enter a kind of artifact; the import of its ``needs`` may complete it later.
-
-    Raises:
-        UsageError: another kind has this name.
-    """
+    """Enter a kind, which the import of its ``needs`` may complete later; UsageError if taken."""
     before = _kinds.get(kind.name)
     if before is not None and before != kind and not before.needs:
         raise UsageError(f"there is an artifact kind {kind.name!r} already")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from math import prod
 from string import Formatter
 from typing import Any, NoReturn
@@ -328,11 +328,6 @@ class ArgSpec:
         shape, constant = tuple(data["shape"]), bool(data.get("constant", False))
         return cls(str(data["name"]), shape, data["dtype"], bool(data["output"]), constant)
 
-    def to_json(self) -> dict[str, Any]:
-        shape = list(self.shape)
-        out = {"name": self.name, "shape": shape, "dtype": self.dtype, "output": self.output}
-        return out | {"constant": True} if self.constant else out
-
 
 @dataclass(frozen=True, slots=True)
 class PartsSpec:
@@ -350,10 +345,6 @@ class PartsSpec:
     def from_json(cls, data: JsonObject) -> PartsSpec:
         args = tuple(data["prepare_args"]), tuple(data["main_args"])
         return cls(str(data["prepare"]), str(data["main"]), *args)
-
-    def to_json(self) -> dict[str, Any]:
-        args = {"prepare_args": list(self.prepare_args), "main_args": list(self.main_args)}
-        return {"prepare": self.prepare, "main": self.main, **args}
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,15 +368,6 @@ class SizesSpec:
             tuple((e, str(shown)) for e, shown in data.get("requires", ())),
             tuple(data["order"]),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """The keys that are added to the entry of the function."""
-        return {
-            "requires": [list(x) for x in self.requires],
-            "sizes": [list(x) for x in self.variables],
-            "extents": [list(x) for x in self.extents],
-            "order": list(self.order),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,19 +403,6 @@ class FunctionSpec:
             PartsSpec.from_json(data["parts"]) if data.get("parts") else None,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "args": [a.to_json() for a in self.args],
-            "workspace_bytes": self.workspace_bytes,
-            "parallel_workspace_bytes": self.parallel_workspace_bytes,
-            "uses_pool": self.uses_pool,
-            **({"checks": list(self.checks)} if self.checks else {}),
-            **(self.sizes.to_json() if self.sizes is not None else {}),
-            **({"packed": list(self.packed)} if self.packed else {}),
-            **({"parts": self.parts.to_json()} if self.parts is not None else {}),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -446,10 +415,8 @@ class Manifest:
         cpu: LLVM's name of the CPU, or a level such as ``x86-64-v3``.
         features: CPU features that the code uses, as ``+avx2,-avx512f``.
         num_threads: threads of parallel loops; 0: the pool's default.
-        functions: the functions.
         format: 1, or 2 where functions have symbolic sizes.
-        loopwright: version that built it.
-        llvmlite: version that it was built with.
+        loopwright, llvmlite: versions that built it.
         needs: CPU features that the machine must have to run it, by LLVM's names; empty where they
             are not known.
         workload: the computation, as ``name``, ``args`` and ``target`` of a task; where that is no
@@ -508,20 +475,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as a JSON object."""
-        return {
-            "format": self.format,
-            "kind": self.kind,
-            "entry": self.entry,
-            "triple": self.triple,
-            "cpu": self.cpu,
-            "features": self.features,
-            "num_threads": self.num_threads,
-            "functions": [f.to_json() for f in self.functions],
-            "loopwright": self.loopwright,
-            "llvmlite": self.llvmlite,
-            **({"needs": list(self.needs)} if self.needs else {}),
-            **({"workload": self.workload} if self.workload else {}),
-        }
+        return {"format": self.format, **_to_json(self)}
 
     def function(self, name: str) -> FunctionSpec:
         """The function of that name, or KeyError."""
@@ -529,6 +483,29 @@ class Manifest:
             if f.name == name:
                 return f
         raise KeyError(name)
+
+
+#: Fields that stand in a manifest only where they say something.
+_OPTIONAL = ("constant", "checks", "sizes", "packed", "parts", "needs", "workload")
+
+
+def _to_json(spec: Any) -> dict[str, Any]:
+    """The fields of a description by name; the sizes of a function stand among its own."""
+    out: dict[str, Any] = {}
+    for entry in fields(spec):
+        value = getattr(spec, entry.name)
+        if isinstance(value, SizesSpec):
+            sizes = _to_json(value)
+            out |= {"sizes": sizes.pop("variables"), **sizes}
+        elif value or entry.name not in _OPTIONAL:
+            out[entry.name] = _plain(value)
+    return out
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return _to_json(value)
+    return [_plain(x) for x in value] if isinstance(value, tuple) else value
 
 
 def read_format(data: JsonObject, source: str) -> int:

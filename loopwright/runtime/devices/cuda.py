@@ -125,24 +125,25 @@ class CudaAPI(DriverAPI):
 
     def __init__(self, driver: Driver = None, devices: int = 1) -> None:
         super().__init__()
-        self._given = driver, devices
+        self._given = driver, devices, ""
         self._contexts: dict[int, Any] = {}
         self._defaults: dict[int, Stream] = {}
         self._peers: set[tuple[int, int]] = set()
 
     # ------------------------------------------------------------ devices
 
+    def _found(self) -> tuple[Driver, int, str]:
+        return find_driver() if self._given[0] is None else self._given
+
     @property
     def driver(self) -> Driver:
-        given, _ = self._given
-        return given if given is not None else find_driver()[0]
+        return self._found()[0]
 
     def count(self) -> int:
-        given, devices = self._given
-        return devices if given is not None else find_driver()[1]
+        return self._found()[1]
 
     def why_absent(self) -> str:
-        return "" if self.count() else find_driver()[2]
+        return self._found()[2]
 
     def call(self, device_id: int, doing: str, name: str, *args: object) -> Any:
         """Call the driver with a device's context in force; errors as `call`.

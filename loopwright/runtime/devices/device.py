@@ -32,28 +32,17 @@ from loopwright.runtime.devices.interface import (
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {
-    "cpu": 1,
-    "cuda": 2,
-    "opencl": 4,
-    "vulkan": 7,
-    "metal": 8,
-    "vpi": 9,
-    "rocm": 10,
-    "ext_dev": 12,
+    "cpu": 1, "cuda": 2, "opencl": 4, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12,
     "micro_dev": 13,
-}
+}  # fmt: skip
 _ALIASES = {"gpu": "cuda", "cl": "opencl"}
 NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 
 #: Attributes that must agree between two devices so that one time holds for both.
 LIMITS = (
-    "device_name",
-    "arch",
-    "multi_processor_count",
-    "max_threads_per_block",
-    "max_shared_memory_per_block",
-    "warp_size",
-)
+    "device_name", "arch", "multi_processor_count", "max_threads_per_block",
+    "max_shared_memory_per_block", "warp_size",
+)  # fmt: skip
 
 
 class DeviceType(IntEnum):
@@ -127,15 +116,10 @@ def type_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Device:
-    """One device: a DLPack type code and a number, printed as ``cpu(0)``.
+    """One device: a DLPack type code and a number from 0, printed as ``cpu(0)``.
 
-    Attributes:
-        device_type: DLPack code, see `DEVICE_TYPES` and `DeviceType`. ``Device`` takes the type's
-            name too: ``Device("cpu", 0)``.
-        device_id: number among the devices of this type, from 0.
-
-    Raises:
-        UsageError: the type is unknown, or there is no device of that number.
+    `DEVICE_TYPES` and `DeviceType` have the codes; ``Device`` takes the type's name too. UsageError
+    where the type is unknown, or there is no device of that number.
 
     Example:
         >>> print(lw.runtime.Device("cpu", 0))
@@ -192,10 +176,7 @@ class Device:
         """Bytes of memory; the same as `total_global_memory`."""
         return _number(self.attribute("total_global_memory") or 0)
 
-    @property
-    def total_global_memory(self) -> int:
-        """Bytes of memory."""
-        return self.total_memory
+    total_global_memory = total_memory
 
     @property
     def available_global_memory(self) -> int | None:
@@ -335,25 +316,17 @@ def _number(device_id: object) -> int:
 
 
 def cpu(device_id: int = 0) -> Device:
-    """The host's processor, ``cpu(0)``.
-
-    Raises:
-        UsageError: the number is not 0.
+    """The host's processor, ``cpu(0)``; UsageError for another number.
 
     Example:
-        >>> print(lw.cpu(0))
-        cpu(0)
+        >>> print(lw.cpu(0), lw.cuda(1), lw.metal().exist)
+        cpu(0) cuda(1) False
     """
     return Device(DEVICE_TYPES["cpu"], device_id)
 
 
 def cuda(device_id: int = 0) -> Device:
-    """A GPU of NVIDIA; ``exist`` of it says whether there is one.
-
-    Example:
-        >>> print(lw.cuda(1))
-        cuda(1)
-    """
+    """A GPU of NVIDIA; ``exist`` of it says whether there is one."""
     return Device("cuda", device_id)
 
 
@@ -362,47 +335,30 @@ gpu = cuda
 
 
 def opencl(device_id: int = 0) -> Device:
-    """A device of OpenCL; those of all platforms are counted one after the other.
-
-    Example:
-        >>> print(lw.opencl())
-        opencl(0)
-    """
+    """A device of OpenCL; those of all platforms are counted one after the other."""
     return Device("opencl", device_id)
 
 
 def metal(device_id: int = 0) -> Device:
-    """A GPU of Apple. It has a name only: nothing drives it in this version.
-
-    Example:
-        >>> print(lw.metal().exist)
-        False
-    """
+    """A GPU of Apple. It has a name only: nothing drives it in this version."""
     return Device("metal", device_id)
 
 
 def rocm(device_id: int = 0) -> Device:
-    """A GPU of AMD. It has a name only: nothing drives it in this version.
-
-    Example:
-        >>> print(lw.rocm().exist)
-        False
-    """
+    """A GPU of AMD. It has a name only: nothing drives it in this version."""
     return Device("rocm", device_id)
 
 
 def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
     """Parse a device: ``"cpu"``, ``"cpu:0"`` or ``"cpu(0)"``; a `Device` is returned as it is.
 
-    ``device("llvm", 0)`` is ``cpu(0)``. ``loopwright.context`` is the same by its older name.
+    ``loopwright.context`` is the same by its older name. UsageError where the name is unknown, or
+    there is no such device.
 
     Args:
         dev_type: a name of `DEVICE_TYPES`, its DLPack code, or a target, of which the first word
             counts (``llvm`` and ``c`` run on ``cpu``).
         dev_id: the number, default 0; where `dev_type` has one, too, both are the same.
-
-    Raises:
-        UsageError: the name is unknown, or there is no such device.
 
     Example:
         >>> print(lw.runtime.device("cpu:0"), lw.runtime.device("llvm"))
@@ -425,9 +381,7 @@ def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
 def enabled(target: str) -> bool:
     """Whether kernels for a target, or on a device of that name, can run here.
 
-    Args:
-        target: such as ``"llvm"``, ``"llvm -mcpu=x86-64-v3"`` or ``"cpu"``; its options say nothing
-            here.
+    Options of the target, as in ``"llvm -mcpu=x86-64-v3"``, say nothing here.
 
     Example:
         >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("metal"))

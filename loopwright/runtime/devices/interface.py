@@ -215,11 +215,7 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def allocate(
-        self,
-        device_id: int,
-        nbytes: int,
-        alignment: int = DEVICE_ALIGNMENT,
-        scope: str = "global",
+        self, device_id: int, nbytes: int, alignment: int = DEVICE_ALIGNMENT, scope: str = "global"
     ) -> Memory:
         """Uninitialised memory of at least ``nbytes`` (0 gives a piece that must not be touched).
 
@@ -364,15 +360,11 @@ class DeviceAPI(ABC):
 
 
 def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None:
-    """Enter a kind of devices.
+    """Enter a kind of devices by its DLPack code, or by a code of its own from 1.
 
-    Args:
-        device_type: its DLPack code (`loopwright.runtime.DEVICE_TYPES` has the names), or a code of
-            its own from 1, under which the backend's ``name`` names its devices.
-        make: returns the backend; called once, at the first use of such a device.
-
-    Raises:
-        UsageError: the code has a backend already, or is not an integer from 1.
+    Under a code of its own the backend's ``name`` names its devices. ``make`` returns the backend
+    and is called once, at the first use of such a device. UsageError where the code has a backend
+    already, or is not an integer from 1.
     """
     if isinstance(device_type, bool) or not isinstance(device_type, int) or device_type < 1:
         raise UsageError(f"the device type {device_type!r} is no whole number from 1")
@@ -476,13 +468,9 @@ def forget_stream(stream: Stream) -> None:
     """Tell all allocators that a stream will be given back; all work in it must be done.
 
     Example:
-        >>> from loopwright.runtime.memory import forget_stream
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     stream = api.create_stream(0)
-        ...     api.synchronize(0, stream)
-        ...     forget_stream(stream)
-        ...     api.free_stream(stream)
+        >>> stream = lw.cpu().create_raw_stream()
+        >>> lw.cpu().sync(stream)
+        >>> lw.runtime.memory.forget_stream(stream)
     """
     with _lock:
         users = list(_stream_users)
@@ -495,16 +483,10 @@ def free_stream(stream: Stream) -> None:
     """Wait for a stream, tell all allocators, and give it back.
 
     Use this, and not `DeviceAPI.free_stream` alone, for streams that were used with memory of an
-    allocator: it would wait for a stream that is gone.
-
-    Raises:
-        RunError: something in it failed.
+    allocator: it would wait for a stream that is gone. RunError where something in it failed.
 
     Example:
-        >>> from loopwright.runtime.memory import free_stream
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     free_stream(api.create_stream(0))
+        >>> lw.runtime.memory.free_stream(lw.cpu().create_raw_stream())
     """
     api = device_api(stream.device_type)
     api.synchronize(stream.device_id, stream)

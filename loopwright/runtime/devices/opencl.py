@@ -310,8 +310,12 @@ class OpenCLAPI(DriverAPI):
 
     def _copy(self, device_id: int, source: Memory, target: Memory, stream: Stream | None) -> None:
         devices = {m.device_id for m in (source, target) if m.device_type != HOST}
-        if len(devices) > 1:
-            self._copy_between(source, target)
+        if len(devices) > 1:  # through the host, since two contexts share no memory
+            block = np.empty(source.nbytes, dtype=np.uint8)
+            host = Memory(HOST, 0, int(block.ctypes.data), source.nbytes, owner=block)
+            for start, end, device in ((source, host, source), (host, target, target)):
+                self.copy(start, 0, end, 0, source.nbytes)
+                self.synchronize(device.device_id, self.current_stream(device.device_id))
             return
         queue = self.queue_of(device_id, stream)
         options: dict[str, Any] = {"is_blocking": False}
@@ -324,14 +328,6 @@ class OpenCLAPI(DriverAPI):
             options["byte_count"] = source.nbytes
         with named(self.where(device_id), f"copying {source.nbytes} bytes"):
             package().enqueue_copy(queue, _side(target), _side(source), **options)
-
-    def _copy_between(self, source: Memory, target: Memory) -> None:
-        """Copy through the host, since two contexts share no memory."""
-        block = np.empty(source.nbytes, dtype=np.uint8)
-        host = Memory(HOST, 0, int(block.ctypes.data), source.nbytes, owner=block)
-        for start, end, device in ((source, host, source), (host, target, target)):
-            self.copy(start, 0, end, 0, source.nbytes)
-            self.synchronize(device.device_id, self.current_stream(device.device_id))
 
     def adopt(self, device_id: int, handle: int, offset: int, nbytes: int, owner: object) -> Memory:
         context = self._context(device_id)

@@ -83,11 +83,8 @@ class PreparedCall(KernelCall):
 class Parts:
     """The two parts of a function, to be called one after the other.
 
-    Attributes:
-        whole: the function.
-        first, second: its parts.
-        read_first, read_later: numbers of the arguments that each part takes.
-        kept: results of the first part, which the second one reads.
+    ``read_first`` and ``read_later`` are numbers of the arguments that each part takes, ``kept``
+    results of the first, which the second reads.
     """
 
     def __init__(self, whole: Kernel, first: Kernel, second: Kernel, spec: PartsSpec) -> None:
@@ -197,20 +194,14 @@ class FunctionWithConstants(Kernel):
     Several threads may call it at once. The values were taken over when it was made: a change of
     the arrays that were given then changes nothing, but for those that are `InPlace`.
 
+    ``values`` are all its constants by number of the argument; ArgumentError where one is not
+    acceptable. ``parts`` is None where it has none.
+
     Attributes:
-        args: the arguments that a call takes.
-        constants: names of those that are given.
+        args, constants: the arguments that a call takes, and names of those that are given.
         nbytes: bytes that it holds: arrays computed from the constants, and copies of those that
             calls read themselves.
         prepare_seconds: time of the computation from the constants.
-
-    Args:
-        spec: the function's entry in the manifest.
-        parts: its parts; None where it has none.
-        values: its constants by number of the argument, all of them.
-
-    Raises:
-        ArgumentError: a value is not acceptable.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

@@ -42,14 +42,11 @@ _SWEEP = 2
 class DeviceFunction(Kernel):
     """A function of kernels; call it with one array per argument, outputs included, in order.
 
-    Attributes:
-        values: sizes that the code takes after the arrays.
-        buffer_bytes: bytes of each temporary buffer on the device.
-        workspace_bytes: bytes of all of them.
-
-    Args:
-        spec: the function's entry in the manifest, with numbers for all sizes.
+    ``values`` are sizes that the code takes after the arrays, ``buffer_bytes`` bytes of each
+    temporary buffer on the device, ``workspace_bytes`` of all. ``spec`` has numbers for all sizes.
     """
+
+    _image: DeviceImage
 
     def __init__(self, image: DeviceImage, spec: FunctionSpec, values: Sequence[int] = ()) -> None:
         self.name = spec.name
@@ -75,10 +72,6 @@ class DeviceFunction(Kernel):
             )
             for launch in launches
         ]
-
-    @property
-    def device(self) -> Device:
-        return Device(self._image.kind.device)
 
     @property
     def code(self) -> DeviceCode:

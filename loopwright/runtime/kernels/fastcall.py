@@ -104,10 +104,7 @@ def refuse(*args: object) -> Literal[False]:
 
 
 def checked_call(
-    kernel: NativeCode,
-    args: Sequence[Arg],
-    pairs: Sequence[tuple[int, int]],
-    sizes: Sequence[int],
+    kernel: NativeCode, args: Sequence[Arg], pairs: Sequence[tuple[int, int]], sizes: Sequence[int]
 ) -> FastCall | None:
     """A built-in function that takes the arrays, checks them and runs; None where that cannot be.
 

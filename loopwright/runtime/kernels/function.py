@@ -23,7 +23,6 @@ from loopwright.runtime.arrays.device import buffer_of
 from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.artifacts.kinds import Timer
 from loopwright.runtime.artifacts.manifest import FunctionSpec, evaluate
-from loopwright.runtime.devices.device import Device
 from loopwright.runtime.kernels import fastcall
 from loopwright.runtime.kernels.argument import Arg, ArgumentChecks
 from loopwright.runtime.kernels.image import Image
@@ -168,13 +167,8 @@ class Function(Kernel):
     are written in place. Nothing runs unless every argument is right. Where no output has elements
     (a size is 0) there is nothing to compute: the arguments are checked, and nothing runs.
 
-    Attributes:
-        workspace_bytes: workspace of one call.
-        parallel_workspace_bytes: workspace of each further thread of its parallel loops.
-        values: sizes that the code takes after the arrays.
-
-    Args:
-        spec: the function's entry in the manifest, with numbers for all sizes.
+    ``values`` are sizes that the code takes after the arrays, ``workspace_bytes`` those of a call,
+    ``parallel_workspace_bytes`` of each further thread. ``spec`` has numbers for all sizes.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -187,6 +181,8 @@ class Function(Kernel):
         >>> print([(x.name, x.shape, x.output) for x in kernel.args])
         [('A', (4,), False), ('B', (4,), True)]
     """
+
+    _image: Image
 
     def __init__(self, image: Image, spec: FunctionSpec, values: Sequence[int] = ()) -> None:
         self.name = spec.name
@@ -212,10 +208,6 @@ class Function(Kernel):
         return self._address
 
     @property
-    def device(self) -> Device:
-        return Device(self._image.kind.device)
-
-    @property
     def timer(self) -> Timer | None:
         """The function's own timer; None where the loop in compiled code times it (`time_call`)."""
         return self._image.kind.timer
@@ -223,10 +215,9 @@ class Function(Kernel):
     def __call__(self, *args: object) -> None:
         """Check the arguments, then run.
 
-        Raises:
-            ArgumentError: an argument is not acceptable; names the function, the argument's
-                position and name, the expected and the actual value. Nothing ran.
-            RunError: the workspace is over the limit (nothing ran), or the function failed.
+        ArgumentError, with function, position, name, expected and actual value, where one is not
+        acceptable, RunError where the workspace is over the limit: nothing ran. RunError, too,
+        where the function failed.
         """
         code = self._fast(*args)
         if code is None:

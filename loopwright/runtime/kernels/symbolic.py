@@ -25,7 +25,6 @@ from loopwright.runtime.artifacts.manifest import (
     text,
 )
 from loopwright.runtime.caches import RuntimeCache
-from loopwright.runtime.devices.device import Device
 from loopwright.runtime.kernels.device_function import DeviceFunction
 from loopwright.runtime.kernels.function import Function
 from loopwright.runtime.kernels.image import DeviceImage, Image
@@ -158,6 +157,8 @@ class SymbolicFunction(Kernel):
     ``args`` are its arrays, in order.
     """
 
+    _image: Image | DeviceImage
+
     def __init__(self, image: Image | DeviceImage, spec: FunctionSpec, sizes: SizesSpec) -> None:
         self.name = spec.name
         self._image, self._spec = image, spec
@@ -185,10 +186,6 @@ class SymbolicFunction(Kernel):
         if isinstance(self._image, DeviceImage):
             raise UsageError(f"{self.name} runs on {self.device}: its kernels have no address")
         return self._image.address(self.name)
-
-    @property
-    def device(self) -> Device:
-        return Device(self._image.kind.device)
 
     @property
     def signature(self) -> tuple[str, ...]:

@@ -44,12 +44,10 @@ class BenchmarkResult:
 
     @property
     def mean(self) -> float:
-        """Mean over the repeats."""
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
-        """Median over the repeats."""
         return statistics.median(self.results)
 
     @property
@@ -59,12 +57,10 @@ class BenchmarkResult:
 
     @property
     def min(self) -> float:
-        """Fastest repeat."""
         return min(self.results)
 
     @property
     def max(self) -> float:
-        """Slowest repeat."""
         return max(self.results)
 
     def __str__(self) -> str:
@@ -133,20 +129,12 @@ def time_once(function: Kernel, args: Sequence[object], number: int = 1) -> floa
 
 
 def measure_windows(
-    call: KernelCall,
-    windows: int = 5,
-    window_ms: float = 20.0,
-    estimate: float | None = None,
+    call: KernelCall, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
 ) -> tuple[float, ...]:
     """Time `windows` windows of about `window_ms` each; rank kernels by the median of the result.
 
-    Args:
-        windows: number of windows.
-        window_ms: length of a window in milliseconds; a window holds at least one call.
-        estimate: seconds per call as far as known; without it one call is timed first.
-
-    Returns:
-        Seconds per call of each window; RunError where a call failed.
+    Returns seconds per call of each window, which holds at least one call. ``estimate`` is seconds
+    per call as far as known; without it one call is timed first. RunError where a call failed.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -213,8 +201,7 @@ class Evaluator:
 
     Args:
         dev: the device; default the device that its kind of code runs on.
-        number: calls per repeat.
-        repeat: repeats; each gives one entry of the results.
+        number, repeat: calls per repeat, and repeats; each gives one entry of the results.
         min_repeat_ms: shortest length of a repeat in milliseconds.
         limit_zero_time_iterations: attempts that take no measurable time before giving up.
         cooldown_interval_ms: sleep in milliseconds after every `repeats_to_cooldown` repeats.

@@ -54,14 +54,11 @@ class PoolStatistics:
     """Counts and sizes of a memory pool. All sizes are bytes.
 
     Attributes:
-        requested_bytes: requested sizes of live blocks.
-        live_bytes: sizes of live blocks, rounded up to the alignment.
+        requested_bytes, live_bytes: sizes of live blocks, and those rounded up to the alignment.
         peak_bytes: maximum of ``live_bytes``.
         reserved_bytes: memory that the pool has from the device.
-        cached_bytes: the free part of it.
-        largest_free: the largest contiguous piece of the free part.
-        allocations, frees: calls of the pool.
-        device_allocations, device_frees: calls of the device.
+        cached_bytes, largest_free: the free part of it, and the largest contiguous piece of that.
+        allocations, frees, device_allocations, device_frees: calls of the pool, and of the device.
     """
 
     requested_bytes: int
@@ -189,16 +186,14 @@ def note_use(memory: Memory, stream: Stream) -> None:
     that is from no pool, which the device itself keeps until it is unused.
 
     Example:
-        >>> from loopwright.runtime.memory import device_allocator, note_use
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     pool, other = device_allocator((12, 0)), api.create_stream(0)
-        ...     memory = pool.alloc(64)
-        ...     note_use(memory, other)
+        >>> pool = lw.runtime.memory.PooledAllocator(lw.cpu(), first_chunk=4096)
+        >>> memory = pool.alloc(64)
+        >>> with lw.cpu().stream() as other:
+        ...     lw.runtime.memory.note_use(memory, other)
         ...     pool.free(memory)
-        ...     print(pool.release_cached())
-        ...     api.free_stream(other)
-        67108864
+        ...
+        >>> print(pool.release_cached())
+        4096
     """
     lease = lease_of(memory)
     if lease is not None:
