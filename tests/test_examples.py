@@ -9,16 +9,17 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
-import loopwright as lw
-import numpy as np
-import pytest
 import shutil
 from collections.abc import Iterator
-from loopwright.schedule import Step
-from loopwright.transform import Pass
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import pytest
+
+import loopwright as lw
+from loopwright.schedule import Step
+from loopwright.transform import Pass
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
