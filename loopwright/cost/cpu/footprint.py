@@ -140,9 +140,9 @@ class Touches:
         #: its store, then its loads
         self.accesses = [Touched(a, nest, machine.caches.line) for a in nest.accesses]
         #: iterations of the loops at and inside a depth (one entry more than loops)
-        innermost: Number = 1
-        extents = (x.extent for x in reversed(nest.loops))
-        self.inner = [*accumulate(extents, mul, initial=innermost)][::-1]
+        self.inner: list[Number] = [1]
+        for loop in reversed(nest.loops):
+            self.inner.insert(0, self.inner[0] * loop.extent)
 
     def without_store(self) -> Touches:
         made = Touches(self.nest, self.machine)
