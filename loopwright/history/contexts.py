@@ -186,7 +186,8 @@ class ApplyGraphBest(_ConfigContext):
     Once all records are used up, a task that has come before gets the configuration of that time,
     and others are left to the contexts outside.
 
-    ``records`` is a log with one record for each call, in order; errors as `apply_history_best`.
+    ``records`` is a log with one record for each call, in order; errors as of `apply_history_best`.
+
     Example:
         >>> from loopwright.task import ApplyGraphBest
         >>> with ApplyGraphBest("matmul.jsonl"), lw.Target("llvm"):

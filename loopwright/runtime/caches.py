@@ -60,8 +60,8 @@ class FileStore:
     user, and nobody else may write to it.
 
     ``limit`` is the bytes of all entries of this suffix, with their checksums. A folder may exceed
-    it by a tenth for each process that writes, until one of them looks. ``what`` is the name of the
-    entries in messages, in the plural.
+    it by a tenth for each process that writes, until one of them looks. Stores of other suffixes
+    may share the folder. ``what`` is the name of the entries in messages, in the plural.
     """
 
     def __init__(

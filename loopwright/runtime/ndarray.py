@@ -120,7 +120,8 @@ def empty_pinned(
     `loopwright.runtime.memory.AsyncMemoryCopier` run beside other work. Elsewhere it is an ordinary
     array. Pinned memory cannot be swapped out; take little of it.
 
-    Errors are those of `empty`.
+    ``device`` is the one that copies. Errors are those of `empty`, but OutOfMemoryError where the
+    host has no such memory left.
 
     Example:
         >>> a = lw.nd.empty_pinned((2, 3), "float32", lw.cpu())

@@ -84,7 +84,7 @@ def kind_of(value: object) -> str:
         >>> print(kind(3), kind(2.5), kind("x"), kind(np.zeros(2)), kind(print), kind([1]))
         int float str array function object
     """
-    kind = next(_CLASSES[c] for c in type(value).__mro__ if c in _CLASSES)
+    kind = next(filter(None, map(_CLASSES.get, type(value).__mro__)))
     if kind != "object" or isinstance(value, type):
         return kind
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):

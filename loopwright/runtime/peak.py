@@ -301,11 +301,12 @@ def fma_peak(
     """Measure the float32 operations per second of fused multiply-adds.
 
     Independent vector accumulators in registers, no memory: an upper bound of all kernels. The
-    first call for a number of threads, default `get_num_threads`, and a vector unit compiles (some
-    20 ms). A multiply-add counts two. UsageError where the number of threads is out of range,
+    first call for a number of threads and a vector unit compiles (some 20 ms); later ones only
+    measure. A multiply-add counts two. UsageError where the number of threads is out of range,
     TargetError where this machine lacks instructions of the unit.
 
     Args:
+        num_threads: default `get_num_threads`.
         seconds: length of the measurement; the best of five parts of it counts, since other work
             of the machine slows the rest.
         unit: the vector instructions to measure, `Target.vector_unit` of the target that kernels

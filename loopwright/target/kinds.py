@@ -121,6 +121,10 @@ COMMON: Options = {
 _COMPILERS = ("gcc", "clang", "cc")
 
 
+def _no_resolution(options: OptionValues) -> None:
+    """All options have values already."""
+
+
 def _resolve_llvm(options: OptionValues) -> None:
     options.pop("link_params", None)
     check_triple(options.pop("mtriple", ""))
@@ -157,7 +161,7 @@ class Kind:
     options: Options = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
-    resolve: Callable[[OptionValues], None] = lambda options: None
+    resolve: Callable[[OptionValues], None] = _no_resolution
     is_host: bool = False
 
 
@@ -204,7 +208,10 @@ def unregister_target_kind(name: str) -> None:
     """Take a kind of target away; nothing happens where there is none of that name.
 
     Example:
-        >>> lw.target.unregister_target_kind("no such kind")
+        >>> lw.target.register_target_kind(lw.target.Kind("toy", ("cpu",)))
+        >>> lw.target.unregister_target_kind("toy")
+        >>> print("toy" in lw.target.KINDS)
+        False
     """
     KINDS.pop(name, None)
 

@@ -33,15 +33,21 @@ class DeviceArray(NDArray):
         ...
     """
 
-    __slots__ = ("_dtype", "_keeper", "memory", "shape")
-    memory: Memory
-    shape: tuple[int, ...]
+    __slots__ = ("_dtype", "_keeper", "_memory", "_shape")
 
     def __init__(
         self, memory: Memory, shape: tuple[int, ...], dtype: str, device: Device, keeper: object
     ) -> None:
-        self.memory, self.device, self._keeper = memory, device, keeper
-        self.shape, self._dtype = shape, np.dtype(dtype)
+        self._memory, self.device, self._keeper = memory, device, keeper
+        self._shape, self._dtype = shape, np.dtype(dtype)
+
+    @property
+    def memory(self) -> Memory:
+        return self._memory
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
 
     @property
     def dtype(self) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from math import prod
 from string import Formatter
 from typing import Any, NoReturn
@@ -487,25 +487,26 @@ class Manifest:
 
 #: Fields that stand in a manifest only where they say something.
 _OPTIONAL = ("constant", "checks", "sizes", "packed", "parts", "needs", "workload")
+_SPECS = ArgSpec, PartsSpec, FunctionSpec
 
 
 def _to_json(spec: Any) -> dict[str, Any]:
     """The fields of a description by name; the sizes of a function stand among its own."""
     out: dict[str, Any] = {}
-    for entry in fields(spec):
-        value = getattr(spec, entry.name)
+    for name in spec.__dataclass_fields__:  # `fields` makes a tuple of them at each call
+        value = getattr(spec, name)
         if isinstance(value, SizesSpec):
             sizes = _to_json(value)
             out |= {"sizes": sizes.pop("variables"), **sizes}
-        elif value or entry.name not in _OPTIONAL:
-            out[entry.name] = _plain(value)
+        elif value or name not in _OPTIONAL:
+            out[name] = _plain(value)
     return out
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return _to_json(value)
-    return [_plain(x) for x in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(x) for x in value]
+    return _to_json(value) if isinstance(value, _SPECS) else value
 
 
 def read_format(data: JsonObject, source: str) -> int:

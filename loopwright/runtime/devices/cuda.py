@@ -143,7 +143,7 @@ class CudaAPI(DriverAPI):
         return self._found()[1]
 
     def why_absent(self) -> str:
-        return self._found()[2]
+        return "" if self.count() else find_driver()[2]
 
     def call(self, device_id: int, doing: str, name: str, *args: object) -> Any:
         """Call the driver with a device's context in force; errors as `call`.

@@ -267,7 +267,7 @@ class Device:
             names = {**other_names(), **NAMES}
             driven = ", ".join(names[code] for code in device_api_types())
             return f"this version runs kernels on {driven}, not on {self.name}"
-        return why_missing(api, self.name, self.device_id)
+        return why_missing(api, self.name, self.device_id) or ""
 
     def sync(self, stream: Stream | None = None) -> None:
         """Wait for all work on the device, or in one of its streams.
@@ -319,8 +319,10 @@ def cpu(device_id: int = 0) -> Device:
     """The host's processor, ``cpu(0)``; UsageError for another number.
 
     Example:
-        >>> print(lw.cpu(0), lw.cuda(1), lw.metal().exist)
-        cpu(0) cuda(1) False
+        >>> print(lw.cpu(0), lw.cuda(1), lw.gpu(), lw.opencl())
+        cpu(0) cuda(1) cuda(0) opencl(0)
+        >>> print(lw.metal().exist, lw.rocm().exist)
+        False False
     """
     return Device(DEVICE_TYPES["cpu"], device_id)
 
@@ -330,7 +332,7 @@ def cuda(device_id: int = 0) -> Device:
     return Device("cuda", device_id)
 
 
-#: The older name.
+#: The same function by its older name.
 gpu = cuda
 
 

@@ -141,8 +141,9 @@ class DriverAPI(DeviceAPI):
             return
         note_copy(source, target, nbytes)
         device_id = target.device_id if source.device_type == HOST else source.device_id
-        pieces = source.part(source_offset, nbytes), target.part(target_offset, nbytes)
-        self._copy(device_id, *pieces, stream)
+        at = source if nbytes == source.nbytes else source.part(source_offset, nbytes)
+        to = target if nbytes == target.nbytes else target.part(target_offset, nbytes)
+        self._copy(device_id, at, to, stream)
 
     @abstractmethod
     def _fill(self, memory: Memory, value: int, stream: Stream | None) -> None: ...

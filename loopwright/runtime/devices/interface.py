@@ -113,11 +113,11 @@ def _is_whole(number: object) -> bool:
     return isinstance(number, Integral)
 
 
-def why_missing(api: DeviceAPI, name: str, device_id: int) -> str:
-    """The reason why there is no device of a number, as a sentence; empty where there is."""
+def why_missing(api: DeviceAPI, name: str, device_id: int) -> str | None:
+    """The reason why there is no device of a number, as a sentence; None where there is."""
     count = api.count()
     if isinstance(device_id, int) and 0 <= device_id < count:
-        return ""
+        return None
     if not count:
         return api.why_absent()
     there = f"{name}(0)" if count == 1 else f"{name}(0) to {name}({count - 1})"
@@ -126,7 +126,8 @@ def why_missing(api: DeviceAPI, name: str, device_id: int) -> str:
 
 def check_device(api: DeviceAPI, device_id: int) -> None:
     """Raise UsageError for a device number that does not exist; the message lists those that do."""
-    if why := why_missing(api, api.name, device_id):
+    why = why_missing(api, api.name, device_id)
+    if why is not None:
         raise UsageError(f"{api.name}({device_id}) cannot be used: {why}")
 
 

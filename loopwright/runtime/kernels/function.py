@@ -167,8 +167,9 @@ class Function(Kernel):
     are written in place. Nothing runs unless every argument is right. Where no output has elements
     (a size is 0) there is nothing to compute: the arguments are checked, and nothing runs.
 
-    ``values`` are sizes that the code takes after the arrays, ``workspace_bytes`` those of a call,
-    ``parallel_workspace_bytes`` of each further thread. ``spec`` has numbers for all sizes.
+    ``values`` are sizes that the code takes after the arrays, ``workspace_bytes`` the bytes of the
+    workspace of a call, ``parallel_workspace_bytes`` those of each further thread of its parallel
+    loops. ``spec`` has numbers for all sizes.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

@@ -38,11 +38,12 @@ def profile(
 ) -> Report:
     """Run a function several times and report the time of each compiled function or kernel.
 
-    It is a module (its entry function is meant), a compiled function, or any callable.
-    A compiled function of the host is timed by the loop in compiled code, all runs in one row. Of
-    anything else, such as a Python function that calls several, each call of a compiled function is
-    a row; where a device reports the launches of a call, each launch is one. Time between
-    calls is only in `Report.wall_seconds`.
+    The function may be a module, of which the entry function is meant. A compiled function of the
+    host is timed by the loop in compiled code, all runs in one row. Of anything else, such as a
+    Python function that calls several, each call of a compiled function is a row; where a device
+    reports the launches of a call, each launch is one. Time between calls is only in
+    `Report.wall_seconds`. UsageError for a number out of range, ArgumentError for an argument that
+    is not acceptable, RunError where a call failed.
 
     Args:
         warmup: runs before the `number` that count.
@@ -170,9 +171,10 @@ def profile_function(
 
     Args:
         function, collectors, number, flop: see `profile`.
-        dev: where it runs; default, and only choice, the device that its code is for.
+        dev: where it runs; default, and only choice, the device that its code is for; UsageError
+            for another one.
         func_name: name of a module's function; default its entry function. UsageError without a
-            module.
+            module, AttributeError where the module has no such function.
         warmup_iters: runs before those that count.
 
     Example:
