@@ -52,8 +52,19 @@ class BufferView:
     """
 
     def __init__(self, buffer: Buffer) -> None:
-        self.buffer, self.name, self.dtype = buffer, buffer.name, buffer.dtype
-        self.shape = buffer.extents
+        self.buffer = buffer
+
+    @property
+    def name(self) -> str:
+        return self.buffer.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.buffer.extents
+
+    @property
+    def dtype(self) -> str:
+        return self.buffer.dtype
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
         return Load(self.buffer, self._indices(indices), self.buffer.dtype)
@@ -157,8 +168,9 @@ class IRBuilder:
 
     @contextmanager
     def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:
-        """A buffer of the body's own, which exists for what is added inside."""
-        b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
+        """A buffer of the body's own, of fixed shape, which exists for what is added inside."""
+        extents = static_shape(shape_of(shape, f"allocate {name!r}"))
+        b = Buffer(name, extents, dtypes.check(dtype), "local")
         self._open.append([])
         yield BufferView(b)
         self.emit(Allocate(b, self._close()))

@@ -115,19 +115,19 @@ class CFamilyWriter(ExpressionWriter):
     def hint(self, s: For) -> str | None:
         """The line before a loop that tells the compiler what to do with it."""
 
-    # The rest is as code of devices has it.
-
+    @abstractmethod
     def launch(self, s: For) -> bool:
         """Write a parallel loop for threads of a CPU; False: it is to be a serial one."""
-        return False
 
+    @abstractmethod
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Write that the line of an element, which may lie outside of its buffer, will be read.
-        Devices hide the time of memory by other threads."""
+        """Write that the line of an element, which may lie outside of its buffer, will be read."""
 
+    @abstractmethod
     def instruction(self, s: IntrinsicCall) -> bool:
         """Write an instruction; False: there is none, and its plain form is to be written."""
-        return False
+
+    # The rest is as code of devices has it.
 
     def check(self, s: Check) -> None:
         raise CodegenError(f"{self.language}: a kernel cannot be left by a check")

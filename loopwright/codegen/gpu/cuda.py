@@ -1,4 +1,4 @@
-"""CUDA C++ and HIP C++: the source of a function's kernels, which NVRTC compiles."""
+"""CUDA C++, which NVRTC compiles, and HIP C++: the source of a function's kernels."""
 
 # Products and sums are contracted only where the text says ``fma``, so that results are those of
 # every other target.
@@ -315,7 +315,8 @@ def _write(
     fast_math: bool = False,
 ) -> CudaSource:
     prelude = Prelude(True, dialect)
-    prelude.foreign = _FAST if fast_math else prelude.foreign
+    if fast_math:
+        prelude.foreign = _FAST
     writers = [writer(prelude, k, _TAKEN) for k in program.kernels]
     code = write_kernels(program, prelude, writers)
     head = f"/* {program.func.name}: {language} made by loopwright {__version__}. */\n{beginning}"

@@ -19,7 +19,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import DIVISIONS, Binary, Cast, Const, Expr, IfThenElse, Unary, Var, const
 from loopwright.ir.node import Node, StructuralKey, same
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.stmt import UNROLL_HINT, Barrier, For, If, Seq, Stmt, Store
+from loopwright.ir.stmt import UNROLL_HINT, Barrier, For, If, IntrinsicCall, Seq, Stmt, Store
 from loopwright.ir.visitor import contains, free_vars, nodes, substitute
 
 # ---------------------------------------------------------------- vectors
@@ -276,6 +276,15 @@ class KernelWriter(NarrowIndices):
 
     def hint(self, s: For) -> str | None:
         return "#pragma unroll"
+
+    def launch(self, s: For) -> bool:
+        return False
+
+    def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
+        """Write nothing: devices hide the time of memory by other threads."""
+
+    def instruction(self, s: IntrinsicCall) -> bool:
+        return False
 
     def text(self, ranges: Mapping[Var, Interval]) -> str:
         """The kernel as a function; ``ranges`` bound the sizes."""

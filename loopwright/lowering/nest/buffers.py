@@ -42,18 +42,21 @@ def indices_in_layout(
     out = []
     for x in layout:
         if is_digit(x):
-            dim, div, mod = x
-            digit = as_index(local[dim], ranges)
-            digit = binary("//", digit, div) if div > 1 else digit
-            digit = binary("%", digit, mod) if mod is not None else digit
-            form = to_affine(digit, {}, ranges)
-            out.append(digit if form is None else form_expr(form, ranges))
+            out.append(_digit(local[x[0]], x[1], x[2], ranges))
             continue
         value = _value(expression(x), local, ranges)
         first = index_bounds(expression(x), shape)[0]
         value = value - first if isinstance(value, Affine) else binary("-", value, first)
         out.append(as_index(value, ranges))
     return tuple(out)
+
+
+def _digit(i: Affine | Expr, div: int, mod: int | None, ranges: Ranges) -> Expr:
+    e = as_index(i, ranges)
+    e = binary("//", e, div) if div > 1 else e
+    e = binary("%", e, mod) if mod is not None else e
+    form = to_affine(e, {}, ranges)
+    return e if form is None else form_expr(form, ranges)
 
 
 def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine | Expr:

@@ -29,7 +29,9 @@ def instrument_bound_checkers(f: Func) -> Func:
 
     Accesses that are proved to lie inside are checked, too. Vectorized loops run one by one, so
     that an error can name the iteration
-    (``PassContext(config={"instrument_bound_checkers": True})``).
+    (``PassContext(config={"instrument_bound_checkers": True})``). The checks of ``B[i] = A[P[i]]``
+    are those of ``P[i]``, then of ``A[P[i]]``, then of ``B[i]``.
+
     Example:
         >>> A = te.placeholder((4,), name="A")
         >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
