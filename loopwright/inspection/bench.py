@@ -148,8 +148,8 @@ def model_sampler(run: Callable[[], object]) -> Callable[[], float]:
 def sample_in_turns(
     contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float | None] | None = None
 ) -> list[float]:
-    """Sample all in each round, another one first; the peaks, operations a second,
-    measured after.
+    """Sample all in each round, another one first each time; returns the known peaks, operations a
+    second, which ``peak`` measured after each round.
     """
     peaks: list[float] = []
     for turn in range(rounds):
@@ -245,6 +245,7 @@ class CpuLimits:
         self.memory_name = "" if self._moving is None else self._moving.name
 
     def peak(self) -> float | None:
+        """Operations a second, measured now; None where unknown."""
         return runtime.fma_peak(self._threads, 0.02, self._roof) if self._roof else None
 
     def bandwidth(self) -> float | None:
@@ -274,6 +275,7 @@ class DeviceLimits:
             self.name = self._arithmetic.name
 
     def peak(self) -> float | None:
+        """Operations a second, measured now; None where unknown, or refused once."""
         limit = self._arithmetic
         rate = None if limit is None else self._unless_refused(limit.rate)
         if rate is None:

@@ -68,7 +68,7 @@ class LiveReport:
 
     def __init__(self, paths: Sequence[str], task: str | None = None) -> None:
         self.paths = [Path(path) for path in paths]
-        self.task = task
+        self.task = task  # selects tasks by a part of their key or name
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._begun = f"{time.time_ns():x}"
@@ -77,6 +77,7 @@ class LiveReport:
         self._state: ReportState | None = None
 
     def state(self) -> ReportState:
+        """Current report, or the last one while a new one is made, or not due."""
         state = self._state
         if state is not None and not self._lock.acquire(blocking=False):
             return state
@@ -138,6 +139,7 @@ _HEADERS = {
 
 
 def application(report: LiveReport) -> Starlette:
+    """The page at ``/``, its updates at ``/live``; a LoopwrightError without Starlette."""
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
@@ -170,7 +172,7 @@ def application(report: LiveReport) -> Starlette:
 
 
 def bound_socket(port: int) -> socket.socket:
-    """Listening socket on the loopback address; port 0 takes any that is free."""
+    """Listening loopback socket; port 0: any free one. A LoopwrightError where it is refused."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

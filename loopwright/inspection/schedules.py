@@ -59,10 +59,12 @@ class ChosenSchedule:
 
     @property
     def choice(self) -> str:
+        """Line about the record; empty for the default configuration."""
         return self.record if self.history is None else str(self.history.report()[-1])
 
     @property
     def report(self) -> str:
+        """Report of the context that chose it; empty for the default configuration."""
         return self.record if self.history is None else str(self.history.report())
 
     def context(self) -> AbstractContextManager[object]:

@@ -23,7 +23,7 @@ from loopwright.time_limit import TEMPLATE_S, limited
 if TYPE_CHECKING:
     from loopwright.measure.runner import ArgKey
     from loopwright.task import ConfigEntity, Task
-    from loopwright.te import ArgId, Dag
+    from loopwright.te import ArgId
 
 
 #: Characters of the text of an error at most.

@@ -70,7 +70,9 @@ def reduction_length(dag: Dag) -> int:
 
 
 def computed_in(dag: Dag) -> str:
-    """Shortest float type of a DAG's arithmetic, conversions left out; empty for none."""
+    """Shortest float type of a DAG's arithmetic, conversions left out; empty for none. A float16
+    matmul that accumulates in float32 computes in float32.
+    """
     from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
     from loopwright.ir.visitor import walk
@@ -131,9 +133,10 @@ class Closeness(NamedTuple):
     rounding: tuple[float, ...] = ()
 
     def allowed(self, dtype: str, scale: float, output: int) -> float:
-        """Largest allowed difference where ``scale`` is the largest finite element.
+        """Largest allowed difference in an output of this dtype, with finite elements to ``scale``.
 
-        Where a sum goes into a function whose result is much smaller, its rounding decides.
+        Where a sum goes into a function whose result is much smaller, the rounding of the sum
+        decides; ``rounding``, from two right answers, shows how much of that is left.
         """
         relative = tolerance(dtype, self.length, self.computed) * max(scale, _SMALLEST)
         if not self.rounding:

@@ -180,8 +180,8 @@ class DeviceLock:
     """Held while kernels are timed, so that two processes never time on one device at once.
 
     ``announce`` is called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
-    Raises a TuneError, also on `acquire`, where the folder of locks, or the file, is not this
-    user's.
+    Raises a TuneError, also on `acquire` and `try_acquire`, where the folder of locks, or the file,
+    is not this user's.
 
     Example:
         >>> from loopwright.measure import DeviceLock

@@ -250,7 +250,7 @@ class DataPlan:
         )
 
     def varied(self, given: Array, index: int) -> Array:
-        """Set 1 of an argument whose set 0 was given: in the opposite order, unless an index."""
+        """Set 1 from set 0: in the opposite order; an index, whose order may matter, unchanged."""
         if self.span(index) is not None:
             return given
         return np.ascontiguousarray(given.reshape(-1)[::-1]).reshape(given.shape)

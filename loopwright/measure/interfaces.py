@@ -160,7 +160,9 @@ class MeasurerLike(Protocol):
         """Yield one result per input, in order; ``incumbent``: best time, seconds per call."""
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """Check and measure the fastest again, in turns with the default."""
+        """Check and measure the fastest, which come first, in turns with the default; one that
+        repeats a program, or is wrong, is replaced by the next.
+        """
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
         """Measure configurations once more, ``windows`` samples of each, without a race."""
@@ -171,7 +173,7 @@ class KnowsCode(Protocol):
     """A measurer that does not run object code with known times."""
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
-        """Use results, by `MeasureResult.code`, for equal code; ``times_of`` names the record."""
+        """Use results of this hardware, by `MeasureResult.code`; ``times_of`` names the record."""
 
 
 @runtime_checkable
@@ -192,4 +194,4 @@ class SharesPrograms(Protocol):
         incumbent: float | None,
         known: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `MeasurerLike.measure`; results of ``known`` programs are shared."""
+        """As `MeasurerLike.measure`; a ``known`` program's result is copied, with ``same_as`` set."""

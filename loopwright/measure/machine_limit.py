@@ -87,7 +87,7 @@ def arithmetic_roof(target: Target, dag: Dag) -> Roof | None:
 
 
 def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> MachineLimit | None:
-    """The limit that bounds kernels of the CPU with so many bytes of arguments, if known."""
+    """The limit of CPU kernels with arguments of ``nbytes``; ``flop`` may be 0, ``roof`` None."""
     arithmetic = None
     if flop and roof is not None:
         arithmetic = MachineLimit(roof.name, flop, partial(_peak, threads, roof))

@@ -166,7 +166,9 @@ class Measurer:
         self.session.clock.listen = listen
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
-        """Use results, by `MeasureResult.code`, for equal code; ``times_of`` names the record."""
+        """Use results, by `MeasureResult.code`, measured on this hardware, for equal code;
+        ``times_of`` names the record.
+        """
         self._known_code |= results
 
     def measure(
@@ -192,7 +194,7 @@ class Measurer:
         incumbent: float | None,
         known: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `measure`; results of ``known`` programs are shared, without compiling or running."""
+        """As `measure`, errors too; ``known`` programs share results, neither compiled nor run."""
         self._begin()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
@@ -245,7 +247,9 @@ class Measurer:
     def measure_again(
         self, configs: Sequence[ConfigEntity], windows: int = WINDOWS
     ) -> list[MeasureResult]:
-        """Measure again, without a race or checks; equal programs are each measured."""
+        """Take ``windows`` samples of each, also of equal programs, without a race or checks; the
+        first build is kept for the next call. Raises as `measure`.
+        """
         with self._counted():
             return self.session.measure_again(configs, windows)
 
@@ -442,11 +446,11 @@ class MeasureBatch:
         return list(self._started().measure(self._own(measure_inputs)))
 
     def build(self, measure_inputs: Sequence[MeasureInput]) -> list[BuildResult]:
-        """Build each input, without running it; one result each, in order."""
-        inputs, session = self._own(measure_inputs), self._started().session
-        session.lower_as_here()
-        builds = session.enqueue(item.config for item in inputs)
-        session.wait_for(builds)
+        """Build inputs, equal ones once, without running them; one result each, in order."""
+        inputs, measurer = self._own(measure_inputs), self._started()
+        with measurer._counted():
+            builds = measurer.session.enqueue(item.config for item in inputs)
+            measurer.session.wait_for(builds)
         return [self._result(build) for build in builds]
 
     def close(self) -> None:

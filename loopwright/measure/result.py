@@ -222,8 +222,8 @@ class MeasureResult:
 def is_reusable(result: MeasureResult) -> bool:
     """Whether a result is that of its program, rather than of one attempt to measure it.
 
-    So is a time, also of a candidate which racing dropped, and so are a compiler's refusal, a
-    crash, a wrong answer; not so a builder that was killed, or ran out of memory.
+    A time is, also of a candidate which racing dropped, and so are a compiler's refusal, a crash, a
+    kernel that is too slow, a wrong answer; a builder that was killed, or short of memory, is not.
     """
     if not result.program or result.same_as:
         return False

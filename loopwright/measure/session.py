@@ -10,10 +10,11 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
+from queue import SimpleQueue
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -417,8 +418,10 @@ class DevicePool:
     def __init__(self, session: MeasureSession, runners: Sequence[Runner]) -> None:
         self._session = session
         self._runners = [runner.another(self._pump) for runner in runners]
-        self._executor: ThreadPoolExecutor | None = None
-        self._of_thread = threading.local()
+        # Threads of its own, as daemons: those of an executor end with the main thread, and a
+        # kernel that hangs would keep the process from ending.
+        self._jobs: SimpleQueue[tuple[Build, Future[MeasureResult]] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._pending: list[Future[MeasureResult]] = []
@@ -475,12 +478,13 @@ class DevicePool:
         """Queue builds whose right answers are known; returns futures of results in order."""
         with self._lock:
             self._incumbent = incumbent
-        if self._executor is None:
-            free = iter(self._runners)
-            self._executor = ThreadPoolExecutor(
-                len(self._runners), "measure", lambda: self._adopt(next(free))
-            )
-        futures = [self._executor.submit(self._measure, build) for build in builds]
+        futures: list[Future[MeasureResult]] = [Future() for _ in builds]
+        for job in zip(builds, futures, strict=True):
+            self._jobs.put(job)
+        for one in () if self._threads else self._runners:
+            thread = threading.Thread(target=self._work, args=(one,), name="measure", daemon=True)
+            self._threads.append(thread)
+            thread.start()
         self._pending += futures
         return futures
 
@@ -491,26 +495,32 @@ class DevicePool:
 
     def stop(self) -> None:
         self._stop.set()
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-            self._executor = None
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
         self._pending.clear()
         self._submitted.clear()
+        self._jobs = SimpleQueue()
         for runner in self._runners:
             runner.reset()
         self._stop.clear()
 
-    def _adopt(self, runner: Runner) -> None:
-        self._of_thread.session, self._of_thread.measured = self._session.on_thread(runner), False
-
-    def _measure(self, build: Build) -> MeasureResult:
-        """Measure one candidate on the device of this thread, after the rest that it needs."""
-        session: MeasureSession = self._of_thread.session
-        if self._of_thread.measured:
+    def _work(self, runner: Runner) -> None:
+        """Measure candidate after candidate on one device, until there is None."""
+        session = self._session.on_thread(runner)
+        while (job := self._jobs.get()) is not None:
+            build, future = job
+            try:
+                future.set_result(self._measure(session, build))
+            except BaseException as error:  # such as a lost device; the waiting thread raises it
+                future.set_exception(error)
             self._stop.wait(session.option.runner.cooldown_interval)
+
+    def _measure(self, session: MeasureSession, build: Build) -> MeasureResult:
         if self._stop.is_set():
             raise _Stopped
-        self._of_thread.measured = True
         with self._lock:
             incumbent = self._incumbent
         result = session.runner.undisturbed(lambda: session.measure(build, incumbent))

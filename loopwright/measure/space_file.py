@@ -219,7 +219,7 @@ class Replay:
         return self._results([self._point(item.config) for item in inputs], incumbent)
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """The recorded interleaved samples of finalists, for others their ordinary ones."""
+        """Recorded interleaved samples, else ordinary ones, unchecked; raises as `measure`."""
 
         def times(config: ConfigEntity) -> Sequence[float]:
             point = self._point(config)

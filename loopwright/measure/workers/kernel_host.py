@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,9 +43,6 @@ from loopwright.runtime import (
     artifact_kind,
     flush,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def prepared(call: KernelCall) -> float:

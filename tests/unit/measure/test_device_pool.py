@@ -106,7 +106,7 @@ def test_each_device_has_one_candidate_at_a_time_and_results_keep_their_order(
     assert measure.most == devices
     spread.stop()
     assert set(threading.enumerate()) <= before  # its threads have ended
-    assert spread._executor is None
+    assert spread._threads == []
 
 
 def test_a_faster_result_is_what_those_after_it_are_raced_with() -> None:
@@ -158,6 +158,46 @@ def test_stopping_gives_up_what_is_measured_and_what_waits() -> None:
             result_of(future)
     spread._session._measure = Watched(lambda candidate, incumbent: 2.0)  # and it can be used again
     assert result_of(spread.measure(work(1), None)[0]).median == 2.0
+    spread.stop()
+
+
+_AFTERWARDS = """
+import sys, threading, time
+sys.path.insert(0, {root!r})
+from tests.unit.measure.test_device_pool import Watched, pool, result_of, slowly
+
+def later():
+    threading.main_thread().join()
+    print(result_of(pool(Watched(slowly)).measure([3], None)[0]).median)
+
+threading.Thread(target=later).start()
+pool(Watched(lambda candidate, incumbent: time.sleep(60))).measure([0, 1, 2], None)
+"""
+
+
+def test_a_pool_works_after_the_main_thread_and_a_hanging_one_keeps_no_process() -> None:
+    command = [sys.executable, "-c", _AFTERWARDS.format(root=str(ROOT))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4.0\n", "")
+
+
+def test_a_device_rests_after_each_candidate_and_not_before_one() -> None:
+    begun: list[float] = []
+
+    def act(candidate: int, incumbent: float | None) -> float:
+        begun.append(time.monotonic())
+        return 1.0
+
+    spread = pool(Watched(act), 1)
+    spread._session.option.runner.cooldown_interval = 0.4  # type: ignore[misc]
+    spread.measure(work(2), None)
+    spread.rest()
+    assert begun[1] - begun[0] >= 0.4
+    time.sleep(0.5)
+    asked = time.monotonic()
+    spread.measure(work(1), None)
+    spread.rest()
+    assert begun[2] - asked < 0.3  # it has rested
     spread.stop()
 
 
