@@ -340,7 +340,7 @@ def _writes(process: Path, wanted: os.stat_result) -> bool:
 
 
 def check_may_grow(path: str | os.PathLike[str]) -> None:
-    """Refuse what is no log, by a `RecordError`, unless it is missing or empty and may become one."""
+    """Refuse what is no log, by a `RecordError`; missing or empty, it may still become one."""
     if not os.path.exists(path):
         return
     if not os.path.isfile(path) and not os.path.isdir(path):

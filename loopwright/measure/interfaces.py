@@ -194,4 +194,4 @@ class SharesPrograms(Protocol):
         incumbent: float | None,
         known: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `MeasurerLike.measure`; a ``known`` program's result is copied, with ``same_as`` set."""
+        """As `MeasurerLike.measure`; a ``known`` program's result is shared; ``same_as`` tells."""
