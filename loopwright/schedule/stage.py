@@ -308,7 +308,7 @@ class Stage(StageRef):
 
         The step holds no numbers, but the loop that it follows: a replay with another factor there
         splits this loop by it as well. Ansor's step of this name; it keeps what one stage computes
-        and another one reads in tiles that fit.
+        and another one reads in tiles that fit. Returns ``n_split + 1`` loops, outermost first.
 
         Args:
             source: an axis of any stage, split by factor once or several times.
@@ -362,6 +362,7 @@ class Stage(StageRef):
 
         Another stage's loop is so shared out among the same threads where the loops of a level were
         fused into a thread axis. The step holds no numbers; it is Ansor's step of this name.
+        Returns the outer and the inner loop.
 
         Args:
             sources: axes of any stages, each split by factor.
@@ -762,7 +763,8 @@ class Stage(StageRef):
 
         With two of them each iteration fills one for the next. With more it fills ``stages - 1``
         iterations ahead: a software pipeline, which hides more of the time of fetches and takes
-        more memory. There are never more places than iterations.
+        more memory. At a loop of one iteration it changes nothing; there are never more places than
+        iterations.
 
         Args:
             stages: how many iterations have a place in the buffer, from 2 to 8.
@@ -770,7 +772,7 @@ class Stage(StageRef):
         Raises:
             ScheduleError: another number of stages; the stage is inlined, an input or an output;
                 (when lowering) it is at root, at a loop that is not serial, or stored elsewhere, or
-                reads a stage of another number of stages that is computed at the same loop.
+                reads a stage computed at that loop whose ``stages`` differ.
 
         Example:
             >>> A = te.placeholder((8,), name="A")
@@ -1021,8 +1023,8 @@ class Stage(StageRef):
 
         Raises:
             ScheduleError: unknown axis; the stage has a loop on it already; a reduction is bound
-                to blockIdx or vthread; (when lowering) extents do not agree or depend on sizes, a
-                loop of a stage in local memory is bound, or blockIdx inside a kernel.
+                to blockIdx or vthread; (when lowering) extents do not agree, thread extents depend
+                on sizes, a loop of a stage in local memory is bound, or blockIdx inside a kernel.
             LowerError: (when lowering) threads would have to wait for others that do not come.
             CodegenError: (when building for a CPU) blockIdx or threadIdx.
 
@@ -1217,7 +1219,8 @@ class Stage(StageRef):
         The step records the candidates and the choice; steps that use the number record that it
         comes from this step. A replay with another decision makes another schedule
         (`loopwright.space.structure_of` makes knobs of decisions). The schedule's generator draws,
-        which `Schedule.seed` sets. MetaSchedule's primitive of this name.
+        which `Schedule.seed` sets. Returns the number, everywhere an int. MetaSchedule's primitive
+        of this name.
 
         Args:
             probs: their weights; None: all alike.
@@ -1453,9 +1456,25 @@ class Group:
         >>> g.compute_at(s[D], D.op.axis[0])
         >>> print(g, g.members, g.attach_type)
         Group(B, C) [Stage(B), Stage(C)] at
+        >>> print(lw.lower(s, [A, D]))
+        def main(A: float32[8], D: out float32[8]):
+          for i in range(8):
+            B = alloc(float32[1], global)
+            B[0] = A[i] * 2.0
+            C = alloc(float32[1], global)
+            C[0] = B[0] + 1.0
+            D[i] = C[0] * C[0]
         >>> g.compute_root()
-        >>> print(g.attach_type)
-        root
+        >>> print(lw.lower(s, [A, D]))
+        def main(A: float32[8], D: out float32[8]):
+          B = alloc(float32[8], global)
+          for i in range(8):
+            B[i] = A[i] * 2.0
+          C = alloc(float32[8], global)
+          for i_1 in range(8):
+            C[i_1] = B[i_1] + 1.0
+          for i_2 in range(8):
+            D[i_2] = C[i_2] * C[i_2]
     """
 
     def __init__(self, schedule: ScheduleBase, gid: StageId) -> None:
@@ -1477,6 +1496,8 @@ class Group:
     def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute all stages that follow the group inside a loop of a stage that uses them.
 
+        `Schedule.create_group` shows the nest before and after.
+
         Args:
             parent: the stage, tensor or operation whose loop it is; not one of the group.
             scope: the loop.
@@ -1484,6 +1505,7 @@ class Group:
         Raises:
             ScheduleError: a stage of the group is an output, or ``parent`` does not use it; the
                 group lies in another one, to which ``parent`` does not belong; (when lowering) a
+                reader outside of the group runs outside that loop.
         """
         who = self.schedule._who("compute_at")
         pid = self.schedule.stage_id(parent, who)
@@ -1493,5 +1515,4 @@ class Group:
 
     def compute_root(self) -> None:
         """Compute the group on its own again: at root, or where the group around it is."""
-
         self.schedule.apply_step(steps.ComputeRoot(self.id))

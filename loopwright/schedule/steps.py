@@ -226,6 +226,9 @@ def register(primitive: str, **types: FieldType) -> Callable[[type[_S]], type[_S
         step.field_types = {
             f.name: types.get(f.name) or FIELD_TYPES[_type(f)] for f in fields(step)
         }
+        no_call = step.as_python is Step.as_python and step.arguments is Step.arguments
+        if no_call and len(fields(step)) > len(fields(Step)):
+            raise TypeError(f"{primitive}: define arguments (or as_python): calls lose its fields")
         Step.registry[primitive] = step
         return step
 

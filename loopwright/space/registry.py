@@ -31,7 +31,7 @@ RULES: dict[str, SpaceRule] = {}  #: all rules by name
 
 @dataclass(frozen=True)
 class SpaceRule:
-    """Registered rule; its fields are the arguments of `space_rule`.
+    """Registered rule: a function, and the arguments of `space_rule` for it.
 
     Example:
         >>> rule = lw.space.SpaceRule("none", lambda outputs, args: None, priority=5)
@@ -42,7 +42,7 @@ class SpaceRule:
     name: str
     function: Rule
     targets: tuple[str, ...] = ("cpu",)
-    priority: int = 0
+    priority: int = 0  #: that of built-in rules; `space_rule` gives 10
     stops: bool = False
     one_result: bool = False  #: whether it is asked only about expressions of one result
     scope: str = "expression"

@@ -314,7 +314,7 @@ class Sketch:
         return twin
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """Define a size as a knob of positive ``candidates``, the first being the default.
+        """Define a size as a knob of positive ``candidates``; ``default`` None: the first.
 
         Returns a symbol, which schedules take for an int; the number itself if it is the only one.
         """
@@ -327,7 +327,10 @@ class Sketch:
         candidates: Sequence[tuple[int, ...]],
         default: tuple[int, ...] | None = None,
     ) -> tuple[Any, ...]:
-        """Define sizes that one knob chooses together, so that misfits are no candidates."""
+        """Define sizes that one knob chooses together, so that misfits are no candidates.
+
+        Candidates are tuples of as many positive numbers each; ``default`` None: the first.
+        """
         number = next(self._numbers)
         return self._knobs.define(number, self.prefix + name, list(candidates), default)
 

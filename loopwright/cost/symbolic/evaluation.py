@@ -124,7 +124,7 @@ def operands(node: GraphNode) -> list[int]:
 def reachable(
     nodes: Mapping[int, GraphNode], wanted: Iterable[int], given: Collection[int] = ()
 ) -> list[int]:
-    """Nodes needed for the wanted ones, as they are computed, without operands of ``given``."""
+    """Nodes for the wanted ones, in an order of computation, without operands of ``given``."""
     needed = set(wanted)
     todo = list(needed)
     while todo:
@@ -149,7 +149,7 @@ class ColumnProgram:
     """Several expressions, evaluated together.
 
     With ``choices``, the values of knobs, parts that depend on one knob alone are looked up;
-    ``known`` has counts of warps from earlier programs.
+    ``known`` has counts of warps from earlier programs of the same population.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ KEPT = 1 << 14  #: cached rows: 20 MB of 300 numbers
 
 
 class KnownRows:
-    """Rows of ``width`` numbers by candidate, a cache that is emptied when ``kept`` rows fill it.
+    """Cache of rows of ``width`` numbers, functions of candidates; emptied when ``kept`` fill it.
 
     New candidates are sorted by the knobs ``by``, so that those evaluated together lie together.
     """
@@ -170,9 +170,9 @@ class CandidateRows:
         except (PicklingError, BrokenProcessPool) as exc:
             # A template that holds what cannot be sent, or a process that died: neither is a fault
             # of a candidate.
-            # The last line of the error, if any, tells what cannot be sent.
             lines = [line for x in (exc, exc.__cause__) for line in str(x or "").splitlines()]
             said = [line.strip() for line in lines if line.strip(' "')]
+            # The last line of the error, if any, tells what cannot be sent.
             self.why_alone = f"{type(exc).__name__}: {said[-1] if said else ''}"
             _log.warning(
                 "%s: its candidates are derived in one process, since others cannot: %.300s",

@@ -175,3 +175,13 @@ def test_a_field_of_an_unknown_type_is_refused() -> None:
     with pytest.raises(TypeError, match=text):
         register("odd")(Odd)
     assert "odd" not in Step.registry
+
+
+def test_fields_that_no_call_would_show_are_refused() -> None:
+    class Mute(Step):
+        size: int
+        apply = Chunk.apply
+
+    with pytest.raises(TypeError, match=r"mute: define arguments .*: calls lose its fields"):
+        register("mute")(Mute)
+    assert "mute" not in Step.registry
