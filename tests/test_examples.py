@@ -66,7 +66,7 @@ HELD = """
     runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
     runtime.RuntimeCache runtime.RuntimeChecker runtime.ThreadPool
     runtime.profiling.PerformanceMonitor
-    task.ApplyHistoryBest task.ConfigSpace task.Task
+    task.ApplyHistoryBest task.ConfigSpace task.Task graph.dataflow_pattern.DFPattern
     measure.LocalRunner measure.MeasuredSpace
     tuner.Tuner
     records.Log records.Ranking records.Record records.Store

@@ -36,8 +36,8 @@ _Places = Mapping["DFPattern", ir.Expr]
 class Match:
     """The expressions that the parts of a pattern matched."""
 
-    root: ir.Expr  # matches the whole pattern
-    places: _Places  # by parts of the pattern, without those of alternatives not taken
+    root: ir.Expr  #: matches the whole pattern
+    places: _Places  #: by parts of the pattern, without those of alternatives not taken
     types: Types | None = None
 
     def __getitem__(self, part: DFPattern) -> ir.Expr:
@@ -73,13 +73,16 @@ class Match:
 
 
 class DFPattern:
-    """A pattern of expressions.
+    """A pattern of expressions, such as ``is_op("nn.softmax")(x).has_attr(axis=-1)``.
 
-    One pattern object that occurs twice in a pattern matches one and the same expression::
+    One pattern object that occurs twice in a pattern matches one and the same expression.
 
-        x, factor = wildcard(), is_constant()
-        found = (x * factor).match(lw.graph.op.multiply(2.0, lw.graph.var("x", (4,))))
-        last = is_op("nn.softmax")(x).has_attr(axis=-1).optional(is_op("nn.relu"))
+    Example:
+        >>> from loopwright.graph.dataflow_pattern import is_constant, wildcard
+        >>> x, factor = wildcard(), is_constant()
+        >>> found = (x * factor).match(lw.graph.op.multiply(2.0, lw.graph.var("x", (4,))))
+        >>> print(found.constant(factor))
+        2.0
     """
 
     def match(self, e: ir.Expr, module: IRModule | None = None) -> Match | None:

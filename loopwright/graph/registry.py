@@ -57,14 +57,14 @@ class Op:
         ('data',) {'axis': -1} OPAQUE
     """
 
-    name: str  # such as ``"nn.conv"``
-    pattern: Pattern
-    compute: Compute  # makes the tensors of a call from its tensors and attributes
-    inputs: tuple[str, ...]  # names
-    optional: int  # number of inputs, the last ones, that may be left out
-    variadic: bool  # whether any number of tensors may follow the inputs
-    attrs: ir.Attrs  # with their defaults; ``inspect.Parameter.empty`` where there is none
-    summary: str  # what it computes, in one line
+    name: str  #: such as ``"nn.conv"``
+    pattern: Pattern  #: how it fuses
+    compute: Compute  #: makes the tensors of a call from its tensors and attributes
+    inputs: tuple[str, ...]  #: names of its inputs
+    optional: int  #: number of inputs, the last ones, that may be left out
+    variadic: bool  #: whether any number of tensors may follow the inputs
+    attrs: ir.Attrs  #: with their defaults; ``inspect.Parameter.empty`` where there is none
+    summary: str  #: what it computes, in one line
 
     def __call__(self, *args: Any, span: str = "", **attrs: Any) -> ir.Call:
         """A call of the operator; arrays and numbers among ``args`` become constants.
@@ -215,12 +215,14 @@ def op_names() -> list[str]:
 
 
 def remove_op(name: str) -> None:
-    """Forget an operator.
+    """Forget an operator; GraphError where there is none of the name.
 
     Example:
-        >>> lw.graph.remove_op("example.unknown")
-        Traceback (most recent call last):
-        loopwright.errors.GraphError: there is no operator 'example.unknown'
+        >>> same = lambda data: te.compute(data.shape, lambda *i: data(*i), name="same")
+        >>> _ = lw.graph.register_op("example.same", lw.graph.Pattern.ELEMENTWISE)(same)
+        >>> lw.graph.remove_op("example.same")
+        >>> print("example.same" in lw.graph.op_names())
+        False
     """
     get_op(name)
     del _OPS[name]
@@ -251,10 +253,10 @@ class Implementation:
     """
 
     op: str
-    name: str  # distinguishes it from others of the operator
-    compute: Compute  # as of the operator
-    plevel: int | Priority = PLEVEL  # or a function that gives it for a call
-    condition: Condition = _always  # whether it can compute a call
+    name: str  #: distinguishes it from others of the operator
+    compute: Compute  #: as of the operator
+    plevel: int | Priority = PLEVEL  #: or a function that gives it for a call
+    condition: Condition = _always  #: whether it can compute a call
     #: the largest distance from the exact result, as a share of the largest result, for inputs
     #: drawn from normal distributions, beyond that of the definition; 0 where it only sums in
     #: another order
@@ -331,6 +333,8 @@ def workload_form(op: str) -> Implementation | None:
 def implementations(op: str) -> list[Implementation]:
     """The ways to compute an operator: its definition first, then others as they were registered.
 
+    GraphError where there is no such operator.
+
     Example:
         >>> print([one.name for one in lw.graph.implementations("nn.softmax")])
         ['definition']
@@ -340,7 +344,7 @@ def implementations(op: str) -> list[Implementation]:
 
 
 def remove_implementation(op: str, name: str) -> None:
-    """Forget an implementation.
+    """Forget an implementation; GraphError where there is none of the name.
 
     Example:
         >>> lw.graph.remove_implementation("nn.softmax", "fast")

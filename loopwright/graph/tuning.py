@@ -44,16 +44,16 @@ class ModelTask:
         [(2, ('nn.dense',))]
     """
 
-    task: Task  # its key is the hash of the expression and the kind of target
-    weight: int  # number of calls of its kernels in a run of the model
+    task: Task  #: its key is the hash of the expression and the kind of target
+    weight: int  #: number of calls of its kernels in a run of the model
     #: names in the compiled model; of several batches with the batch appended: ``"dense_0@8"``
     kernels: tuple[str, ...]
-    ops: tuple[str, ...]  # the operators that they are made of, in order
-    implementation: str = DEFINITION  # of their anchor, see `Implementation`
+    ops: tuple[str, ...]  #: the operators that they are made of, in order
+    implementation: str = DEFINITION  #: of their anchor, see `Implementation`
     #: equal for tasks that compute the same kernels in different ways: the fastest counts
     group: str = ""
-    rank: int = 0  # number of tasks of its group that have a higher priority
-    constant_bytes: int = 0  # of the constants that one call of its kernels reads
+    rank: int = 0  #: number of tasks of its group that have a higher priority
+    constant_bytes: int = 0  #: of the constants that one call of its kernels reads
 
     @property
     def is_simple(self) -> bool:

@@ -116,8 +116,10 @@ def transpose(M: int, N: int, dtype: str = "float32") -> list[te.Tensor]:
 
     Example:
         >>> s, args = lw.ops.transpose(2, 3)
-        >>> print(args)
-        [Tensor(X: float32[2, 3]), Tensor(Y: float32[3, 2])]
+        >>> x, y = np.arange(6, dtype="float32").reshape(2, 3), np.empty((3, 2), "float32")
+        >>> lw.build(s, args)(x, y)
+        >>> print(y.tolist())
+        [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
     """
     X = te.placeholder((M, N), dtype, name="X")
     return [X, te.compute((N, M), lambda i, j: X[j, i], name="Y")]

@@ -37,7 +37,6 @@ def _scheduled(
 
 
 def _enter(by_hand: Template, define: Callable[..., _Stages], summary: str) -> None:
-
     def on_gpus(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
         inputs, stages = define(*args)
         return gpu.scheduled(stages[-1], inputs)

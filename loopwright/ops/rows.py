@@ -87,8 +87,10 @@ def reduce(
 
     Example:
         >>> s, args = lw.ops.reduce(2, 4, "max")
-        >>> print(args)
-        [Tensor(X: float32[2, 4]), Tensor(Y: float32[2])]
+        >>> x, y = np.arange(8, dtype="float32").reshape(2, 4), np.empty(2, "float32")
+        >>> lw.build(s, args)(x, y)
+        >>> print(y)
+        [3. 7.]
     """
     X = te.placeholder((M, N), dtype, name="X")
     Z = reduce_compute(X, kind, axis)
@@ -138,8 +140,10 @@ def softmax(M: int, N: int, dtype: str = "float32") -> list[te.Tensor]:
 
     Example:
         >>> s, args = lw.ops.softmax(2, 4)
-        >>> print(args)
-        [Tensor(X: float32[2, 4]), Tensor(Y: float32[2, 4])]
+        >>> x, y = np.zeros((2, 4), "float32"), np.empty((2, 4), "float32")
+        >>> lw.build(s, args)(x, y)
+        >>> print(y[0])
+        [0.25 0.25 0.25 0.25]
     """
     X = te.placeholder((M, N), dtype, name="X")
     return [X, softmax_compute(X)[0]]

@@ -637,8 +637,10 @@ def pool2d(
 
     Example:
         >>> s, args = lw.ops.pool2d(1, 1, 4, 4, 2, 2, stride=2)
-        >>> print(args)
-        [Tensor(X: float32[1, 1, 4, 4]), Tensor(Y: float32[1, 1, 2, 2])]
+        >>> x, y = np.arange(16, dtype="float32"), np.empty((1, 1, 2, 2), "float32")
+        >>> lw.build(s, args)(x.reshape(1, 1, 4, 4), y)
+        >>> print(y[0, 0].tolist())
+        [[5.0, 7.0], [13.0, 15.0]]
     """
     with _named("pool2d"):
         X = te.placeholder(_shaped(layout, N, C, H, W), dtype, name="X")

@@ -37,6 +37,8 @@ def logical(op: str, items: tuple[object, ...]) -> ir.Expr:
 def const(value: ir.ExprLike, dtype: str | None = None) -> ir.Expr:
     """A literal; without ``dtype`` int32, float32 or bool, by the Python type.
 
+    TensorError where ``value`` is no number, or the dtype is not supported.
+
     Example:
         >>> print(te.const(1), te.const(1).dtype, te.const(1, "float16").dtype)
         1 int32 float16
@@ -138,12 +140,12 @@ indexmod = _operation(
     "indexmod", "%", "`floormod`, by the name that TE has for indices.", 'te.var("i"), 4', "i % 4"
 )
 truncdiv = _operation(
-    "truncdiv", "tdiv", "Integer division rounded towards zero.", "te.const(-7), 2", "tdiv(-7, 2)"
+    "truncdiv", "tdiv", "Integer division towards zero: -3 here.", "te.const(-7), 2", "tdiv(-7, 2)"
 )
 truncmod = _operation(
     "truncmod",
     "tmod",
-    "Remainder of `truncdiv`, with the sign of ``a``.",
+    "Remainder of `truncdiv`, with the sign of ``a``: -1 here.",
     "te.const(-7), 2",
     "tmod(-7, 2)",
 )

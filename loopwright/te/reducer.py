@@ -118,15 +118,19 @@ def comm_reducer(
             tuples it gets a dtype for each output and returns a tuple.
 
     Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> k = te.reduce_axis((0, 4), name="k")
-        >>> product = te.comm_reducer(lambda x, y: x * y, lambda t: te.const(1, t), name="product")
-        >>> B = te.compute((1,), lambda i: product(A[k], axis=k), name="B")
-        >>> print(lw.lower(te.create_schedule(B.op), [A, B]))
-        def main(A: float32[4], B: out float32[1]):
-          B[0] = 1.0
-          for k in range(4):
-            B[0] = B[0] * A[k]
+        >>> A, k = te.placeholder((4,), name="A"), te.reduce_axis((0, 4), name="k")
+        >>> product = te.comm_reducer(lambda x, y: x * y, lambda t: te.const(1, t), "product")
+        >>> print(product(A[k], axis=k))
+        product(A[k], over k)
+        >>> largest = te.comm_reducer(
+        ...     lambda x, y: [te.select(x[1] >= y[1], *pair) for pair in zip(x, y)],
+        ...     lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        ... )
+        >>> at, top = te.compute((1,), lambda i: largest((k, A[k]), axis=k), name="largest")
+        >>> f, found = lw.build(te.create_schedule(at.op), [A, at, top]), np.empty(1, "int32")
+        >>> f(np.array([1, 5, 7, 2], "float32"), found, np.empty(1, "float32"))
+        >>> print(found)
+        [2]
     """
     return CommReducer(fcombine, fidentity, name)
 
@@ -264,7 +268,7 @@ Example:
     >>> at, value = te.compute((2,), lambda i: te.{name}((k, A[i, k]), axis=k), name="best")
     >>> f = lw.build(te.create_schedule(at.op), [A, at, value])
     >>> where, what = np.empty(2, "int32"), np.empty(2, "float32")
-    >>> f(np.array([[1, 5, 2], [7, 0, 7]], "float32"), where, what)
+    >>> f(np.array([[1, 5, 1], [7, 0, 7]], "float32"), where, what)
     >>> print(where, what)
     {result}
 """

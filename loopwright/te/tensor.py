@@ -123,7 +123,6 @@ class TensorSlice(ir.ExprOps):
 class Operation:
     """Base class of operations, which are compared by identity.
 
-
     Example:
         >>> A = te.placeholder((2, 3), name="A")
         >>> B = te.compute((3, 2), lambda i, j: A[j, i], name="B")
@@ -133,11 +132,11 @@ class Operation:
         ['i', 'j'] [Tensor(A: float32[2, 3])]
     """
 
-    name: str  # as it is printed
-    tag: str  # free text
-    attrs: dict[str, Any]  # free attributes
-    axis: list[ir.IterVar]  # one for each dimension of the outputs; none of an input
-    reduce_axis: list[ir.IterVar]  # those of the reduction, if it is one
+    name: str  #: as it is printed
+    tag: str  #: free text
+    attrs: dict[str, Any]  #: free attributes
+    axis: list[ir.IterVar]  #: one for each dimension of the outputs; none of an input
+    reduce_axis: list[ir.IterVar]  #: those of the reduction, if it is one
 
     def __init__(self, name: str, shape: Shape, types: Sequence[str], tag: str = "") -> None:
         self.name, self.tag = name, tag
@@ -245,7 +244,7 @@ def _extent(d: object, dims: tuple[object, ...], what: str) -> ir.Dim:
 
 
 def whole(x: object) -> int | None:
-    """A whole number, float or literal that is no bool as an int; None for everything else."""
+    """A whole number as an int, be it a float or a literal; None for all else and for a bool."""
     if isinstance(x, ir.Const):
         return whole(x.value)
     if isinstance(x, float):

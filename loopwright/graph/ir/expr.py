@@ -35,8 +35,8 @@ class TensorType:
         float32[1, 3, 224, 224]
     """
 
-    shape: tuple[Size, ...]  # extents; a scalar has none
-    dtype: str = "float32"  # of the elements
+    shape: tuple[Size, ...]  #: extents; a scalar has none
+    dtype: str = "float32"  #: of the elements
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(_size(n) for n in self.shape))
@@ -118,7 +118,7 @@ _NOTHING: Attrs = MappingProxyType({})
 class Expr:
     """An expression: any node that has a value."""
 
-    span: str = ""  # its origin, such as the name of a node of a model; for messages
+    span: str = ""  #: its origin, such as the name of a node of a model; for messages
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -139,16 +139,16 @@ class Expr:
 class Var(Expr):
     """A variable: a parameter of a function, or one that a `Let` binds."""
 
-    name: str  # as it is printed; it need not be unique
-    type: Type | None = None  # None where a `Let` binds it, whose value has the type
+    name: str  #: as it is printed; it need not be unique
+    type: Type | None = None  #: None where a `Let` binds it, whose value has the type
 
 
 @dataclass(frozen=True, eq=False)
 class Constant(Expr):
     """An array that is known."""
 
-    data: Array  # must not be written
-    name: str = ""  # of the weight, where it has one
+    data: Array  #: must not be written
+    name: str = ""  #: of the weight, where it has one
 
     @property
     def type(self) -> TensorType:
@@ -159,14 +159,14 @@ class Constant(Expr):
 class GlobalVar(Expr):
     """A function of a module by its name."""
 
-    name: str  # unique in the module
+    name: str  #: unique in the module
 
 
 @dataclass(frozen=True, eq=False)
 class OpRef(Expr):
     """A registered operator as the callee of a call."""
 
-    name: str  # as it is registered, such as ``"nn.conv"``
+    name: str  #: as it is registered, such as ``"nn.conv"``
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,11 +183,11 @@ class HostFunction(Expr):
         [-1. -2. -3.]
     """
 
-    name: str  # such as the operator of a node of a model
-    function: Callable[..., Sequence[Array]]  # must not write into its arguments
-    result: Type  # a tuple unless it returns one array
-    by: str  # the library that implements it, such as ``"onnx.reference"``
-    reason: str  # why there is no kernel, for messages
+    name: str  #: such as the operator of a node of a model
+    function: Callable[..., Sequence[Array]]  #: must not write into its arguments
+    result: Type  #: a tuple unless it returns one array
+    by: str  #: the library that implements it, such as ``"onnx.reference"``
+    reason: str  #: why there is no kernel, for messages
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +197,7 @@ class Call(Expr):
     #: an `OpRef`, a `GlobalVar`, a `Function`, a `HostFunction`, or a `Var` that is a function
     op: Expr
     args: tuple[Expr, ...]
-    attrs: Attrs = field(default_factory=lambda: _NOTHING)  # missing ones have their defaults
+    attrs: Attrs = field(default_factory=lambda: _NOTHING)  #: missing ones have their defaults
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -216,9 +216,9 @@ class Function(Expr):
         GraphError: two parameters are one variable, or one has no type.
     """
 
-    params: tuple[Var, ...]  # all different, each with a type
+    params: tuple[Var, ...]  #: all different, each with a type
     body: Expr
-    result: Type | None = None  # declared; a function that calls itself needs it
+    result: Type | None = None  #: declared; a function that calls itself needs it
     #: such as ``{"primitive": True}`` for a function that becomes one kernel
     attrs: Attrs = field(default_factory=lambda: _NOTHING)
 
@@ -295,8 +295,8 @@ class Let(Expr):
     """
 
     var: Var
-    value: Expr  # in which the variable does not occur
-    body: Expr  # where it may occur
+    value: Expr  #: in which the variable does not occur
+    body: Expr  #: where it may occur
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -312,7 +312,7 @@ class Let(Expr):
 class If(Expr):
     """One of two values; the other is not computed."""
 
-    condition: Expr  # a tensor of type bool and no dimensions
+    condition: Expr  #: a tensor of type bool and no dimensions
     then: Expr
     otherwise: Expr
 

@@ -158,15 +158,15 @@ class LayoutChoice:
         True
     """
 
-    layouts: tuple[Layout, ...]  # of the places of the module, in the order of its calls
-    operators: tuple[str, ...]  # of the places, such as ``nn.conv``
-    module: str  # `identity`: a network that is trained anew keeps its layouts
-    cost: float | None = None  # expected for a run, in ``unit``; None where nothing was priced
-    converted: float | None = None  # the same for the layouts that `ConvertLayout` gives
-    unit: str = "seconds"  # where it was measured, ``"cycles"`` by the analytical model
-    exact: bool = False  # whether it is certain that no other layouts cost less by the same prices
-    target: str = ""  # of the priced kernels; empty where nothing was priced
-    source: str = field(default="", compare=False)  # the file it was read from; empty for none
+    layouts: tuple[Layout, ...]  #: of the places of the module, in the order of its calls
+    operators: tuple[str, ...]  #: of the places, such as ``nn.conv``
+    module: str  #: its hash without weights: a network trained anew keeps its layouts
+    cost: float | None = None  #: expected of a run, in ``unit``; None where nothing was priced
+    converted: float | None = None  #: the same for the layouts that `ConvertLayout` gives
+    unit: str = "seconds"  #: of a measured cost; ``"cycles"`` by the analytical model
+    exact: bool = False  #: whether certainly no other layouts cost less by the same prices
+    target: str = ""  #: of the priced kernels; empty where nothing was priced
+    source: str = field(default="", compare=False)  #: the file it was read from; empty for none
 
     @staticmethod
     def of(module: IRModule, names: Sequence[str]) -> LayoutChoice:

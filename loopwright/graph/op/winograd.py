@@ -126,7 +126,7 @@ def winograd(
 
 
 def _row(matrix: Matrix, at: Any, read: Callable[[int], Any]) -> Any:
-    """The product of a row of a matrix with a vector; loops are unrolled, to choose it at once."""
+    """The product of a row of a matrix with a vector, chosen at once where the loop is unrolled."""
     *others, last = matrix
     found = _combined(last, read)
     for n, row in reversed(list(enumerate(others))):

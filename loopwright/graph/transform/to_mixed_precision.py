@@ -49,8 +49,9 @@ def ToMixedPrecision(
 
     Args:
         dtype: ``"bfloat16"``, for which CPUs have instructions, or ``"float16"``.
-        always, follow, never: operators for the first and the second list, beside products, and
-            elementwise arithmetic, pools and moves; and such as are taken from both lists.
+        always: operators for the first list, beside products.
+        follow: for the second list, beside elementwise arithmetic, pools and moves.
+        never: operators that are taken from both lists.
 
     Raises:
         GraphError: the dtype has not 16 bits, or there is no operator of a name.
