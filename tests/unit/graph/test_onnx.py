@@ -281,6 +281,11 @@ def _refused(model: Any, **given: Any) -> str:
     return text
 
 
+@pytest.mark.parametrize("operator", ["Squeeze", "Unsqueeze"])
+def test_axes_are_no_input_of_older_opsets(operator: str) -> None:
+    assert operator in _refused(model_of(operator, [X, _ints(1)], 11))
+
+
 def test_all_nodes_that_cannot_be_converted_are_told_at_once() -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["a"], name="first"),

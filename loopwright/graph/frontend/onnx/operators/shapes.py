@@ -17,6 +17,8 @@ from loopwright.graph.op.shapes import same
 
 one_call("Reshape", "reshape", newshape=("shape", None))
 one_call("Transpose", "transpose", axes=("perm", None))
+one_call("Squeeze", "squeeze", axis=("axes", None))
+one_call("Unsqueeze", "expand_dims", axis=("axes", None))
 one_call("Gather", "take", axis=("axis", 0))
 one_call("GatherElements", "gather_elements", axis=("axis", 0))
 one_call("GatherND", "gather_nd", batch_dims=("batch_dims", 0))
@@ -27,7 +29,8 @@ _AXES = {"batch_axis": ("batch_axis", 1), "time_axis": ("time_axis", 0)}
 one_call("ReverseSequence", "reverse_sequence", since=10, **_AXES)
 
 converter("Size")(lambda node: const(np.int64(prod(node.shape(node[0])))))
-converter("Squeeze")(lambda node: node.call("squeeze", node[0], axis=node.moved("axes", 1, 13)))
+converter("Squeeze", 13)(lambda node: node.call("squeeze", node[0], axis=node.numbers(1)))
+converter("Unsqueeze", 13)(lambda node: node.call("expand_dims", node[0], axis=node.needed(1)))
 converter("Split")(lambda node: _split(node, node.moved("split", 1, 13)))
 converter("TopK")(lambda node: _topk(node, node.attr("k")))
 converter("TopK", 10)(lambda node: _topk(node, node.needed(1)[0]))
@@ -104,12 +107,6 @@ def blocks(node: Node) -> Expr:
         shape = (n, c * b * b, h // b, w // b)
     parts = node.call("reshape", node[0], newshape=split)
     return node.call("reshape", node.call("transpose", parts, axes=order), newshape=shape)
-
-
-@converter("Unsqueeze")
-def unsqueeze(node: Node) -> Expr:
-    axes = node.attr("axes") if node.opset < 13 else node.needed(1)
-    return node.call("expand_dims", node[0], axis=axes)
 
 
 @converter("Concat")
