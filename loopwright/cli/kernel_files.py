@@ -88,7 +88,9 @@ def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
 
 
 def _task_of(says: Any) -> Task | None:
-    """The operator's task that a manifest names; no template, as a manifest runs no Python."""
+    """The task that a manifest names; None where it names no operator with a reference, such as a
+    template in a file, as a manifest runs no Python.
+    """
     from loopwright import ops
     from loopwright.task import create_task
 
@@ -118,7 +120,9 @@ def _compare_with_reference(file: str, task: Task, pairs: Sequence[tuple[Arg, Ar
 
 
 def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Array]]) -> str:
-    """Compare with the manifest's expression, by NumPy, or compiled where it is large."""
+    """Compare with the manifest's expression, which is data and no program: by NumPy, or compiled
+    without any schedule where it is large.
+    """
     from loopwright.measure import comparison as checking
     from loopwright.te import Dag, read_arg_id
 

@@ -443,7 +443,9 @@ def repeated(names: Collection[str]) -> list[str]:
 
 
 def again(log: str, trials: int | None = None, without: Collection[str] = ()) -> list[str]:
-    """Options of this command line that tunes into a log, to be written again, without some."""
+    """Options of this command line that tunes into a log, to be written again: with another number
+    of trials if not None, and without those of some parameters.
+    """
     params = click.get_current_context().command.params
     left_out = {*without, "log", *(["trials"] if trials is not None else [])}
     options = {p.name or "" for p in params if isinstance(p, click.Option)} - left_out

@@ -171,10 +171,11 @@ def _tune(
             raise
         finally:
             display.close()
-    head = f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason}); "
-    lines = [f"{head}the winner was timed again", *_speeds(summary, peak, numpy)]
     if summary.measured or summary.stopped == "failures":
         lines = _report(summary, display.noted, peak, numpy)
+    else:
+        head = f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason})"
+        lines = [f"{head}; the winner was timed again", *_speeds(summary, peak, numpy)]
     _print(results, lines)
     return summary
 
@@ -240,7 +241,7 @@ def _limit(workload: WorkloadSubject) -> MachineLimit | None:
 
     try:
         default = default_schedule(workload.task)
-    except InstantiationError:
+    except InstantiationError:  # the template refuses its default, which the run then reports
         return None
     nbytes = sum(math.prod(t.static_shape) * dtypes.nbytes(t.dtype) for t in default.args)
     roof = arithmetic_roof(workload.task.target, default.schedule.dag)

@@ -269,8 +269,8 @@ def _line(line: str, target: cli.TargetOptions) -> tuple[WorkloadSubject, float]
 
 
 def _layouts(
-    model: ModelSubject, file: str, log: str, seed: int, option: MeasureOption | None,
-    console: Console,
+    model: ModelSubject, file: str, log: str,
+    seed: int, option: MeasureOption | None, console: Console,
 ) -> LayoutChoice:  # fmt: skip
     """The layouts of a file, written first where it is missing, with measurements in the log."""
     from loopwright.graph import LAYOUTS, LayoutChoice, before_layouts, tune_layouts

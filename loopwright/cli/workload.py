@@ -53,7 +53,9 @@ class WorkloadSubject:
 
     @property
     def default_log(self) -> str:
-        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``."""
+        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``. Workloads of
+        one name share a log, which keeps them apart.
+        """
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", self.task.name)
         sizes = [str(arg) for arg in self.task.args if type(arg) is int]
         return f"{'_'.join([name, 'x'.join(sizes)]).rstrip('_')}.jsonl"

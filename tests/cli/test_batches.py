@@ -25,8 +25,6 @@ def model(tmp_path: Path) -> str:
     return "m.onnx"
 
 
-# By day models of any batch are built and run, below.
-@pytest.mark.slow
 @pytest.mark.usefixtures("instant")
 def test_all_batches_are_tuned_into_one_log(cli: Cli, model: str, tmp_path: Path) -> None:
     given = (model, "x=nx16", *ONE, *BATCHES)

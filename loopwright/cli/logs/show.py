@@ -142,7 +142,7 @@ def _part(log: Log, record: Record, part: str) -> str:
 def _described(
     log: Log, record: Record, own: Sequence[Record], order: Sequence[Record]
 ) -> Iterator[str]:
-    """A record in words, from those of its task and machine, and the best of each candidate."""
+    """A record in words, from those of its task and machine, and the candidates, best first."""
     from loopwright.cli.logs.record_text import minute_text, setup_title
     from loopwright.inspection import applies_here, time_text
 

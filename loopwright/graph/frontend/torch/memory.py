@@ -147,7 +147,9 @@ class TensorLayout:
         return torch_package().empty_strided(self.shape, self.strides, dtype=self.dtype)
 
     def filled(self, elements: Any) -> Any:
-        """A tensor of this layout with some elements, shared where it is contiguous."""
+        """A tensor with some elements in this layout, at the beginning of its storage; ``elements``
+        itself where that is contiguous.
+        """
         torch = torch_package()
         if self.contiguous:
             return elements

@@ -93,7 +93,9 @@ def erf(node: Node) -> Expr:
 
 @converter("Pow")
 def power(node: Node) -> Expr:
-    """x ** y in the dtype of x, which may not hold y: 2 ** 31 - 1 is odd; of integers it wraps."""
+    """x ** y in the dtype of x; of integers exact, and wrapping. The dtype of x may not hold an
+    exponent of another dtype: 2 ** 31 - 1 is odd.
+    """
     dtype, other = node.dtype(node[0]), node.dtype(node[1])
     wide = dtypes.promote(dtype, other)
     exact = isinstance(node[1], Constant) and dtypes.is_float(dtype)

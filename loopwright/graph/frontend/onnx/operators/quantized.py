@@ -207,7 +207,7 @@ converter("ConvInteger", 10)(lambda n: _convolved(n, n[0], n.optional(2), n[1], 
 
 
 def _multiplied(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Expr | None) -> Expr:
-    """The product of integers, each followed and shifted by its zero point, as int32."""
+    """The product of integers, each minus the zero point behind it, as int32."""
     if node.rank(w) != 2 or not _are_bytes(node, x, w, weight_zero, 1):
         a = _subtract_zero_point(node, x, zero, -2)
         return node.call("matmul", a, _subtract_zero_point(node, w, weight_zero, -1))
@@ -243,7 +243,7 @@ def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
 
 
 def _convolved(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Expr | None) -> Expr:
-    """The convolution of integers, each followed and shifted by its zero point, as int32."""
+    """The convolution of integers, each minus the zero point behind it, as int32."""
     attrs = dict(window_of(node, node.shape(w, 2), node.shape(x, 2)).attrs)
     attrs["groups"] = node.attr("group", 1)
     pads = pads_of(attrs["padding"], node.rank(x) - 2)

@@ -52,8 +52,8 @@ def _scale(
 
 @converter("native_layer_norm")
 def layer_norm(
-    node: Node, x: Expr, normalized_shape: Sequence[int], weight: _Optional, bias: _Optional,
-    eps: float,
+    node: Node, x: Expr, normalized_shape: Sequence[int],
+    weight: _Optional, bias: _Optional, eps: float,
 ) -> list[Expr | None]:  # fmt: skip
     """Normalise over the last dimensions with their own mean and variance."""
     axis = node.rank(x) - len(normalized_shape)
@@ -65,8 +65,8 @@ def layer_norm(
 
 @converter("native_group_norm")
 def group_norm(
-    node: Node, x: Expr, weight: _Optional, bias: _Optional, n: int, c: int, hxw: int, group: int,
-    eps: float,
+    node: Node, x: Expr, weight: _Optional, bias: _Optional,
+    n: int, c: int, hxw: int, group: int, eps: float,
 ) -> list[Expr | None]:  # fmt: skip
     shape = node.shape(x)
     grouped = node.reshaped(x, (n, group, prod(shape[1:]) // group))
@@ -161,8 +161,8 @@ def flash_attention(
 @converter("scaled_dot_product_attention")
 def attention(
     node: Node, query: Expr, key: Expr, value: Expr, attn_mask: _Optional = None,
-    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
-    enable_gqa: bool = False,
+    dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
 ) -> Expr:  # fmt: skip
     """softmax(query key' * scale + mask) value."""
     if dropout_p:

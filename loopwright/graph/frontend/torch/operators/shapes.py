@@ -154,8 +154,8 @@ def full_like(node: Node, x: object, *values: Operand, **_: object) -> Expr:
 
 @converter("slice_scatter")
 def slice_scatter(
-    node: Node, x: Expr, source: Expr, dim: int = 0, start: Bound = None, end: Bound = None,
-    step: int = 1,
+    node: Node, x: Expr, source: Expr, dim: int = 0,
+    start: Bound = None, end: Bound = None, step: int = 1,
 ) -> Expr:  # fmt: skip
     """The tensor with other elements in a slice of a dimension."""
     at = node.axis(dim, node.rank(x))
