@@ -109,7 +109,7 @@ class BaseGraphTuner:
             n_parallel, build_func: as of ``LocalBuilder``.
             layout_records: a log of earlier measurements of transforms.
             runner: the runner, in place of one made from the arguments above.
-            use_rpc: refused.
+            use_rpc: refused by a UsageError.
             device_key, host, port, target_host, infer_layout: accepted.
         """
         if use_rpc:
@@ -133,6 +133,7 @@ class BaseGraphTuner:
     def get_optimal_record(self) -> list[Pair]:
         """The best records of the kernels that the network has in the chosen layouts, in the order
         of first use; kernels without a record, which are built as their default, are left out.
+        UsageError where nothing was chosen yet.
         """
         tasks = extract_tasks(self._module, self._target, layouts=self._chosen())
         pairs = []
@@ -148,7 +149,8 @@ class BaseGraphTuner:
         self, record_file: str | os.PathLike[str] = "graph_opt_schedule.log"
     ) -> None:
         """Write the layouts to a file, which ``layouts=`` of `loopwright.compile` reads; schedules
-        stay in the log of the kernels, which is given there as ``history=``.
+        stay in the log of the kernels, which is given there as ``history=``. UsageError where
+        nothing was chosen yet; GraphError where the file cannot be written.
         """
         self._chosen().save(record_file)
 

@@ -132,7 +132,8 @@ class LocalRPCMeasureContext:
         priority, n_parallel: accepted: kernels of one device run one after the other.
         number, repeat, min_repeat_ms: calls of a sample, samples, and the least time of a sample in
             milliseconds; without any of them, samples are those of `loopwright.LocalRunner`.
-        device: 0, the first device of the target's kind; or a name, such as ``"opencl:1"``.
+        device: 0, the first of the target's kind, or a name, such as ``"opencl:1"``; UsageError
+            for other numbers.
 
     Example:
         >>> print(lw.auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300).runner.counts)

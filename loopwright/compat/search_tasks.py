@@ -147,7 +147,7 @@ class SearchTask:
         self, log_file: str, print_mode: str = "schedule", include_compatible: bool = False
     ) -> str:
         """The schedule of `apply_best` as text: a Python function of its steps, or for ``"cuda"``
-        the code that is compiled for the target: CUDA, OpenCL, C or LLVM IR.
+        the code compiled for the target: CUDA, OpenCL, C or LLVM IR. UsageError for other modes.
         """
         if print_mode not in ("schedule", "cuda"):
             raise UsageError(f'print_mode is "schedule" or "cuda", got {print_mode!r}')
@@ -290,6 +290,8 @@ class HardwareParams:
         cache_line_bytes: of a CPU; accepted for devices.
         max_shared_memory_per_block: bytes; for devices alone, as are the following ones.
         max_local_memory_per_block: bytes; of one thread here.
+        max_threads_per_block, max_vthread_extent: threads, and virtual threads.
+        warp_size: threads that run together.
         target: source of the values that are None.
         target_host: accepted: the host has no part in schedules.
 
@@ -372,7 +374,7 @@ def _first(records: Any, n_lines: int | None) -> Any:
 
 
 class ApplyHistoryBest(HistoryBest):
-    """Build with the best records of a log: `loopwright.apply_history_best` as of Ansor.
+    """Build with the best records of a log: `loopwright.apply_history_best` with Ansor's arguments.
 
     Inside the context ``loopwright.build(tensors)``, and calls of functions that
     `loopwright.workload` decorates, get the schedule of the best record of their expression.

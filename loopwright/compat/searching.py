@@ -129,8 +129,10 @@ class XGBModel(CostModel):
 
     Args:
         model_file: keep trials in this file, and begin with those that it holds.
-        verbose_eval, num_warmup_sample, seed, adaptive_training: accepted: predictions follow from
-            the trials.
+        verbose_eval: accepted: the summary of a search reports the model's quality.
+        num_warmup_sample: accepted: the analytical model needs none.
+        seed: accepted: predictions follow from the trials.
+        adaptive_training: accepted: the model is trained when it is used.
 
     Example:
         >>> X = te.placeholder((64, 256), name="X")
@@ -352,7 +354,9 @@ def with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask
 
 
 class SearchPolicy(ABC):
-    """The base of the policies: the task, its space, and the tuner that searches it."""
+    """The base of the policies: the task, its space, and the tuner that searches it; UsageError
+    where a callback is of another kind.
+    """
 
     def __init__(self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None) -> None:
         self.task, self.verbose = task, 1

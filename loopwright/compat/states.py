@@ -393,7 +393,9 @@ class ComputeDAG:
 
     Args:
         compute_or_sche: inputs and results in calling order, or results alone; the key of a
-            workload; or a schedule, for its expression.
+            workload; or a schedule, for its expression. UsageError where it is something else;
+            TaskError where no workload has the key; TensorError where the tensors form no
+            expression, see `loopwright.space.tensor_program`.
 
     Attributes:
         tensors: inputs and results in calling order.
@@ -552,7 +554,8 @@ def register_workload_tensors(
     workload_key: str, tensors: Sequence[Tensor], override: bool = True
 ) -> str:
     """Register tensors, inputs and results in calling order, under any text as key, which is
-    returned; TaskError where it is taken, and ``override`` is False.
+    returned; TaskError where it is taken, and ``override`` is False; TensorError where they form no
+    expression.
 
     Example:
         >>> X = te.placeholder((64,), name="X")

@@ -100,7 +100,8 @@ class LogEstimatedLatency(TaskSchedulerCallback):
 class TaskScheduler:
     """Tunes several tasks; each round of trials goes to the most promising one: Ansor's arguments
     of `loopwright.tune_tasks`, whose ``weights`` are ``task_weights``, whose ``objective`` is
-    ``objective_func`` and whose ``backward_window`` is ``backward_window_size``.
+    ``objective_func`` and whose ``backward_window`` is ``backward_window_size``. UsageError
+    where there are no tasks, or the file of a model is given.
 
     Args:
         tasks, task_weights, objective_func, strategy, alpha, beta, backward_window_size: as there.
@@ -275,7 +276,7 @@ def extract_tasks(
         include_simple_tasks: also tasks that only move and map elements.
         dump_workload_to_dag_log: a file of JSON with the expression of each key; None: none.
         opt_level: accepted: the passes are those of `loopwright.compile`.
-        other_targets: accepted only as None.
+        other_targets: accepted only as None; UsageError for others.
 
     Example:
         >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (64, 64))

@@ -36,7 +36,8 @@ def call_packed(name: str, *args: PackedArg) -> CallPacked:
     unless the buffer is an input of the program; copy what is to be kept. Its result is dropped. An
     exception that it raises leaves the kernel and is raised again where the kernel was called, with
     its traceback. In a parallel loop it is called from threads of the pool. Arguments are buffers
-    (whole), numbers, expressions over scalars, and texts; a TensorError refuses others.
+    (whole), numbers, expressions over scalars, and texts; a TensorError refuses others, a
+    UsageError a name that is none.
 
     Example:
         >>> x, y = (lw.tir.decl_buffer((4,), "float32", name) for name in "xy")

@@ -316,7 +316,7 @@ class BatchedModel:
         force: bool = False,
     ) -> Path:
         """Write the program for one batch as a library, see `Model.export_library`; ``batch`` is
-        one of `batches`, which may be left out where there is one alone.
+        one of `batches`, which may be left out where there is one alone; else a UsageError.
         """
         known = ", ".join(map(str, self.batches))
         if batch is None and len(self.batches) == 1:

@@ -121,7 +121,9 @@ class DebugExecutor(GraphExecutor):
     def run_individual_node(
         self, node: int | str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
     ) -> BenchmarkResult:
-        """Time one call of the model, as `run_individual` times all of them."""
+        """Time one call of the model, as `run_individual` times all of them; ArgumentError where
+        there is no such call.
+        """
         return sampled(self._run_up_to(node).time, number, repeat, min_repeat_ms)
 
     def profile(self, number: int = 10, **inputs: object) -> Report:
@@ -162,6 +164,8 @@ class DebugExecutor(GraphExecutor):
         model they find what the calls before it left. So the kernels take turns in
         whole runs: a round is as many runs as one place has kernels, in each of which every place
         has another one of its own, in an order that is drawn anew. The model stays as it is.
+        ArgumentError as of `set_input`, or where the model has no such kernel, or a kernel takes
+        other values; RunError where one failed.
 
         Args:
             kernels: by the name of a kernel of the model, those that compute the same.
@@ -201,7 +205,8 @@ class DebugExecutor(GraphExecutor):
         """A copy of an output of one call for the present inputs: the model runs up to it.
 
         ``node`` is the number of the call, or the name of a kernel that is called once, ``index``
-        that of its output; ``out``, where it is given, is filled and returned.
+        that of its output; ``out``, where it is given, is filled and returned. ArgumentError where
+        there is no such call or output, or ``out`` does not fit.
         """
         self._run_up_to(node)
         step = self.program.steps[self._node(node)]

@@ -167,7 +167,8 @@ def room(device: Device, program: Program, what: str, nbytes: int) -> Iterator[N
 class DeviceGraphExecutor(GraphExecutor):
     """A model on a device, ready to run; `Model.executor` makes it.
 
-    Executors from `another` share weights. Intermediate values share one piece of memory by their
+    Weights were copied there, and packed where kernels pack constants, when ``program`` was made;
+    executors from `another` share them. Intermediate values share one piece of memory by their
     lifetimes, and temporary buffers of kernels another one. A run is queued in the device's
     current stream, and waits for nothing.
 
@@ -225,7 +226,9 @@ class DeviceGraphExecutor(GraphExecutor):
             raise UsageError(f"graph=True: {self.device} records no graphs; leave it out")
 
     def another(self) -> DeviceGraphExecutor:
-        """The same model on the same device with memory of its own; weights are shared."""
+        """The same model on the same device with memory of its own; weights are shared.
+        OutOfMemoryError where the device has no room for a second one.
+        """
         executor = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
         executor.device, executor.graph, executor._there = self.device, self.graph, self._there
         executor._begin(self.program, self._kernels, self._weights, self._callees)

@@ -163,8 +163,10 @@ class Executor(ABC):
         return {v.name: v.shape for v in self.outputs}, {v.name: v.dtype for v in self.outputs}
 
     def set_output_zero_copy(self, index: str | int, value: object) -> None:
-        """Let the model write an output, by name or position, into an array of the caller's, which
-        shares no bytes with an input, a constant or another output.
+        """Let the model write an output, by name or position, into an array of the caller's.
+
+        ArgumentError where there is no such output, or the array does not fit, is read-only, or
+        shares bytes with an input, a constant or another output.
         """
         place = _place(index, self._output_places, "output")
         elements = self._fitted(self.outputs[place], value)
@@ -204,7 +206,9 @@ class Executor(ABC):
         return self._taken
 
     def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
-        """A copy of an output, by name or position; in the array `out` where it is given."""
+        """A copy of an output, by name or position; in the array `out` where it is given.
+        ArgumentError where there is no such output, or ``out`` has another shape or dtype.
+        """
         place = _place(index, self._output_places, "output")
         self._check_idle()
         if out is None:
@@ -236,9 +240,9 @@ class Executor(ABC):
 
         A run that does not count comes first; then each of ``repeat`` samples is the mean of
         ``number`` runs, or of more of them where they took less than ``min_repeat_ms``. The
-        arguments are those of TVM's ``GraphModule.benchmark``. Returns seconds of a run.
-        ArgumentError as of `set_input`; UsageError where an option is out of range, or
-        ``func_name`` is something else.
+        arguments are those of TVM's ``GraphModule.benchmark``. Returns seconds of a run
+        for each sample, with their mean, median, std, min and max. ArgumentError as of `set_input`;
+        UsageError where an option is out of range, or ``func_name`` is something else.
 
         Args:
             device: ignored; the model runs on its own device.

@@ -304,7 +304,7 @@ class AsyncGraphExecutor(GraphExecutor):
     branches faster.
 
     Args:
-        num_workers: worker threads; None: as many as parallel loops have.
+        num_workers: worker threads, 1 to 1023, else UsageError; None: those of parallel loops.
         share_memory: values lie where the program puts them, and a step also waits for readers of
             the values that it overwrites. Without it each value has memory of its own: more memory,
             and no such waits.

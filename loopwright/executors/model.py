@@ -142,8 +142,8 @@ class Model:
         return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
 
     def aot_executor(self) -> AotExecutor:
-        """The model as one function that calls its kernels, all compiled code of the host; weights
-        are shared.
+        """The model as one function that calls its kernels; weights are shared. UsageError
+        where a kernel is not of compiled code of the host, or there is none.
         """
         self._check_whole("one function")
         return AotExecutor(self._first.whole_program("model").module(), self.constants)
@@ -212,8 +212,8 @@ class Model:
         manifest, and ``weights.safetensors``. It is replaced in one step.
 
         ``path``, such as ``resnet18.lw``, is returned; ``force`` replaces a file that is no model,
-        which is a UsageError otherwise. RunError where a step is a Python function, which no file
-        holds.
+        which is a UsageError otherwise. RunError where the file cannot be written, or a step is a
+        Python function, which no file holds.
         """
         self._check_whole("saved")
         head = {

@@ -92,6 +92,8 @@ def partition(
 ) -> Partition:
     """Cut a program into one part for each device; steps at the beginning go to the first devices.
 
+    UsageError where there is not one load for each step, or a number is out of range.
+
     Args:
         loads: work of each step, such as its operations.
         capacities: speed of each device, in proportion to the others.

@@ -65,7 +65,7 @@ def pick(
 
 
 def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
-    """Write a log of the best records of ``source`` and of ``out``: `pick`, by AutoTVM's name.
+    """Write a log of the best of ``source`` and ``out``: `pick`, and its errors, as in AutoTVM.
 
     Example:
         >>> picked = lw.records.pick_best("matmul.jsonl", "best.jsonl")

@@ -37,7 +37,7 @@ def new_run() -> str:
 def environment(device: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``.
 
-    ``device`` are the facts of the device that kernels run on, as `device_facts` of
+    ``device`` are the facts of the device that kernels run on (None: the CPU), as `device_facts` of
     `loopwright.runtime` gives them: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``.
 
     Example:

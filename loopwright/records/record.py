@@ -106,7 +106,9 @@ class Verdict:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Verdict:
-        """Read the form of a record; unknown fields are ignored."""
+        """Read the form of a record; unknown fields are ignored. RecordError where a field is
+        missing or malformed.
+        """
         readers = {item.name: _READERS[str(item.type)] for item in fields(cls)}
         try:
             named = {
@@ -387,7 +389,9 @@ class Record:
         return line | {k: v for k, v in self.extra.items() if k not in line}
 
     def to_line(self) -> str:
-        """The record as one line of JSON with its checksum, without the newline."""
+        """The record as one line of JSON with its checksum, without the newline; RecordError where
+        a field holds a value that JSON cannot represent.
+        """
         return sealed(self._body())
 
     def _body(self) -> str:
@@ -571,7 +575,9 @@ class Expression:
 
     @classmethod
     def from_json(cls, data: Json) -> Expression:
-        """Read the ``expression`` of a line; unknown fields are ignored."""
+        """Read the ``expression`` of a line; unknown fields are ignored. RecordError where a field
+        is missing or malformed.
+        """
         if not isinstance(data, dict):
             raise RecordError("field 'expression' is not an object")
         for item in fields(cls):

@@ -40,7 +40,7 @@ class Conditions:
     Attributes:
         task: Key of the task that is tuned now; for a template, its name in records.
         space: Hash of its space; one for each structure where it has several.
-        build, hardware, threads: those of the present, see the functions of these names.
+        build, hardware, threads: the present ones, see `build_hash`, `hardware` and `threads`.
         expression: Key of its expression, which records under other names may have; empty: those
             are ignored.
         target: Present canonical target, whose options (such as fast math) must be equal; None

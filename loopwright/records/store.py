@@ -63,13 +63,15 @@ class Store:
         self.close()
 
     def append(self, record: Record) -> None:
-        """Write one record as one line; on return the operating system has all of it. Where that
-        fails, as when the disk is full, what was in the log before is untouched and readable.
+        """Write one record as one line; on return the operating system has all of it. RecordError
+        where that fails, as when the disk is full: what was in the log is untouched and readable.
         """
         self._write(record.to_line())
 
     def header(self, data: Mapping[str, Json]) -> None:
-        """Write the line that opens a run: seed, options, and the logs it pretrains from."""
+        """Write the line that opens a run: seed, options, and the logs it pretrains from;
+        RecordError as of `append`.
+        """
         self._write(header_line(dict(data)))
 
     def expression(self, expression: Expression) -> None:
@@ -79,7 +81,9 @@ class Store:
         self._write(expression.to_line())
 
     def sync(self) -> None:
-        """Flush appended lines to the disk (``fsync``); called once per measured batch."""
+        """Flush appended lines to the disk (``fsync``), once per measured batch; RecordError where
+        the disk reports a failure.
+        """
         with self._lock:
             if self._fd is None:
                 return

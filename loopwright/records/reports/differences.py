@@ -190,7 +190,8 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
 
     Setups are paired where task, hardware and threads are equal; of the rest, where task and
     threads are; of the rest, where the task is. A setup with several possible partners stays
-    unpaired, since it is not known which is meant. The tasks of both come first.
+    unpaired, since it is not known which is meant. The tasks of both come first, those of each
+    kind of pairs in the order of ``one``; then those of only one.
 
     Example:
         >>> from loopwright.records.reports.differences import compare_logs
