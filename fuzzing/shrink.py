@@ -332,8 +332,8 @@ def _loosened(case: Case) -> Case:
 
 
 def reproducer(case: Case, path: ExecutionPath, title: str) -> str:
-    """A program that makes a case and follows an execution path with it, to fail as the case does;
-    ``title`` is the first line of its docstring.
+    """A program that makes a case and follows an execution path with it, to fail as the case does,
+    or because the path does not run; ``title`` is the first line of its docstring.
     """
     s = replay(Dag.from_json(case.dag), case.trace)
     wrapped = "\n".join(textwrap.wrap(title, 96)) or "A failure."
@@ -354,6 +354,7 @@ def reproducer(case: Case, path: ExecutionPath, title: str) -> str:
         "checker = Checker()",
         f"checker.run(checker.prepare(case), {path!r})",
         "checker.close()",
+        f"assert checker.runs.keys() <= {{{path.target or path.kind!r}}}, dict(checker.runs)",
     ]
     return "\n".join(lines) + "\n"
 

@@ -30,6 +30,7 @@ class Effort:
     """Limits of a search; None is no limit.
 
     Attributes:
+        trials: measured candidates.
         timeout: time of the search, such as ``"30m"``.
         min_gain: share by which the best must be expected to become faster within a minute.
 
@@ -91,6 +92,8 @@ def auto_schedule(
         n_trial: candidates, in place of the effort's; 0 measures nothing.
         timeout: seconds or a text such as ``"30m"``, in place of the effort's.
         log: file of the records; those of this expression count as measured.
+        tuner, seed: name of the tuner, None for the default one, and its seed.
+        measure_option, callbacks: as for ``Tuner.tune``.
 
     Returns:
         ``(schedule, [tensors])`` as `loopwright.build` takes it: that of the best record in the
@@ -173,6 +176,7 @@ def build(
         args: for a schedule, inputs and outputs in calling order, and size variables; for tensors
             the target may be given here.
         target: a target or its string; by default that of ``with target:``, else the host.
+        target_host, name, binds: as of `loopwright.driver.build`.
         verify: time the kernel as users call it, for the report of the ``apply_history_best`` that
             chose the schedule.
         cache: keep the machine code on disk; None: if ``apply_history_best`` chose the schedule.
@@ -183,7 +187,7 @@ def build(
     Raises:
         TensorError: a size is a variable, or an input is missing among the tensors.
         BuildError, ScheduleError, LowerError, CodegenError, TargetError: as of
-            `loopwright.driver.build`, as are the other arguments.
+            `loopwright.driver.build`.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

@@ -24,8 +24,6 @@ from loopwright.time_limit import TEMPLATE_S, limited
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from loopwright.task.space import ConfigEntity
-
 
 class FallbackConfig(ConfigEntity):
     """The default configuration, which a template may still adjust: ``if cfg.is_fallback: ...``.

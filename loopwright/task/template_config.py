@@ -172,7 +172,7 @@ class TemplateConfig(ABC):
         """Define a choice among values, which the template reads as ``cfg[name].val``.
 
         ``candidate`` has numbers, strings, booleans, None, or tuples of these, what a record can
-        store; the default is the first.
+        store; ``default`` is the value of the default configuration, else the first.
         """
         self._define(name, lambda: other_knob(name, candidate), default)
 

@@ -93,7 +93,7 @@ class CandidateChecks:
 
     def __call__(self, index: int) -> bool:
         """Whether a candidate may be measured; a check that fails or gives no text is an error."""
-        return not self._checks or self._fits(index)
+        return not self._checks or self._fits(int(index))
 
     def _decide(self, index: int) -> bool:
         config = self._task.config_space.get(index)

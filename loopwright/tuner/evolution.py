@@ -86,6 +86,8 @@ class Evolution:
 
     Attributes:
         population: points of a generation.
+        generations: number of times that children are made.
+        crossover: share of the children that have two parents.
         measured: share of the first generation that is taken from the best measured points.
         greed: steepness of the fall of a parent's chance with its rank: the best of ``n`` is
             ``exp(greed)`` times likelier than the last. None: by the speed that the model predicts.
@@ -187,6 +189,7 @@ class Annealing:
     """Simulated annealing on the model (AutoTVM's ``sa``), all walkers at once.
 
     Attributes:
+        walkers: points that walk side by side.
         steps: moves of each.
         hot: temperature at the start, in units of the scores' standard deviation; it falls to 0.
         patience: end after this many steps in which the best did not change.

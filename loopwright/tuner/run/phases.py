@@ -149,8 +149,8 @@ class StallWatch:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """Declare that the block may take long, and what it waits for, which the measurer says
-        itself where it is empty."""
+        """Declare that the block may take long, and what it waits for; if that is empty, the
+        measurer is asked."""
         if not self._waiting:
             self._since, self._next = self._clock(), self._after
             if self._thread is None and not self._closed.is_set():

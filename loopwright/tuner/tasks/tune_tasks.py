@@ -282,17 +282,22 @@ def tune_tasks(
         callbacks: ``log_to_file(path)`` names the one log of all tasks; ``task_table()`` shows the
             table; any other is called ``f(tuner, inputs, results)`` after every round.
         tuner: name of a tuner, or a function ``(task, seed=..., **tuner_options) -> Tuner``.
+        tuner_options: further options of every tuner.
+        seed: of every tuner, and of the choice between equal tasks.
         weights: number of calls of each task; None: once each.
         objective: gives the cost of the best times in seconds, one per task in order (0 where
             nothing ran); it must not fall when a time rises. None: the sum of weight x time.
         strategy: ``"gradient"`` or ``"round-robin"``.
-        per_task_early_stopping, min_gain: limits of each task, as for ``Tuner.tune``.
+        per_task_early_stopping, min_gain: limits of each task by its own trials and time, as for
+            ``Tuner.tune``.
         groups: tasks of equal groups are expected to come near the speed of the fastest; None in it
-            for a task like no other. By default one template and magnitude of operations.
+            for a task like no other. By default tasks of one template whose operations are of a
+            magnitude have equal groups.
         alternatives: tasks of equal entries compute the same: only the fastest of them counts, and
             after its first round a slower one gets none; None, also in it, for no alternative.
         alpha: weight of the gain of past rounds against the expected one, 0 to 1.
         beta: factor within which a task is expected to come to the fastest of its group.
+        backward_window: number of past rounds whose gain is looked at.
 
     Raises:
         UsageError: no tasks, one twice, fewer trials than tasks, or a malformed argument.
