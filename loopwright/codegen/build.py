@@ -145,8 +145,7 @@ def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar]
     if len(set(passed)) != len(passed):
         raise BuildError("build: a size variable is given twice in the arguments")
     arrays = iter(range(len(args)))
-    order = [a if isinstance(a, SizeVar) else next(arrays) for a in args]
-    return order if passed else None
+    return [a if isinstance(a, SizeVar) else next(arrays) for a in args] if passed else None
 
 
 def _check_host(target_host: TargetLike | None) -> None:
@@ -342,8 +341,7 @@ def _manifest(
 ) -> Manifest:
     sizes = SizeManifest(f.sizes)
     # Where sizes are passed, a call of the second part alone would not know their places.
-    passed = any(isinstance(x, SizeVar) for x in order or ())
-    code_parts = () if passed else code.parts
+    code_parts = () if any(isinstance(x, SizeVar) for x in order or ()) else code.parts
     parts_spec = None
     if isinstance(f, SplitFunc) and code_parts:
         number = {p: k for k, p in enumerate(f.params)}

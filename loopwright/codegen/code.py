@@ -48,8 +48,7 @@ def buffer_bytes(b: Buffer) -> Bytes:
     """Bytes of a buffer, rounded up to whole cache lines."""
     if not b.symbolic:
         return -(-b.nbytes // 64) * 64
-    dims = [cast(n, "int64") for n in b.shape]
-    size = fold(lambda x, y: binary("*", x, y), dims)
+    size = fold(lambda x, y: binary("*", x, y), [cast(n, "int64") for n in b.shape])
     return (size * dtypes.nbytes(b.dtype) + 63) // 64 * 64
 
 

@@ -116,10 +116,6 @@ def kernel_cache() -> KernelCache | None:
     return None if folder is None else KernelCache(folder)
 
 
-#: Digits of the hash. Among a million programs the chance of an error is 1e-8.
-_DIGITS = 16
-
-
 def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
     """The hash of a lowered function, its target and its pass settings: 16 hexadecimal digits.
 
@@ -143,7 +139,8 @@ def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
     writer = _Writer()
     writer.values((f.params, f.outputs, f.sizes, f.body))
     text = "\n".join([f.name, settings, *parts, "".join(writer.parts)])
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    # Among a million programs the chance of an error is 1e-8.
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class _Writer:

@@ -84,8 +84,7 @@ class Affine:
         return hash((self.const, frozenset(self.terms.items())))
 
     def __repr__(self) -> str:
-        parts = [f"{c}*{v.name}" for v, c in self.terms.items()]
-        return " + ".join([*parts, str(self.const)])
+        return " + ".join([*(f"{c}*{v.name}" for v, c in self.terms.items()), str(self.const)])
 
     def bounds(self, ranges: Ranges) -> Interval:
         """Inclusive bounds, exact when variables vary independently."""

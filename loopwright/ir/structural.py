@@ -61,8 +61,7 @@ def structural_hash(a: object, map_free_vars: bool = False) -> int:
         True
     """
     texts = (part if isinstance(part, str) else part[1] for part in _structure(a, map_free_vars))
-    digest = hashlib.sha256("\n".join(texts).encode()).digest()
-    return int.from_bytes(digest[:8], "little")
+    return int.from_bytes(hashlib.sha256("\n".join(texts).encode()).digest()[:8], "little")
 
 
 def _structure(a: object, map_free_vars: bool) -> list[_Part]:

@@ -29,8 +29,7 @@ class _Dispatch:
         """Call the method for a node's class, or `generic_visit`."""
         kind = type(n)
         if kind not in self._methods:
-            name = f"visit_{kind.__name__}"
-            self._methods[kind] = getattr(self, name, self.generic_visit)
+            self._methods[kind] = getattr(self, f"visit_{kind.__name__}", self.generic_visit)
         return self._methods[kind](n)
 
     def generic_visit(self, n: Node) -> Any:
@@ -90,9 +89,7 @@ class Mutator(_Dispatch):
 def substitute(n: N, env: Mapping[Var, Expr]) -> N:
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        if isinstance(n, Var):
-            return env.get(n, n)
-        return n.map_children(go)
+        return env.get(n, n) if isinstance(n, Var) else n.map_children(go)
 
     out: N = go(n) if env else n
     return out

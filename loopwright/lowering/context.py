@@ -265,8 +265,7 @@ class PassContext:
                     f"PassContext: {x!r} is no instrument; derive a class from "
                     "transform.PassInstrument and give an object of it"
                 )
-        asked = "verify" in self.config
-        self.verify = self.flag("verify") if asked else env.settings().verify
+        self.verify = self.flag("verify") if "verify" in self.config else env.settings().verify
         self._tokens: list[Token[PassContext | None]] = []
 
     @staticmethod
@@ -344,8 +343,7 @@ class PassContext:
         # Those of graphs have done their work before.
         own = {n for n, p in _registered.items() if _built_in(p) and p.subject is Func}
         lists = {k: sorted(v & own) for k, v in named.items()}
-        config = {k: v for k, v in self.config.items() if changes_program(k, v)}
-        parts = {**lists, "config": config}
+        parts = {**lists, "config": {k: v for k, v in self.config.items() if changes_program(k, v)}}
         return {**level, **{k: v for k, v in parts.items() if v}}
 
     @staticmethod

@@ -283,8 +283,7 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
                 f"lower: the constant tensor {s.state.label(sid)!r} is not in the arguments; its "
                 "values come with a call, or by with_constants"
             )
-    partition = context.enabled(loop_partition)
-    cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
+    cap = context.count("partition_cap", PARTITION_CAP) if context.enabled(loop_partition) else 0
     body = NestBuilder(bounds, params, cap).build()
     outputs = tuple(not s.state.stages[sid].op.is_placeholder for sid, _ in params)
     f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
@@ -311,8 +310,7 @@ def run_passes(f: Func) -> Func:
             B[i] = A[i] + 1.0
     """
     if isinstance(f, SplitFunc):
-        parts = _run_pipeline(f.prepare), _run_pipeline(f.main)
-        f = SplitFunc(f, *parts, f.kept)
+        f = SplitFunc(f, _run_pipeline(f.prepare), _run_pipeline(f.main), f.kept)
     else:
         f = _run_pipeline(f)
     check_work(f)

@@ -49,8 +49,7 @@ def _leaves(i: Expr, extent: Extent, b: tuple[int, int], scope: Sizes) -> str:
     if form is None:
         return ""
     least, most = form.extremes(scope.ranges)
-    past = most - extent
-    if least.bounds(scope.ranges)[1] >= 0 and past.bounds(scope.ranges)[0] < 0:
+    if least.bounds(scope.ranges)[1] >= 0 and (most - extent).bounds(scope.ranges)[0] < 0:
         return ""
     low, high = (print_expr(x.to_expr()) for x in (least, most))
     return f"runs from {low} to {high}"

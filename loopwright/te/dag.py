@@ -88,8 +88,7 @@ class Dag:
                 continue
             stack.append((op, True))
             stack.extend((t.op, False) for t in reversed(op.input_tensors))
-        ops = tuple(_to_node(op, index) for op in index)
-        dag = Dag(ops, tuple(index[op] for op in outputs))
+        dag = Dag(tuple(_to_node(op, index) for op in index), tuple(index[op] for op in outputs))
         dag._check_constants()
         return dag, index
 
@@ -165,7 +164,6 @@ class Dag:
         self._check_constants()
 
     def _check_constants(self) -> None:
-        """Refuse constant tensors among the outputs."""
         for op in (self.ops[o] for o in self.outputs):
             if op.constant:
                 raise TensorError(

@@ -249,8 +249,7 @@ class _Expressions:
     def _checked(self, x: Estimate) -> Estimate:
         if not self._finite or x.value.dtype.kind != "f":
             return x
-        special = ~np.isfinite(x.value)
-        return Estimate(x.value, _more(x.error, np.where(special, np.inf, 0.0)))
+        return Estimate(x.value, _more(x.error, np.where(~np.isfinite(x.value), np.inf, 0.0)))
 
 
 def _stored(dtype: str) -> Any:
@@ -339,8 +338,7 @@ def _chosen(cond: Estimate, a: Estimate, b: Estimate) -> Estimate:
 
 def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
     if not dtypes.is_float(dtype):
-        wrong = _more(a.error, b.error)
-        return Estimate(binary(op, a.value, b.value), wrong)
+        return Estimate(binary(op, a.value, b.value), _more(a.error, b.error))
     value, exact = np.asarray(binary(op, a.value, b.value)), a.error is None and b.error is None
     if op in ("min", "max", *ir.COMPARE) and exact:
         return Estimate(value)
@@ -395,9 +393,7 @@ def _call(fn: str, args: Sequence[Estimate], dtype: str) -> Estimate:
             wrong = _more(wrong, x.error)
         return Estimate(cast(np.asarray(intrinsic(fn, [x.value for x in args])), dtype), wrong)
     value = np.asarray(intrinsic(fn, [x.value for x in args]), np.float64)
-    error = None
-    if any(x.error is not None for x in args):
-        error = _function_error(fn, args, value)
+    error = _function_error(fn, args, value) if any(x.error is not None for x in args) else None
     if fn in ("abs", "floor", "ceil", "trunc", "round"):
         return Estimate(value, error)
     units = _DIVIDED if fn == "sqrt" else _FUNCTION

@@ -23,8 +23,6 @@ from loopwright.te.op_node import OpNode
 _SIZES = (4, 3, 2, 1)
 #: Bits of the significand of each float, the one that is not stored included.
 SIGNIFICANT_BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
-_LOGIC = (*ir.COMPARE, "and", "or")
-_INTEGER = ("floor", "ceil", "round", "trunc")
 
 
 @dataclass(frozen=True)
@@ -64,8 +62,7 @@ def exactness(dag: Dag) -> Exactness | None:
 
 def _outputs(op: OpNode, values: Mapping[tuple[int, int], _Value], largest: int) -> list[_Value]:
     if op.body is None:
-        bound = float(largest) if dtypes.is_float(op.dtype) else _most(op.dtype)
-        return [_Value(bound, 1.0)]
+        return [_Value(float(largest) if dtypes.is_float(op.dtype) else _most(op.dtype), 1.0)]
     axes = {a.var: _Value(float(a.count - 1), 1.0) for a in (*op.axes, *op.reduce_axes)}
     evaluation = _Evaluation(values, axes)
     if op.reduction is not None:
@@ -128,7 +125,7 @@ class _Evaluation:
             case ir.Call(fn="fma", args=(a, b, c)):
                 product = _binary("*", self.value(a), self.value(b), b, e.dtype)
                 return _binary("+", product, self.value(c), c, e.dtype)
-            case ir.Call(fn=fn, args=(a,)) if fn in _INTEGER:
+            case ir.Call(fn=fn, args=(a,)) if fn in ("floor", "ceil", "round", "trunc"):
                 inner = self.value(a)
                 return _fitting(_Value(inner.bound + 1, 1.0), e.dtype, inner.rounded)
             case ir.Call(fn="pow"):
@@ -167,7 +164,7 @@ def _converted(v: _Value, before: str, after: str) -> _Value:
 
 def _binary(op: str, a: _Value, b: _Value, divisor: ir.Expr, dtype: str) -> _Value:
     rounded = a.rounded or b.rounded
-    if op in _LOGIC:
+    if op in ir.COMPARE or op in ("and", "or"):
         return _Value(1.0, 1.0)
     if op in ("max", "min"):
         return _either(a, b)

@@ -306,8 +306,7 @@ def _described(x: TensorIntrin, part: str) -> Stmt:
     value = _loads(red.source[0], x.params)
     (total,) = red.combiner.combine((Load(out, at, out.dtype),), (value,))
     update = _loops(red.axes, Store(out, at, total))
-    parts = {"body": seq(start, update), "reset": start, "update": update}
-    return _loops(op.axes, parts[part])
+    return _loops(op.axes, {"body": seq(start, update), "reset": start, "update": update}[part])
 
 
 def _loops(axes: Sequence[ir.IterVar], body: Stmt) -> Stmt:

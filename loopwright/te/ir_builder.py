@@ -163,8 +163,7 @@ class IRBuilder:
             raise TensorError("else_scope: it stands directly behind an if_scope")
         self._open.append([])
         yield
-        other = self._close()
-        self._open[-1][-1] = If(last.cond, last.then, other)
+        self._open[-1][-1] = If(last.cond, last.then, self._close())
 
     @contextmanager
     def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:

@@ -28,7 +28,6 @@ Json: TypeAlias = Any
 Scope = Mapping[str, ir.Var | ir.IterVar]
 #: Entries of an operation that its hash leaves out.
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
-_UNARY = ("-", "~", "not")
 #: Expressions that are written as a word and these fields.
 _FIELDS: Mapping[type[ir.Expr], tuple[str, ...]] = {
     ir.Cast: ("cast", "value", "dtype"),
@@ -132,9 +131,7 @@ def _drop_reducer_names(x: Json) -> Json:
         if x and x[0] == "reduce":
             return ["reduce", *[_drop_reducer_names(v) for v in x[2:]]]
         return [_drop_reducer_names(v) for v in x]
-    if isinstance(x, dict):
-        return {k: _drop_reducer_names(v) for k, v in x.items()}
-    return x
+    return {k: _drop_reducer_names(v) for k, v in x.items()} if isinstance(x, dict) else x
 
 
 def expr_to_json(e: ir.Expr, names: Mapping[ir.Var, str]) -> list[Json]:
@@ -253,7 +250,7 @@ def expr_from_json(x: Json, scope: Scope) -> ir.Expr:
                 return ir.Cast(go(v), dtypes.check(d))
             case ["un", op, a]:
                 e = go(a)
-                if op not in _UNARY or (op == "not") != (e.dtype == "bool"):
+                if op not in ("-", "~", "not") or (op == "not") != (e.dtype == "bool"):
                     raise TensorError(f"unknown operation {op!r} of {e.dtype} in the JSON of a DAG")
                 return ir.Unary(op, e, e.dtype)
             case ["bin", op, a, b, d]:

@@ -16,7 +16,6 @@ from loopwright.te import reducer as reducers
 from loopwright.te.op_node import OpNode, sizes_of
 from loopwright.te.serial import combiner_to_json
 
-_WIDTH = 100
 #: Precedence of operators in Python; everything else is a call, a name or a literal.
 _BINDS = {
     "<": 1, "<=": 1, ">": 1, ">=": 1, "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6,
@@ -108,7 +107,7 @@ class _Program:
 def called(head: str, args: Sequence[str]) -> list[str]:
     """A call on one line, or with each argument on its own line where that is too long."""
     line = f"{head}({', '.join(args)})"
-    return [line] if len(line) <= _WIDTH else [f"{head}(", *(f"    {a}," for a in args), ")"]
+    return [line] if len(line) <= 100 else [f"{head}(", *(f"    {a}," for a in args), ")"]
 
 
 class _Expressions:
@@ -197,9 +196,7 @@ class _Expressions:
         return text if binds >= least else f"({text})"
 
     def index(self, e: ir.Expr) -> str:
-        if isinstance(e, ir.Const) and e.dtype == "int32":
-            return repr(e.value)
-        return self.text(e)
+        return repr(e.value) if isinstance(e, ir.Const) and e.dtype == "int32" else self.text(e)
 
     def binary(self, e: ir.Binary) -> tuple[str, int]:
         a, b, op = e.a, e.b, e.op

@@ -113,8 +113,7 @@ class TensorSlice(ir.ExprOps):
         self.tensor, self.indices = tensor, indices
 
     def __getitem__(self, more: ir.ExprLike | tuple[ir.ExprLike, ...]) -> Any:
-        extra = more if isinstance(more, tuple) else (more,)
-        return self.tensor[self.indices + extra]
+        return self.tensor[self.indices + (more if isinstance(more, tuple) else (more,))]
 
     def __repr__(self) -> str:
         return f"{self.tensor.name} with {len(self.indices)} of its {self.tensor.ndim} indices"

@@ -174,10 +174,6 @@ def operand_buffers(dag: Dag) -> list[Buffer]:
     return [Buffer(op.name, op.shape, op.dtype) for op in dag.ops]
 
 
-#: Parameters of operands that change nothing: an operand may begin at any element.
-_WITHOUT_EFFECT = ("data_alignment", "offset_factor")
-
-
 def decl_tensor_intrin(
     op: Operation | Tensor,
     fcompute: Callable[[list[BufferView], list[BufferView]], Stmt | Sequence[Stmt | None]],
@@ -236,7 +232,8 @@ def decl_tensor_intrin(
     if not isinstance(op, ComputeOp):
         raise TensorError(f"{who}: the description is a te.compute, got {op!r}")
     for parameter in default_buffer_params or ():
-        if parameter not in _WITHOUT_EFFECT:
+        # These change nothing: an operand may begin at any element.
+        if parameter not in ("data_alignment", "offset_factor"):
             raise TensorError(
                 f"{who}: default_buffer_params has {parameter!r}; say it of each operand in binds"
             )
@@ -342,7 +339,6 @@ def _check_body(who: str, x: TensorIntrin, body: Stmt) -> None:
 
 
 def _check_operands(who: str, call: IntrinsicCall, declared: Mapping[Buffer, Strides]) -> None:
-    """Refuse operands of an instruction that have gaps."""
     for x, want in zip(call.operands, INSTRUCTIONS[call.name].operands, strict=True):
         strides = declared.get(x.buffer, _compact(x.buffer.extents))[-len(want.shape) :]
         if strides != _compact(want.shape):

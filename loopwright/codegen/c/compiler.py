@@ -191,7 +191,6 @@ _UNROLL_LIMIT = 65534
 _UNROLL_UNKNOWN = 8
 
 _WORKSPACE = "unsigned char *restrict ws"
-_LINE = 100
 
 
 @dataclass
@@ -444,14 +443,13 @@ def _write_parallel(
         "  return 0;",
     ]
     over = f"static int32_t {name}(int64_t begin, int64_t end, void *closure, void *ws)"
-    unit = w.unit
-    unit.functions += [_function(head, w.lines, ""), struct, _function(over, lines, "")]
+    w.unit.functions += [_function(head, w.lines, ""), struct, _function(over, lines, "")]
 
 
 def signature(head: str, params: list[str]) -> str:
     """The first line of a function, cut where it would be too long."""
     line = f"{head}({', '.join(params)})"
-    if len(line) < _LINE:
+    if len(line) < 100:
         return line
     between = ",\n" + " " * (len(head) + 1)
     return f"{head}({between.join(params)})"

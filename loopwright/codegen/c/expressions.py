@@ -95,8 +95,7 @@ class Dialect:
         return self.literals.get(dtype, "{}").format(value)
 
     def function(self, fn: str, dtype: str) -> str:
-        suffix = self.float_suffix if dtype == "float32" else ""
-        return _C_NAMES.get(fn, fn) + suffix
+        return _C_NAMES.get(fn, fn) + (self.float_suffix if dtype == "float32" else "")
 
     def negated(self, text: str, dtype: str) -> str:
         """A signed integer with the other sign; the smallest one stays itself."""
@@ -159,8 +158,7 @@ class Prelude:
         """``max(a, b)`` or ``min(a, b)``; NaN where either is NaN."""
         sign = ">" if op == "max" else "<"
         nan = "a != a || " if dtypes.is_float(dtype) else ""
-        body = f"return {nan}a {sign} b ? a : b;"
-        return self._add(op, dtype, "a b", body)
+        return self._add(op, dtype, "a b", f"return {nan}a {sign} b ? a : b;")
 
     def divide(self, op: str, dtype: str) -> str:
         """Integer division or remainder, ``// % tdiv tmod``; by zero 0, and it never traps."""
@@ -341,8 +339,7 @@ class ExpressionWriter(ABC):
                 return Text("{} ? {} : {}".format(*parts), _TERNARY)
             case Unary(op=op, a=a, dtype=d):
                 if op == "-" and dtypes.is_int(d) and not self.prelude.dialect.wraps:
-                    negated = self.prelude.dialect.negated(self.expr(a).inside(UNARY), d)
-                    return Text(negated, UNARY)
+                    return Text(self.prelude.dialect.negated(self.expr(a).inside(UNARY), d), UNARY)
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
                 return self._narrow(Text(f"{sign}{self.expr(a).inside(ATOM)}", UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):

@@ -299,8 +299,7 @@ class CFamilyWriter(ExpressionWriter):
 
     def allocate(self, b: Buffer, body: Stmt) -> None:
         """Make a small buffer an array of the block, a larger one a piece of the workspace."""
-        small = not b.symbolic and b.nbytes <= STACK_LIMIT
-        if small and self._stack + b.nbytes <= STACK_TOTAL:
+        if not b.symbolic and b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
             self._stack += b.nbytes
             self.buffers[b] = None
             self.put(f"_Alignas(64) {self.declared(b, self.name(b))};")

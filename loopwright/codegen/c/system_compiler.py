@@ -68,8 +68,7 @@ def flags(target: Target, source: Source) -> list[str]:
     if source.guarded and "clang" not in options["cc"]:
         more.append(GUARDED)
     fast = ["-ffast-math"] if options["fastmath"] and not source.strict else []
-    extra = shlex.split(options["cflags"])
-    return [level, *_FLAGS, *more, *cpu_flags(target), *fast, *extra]
+    return [level, *_FLAGS, *more, *cpu_flags(target), *fast, *shlex.split(options["cflags"])]
 
 
 def cpu_flags(target: Target) -> list[str]:

@@ -132,8 +132,6 @@ def _ldmatrix(suffix: str) -> str:
 
 #: Most bytes of shared memory that a kernel may declare; more is asked for when it is launched.
 STATIC_SHARED = 49152
-#: Bytes that an asynchronous copy may have.
-_ASYNC_BYTES = (4, 8, 16)
 #: The array of all shared memory that is asked for when a kernel is launched.
 _ARENA = "lw_arena"
 
@@ -227,8 +225,7 @@ class CudaWriter(KernelWriter):
         lane = next(x.var for x in self.kernel.threads if x.tag == "threadIdx.x")
         given = []
         for x, want in zip(s.operands, INSTRUCTIONS[s.name].operands, strict=True):
-            rows = want.fragment is None
-            at = moved(x, ldmatrix_row(s.name, lane)) if rows else x.indices
+            at = moved(x, ldmatrix_row(s.name, lane)) if want.fragment is None else x.indices
             given.append(f"{self.name(x.buffer)} + ({self.flat(x.buffer, at).text})")
         self.put(f"{helper}({', '.join(given)});")
         return True
@@ -249,7 +246,7 @@ class CudaWriter(KernelWriter):
         match s.value:
             case Load(buffer=b, indices=indices) if (
                 self.asynchronous
-                and size in _ASYNC_BYTES
+                and size in (4, 8, 16)
                 and (b.scope, b.dtype) == ("global", s.buffer.dtype)
                 and s.buffer.is_shared
             ):

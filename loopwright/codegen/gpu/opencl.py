@@ -50,7 +50,6 @@ _TAKEN = frozenset(
         *(f"v{what}{n}" for what in ("load", "store") for n in LANES),
     ]
 )  # fmt: skip
-_HEXADECIMAL = "0123456789abcdef"
 
 
 class OpenClWriter(KernelWriter):
@@ -96,14 +95,13 @@ class OpenClWriter(KernelWriter):
         self.put(f"vstore{lanes}({made}, 0, {self.name(b)} + ({offset}));")
 
     def component(self, vector: str, lane: int) -> str:
-        return f"{vector}.s{_HEXADECIMAL[lane]}"
+        return f"{vector}.s{lane:x}"
 
 
 def write_opencl(program: SplitProgram) -> str:
     prelude = Prelude(True, OPENCL_C)
     kernels = [replace(k, body=with_unconditional_barriers(k.body)) for k in program.kernels]
-    writers = [OpenClWriter(prelude, k, _TAKEN) for k in kernels]
-    code = write_kernels(program, prelude, writers)
+    code = write_kernels(program, prelude, [OpenClWriter(prelude, k, _TAKEN) for k in kernels])
     head = f"/* {program.func.name}: OpenCL C made by loopwright {__version__}. */\n"
     if "double" in code:
         head += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"

@@ -259,8 +259,7 @@ def _under(cond: Expr, s: Stmt) -> Stmt:
             return _sequence(cond, stmts)
         case Let(var=v, value=e, body=body) if touches_memory(e):
             # Where the condition does not hold, the value is not read.
-            safe = IfThenElse(cond, e, Const(0, e.dtype), e.dtype)
-            return Let(v, safe, _under(cond, body))
+            return Let(v, IfThenElse(cond, e, Const(0, e.dtype), e.dtype), _under(cond, body))
         case For() | Let() | Allocate() | View():
             return map_statements(s, lambda c: _under(cond, c))
     return If(cond, s)

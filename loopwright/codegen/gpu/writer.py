@@ -146,8 +146,6 @@ def _loads(s: Store, is_vector: Callable[[Buffer, tuple[Expr, ...]], bool]) -> t
 # Index arithmetic of kernels: in 32 bits where intervals prove that these suffice, else in 64,
 # which take two registers of a GPU and several instructions each.
 
-_ARITHMETIC = ("+", "-", "*")
-
 
 def is_narrow(bounds: Interval | None) -> bool:
     return bounds is not None and bounds[0] >= -NARROW and bounds[1] < NARROW
@@ -166,8 +164,7 @@ class NarrowIndices(CFamilyWriter):
             case Unary(a=a):
                 return self.narrow(a) and is_narrow(interval(e, {}, self.ranges))
             case Binary(a=a, b=b):
-                parts = self.narrow(a) and self.narrow(b)
-                return parts and is_narrow(interval(e, {}, self.ranges))
+                return self.narrow(a) and self.narrow(b) and is_narrow(interval(e, {}, self.ranges))
         return is_narrow(interval(e, {}, self.ranges))
 
     def plain(self, e: Expr) -> Text:
@@ -186,7 +183,7 @@ class NarrowIndices(CFamilyWriter):
                 x, y = self.plain(a), self.plain(b)
                 if not narrow and self.narrow(a) and self.narrow(b):
                     x = self.convert(x, "int64")
-                if op in _ARITHMETIC:
+                if op in ("+", "-", "*"):
                     return join(op, x, y)
                 if op not in DIVISIONS:
                     return self.operation(op, x, y, dtype)
@@ -426,9 +423,7 @@ class KernelWriter(NarrowIndices):
 
     def name(self, x: Var | Buffer) -> str:
         """The identifier of a variable or buffer; the number of the lane that is being written."""
-        if isinstance(x, Var) and x in self._lanes:
-            return str(self._lanes[x])
-        return super().name(x)
+        return str(self._lanes[x]) if isinstance(x, Var) and x in self._lanes else super().name(x)
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element of a buffer, or the lane of a vector that was loaded."""

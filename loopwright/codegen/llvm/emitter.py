@@ -174,8 +174,7 @@ class Operations:
         if signed:
             minus = self.compare("==", b, self.const(-1, b))
             unsafe = self._op("or", bad, minus, "bool")
-        safe = self.select(unsafe, self.const(1, b), b)
-        out = self._safe_divide(op, a, safe, dtype)
+        out = self._safe_divide(op, a, self.select(unsafe, self.const(1, b), b), dtype)
         if signed and op in ("//", "tdiv"):
             out = self.select(minus, self._op("sub", zero, a, dtype), out)
         return self.select(bad, zero, out)
@@ -189,8 +188,7 @@ class Operations:
         if op == "tmod" or sign == "u":
             return rem
         zero = self.const(0, a)
-        signs = self._op("xor", rem, b, dtype)
-        differ = self.compare("<", signs, zero)
+        differ = self.compare("<", self._op("xor", rem, b, dtype), zero)
         off = self._op("and", self.compare("!=", rem, zero), differ, "bool")
         if op == "//":
             return self.select(off, self._op("sub", div, self.const(1, a), dtype), div)
@@ -548,8 +546,7 @@ class Emitter:
         # It is joined with a condition that never holds: whether a zero is another number after an
         # empty piece of assembly, which LLVM does not look into (`stores_too_wide`,
         # `permutes_memory`).
-        zero = self.pure('call i8 asm "", "=r,0"(i8 0)')
-        many = self._splat(zero, "i8", self.lanes)
+        many = self._splat(self.pure('call i8 asm "", "=r,0"(i8 0)'), "i8", self.lanes)
         never = self.pure(f"icmp ne <{self.lanes} x i8> {many}, zeroinitializer")
         return self.pure(f"or <{self.lanes} x i1> {never}, {self.vector_mask()}")
 

@@ -184,9 +184,7 @@ class IndexWriter(Emitter):
         a = self.affine(e)
         if a is not None:
             return a
-        if self.is_plain(e):
-            return self._wide(e)
-        return self.ops.cast(self.expr(e), "int64")
+        return self._wide(e) if self.is_plain(e) else self.ops.cast(self.expr(e), "int64")
 
     def is_plain(self, e: Expr) -> bool:
         """Whether an integer is arithmetic on axes whose exact value fits its dtype."""
@@ -230,9 +228,7 @@ class IndexWriter(Emitter):
         """A form that is affine with scalar registers as variables."""
         if isinstance(x, Affine):
             return x
-        if x.lanes > 1 or not x.ref.startswith("%"):
-            return None
-        return Affine.of(self.atom(x.ref))
+        return None if x.lanes > 1 or not x.ref.startswith("%") else Affine.of(self.atom(x.ref))
 
     def i64(self, i: Affine | Value) -> Value:
         if isinstance(i, Value):
@@ -322,6 +318,5 @@ class IndexWriter(Emitter):
             return x * int(length)
         out = Affine(0, {self.atom(length): x.const} if x.const else {})
         for v, c in x.terms.items():
-            text = f"mul i64 {v.name}, {length}"
-            out = out + Affine(0, {self.atom(self.pure(text)): c})
+            out = out + Affine(0, {self.atom(self.pure(f"mul i64 {v.name}, {length}")): c})
         return out

@@ -37,15 +37,13 @@ def write_instruction(
         return False
     corrections = ZeroPointCorrections(w) if late is None else late
     c, a, b = (memory.pointer(x.buffer, memory.w.offset(x.buffer, x.indices)) for x in s.operands)
-    one = w.emit(f"load i32, ptr {a}, align 1")
-    data = Factor(w.splat(Value(one, "int32"), native).ref, a)
+    data = Factor(w.splat(Value(w.emit(f"load i32, ptr {a}, align 1"), "int32"), native).ref, a)
     add = _Products(w, native, dot, corrections).add
     for first in range(0, dot.lanes, native):
         own, other = (
             w.pure(f"getelementptr i32, ptr {p}, i64 {first}") if first else p for p in (c, b)
         )
-        words = w.emit(f"load <{native} x i32>, ptr {other}, align 1")
-        add(own, data, Factor(words, other))
+        add(own, data, Factor(w.emit(f"load <{native} x i32>, ptr {other}, align 1"), other))
     if late is None:
         corrections.apply()
     return True

@@ -40,8 +40,7 @@ class FunctionMemory:
 
     def allocate(self, b: Buffer, body: Callable[[], None]) -> None:
         w = self.w
-        small = not b.symbolic and b.nbytes <= STACK_LIMIT
-        if small and self._stack + b.nbytes <= STACK_TOTAL:
+        if not b.symbolic and b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
             self._stack += b.nbytes
             w.pointers[b] = reg = f"%b{len(w.allocas)}"
             w.allocas.append(f"  {reg} = alloca [{b.size} x {memory_type(b.dtype)}], align 64")

@@ -206,14 +206,11 @@ def _turned(lines: list[str], n: int, vty: str) -> list[str]:
 # as operands of dot product instructions are packed, loads a vector of each row and interleaves
 # them by shuffles; element by element it would take a store for each.
 
-#: Rows that are interleaved.
-_ROWS = (2, 4)
-
 
 def interleaved_copy(memory: FunctionMemory, s: For) -> bool:
     """Write an unrolled loop as shuffles if it is such a copy; whether it was."""
     w, copy = memory.w, _copy_in(memory.w, s)
-    if copy is None or s.count not in _ROWS:
+    if copy is None or s.count not in (2, 4):
         return False
     ((u, _), (v, count)), (to, a), (source, b) = copy.loops, copy.to, copy.source
     if (a.terms.get(u), a.terms.get(v), b.terms.get(v)) != (1, s.count, 1):
@@ -411,11 +408,8 @@ def _steepness(w: IndexWriter, e: Expr) -> int | None:
             if len(known) < len(both):
                 return None
             return max(known) if op in ("min", "max") else sum(known)
-    return 0 if _is_uniform(w, e) else None
-
-
-def _is_uniform(w: IndexWriter, e: Expr) -> bool:
-    return all(
+    uniform = all(
         w.bound[v].lanes == 1 if v in w.bound else v in w.env and LANE not in w.env[v].terms
         for v in free_vars(e)
     )
+    return 0 if uniform else None

@@ -75,8 +75,6 @@ from loopwright.runtime import packed_calls as calls
 # is that of `loopwright.runtime.packed_calls`; a ``DLTensor`` is written as six words of a
 # little-endian machine.
 
-_TENSOR_WORDS = 6
-
 
 def write_call(w: IndexWriter, s: CallPacked) -> None:
     """Call a packed function, and leave the function with a code where it has not run."""
@@ -132,7 +130,7 @@ def _tensor(w: IndexWriter, b: Buffer, k: int) -> str:
         ("ptr", "null"),
         ("i64", "0"),
     ]
-    tensor = _room(w, f"tensor{k}", _TENSOR_WORDS)
+    tensor = _room(w, f"tensor{k}", len(words))
     for place, (ty, ref) in enumerate(words):
         at = w.emit(f"getelementptr i64, ptr {tensor}, i64 {place}")
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
@@ -437,8 +435,7 @@ def write_split(module: ModuleWriter, f: SplitFunc) -> Bytes:
     the workspace that the whole needs."""
     parts = []
     for x in (f.prepare, f.main):
-        workspace = write_entry(module, x, "noinline ")
-        parts.append(CodePart(x, workspace, module.parallel_workspace))
+        parts.append(CodePart(x, write_entry(module, x, "noinline "), module.parallel_workspace))
     module.parts = tuple(parts)
     *offsets, rest = kept_offsets(f.kept)
     place = dict(zip(f.kept, offsets, strict=True))
@@ -506,8 +503,7 @@ def _launch(w: FunctionWriter, s: For) -> None:
     inner = FunctionWriter(w.module, f"{w.name}.par{w.module.counter}", False)
     buffers = [b for b in buffers_of(s.body) if b in w.pointers]
     used = free_vars(s.body) | variables_of_extents(buffers_of(s.body))
-    outer = {a for v in used if v in w.env for a in w.env[v].terms}
-    atoms = sorted(outer, key=lambda a: a.name)
+    atoms = sorted({a for v in used if v in w.env for a in w.env[v].terms}, key=lambda a: a.name)
     values = {v: x for v, x in w.bound.items() if v in used}
     given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
     given += [(llvm_type(x.dtype), x.ref) for x in values.values()]

@@ -58,8 +58,6 @@ from loopwright.ir.stmt import (
     View,
 )
 
-_MAX_LOOPS = 15
-
 
 def interpret(
     f: Func,
@@ -217,7 +215,7 @@ class _PythonWriter:
             return
         self.enter(s)
         self.loops += 1
-        if self.loops % _MAX_LOOPS == 0:  # Python nests at most 20 loops in one function
+        if self.loops % 15 == 0:  # Python nests at most 20 loops in one function
             self.put(d, f"def _f{self.loops}():")
             self.loop(s, d + 1)
             if self.barriers is not None:

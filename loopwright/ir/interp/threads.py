@@ -147,7 +147,11 @@ class Grid:
             stops = [(self._step(t, run), t, run) for t, run in self._order(running)]
             met = {t[:-1] for k, t, _ in stops if k >= 0 and barriers[k] == "warp"}
             for warp in met:
-                self._meet([(k, t) for k, t, _ in stops if t[:-1] == warp], b, barriers)
+                waiting = {k: t for k, t, _ in reversed(stops) if t[:-1] == warp}
+                if len(waiting) > 1:
+                    self._diverged(waiting, b, barriers)
+                if self.races:
+                    self.races.warp_barrier(warp)
             running = [(t, run) for _, t, run in stops if t[:-1] in met]
             for k, t, _ in stops:
                 if t[:-1] not in met:
@@ -160,14 +164,6 @@ class Grid:
         if self.races:
             self.races.thread = t
         return next(run, -1)
-
-    def _meet(self, stops: list[tuple[int, Index]], b: Index, barriers: Sequence[str]) -> None:
-        """Let the lanes of a warp meet where some of them wait at a barrier of the warp."""
-        at = {k: t for k, t in reversed(stops)}
-        if len(at) > 1:
-            self._diverged(at, b, barriers)
-        if self.races:
-            self.races.warp_barrier(stops[0][1][:-1])
 
     def _diverged(self, at: dict[int, Index], b: Index, barriers: Sequence[str]) -> None:
         places = " and ".join(

@@ -120,8 +120,7 @@ def intrinsic(fn: str) -> Callable[..., Any]:
         dtype = args[0].dtype
         if not dtypes.is_float(dtype.name):
             return integer_power(*args) if fn == "pow" else f(*args)
-        wide = np.asarray(f(*(a.astype(np.float64) for a in args)))
-        return _cast(wide, dtype.name)
+        return _cast(np.asarray(f(*(a.astype(np.float64) for a in args))), dtype.name)
 
     return rounded
 

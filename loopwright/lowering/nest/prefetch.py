@@ -72,9 +72,8 @@ def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, i
     if not all(isinstance(e, Binary) and isinstance(e.b, Const) for e in parts):
         return None
     shared = set(paths[0]).intersection(*paths)
-    common = [x for x in paths[0] if x in shared]
-    for x in common:
-        length = _stands_still(x, loop, parents)
+    for x in paths[0]:
+        length = _stands_still(x, loop, parents) if x in shared else None
         if length is not None:
             return x, length
     return loop, 1
@@ -122,8 +121,7 @@ def _lines_of_share(buffer: Buffer, region: Region, number: Expr, count: int) ->
     number = cast(number, "int64") if count * lines >= NARROW else number
     if each == 1:
         # Several iterations may have one line.
-        line = number * lines // count
-        return Prefetch(buffer, _element(region, rows, in_row, step, line))
+        return Prefetch(buffer, _element(region, rows, in_row, step, number * lines // count))
     more = Var("p0", "int32")
     at = Prefetch(buffer, _element(region, rows, in_row, step, number * each + more))
     return For(more, each, "unrolled" if each <= WRITTEN_OUT else "serial", at)
@@ -253,8 +251,7 @@ def prefetched(b: Buffers, sb: StageBounds, p: int, body: Stmt) -> Stmt:
     for want in sb.stage.prefetches:
         if want.loop == x.loop.id and x.extent != 1:
             buffer = b.of[want.source][want.value_index]
-            ahead = regions(b, sb, want, sb.visible(p))
-            lines = seq(*(_lines(buffer, r, sb.sizes) for r in ahead))
+            lines = seq(*(_lines(buffer, r, sb.sizes) for r in regions(b, sb, want, sb.visible(p))))
             prefetches.append(later(sb, p, x.var, want.offset, lines))
     prefetches += [share(b, sb, note) for note in shares_of(sb) if note.loop == x.loop.id]
     return seq(*prefetches, body) if prefetches else body

@@ -167,8 +167,7 @@ class VectorReduction:
         left, right = self._load(as_expr(0)), self._load(as_expr(1))
         if init is not None:
             left, right = list(init), list(self.combiner.combine(left, right))
-        last = combine_into(buffers, indices, self.combiner, left, right, self.name)
-        return seq(*steps, last)
+        return seq(*steps, combine_into(buffers, indices, self.combiner, left, right, self.name))
 
 
 def _conjunction(guards: list[Expr], where: Expr | None) -> Expr | None:
@@ -261,8 +260,7 @@ def write_all(
     buffers: Sequence[Buffer], indices: Indices, values: Sequence[Expr], nontemporal: bool = False
 ) -> Stmt:
     """A store for each output; no value may read what is stored."""
-    stores = (Store(b, indices, v, nontemporal) for b, v in zip(buffers, values, strict=True))
-    return seq(*stores)
+    return seq(*(Store(b, indices, v, nontemporal) for b, v in zip(buffers, values, strict=True)))
 
 
 def combine_into(
@@ -355,8 +353,7 @@ class Reduction:
         if tensor is not None and self.first < tensor.position and self.red.init is None:
             part = tensor.intrin.reset
             if part is not None and not any(self.guards.conditions(g) for g in spatial):
-                reset = tensor.operate(part, self.values)
-                return self._over_elements(reset, upto=tensor.position)
+                return self._over_elements(tensor.operate(part, self.values), upto=tensor.position)
         start = [self.values.of(e) for e in self.red.start]
         return self._over_elements(write_all(self.buffers, self.values.own_element(), start))
 
@@ -375,8 +372,7 @@ class Reduction:
         renamed: dict[Var, Expr] = {}
         last = len(self.sb.loops) if upto is None else upto
         for p in range(last - 1, self.first - 1, -1):
-            here = [g for g in guards if self.guards.position(g) == p]
-            body = self.guards.around(here, body)
+            body = self.guards.around([g for g in guards if self.guards.position(g) == p], body)
             for var, value in reversed(self.sb.lets[p + 1]):
                 if var in needed:
                     renamed[var] = fresh = Var(var.name, var.dtype)

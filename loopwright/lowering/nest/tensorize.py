@@ -107,8 +107,7 @@ class _WarpOperands:
         for q, form in enumerate(forms):
             d = q - (len(forms) - 2)
             moved = {v: c for v, c in form.terms.items() if v in inner}
-            wanted = {v: w for v, (e, w) in inner.items() if e == d}
-            if moved != wanted:
+            if moved != {v: w for v, (e, w) in inner.items() if e == d}:
                 self.fail(
                     f"operand {want.name!r}: its rows and columns are not the last two dimensions "
                     f"of what it reads as {want.name!r}; transpose it in a stage of its own"
@@ -138,8 +137,7 @@ class _WarpOperands:
                 f"operand {want.name!r} must lie in {' or '.join(scopes)} memory, and "
                 f"{self.b.state.label(source)!r} is {has}; cache_read it there"
             )
-        row = (1, _ROW_BYTES // dtypes.nbytes(want.dtype))
-        tile = row if want.fragment is None else want.shape
+        tile = (1, _ROW_BYTES // dtypes.nbytes(want.dtype)) if want.fragment is None else want.shape
         for extent, form, base in zip(tile, first[-2:], sb.base[-2:], strict=True):
             local = form - base
             if any(c % extent for c in (local.const, *local.terms.values())):
@@ -169,8 +167,7 @@ class _WarpOperands:
         ndim, n = len(sb.op.shape), len(fragment.registers)
         wanted = [*fragment.lane, *fragment.registers]
         fits = len(layout) >= n + 2 and all(map(is_digit, layout)) and not sb.stage.align
-        digits = [*layout[:2], *layout[-n:]]
-        pairs = zip(digits, wanted, strict=True) if fits else ()
+        pairs = zip([*layout[:2], *layout[-n:]], wanted, strict=True) if fits else ()
         fits = fits and all(_is(x, y, ndim, k == 2) for k, (x, y) in enumerate(pairs))
         fits = fits and all(_counts_tiles(x, want.shape, ndim) for x in layout[2:-n])
         if not fits:
@@ -183,7 +180,6 @@ class _WarpOperands:
 
 
 def _is(have: LayoutDim, need: FragmentDigit, ndim: int, first: bool) -> bool:
-    """Whether a dimension of a layout is a digit of a fragment."""
     # The first register may count further than a tile, as one tile may follow another there.
     assert is_digit(have)
     dim, div, mod = have

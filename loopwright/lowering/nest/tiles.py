@@ -214,8 +214,7 @@ class NestPartition:
         #: The loop below which there are two copies (-1: outside all loops); None for one copy.
         self.point = self._point(self._all, attached, cap)
         wanted = {x.var for x in sb.loops if x.loop.id in sb.stage.short_tiles}
-        every = [*self._all, *guards.where]
-        hinted = [g for g in every if wanted.intersection(g.value.terms)]
+        hinted = [g for g in (*self._all, *guards.where) if wanted.intersection(g.value.terms)]
         #: The same of copies for short tiles.
         self.short_point = self._point(hinted, attached, cap)
         self._short: list[ShortTile] = []
@@ -240,9 +239,7 @@ class NestPartition:
             if x.mark and x.mark.kind == "unrolled" and isinstance(x.extent, int):
                 copies *= x.extent
         big = any(x.extent != 1 for x in inside)
-        if not big or copies > cap or "vectorized" in marks[: point + 1]:
-            return None
-        return point
+        return None if not big or copies > cap or "vectorized" in marks[: point + 1] else point
 
     def copies(self, p: int, build: Callable[[], Stmt]) -> Stmt:
         """The inside of loop p, built again for each short tile, and twice where a copy can do

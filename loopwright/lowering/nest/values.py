@@ -63,8 +63,7 @@ class StageGuards:
     def at(self, p: int) -> tuple[list[Guard], list[Guard]]:
         """Guards tested inside loop p: those equal in all threads of a block, and the others."""
         here = [g for g in self.sb.guards if self.position(g) == p and not self.in_lanes(g)]
-        equal = [g for g in here if not self._differs(g)]
-        return equal, [g for g in here if self._differs(g)]
+        return [g for g in here if not self._differs(g)], [g for g in here if self._differs(g)]
 
     def _differs(self, g: Guard) -> bool:
         """Whether a guard may hold for some threads of a block and not for others."""

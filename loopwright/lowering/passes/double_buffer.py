@@ -224,8 +224,7 @@ def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
     match before[0]:
         case Let(var=v, value=e):
             fresh = Var(v.name, v.dtype)
-            value = substitute(e, env)
-            return Let(fresh, value, _at(before[1:], fill, {**env, v: fresh}))
+            return Let(fresh, substitute(e, env), _at(before[1:], fill, {**env, v: fresh}))
         case If(cond=c):
             return If(substitute(c, env), _at(before[1:], fill, env))
         case Allocate(buffer=b):  # of a stage that is computed in there, but stored further out

@@ -148,7 +148,6 @@ def constant_folding(f: Func) -> Func:
 # ---------------------------------------------------------------- simplification
 
 N = TypeVar("N", bound=Node)
-_ARITHMETIC = ("+", "-", "*", "//", "%")
 _TRUE, _FALSE = const(True, "bool"), const(False, "bool")
 
 
@@ -328,7 +327,7 @@ class _Simplifier(Mutator):
 
     def affine(self, e: Expr) -> Expr | None:
         """Arithmetic on loops in its affine form, where it cannot wrap."""
-        if not isinstance(e, Binary) or e.op not in _ARITHMETIC:
+        if not isinstance(e, Binary) or e.op not in ("+", "-", "*", "//", "%"):
             return None
         form = to_affine(e, self.forms, self.ranges)
         if form is None and e.op in ("//", "%"):

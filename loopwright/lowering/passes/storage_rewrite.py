@@ -33,7 +33,6 @@ from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.buffers import allocated
 
 _ALIGN = 64
-_SCOPES = ("global", "local")
 
 
 @func_pass(opt_level=2, name="StorageRewrite")
@@ -92,7 +91,7 @@ def _level(s: Stmt, scope: Scope) -> Stmt:
 
 
 def _is_large(b: Buffer) -> bool:
-    return b.scope in _SCOPES and not b.symbolic and b.nbytes > STACK_LIMIT
+    return b.scope in ("global", "local") and not b.symbolic and b.nbytes > STACK_LIMIT
 
 
 def _flatten(s: Stmt, line: list[Stmt], buffers: list[Buffer]) -> None:

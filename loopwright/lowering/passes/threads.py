@@ -163,8 +163,7 @@ def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
             return n
         buffers = tuple(new if b is old else b for b in n.buffers)
         # Several buffers are widened one after the other; only the first adds the index.
-        narrow = len(n.indices) == len(old.shape)
-        indices = (v, *n.indices) if narrow else n.indices
+        indices = (v, *n.indices) if len(n.indices) == len(old.shape) else n.indices
         return AllReduce(n.combiner, buffers, indices, n.tags)
 
     return map_nodes(s, Node, change)
@@ -211,8 +210,7 @@ class _Registers:
         match n:
             case Let(var=v, value=e, body=body):
                 value = self.rewrite(e, lets)
-                inner = {**lets, v: substitute(value, dict(lets))}
-                return Let(v, value, self.rewrite(body, inner))
+                return Let(v, value, self.rewrite(body, {**lets, v: substitute(value, dict(lets))}))
             case IntrinsicCall(name=name, operands=operands, body=body):
                 # Operands begin at the registers of lane 0.
                 firsts = tuple(
