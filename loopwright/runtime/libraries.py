@@ -49,7 +49,6 @@ from loopwright.runtime.objects import (
 SECTION = b".loopwright"
 ZEROS = "0" * 64
 _loads = itertools.count()
-_CONFIGURE = "lw_pool_configure"
 #: Names of features that differ from those of /proc/cpuinfo by more than dots and underscores.
 _FLAGS = {"sse3": "pni", "lzcnt": "abm", "bmi": "bmi1"}
 
@@ -100,8 +99,7 @@ def read_library(path: Path, data: bytes) -> Artifact:
     where it is for another one.
     """
     with _reading(path):
-        text = elf_section(data, SECTION)
-        manifest = _manifest(text)
+        manifest = _manifest(elf_section(data, SECTION))
     if manifest is None:
         raise UsageError(f"{path} is a shared object, but not one that export_library wrote")
     library = Artifact(_unsealed(path, manifest, data), data)
@@ -173,7 +171,7 @@ def link_loaded(manifest: Manifest, library: ctypes.CDLL) -> Linked:
     linked = Linked({name: _address(library, name) for name in names}, library)
     if any(f.uses_pool for f in manifest.functions):
         configure = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(
-            _address(library, _CONFIGURE)
+            _address(library, "lw_pool_configure")
         )
         pool.follow(configure, manifest.num_threads)
     if calls_packed(manifest):
@@ -269,8 +267,7 @@ def export(
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
     compiler = _compiler(cc) if fcompile is None else cc or "cc"
     if archive:
-        data = _archive(source, objects, path, compiler)
-        return _write_sealed(path, data, force=force)
+        return _write_sealed(path, _archive(source, objects, path, compiler), force=force)
     manifest = {
         **source.manifest,
         "kind": LIBRARY.name,
@@ -321,8 +318,7 @@ def _archive(
             f"export_library: {path.name} needs the archiver 'ar'; install: apt-get install "
             "binutils"
         )
-    needed = needs(source.contents, compiler)
-    manifest = {**source.manifest, "needs": needed, "sha256": ZEROS}
+    manifest = {**source.manifest, "needs": needs(source.contents, compiler), "sha256": ZEROS}
     with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
         room = Path(folder)
         for name, data in objects.items():
@@ -349,8 +345,7 @@ def _archive(
 
 def _write_sealed(path: Path, data: bytes, *, force: bool) -> Path:
     """Write a library with its checksum in place of the zeros in its manifest."""
-    digest = checksum(data, ZEROS)
-    data = data.replace(ZEROS.encode(), digest.encode(), 1)
+    data = data.replace(ZEROS.encode(), checksum(data, ZEROS).encode(), 1)
     write(Output(path, data, LIBRARY_FILE), force=force)
     return path
 

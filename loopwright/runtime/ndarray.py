@@ -173,8 +173,7 @@ def array(
         raise ArgumentError(
             f"array: no array of {name or 'numbers'} can be made: {error}"
         ) from None
-    target = empty(data.shape, dtypes.check(data.dtype), device, mem_scope)
-    return target.copyfrom(data)
+    return empty(data.shape, dtypes.check(data.dtype), device, mem_scope).copyfrom(data)
 
 
 def from_dlpack(source: object) -> NDArray:

@@ -183,8 +183,7 @@ def link_object(manifest: Manifest, objects: bytes) -> Linked:
     exports = [*(f.name for f in manifest.functions), *map(record_name, checks)]
     linked = linker.link(objects, exports, imports)
     if checks:
-        failed = partial(failed_check, linked.addresses, checks)
-        linked = replace(linked, complaint=failed)
+        linked = replace(linked, complaint=partial(failed_check, linked.addresses, checks))
     return with_callbacks(manifest, linked)
 
 
@@ -243,8 +242,7 @@ def _check_object(manifest: Manifest, objects: bytes) -> None:
         record = symbols.get(record_name(f.name))
         if f.checks and (record is None or record.size < 8 * words):
             raise UsageError(f"the checks of {f.name!r} have no record; build it again")
-    launch = symbols.get(pool.LAUNCH)
-    if launch is not None and not any(f.uses_pool for f in manifest.functions):
+    if symbols.get(pool.LAUNCH) is not None and not any(f.uses_pool for f in manifest.functions):
         raise UsageError("the code has parallel loops, its manifest has none; build it again")
     if packed_calls.CALL in symbols and not calls_packed(manifest):
         raise UsageError("the code calls packed functions, its manifest none; build it again")

@@ -262,8 +262,7 @@ class FmaKernel:
         self.work = np.ones(1, dtype=np.int64)
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
-        function = kernel_module("fma", args, num_threads, roof)["fma"]
-        self.call = function.bind(self.work, seed, out)
+        self.call = kernel_module("fma", args, num_threads, roof)["fma"].bind(self.work, seed, out)
         self.flop_per_unit = roof.flop * shape_of(roof.unit)[1] * _TURNS
         self.units_per_second = 0.0
         self.rate(64 * num_threads)

@@ -159,8 +159,7 @@ def config_threadpool(
         if order:
             _places = places(mode, order, get_num_threads())
         if before or order:
-            workers = start_workers(max(before, len(_places)))
-            for place, thread in enumerate(workers, 1):
+            for place, thread in enumerate(start_workers(max(before, len(_places))), 1):
                 os.sched_setaffinity(thread, _rest(place, home))
 
 
@@ -357,8 +356,7 @@ def topology(numbers: Sequence[int], system: Path = SYSTEM) -> list[Cpu]:
         folder = system / f"cpu{number}"
         package = _number(folder / "topology" / "physical_package_id", 0)
         core = _number(folder / "topology" / "core_id", number)
-        clock = _number(folder / "cpufreq" / "cpuinfo_max_freq", 0)
-        cpus.append(Cpu(number, package, core, clock))
+        cpus.append(Cpu(number, package, core, _number(folder / "cpufreq" / "cpuinfo_max_freq", 0)))
     return cpus
 
 

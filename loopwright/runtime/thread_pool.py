@@ -103,5 +103,4 @@ class ThreadPool:
         self.shutdown()
 
     def __repr__(self) -> str:
-        state = "" if self._open else ", shut down"
-        return f"<ThreadPool of {self.num_threads} threads{state}>"
+        return f"<ThreadPool of {self.num_threads} threads{'' if self._open else ', shut down'}>"

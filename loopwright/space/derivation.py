@@ -106,8 +106,7 @@ def _expression_structures(
     rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
 ) -> list[Structure]:
     """Structures of a rule, checked: it may be a user's."""
-    answer = _guarded(rule, outputs, rule.function, list(outputs), list(args))
-    found = as_list(answer)
+    found = as_list(_guarded(rule, outputs, rule.function, list(outputs), list(args)))
     for structure in found:
         if not isinstance(structure, Structure):
             raise SpaceError(f"{rule} returned {structure!r:.60}; return structures, or None")

@@ -46,9 +46,7 @@ class AccessMap:
         """Axis whose next iteration reads the next element of memory, if it alone moves in the last
         dimension."""
         last = self.dims[-1] if self.dims else None
-        if last is None or list(last.moves.values()) != [1]:
-            return None
-        return next(iter(last.moves))
+        return None if last is None or list(last.moves.values()) != [1] else next(iter(last.moves))
 
     def tile(self, sizes: Mapping[IterVar, int]) -> list[int]:
         """Extents of the smallest box that a tile of some axes reads; other axes stand still, and a
@@ -73,8 +71,7 @@ def accesses(tensor: te.Tensor, start: bool = True) -> list[AccessMap]:
     maps: dict[tuple[object, ...], AccessMap] = {}
     parts = expressions(op)
     for read in reads_of(parts if start else parts[: len(parts) - len(_start(op))]):
-        key = (read.source, read.value_index, read.indices)
-        maps.setdefault(key, _access(read, axes))
+        maps.setdefault((read.source, read.value_index, read.indices), _access(read, axes))
     return list(maps.values())
 
 

@@ -136,8 +136,7 @@ def _best(
     if isinstance(structure, Structure) and not structure.config_space.is_filtered:
         target = structure.target
         machine = device_of(target) if "gpu" in target.keys else machine_of(target)
-        start_text = value_text(dict(start))
-        key = structure.content, repr(machine), sample, seed, top, start_text
+        key = structure.content, repr(machine), sample, seed, top, value_text(dict(start))
     points = _KNOWN.get(key)
     if points is None:
         points = _points(structure, model, sample, seed, start)[:top]

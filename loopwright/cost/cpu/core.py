@@ -168,8 +168,7 @@ class Core:
         tile = self.tile
         hoisted = tile.executions(tile.moving(a))
         wide = tile.loaded(a, self._machine.vector_bytes)
-        room = self._free - tile.live
-        times = where(at_most(wide, room), hoisted, tile.runs)
+        times = where(at_most(wide, self._free - tile.live), hoisted, tile.runs)
         return where(self._is_resident(a.access.buffer), 0, times)
 
     @cached_property
@@ -180,8 +179,7 @@ class Core:
             return 0  # copies keep the bits
         tile, wide = self.tile, self._machine.vector_bytes // 2
         out: Number = 0
-        reads = distinct(nest.op.reads())
-        for read, a in zip(reads, self._loads, strict=True):
+        for read, a in zip(distinct(nest.op.reads()), self._loads, strict=True):
             if read.dtype in ("float16", "bfloat16"):
                 d = self._t.vector_loop
                 each = WIDENED_ONE if d is None or not a.moves[d] else WIDENED
@@ -225,8 +223,7 @@ class Core:
         fewest = where(ragged, where(at_most(tile.reduced_outside, 1), fewest, ahead), fewest)
         kept: Number = 0
         for a, each in zip(self._loads, operands, strict=True):  # held between the steps of a run
-            again = at_most(each * tile.steps, tile.loaded(a, wide))
-            kept = kept + where(again, 0, each)
+            kept = kept + where(at_most(each * tile.steps, tile.loaded(a, wide)), 0, each)
         return self._machine.registers - fewest - most(kept, 1) - self.guards.let_through
 
     @cached_property

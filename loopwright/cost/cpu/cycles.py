@@ -217,9 +217,7 @@ def cycles(state: State, machine: Machine, constants: Collection[StageId] = ()) 
     usage = BufferUsage(nests)
     stages = [Touches(nest, machine) for nest in nests]
     as_loops = unfused(state)
-    cached = stages
-    if as_loops is not state:
-        cached = [Touches(nest, machine) for nest in nests_of(as_loops)]
+    cached = stages if as_loops is state else [Touches(n, machine) for n in nests_of(as_loops)]
     memory = MemoryModel(cached, usage)
     # Constant inputs, and the stages at root that need no others.
     done = set(constants)

@@ -177,8 +177,7 @@ class Tails:
             pairs = [(self._tile.inside[d], self._tile.loops[d].extent) for d in outside]
             tiles = product(where(here, 1, n) for here, n in pairs)
             alone: Number = all(self._moves_one_axis(d) for d in outside)
-            few = where(at_most(tiles, 2), alone, False)
-            out = where(where(inside, True, few), out, False)
+            out = where(where(inside, True, where(at_most(tiles, 2), alone, False)), out, False)
         count = total(where(inside, 0, 1) for _, inside, _ in self._reaching)
         return where(at_most(count, 1), where(at_most(1, count), out, False), False)
 

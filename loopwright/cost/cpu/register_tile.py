@@ -137,8 +137,7 @@ class Tile:
         along: Number = False
         for x, moves, stride in zip(self.loops, a.moves, a.strides, strict=True):
             if x.mark == "unrolled" and moves:
-                runs = where(at_most(stride, 0), False, at_most(stride, size))
-                along = where(along, True, runs)
+                along = where(along, True, where(at_most(stride, 0), False, at_most(stride, size)))
         return where(at_most(a.strides[d], size), False, along)
 
     def executions(self, moved: Collection[int], first: int = 0) -> Number:

@@ -69,8 +69,7 @@ class StateFeatures:
     def __init__(self, target: Target, feature_type: str) -> None:
         self._machine = machine_of(target)
         self._device = device_of(target) if "gpu" in target.keys else None
-        table = _DERIVED if self._device is None else _OF_KERNELS
-        self._features = table[feature_type]
+        self._features = (_DERIVED if self._device is None else _OF_KERNELS)[feature_type]
         self.columns: tuple[FeatureColumn, ...] = self._features.columns
         self._logged = np.array([column.logged for column in self.columns], bool)
 

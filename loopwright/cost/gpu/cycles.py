@@ -159,8 +159,7 @@ def block_latency(k: GpuKernel) -> Number:
         ahead = s.nest.buffer.places if s.nest.buffer is not None else 1
         loads = [a for a in s.accesses[1:] if a.scope == "global"]
         if loads:
-            steps = largest((a.steps for a in loads), 1)
-            out = out + steps * d.memory_latency / ahead
+            out = out + largest((a.steps for a in loads), 1) * d.memory_latency / ahead
         if any(a.scope == "shared" for a in s.accesses[1:]):
             out = out + s.chain * d.shared_latency
         own = s.operations * s.iterations * most(d.latency / most(s.independent, 1), 1)

@@ -141,8 +141,7 @@ def blocks_per_processor(
     out = least(p.blocks, p.warps // warps) if device.lockstep else p.blocks
     if device.registers:
         each = ceil_div(most(registers, 1) * device.warp, _REGISTER_UNIT) * _REGISTER_UNIT
-        fitting = device.registers // each // _WARP_UNIT * _WARP_UNIT
-        out = least(out, fitting // warps)
+        out = least(out, device.registers // each // _WARP_UNIT * _WARP_UNIT // warps)
         out = where(at_most(registers, MOST_REGISTERS), out, 0)
     taken = ceil_div(shared + p.reserved, _SHARED_UNIT) * _SHARED_UNIT
     return least(out, p.shared // most(taken, 1))

@@ -354,8 +354,7 @@ def kernels_of(
     for nest in sorted(nests or nests_of(state), key=lambda n: place[n.stage.id]):
         if nest.kernel:
             members.setdefault(nest.root, []).append(nest)
-    order = [i for i in state.order if i in members]
-    return [GpuKernel(members[i], device) for i in order]
+    return [GpuKernel(members[i], device) for i in state.order if i in members]
 
 
 def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:

@@ -46,8 +46,7 @@ class KnobTables:
         self._tables: list[tuple[int, list[int], Column]] = []
         for key in dict.fromkeys((knob[n], values[n].dtype) for n in self.given):
             places = [k for k, n in enumerate(self.given) if (knob[n], values[n].dtype) == key]
-            table = np.stack([values[self.given[k]] for k in places])
-            self._tables.append((key[0], places, table))
+            self._tables.append((key[0], places, np.stack([values[self.given[k]] for k in places])))
 
     def columns(self, digits: Digits) -> list[Column]:
         """Columns of ``given`` for candidates (n, knobs)."""

@@ -315,8 +315,7 @@ def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLo
 def _outside(sid: StageId, loop: str, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
     """Loops from the outermost to one of a stage."""
     host = nests[sid]
-    keys = [x.key for x in host.loops]
-    return host.loops[: keys.index((sid, loop)) + 1]
+    return host.loops[: [x.key for x in host.loops].index((sid, loop)) + 1]
 
 
 def _cover(

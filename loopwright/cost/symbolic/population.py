@@ -113,8 +113,7 @@ def derived(
     None where the template fails, with a text unless that is its own refusal.
     """
     try:
-        run = task.instantiate
-        schedule, _ = limited(TEMPLATE_S, "the template", run, config, often=True)
+        schedule, _ = limited(TEMPLATE_S, "the template", task.instantiate, config, often=True)
         return derive(schedule.state), ""
     except (InstantiationError, TimeLimitError, DataDependent):
         return None, ""
@@ -163,8 +162,7 @@ class CandidateRows:
         from joblib import Parallel, delayed
 
         parts = np.array_split(digits, processes * _PARTS)
-        work = delayed(rows_of)
-        jobs = [work(self._task, self._derive, self._logged, part) for part in parts]
+        jobs = [delayed(rows_of)(self._task, self._derive, self._logged, part) for part in parts]
         try:
             found = Parallel(processes, backend="loky", batch_size=1, max_nbytes=None)(jobs)
         except (PicklingError, BrokenProcessPool) as exc:
@@ -306,20 +304,16 @@ class Population:
         if key in self._classes:
             self._classes.move_to_end(key)
             return self._classes[key]
-        derived = self._derive_class(fixed, sample)
+        graph = Graph()
+        with _collector_paused():
+            derived = self._derived_in(graph, fixed, sample)
+            graph.forget()
         if isinstance(derived, _FixMore):
             self._asked |= derived.knobs
             self._apart += 1
         self._classes[key] = derived
         if len(self._classes) > CLASSES:
             self._classes.popitem(last=False)
-        return derived
-
-    def _derive_class(self, fixed: frozenset[int], sample: Digits) -> _Class:
-        graph = Graph()
-        with _collector_paused():
-            derived = self._derived_in(graph, fixed, sample)
-            graph.forget()
         return derived
 
     def _derived_in(self, graph: Graph, fixed: frozenset[int], sample: Digits) -> _Class:
@@ -355,8 +349,7 @@ class Population:
         held = frozenset(range(len(self._knobs)))
         for k in sorted(held - fixed):
             graph = Graph()
-            numbers = self._numbers(held - {k}, sample, graph)
-            if numbers is not None and not graph.asked:
+            if self._numbers(held - {k}, sample, graph) is not None and not graph.asked:
                 held -= {k}
         return held
 

@@ -25,9 +25,7 @@ _EVERYTHING: ValueRange = (-_INF, _INF)
 
 def _hull(ends: Sequence[float]) -> ValueRange:
     """Interval of its ends; everything where one is unknown (0 times infinity)."""
-    if any(x != x for x in ends):
-        return _EVERYTHING
-    return min(ends), max(ends)
+    return _EVERYTHING if any(x != x for x in ends) else (min(ends), max(ends))
 
 
 def _product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
@@ -37,13 +35,11 @@ def _product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
 
 
 def _floor(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    ends = [x // y for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
-    return _hull(ends)
+    return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)]) if blo > 0 else _EVERYTHING
 
 
 def _ceil(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    ends = [-(-x // y) for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
-    return _hull(ends)
+    return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)]) if blo > 0 else _EVERYTHING
 
 
 def _quotient(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
@@ -418,16 +414,12 @@ def largest(values: Iterable[Number], at_least: Number = 0) -> Number:
 
 def where(test: Number, a: Number, b: Number) -> Number:
     """``a`` where a test holds, else ``b``. Where one is a bool, the other is a test or a bool."""
-    if test is True or test is False:
-        return a if test else b
-    if not isinstance(test, Sym):
+    if test is True or test is False or not isinstance(test, Sym):
         return a if test else b
     if a is b or (not isinstance(a, Sym) and not isinstance(b, Sym) and a == b):
         return a
     if isinstance(a, bool):
-        if a and b is False:
-            return test
-        return test.graph.apply("or" if a else "unless", (test, b))
+        return test if a and b is False else test.graph.apply("or" if a else "unless", (test, b))
     if isinstance(b, bool):
         return test.graph.apply("implies" if b else "and", (test, a))
     return test.graph.apply("where", (test, a, b))
@@ -435,9 +427,7 @@ def where(test: Number, a: Number, b: Number) -> Number:
 
 def at_most(a: Number, b: Number) -> Number:
     """The test ``a <= b``."""
-    if type(a) is int and type(b) is int:
-        return a <= b
-    return _apply("<=", a, b)
+    return a <= b if type(a) is int and type(b) is int else _apply("<=", a, b)
 
 
 def magnitude(a: Number) -> Number:

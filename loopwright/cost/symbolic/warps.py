@@ -58,9 +58,7 @@ def _apply(
         packed.append((stride * _BASE + run) * _BASE + count)
     args = (unit, warp, head, *packed)
     graph = next((x.graph for x in args if isinstance(x, Sym)), None)
-    if graph is None:
-        return int(count_lanes(described([(op, args)]))[0])
-    return graph.apply(op, args)
+    return int(count_lanes(described([(op, args)]))[0]) if graph is None else graph.apply(op, args)
 
 
 def described(accesses: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
@@ -164,8 +162,7 @@ class KnownCounts:
 
     def columns(self, accesses: Sequence[tuple[str, Sequence[Any]]]) -> Any:
         """Counts of accesses as in `warps.described`, float64 (accesses, n)."""
-        wanted = described(accesses)
-        return self._counts(wanted).astype(np.float64).reshape(len(accesses), -1)
+        return self._counts(described(accesses)).astype(np.float64).reshape(len(accesses), -1)
 
     def _counts(self, wanted: Ints) -> Ints:
         fields = len(wanted)
@@ -177,8 +174,7 @@ class KnownCounts:
         unknown = _different(kept.take(found, axis=1), wanted)
         if len(unknown):
             found[unknown] = places[_second(spread[unknown])]
-            again = _different(kept.take(found[unknown], axis=1), wanted[:, unknown])
-            unknown = unknown[again]
+            unknown = unknown[_different(kept.take(found[unknown], axis=1), wanted[:, unknown])]
         out = counts[found]
         if len(unknown):
             new, first, which = np.unique(

@@ -110,8 +110,7 @@ class DeviceArray(NDArray):
     def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
         """Another shape, and perhaps type, of the same memory; see `NDArray.CreateView`."""
         name, extents, need = view_of(self, shape, dtype)
-        part = self.memory.part(0, need)
-        return DeviceArray(part, extents, name, self.device, self._keeper)
+        return DeviceArray(self.memory.part(0, need), extents, name, self.device, self._keeper)
 
     def __dlpack__(self, **options: Any) -> Any:
         where, wanted = self.__dlpack_device__(), options.get("dl_device")
@@ -210,8 +209,7 @@ def extent(array: Any) -> Extent:
         if array.api.has_addresses:
             return Extent(device, memory.address, memory.address + memory.nbytes)
         # Without addresses, only pieces of one handle can meet.
-        space = (*device, memory.handle)
-        return Extent(space, memory.offset, memory.offset + memory.nbytes)
+        return Extent((*device, memory.handle), memory.offset, memory.offset + memory.nbytes)
     data = array._data if isinstance(array, NDArray) else array
     flags, nbytes = data.flags, data.nbytes
     # As `ArgumentChecks` has it: quick, of writable arrays that NumPy exports.
@@ -254,6 +252,4 @@ class Taken:
     def by(self, written: Extent) -> str | None:
         """The name of an array that an extent overlaps; None: there is none."""
         at = bisect_left(self._pieces, ((written.space, written.end, 0), ""))
-        if at and self._pieces[at - 1][0].meets(written):
-            return self._pieces[at - 1][1]
-        return None
+        return self._pieces[at - 1][1] if at and self._pieces[at - 1][0].meets(written) else None

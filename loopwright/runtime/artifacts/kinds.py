@@ -84,8 +84,7 @@ def artifact_kind(name: str) -> ArtifactKind:
 
 def device_of_target(target: str) -> str | None:
     """Type of the device on which code of a kind of target runs; None for an unknown kind."""
-    devices = (k.device for k in _kinds.values() if k.target == target)
-    return next(devices, None)
+    return next((k.device for k in _kinds.values() if k.target == target), None)
 
 
 def link(manifest: Manifest, objects: bytes) -> Linked:

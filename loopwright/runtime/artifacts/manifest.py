@@ -41,7 +41,6 @@ _MAX_TEXT = 20_000
 _MAX_ENTRIES = 100_000
 _MAX_DEPTH = 50
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-_TEXTS = ("triple", "cpu", "features", "loopwright", "llvmlite")
 #: Newest format that is read.
 FORMAT = 2
 #: A JSON object as `json.loads` gives it.
@@ -105,7 +104,7 @@ def check_manifest(data: Mapping[str, Any], source: str) -> None:
     """
     checks = _Checks(source)
     _ask_for(_FIELDS, data, source, "; build the program again")
-    for name in _TEXTS:
+    for name in ("triple", "cpu", "features", "loopwright", "llvmlite"):
         checks.text(data.get(name, ""), name)
     checks.name(data["entry"], "entry")
     checks.whole(data["num_threads"], "num_threads", env.MAX_THREADS)
@@ -265,8 +264,7 @@ class _Function(_Checks):
                 self.formula(a, at, None, depth + 1)
                 self.formula(b, at, None, depth + 1)
                 return
-        kinds = "a number, or a formula of the sizes" if self.variables else "a number"
-        self.refuse(at, e, kinds)
+        self.refuse(at, e, "a number, or a formula of the sizes" if self.variables else "a number")
 
     def message(self, text: object, at: str) -> None:
         """Check the message of a check: a format whose fields are numbers."""

@@ -286,8 +286,7 @@ class CudaAPI(DriverAPI):
         return True
 
     def _fill(self, memory: Memory, value: int, stream: Stream | None) -> None:
-        queue = self.queue_of(memory.device_id, stream)
-        args = (memory.address, value, memory.nbytes, queue)
+        args = (memory.address, value, memory.nbytes, self.queue_of(memory.device_id, stream))
         self.call(memory.device_id, f"filling {memory.nbytes} bytes", "cuMemsetD8Async", *args)
 
     # ------------------------------------------------------------ streams and events

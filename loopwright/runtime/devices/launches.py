@@ -103,8 +103,7 @@ class _RecordedProgram(Program):
         self._program.launch(kernel, grid, block, arguments, shared_bytes, stream)
         timer.stop()
         nbytes = sum(piece.nbytes for piece in arguments if isinstance(piece, Memory))
-        where = f"{self._api.name}({self._device_id})"
-        self._spans.append(Span(kernel, where, timer, nbytes))
+        self._spans.append(Span(kernel, f"{self._api.name}({self._device_id})", timer, nbytes))
 
 
 _recorded: ContextVar[list[Span] | None] = ContextVar("recorded launches", default=None)

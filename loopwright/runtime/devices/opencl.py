@@ -276,8 +276,7 @@ class OpenCLAPI(DriverAPI):
 
     def alignment(self, device_id: int) -> int:
         check_device(self, device_id)
-        bits = int(found_devices()[0][device_id].mem_base_addr_align)
-        return max(DEVICE_ALIGNMENT, bits // 8)
+        return max(DEVICE_ALIGNMENT, int(found_devices()[0][device_id].mem_base_addr_align) // 8)
 
     def _context(self, device_id: int) -> OpenCLContext:
         check_device(self, device_id)

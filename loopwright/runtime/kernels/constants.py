@@ -262,8 +262,7 @@ class FunctionWithConstants(Kernel):
     def exchange(self, equal: Callable[[Any], Any]) -> None:
         """Replace the `given` arrays by ``equal(array)`` of each, save those that are `InPlace`."""
         kept = [not isinstance(x, np.ndarray) or id(x) in self._in_place for x in self._given]
-        pairs = zip(self._given, kept, strict=True)
-        self._given = [x if stays else equal(x) for x, stays in pairs]
+        self._given = [x if stays else equal(x) for x, stays in zip(self._given, kept, strict=True)]
 
     def __call__(self, *args: object) -> None:
         """Check the arguments, then run; errors as of `Function`."""

@@ -244,8 +244,7 @@ class DeviceCall(KernelCall):
             self._graph(stream)
         for _ in range(number - graphs * _GRAPH_LAUNCHES):
             self.launch(stream)
-        then = api.record_event(device_id, stream)
-        return api.elapsed(first, then)
+        return api.elapsed(first, api.record_event(device_id, stream))
 
     def __repr__(self) -> str:
         arrays = zip(self.args, self.arrays, strict=True)

@@ -147,8 +147,7 @@ class BoundCall(KernelCall):
         except IndexError:
             self._left = 1  # another thread has the workspace: after the next call then
             return
-        kernel = self.function._kernel(workspace, (self._held,))
-        fast = fastcall.bound_call(kernel, self.pointers)
+        fast = fastcall.bound_call(self.function._kernel(workspace, (self._held,)), self.pointers)
         if fast is None:
             self._own.append(workspace)
             return

@@ -339,7 +339,6 @@ class PooledAllocator(MemoryPool):
             self._busy = before
 
     def _reclaim(self, block: PoolBlock) -> None:
-        """Take a block back from its holder."""
         if block in self._direct:
             self._direct.remove(block)
             self._to_device(block.chunk.memory)

@@ -197,8 +197,7 @@ class AsyncMemoryCopier(_Closing):
         """
         self._require_open("make_wait")
         api, device_id = self._copies.api, self._copies.device[1]
-        then = stream or api.current_stream(device_id)
-        api.sync_stream_from_to(device_id, self.stream, then)
+        api.sync_stream_from_to(device_id, self.stream, stream or api.current_stream(device_id))
 
     def sync(self) -> None:
         """Wait until all copies requested before are done; RunError where one of them failed."""

@@ -51,8 +51,7 @@ class OuterProducts:
     def __init__(self, sketch: Sketch, kernel: Kernel, plan: Plan) -> None:
         self.sketch, self.s, self.kernel, self.plan = sketch, sketch.s, kernel, plan
         self.roles = plan.roles
-        found = self.roles.tiles()
-        self.rows, self.width = sketch.numbers("tile", found, self.roles.best)
+        self.rows, self.width = sketch.numbers("tile", self.roles.tiles(), self.roles.best)
 
     def schedule(self) -> None:
         plan, stage = self.plan, self.roles.stage
@@ -177,8 +176,7 @@ class OuterProducts:
         count = last.extent  # the steps of a block are a symbol, and many
         if not isinstance(count, int) or count > SHORT:
             unroll = [u for u in UNROLL if not isinstance(count, int) or u <= count]
-            steps = self.sketch.number("unroll", unroll)
-            outer, inner = self.s[t].split(last, factor=steps)
+            outer, inner = self.s[t].split(last, factor=self.sketch.number("unroll", unroll))
             return [*before, outer], [inner]
         # The loop outside a short one may be unrolled too, but not where next to nothing of the
         # reduction is left: compilers would unroll that as well, and hold all of a local copy in
@@ -208,8 +206,7 @@ class OuterProducts:
         spatial = dict(zip(roles.stage.spatial, s[sums].op.axis[1:], strict=True))
         reduce, written_out = self._unrolled(sums)
         tile = [*written_out, spatial[roles.row], spatial[roles.vector]]  # type: ignore[index]
-        others = [spatial[x] for x in roles.others]
-        s[sums].reorder(s[sums].op.axis[0], *others, *reduce, *tile)
+        s[sums].reorder(s[sums].op.axis[0], *(spatial[x] for x in roles.others), *reduce, *tile)
         run(s, sums, tile)
         self._cut_short(sums, *tile[-2:])
         cut_short(s, sums, reduce[-1])

@@ -469,8 +469,7 @@ def contraction_of(kernel: KernelStages, reduction: te.Tensor) -> Contraction | 
     for x in ranked:
         kinds.setdefault(frozenset(n for n, a in enumerate(operands) if a.moves_with(x)), x)
     chosen = set(list(dict.fromkeys([*kinds.values(), *ranked]))[:_MOST_TILED])
-    tiled = tuple(x for x in axes if x in chosen)
-    return Contraction(kernel, reduction, operands, tiled, groups)
+    return Contraction(kernel, reduction, operands, tuple(x for x in axes if x in chosen), groups)
 
 
 def schedule_contraction(knobs: Knobs, c: Contraction, prefix: str = "") -> None:
@@ -523,8 +522,7 @@ def _bind_result(knobs: Knobs, c: Contraction, space: ContractionSpace) -> IterV
             group, loop = s[out].split(loop, factor=c.groups[axis])
             outer.append(group)
         if axis in space.lengths:
-            sizes = knobs.value(space.names[axis])
-            parts.append(SplitEntity([-1, *sizes]).apply(s, out, loop))
+            parts.append(SplitEntity([-1, *knobs.value(space.names[axis])]).apply(s, out, loop))
         else:
             outer.append(loop)
     blocks, virtual, threads, inner = ([p[n] for p in parts] for n in range(4))

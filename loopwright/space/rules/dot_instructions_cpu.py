@@ -177,8 +177,7 @@ def _lies_in_groups(roles: DotRoles) -> bool:
         roles.vector.var: Affine.of(outer) * lanes + Affine.of(lane),
         loop.var: Affine.of(block) * group + Affine.of(few),
     }
-    axes = [*roles.stage.spatial, *roles.stage.reduced]
-    ranges = {x.var: (0, x.count - 1) for x in axes}
+    ranges = {x.var: (0, x.count - 1) for x in (*roles.stage.spatial, *roles.stage.reduced)}
     ranges |= {lane: (0, lanes - 1), outer: (0, -(-roles.vector.count // lanes) - 1)}
     ranges |= {few: (0, group - 1), block: (0, -(-loop.count // group) - 1)}
     reads = reads_of(expressions(roles.stage.tensor.op))

@@ -89,8 +89,7 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
     beside: list[IterVar] = []
     if wide and _share(kernel, out, row):
         together = [n for n in _TOGETHER if n <= count]
-        number = sketch.number("together", together, together[:2][-1])
-        row, again = s[out].split(row, factor=number)
+        row, again = s[out].split(row, factor=sketch.number("together", together, together[:2][-1]))
         s[out].unroll(again)
         beside, count = [again], -(-count // together[:2][-1])
     counts = [r for r in _ROWS if r <= count]
@@ -112,8 +111,7 @@ def _share(kernel: Kernel, tensor: te.Tensor, row: IterVar) -> bool:
     for o in stage.operands:
         if not o.access.moves_with(row) and o.moves:
             return True
-        dims = [d for d in o.access.dims if d is not None and row in d.moves]
-        at = tuple(d.offset for d in dims)
+        at = tuple(d.offset for d in o.access.dims if d is not None and row in d.moves)
         if read.setdefault(o.tensor, at) != at:
             return True
         if not kernel.computes(o.tensor):

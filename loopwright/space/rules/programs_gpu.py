@@ -155,8 +155,7 @@ def schedule_transpose(
     s[out].unroll(again)
     tile = s.cache_read(read.tensor, "shared", [out])
     s[tile].compute_at(s[out], block)
-    last = out.op.axis[-1]
-    columns = [n for n, d in enumerate(read.dims) if d is not None and last in d.moves]
+    columns = [n for n, d in enumerate(read.dims) if d is not None and out.op.axis[-1] in d.moves]
     if pad is not False and columns:
         s[tile].storage_align(columns[0], 1 + pad * (side - 1), pad * 1)
     rest, tx = s[tile].split(fused(s, tile, s[tile].op.axis), factor=side)
@@ -289,8 +288,7 @@ def _tiled_or_window(kernel: KernelStages) -> str | None:
         return "contraction"
     # One thread sums all of an element where that is little work, or there are enough threads.
     points, elements = extents(reduction.op.reduce_axis), extents(reduction.op.axis)
-    along = [a.contiguous for a in accesses(reduction)]
-    slides = set(reduction.op.reduce_axis).isdisjoint(along)
+    slides = set(reduction.op.reduce_axis).isdisjoint(a.contiguous for a in accesses(reduction))
     enough = slides and elements >= _BUSY * LaunchLimits.current().processors
     return "window" if points < _WINDOW or enough else None
 

@@ -70,11 +70,9 @@ def dot_variants(kernel: Kernel) -> list[Variant]:
         return []
     why = "every operand runs along memory with the reduction"
     found = [Variant("dot products", why, partial(_schedule_dots, kernel, stage, False))]
-    reads = any(kernel.computes(o.tensor) for o in stage.operands)
-    if kernel.work > MAY_BE_ALONE or reads:
+    if kernel.work > MAY_BE_ALONE or any(kernel.computes(o.tensor) for o in stage.operands):
         return found
-    name = "dot products, one thread"
-    alone = Variant(name, why, partial(_schedule_dots, kernel, stage, True))
+    alone = Variant("dot products, one thread", why, partial(_schedule_dots, kernel, stage, True))
     return [alone, *found] if kernel.work <= ALONE else [*found, alone]
 
 

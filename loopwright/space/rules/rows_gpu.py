@@ -172,8 +172,7 @@ class _Sizes:
         p, shared = self.prefix, self.device.shared
         sizes = {t: prod(t.static_shape[rows.rank :]) * dtypes.nbytes(t.dtype) for t in rows.whole}
         for t, size in sizes.items():
-            choices = [True, False] if 2 * size <= shared else [False]
-            self.knobs.choice(f"{p}keep_{t.name}", choices)
+            self.knobs.choice(f"{p}keep_{t.name}", [True, False] if 2 * size <= shared else [False])
         # Each reduction across threads has a place for each thread.
         trees = sum(dtypes.nbytes(r.dtype) for r in rows.reductions)
 

@@ -109,8 +109,7 @@ class Composed(Structure):
     @property
     def others(self) -> list[te.Tensor]:
         """Kernels without their most sensible variant."""
-        base = self.composition.base
-        return [t for t, variant in self.chosen.items() if variant is not base[t]]
+        return [t for t, variant in self.chosen.items() if variant is not self.composition.base[t]]
 
 
 def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed]]:

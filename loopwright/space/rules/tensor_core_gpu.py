@@ -129,8 +129,7 @@ def tensor_cores(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> lis
 def has_tensor_cores(target: Target) -> bool:
     if target.kind.name != "cuda":
         return False
-    arch = str(target.options["arch"])
-    return int(arch.removeprefix("sm_").rstrip("af")) >= FIRST_ARCH
+    return int(str(target.options["arch"]).removeprefix("sm_").rstrip("af")) >= FIRST_ARCH
 
 
 def _product_of(out: te.Tensor) -> tuple[te.Tensor, te.Tensor, MmaOperands] | None:
