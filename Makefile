@@ -78,7 +78,7 @@ smoke: $(DEV_STAMP) ## set up, then the shortest check that all parts work toget
 # even if the first found failures. Pytest's status 5 says that a pass had no test to run, which is
 # right for one of the two, as with ARGS="-k split"; other statuses than 0, 1 and 5 end the run.
 test: $(DEV_STAMP) ## set up, then run the tests (SLOW=1 for slow ones too, ARGS="-k split" to choose)
-	@tier='$(if $(SLOW),, and not slow)'; \
+	@tier='$(if $(SLOW),, and not slow and not docs)'; \
 	$(BIN)/python -m pytest $(PARALLEL) -m "not serial and not browser and not package$$tier" $(PRETENDED) $(PLACES) $(ARGS); first=$$?; \
 	case $$first in 0|1|5) ;; *) exit $$first ;; esac; \
 	$(BIN)/python -m pytest -m "serial$$tier" $(PRETENDED) $(PLACES) $(ARGS); second=$$?; \
@@ -125,7 +125,7 @@ conformance: $(DEV_STAMP) ## ONNX's own cases of nodes, those from PyTorch, whol
 		$(BIN)/python -m benchmarks.onnx_models $(LIGHT_MODELS) --seconds 0 --tolerance 1e-4
 
 nightly: ## what takes too long for every change: the slow tests, other CPUs, the soak, an hour of random schedules
-	$(MAKE) test SLOW=1
+	LOOPWRIGHT_FUZZ_EXAMPLES=200 $(MAKE) test SLOW=1
 	$(MAKE) test CPU=x86-64-v3
 	@if ! grep -q avx512vl /proc/cpuinfo; then echo "no AVX-512: its tests are left out"; else \
 		$(MAKE) test CPU=x86-64-v4 CACHES=32K,512K,4M; fi
@@ -156,7 +156,8 @@ tuners: $(DEV_STAMP) ## compare the tuners on measured spaces, as table and benc
 	$(BIN)/python -m benchmarks.tuners --seeds $(SEEDS) --plot bench_tuners.png
 
 # A warning is an error, and every link inside the site leads somewhere. Nothing is fetched.
-docs: $(DOCS_STAMP) ## set up, then build the documentation in site/ (2 min: the tutorials run)
+docs: $(DEV_STAMP) $(DOCS_STAMP) ## set up, then run what documents show, and build the site in site/ (3 min)
+	$(BIN)/python -m pytest -q $(PARALLEL) -m "docs and not slow" tests/test_*.py tests/migration
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs site
 	$(BIN)/python docs/extension/links.py site
 	@echo "the documentation is site/index.html"

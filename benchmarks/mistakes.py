@@ -1,7 +1,7 @@
 """Planted mistakes: how many of them do the tests notice, and which tests?
 
     python -m benchmarks.mistakes draw plan.jsonl --seed 34 --count 80
-    PYTHONPATH=folder/of/coverage python -m benchmarks.mistakes trace plan.jsonl tests.json
+    python -m benchmarks.mistakes trace plan.jsonl tests.json
     python -m benchmarks.mistakes run plan.jsonl tests.json results.jsonl [--whole]
     python -m benchmarks.mistakes report results.jsonl --before older.jsonl
 
@@ -9,8 +9,8 @@
 more or less, ``and`` and ``or`` swapped, a branch negated, two arguments swapped, a statement
 removed. Texts of errors, annotations and docstrings are left alone. A mistake is known by its
 function and statement, so that it is found again where other lines or another file hold them.
-``trace`` runs the tests of a commit once and keeps which of them execute the statements of the
-plan; it needs the package coverage, be it in a folder of its own (``pip install --target``).
+``trace`` runs the tests of a commit once, with a probe before each statement of the plan, and keeps
+which tests execute it, those that do so in a process of their own included.
 ``run`` plants each mistake in a checkout and runs these tests, those of its room first, until one
 fails; with ``--whole`` those that were not noticed meet all tests. A failure counts where the test
 fails again by itself, and passes without the mistake. It goes on where it was interrupted. What
@@ -28,7 +28,6 @@ import queue
 import random
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -36,7 +35,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -219,26 +218,43 @@ class Located:
 
 # --- which tests execute a statement ---------------------------------------------------------
 
-#: What Python runs at its start in place of `sitecustomize`. Workers that tests start are killed at
-#: their end, so that what they execute is saved while they run.
-_RECORD = """
-import coverage, os, threading, time
-recorder = coverage.process_startup()
-def save():
-    while True:
-        time.sleep(0.5)
-        recorder.save()
-if recorder is not None and "PYTEST_CURRENT_TEST" in os.environ:
-    threading.Thread(target=save, daemon=True).start()
+#: A module of the tree that is traced. A process that a test starts inherits the test's name.
+_PROBE = "loopwright._executed"
+_PROBE_SOURCE = """import os
+noted = set()
+def note(number):
+    line = f"{{number}} {{os.environ.get('PYTEST_CURRENT_TEST', '')}}\\n"
+    if line not in noted:
+        noted.add(line)
+        with open({file!r}, "a", encoding="utf-8") as out:
+            out.write(line)
 """
-_CONFIGURATION = """[run]
-parallel = true
-data_file = {folder}/data
-context = ${{PYTEST_CURRENT_TEST-}}
-disable_warnings = no-data-collected, module-not-imported, trace-changed
-include =
-    {files}
-"""
+
+
+def _with_probes(source: bytes, wanted: Mapping[int, Place]) -> str:
+    """A file in which each statement of these places notes the place's number before it runs."""
+    tree = ast.parse(source)
+    for number, place in wanted.items():
+        at = max(  # the innermost one around this line
+            (
+                (depth, body, n)
+                for depth, body in enumerate(_bodies(tree))
+                for n, s in enumerate(body)
+                if s.lineno <= place.lines[0] <= (s.end_lineno or 0)
+            ),
+            key=lambda found: found[0],
+        )
+        call = ast.parse(f"__import__({_PROBE!r})._executed.note({number})").body[0]
+        at[1].insert(at[2], call)
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _bodies(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """All lists of statements, outer ones first."""
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            if isinstance(body := getattr(node, field, None), list):
+                yield body
 
 
 def trace(
@@ -247,7 +263,7 @@ def trace(
     """Run tests, and tell which of them execute which statements.
 
     Args:
-        tree: a checkout in which no compiled kernels are kept.
+        tree: a checkout in which no compiled kernels are kept; its files are changed.
         wanted: places by their numbers.
         tests: files and folders.
         jobs: processes.
@@ -259,52 +275,32 @@ def trace(
     names: dict[str, int] = {}
     executed: dict[int, set[int]] = defaultdict(set)
     fixtures: dict[int, set[str]] = defaultdict(set)
+    by_file: dict[str, dict[int, Place]] = defaultdict(dict)
+    for number, place in wanted.items():
+        by_file[place.file][number] = place
+    for file, its in by_file.items():
+        source = (tree / file).read_bytes()
+        (tree / file).write_text(_with_probes(source, its), encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        files = "\n    ".join(sorted({str(tree / p.file) for p in wanted.values()}))
-        configuration = _CONFIGURATION.format(folder=folder, files=files)
-        Path(folder, "coveragerc").write_text(configuration, encoding="utf-8")
-        Path(folder, "sitecustomize.py").write_text(_RECORD, encoding="utf-8")
-        environment = {
-            **_environment(tree, folder, os.environ.get("PYTHONPATH", "")),
-            "COVERAGE_PROCESS_START": f"{folder}/coveragerc",
-        }
-        parallel = ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 else []
+        noted = Path(folder, "noted")
+        module = (tree / _PROBE.replace(".", "/")).with_suffix(".py")
+        module.write_text(_PROBE_SOURCE.format(file=str(noted)), encoding="utf-8")
+        environment = _environment(tree)
         environment.pop("PYTEST_CURRENT_TEST", None)  # where a test calls this
+        parallel = ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 else []
         subprocess.run([*_PYTEST, *parallel, *tests], env=environment, cwd=tree, check=False)
-        by_file: dict[str, dict[int, Place]] = defaultdict(dict)
-        for number, place in wanted.items():
-            by_file[str(tree / place.file)][number] = place
-        for file, context, bits in _recorded(Path(folder)):
+        for line in noted.read_text("utf-8").splitlines():
+            number, _, context = line.partition(" ")
             test, _, phase = context.rpartition(" ")
-            for number, place in by_file[file].items() if test else ():
-                if any(bits >> n & 1 for n in range(place.lines[0], place.lines[1] + 1)):
-                    executed[number].add(names.setdefault(test, len(names)))
-                    if phase == "(setup)":
-                        fixtures[number].add(test.partition("::")[0])
+            if test:
+                executed[int(number)].add(names.setdefault(test, len(names)))
+                if phase == "(setup)":
+                    fixtures[int(number)].add(test.partition("::")[0])
     return {
         "tests": list(names),
         "executed": {n: sorted(found) for n, found in executed.items()},
         "fixtures": {n: sorted(found) for n, found in fixtures.items()},
     }
-
-
-def _recorded(folder: Path) -> Iterator[tuple[str, str, int]]:
-    """File, context and lines, as bits of a number, in coverage's data files."""
-    asked = (
-        "SELECT path, context, numbits FROM line_bits JOIN file ON file.id = file_id "
-        "JOIN context ON context.id = context_id"
-    )
-    cut = 0
-    for data in folder.glob("data.*"):
-        try:
-            with closing(sqlite3.connect(data)) as database:
-                rows = database.execute(asked).fetchall()
-        except sqlite3.DatabaseError:  # its process was killed while it saved
-            cut += 1
-            continue
-        for path, context, bits in rows:
-            yield path, context, int.from_bytes(bits, "little")
-    print(f"{cut} files of processes that were killed while they saved are left out")
 
 
 # --- planting --------------------------------------------------------------------------------
@@ -403,7 +399,12 @@ def nearest_first(room: str, names: Iterable[str]) -> list[str]:
 
 
 def run(
-    plan: Sequence[dict[str, Any]], tests: Mapping[str, Any], results: Path, whole: bool, jobs: int
+    plan: Sequence[dict[str, Any]],
+    tests: Mapping[str, Any],
+    results: Path,
+    whole: bool,
+    jobs: int,
+    commit: str = "HEAD",
 ) -> None:
     """Plant the mistakes of a plan that have no result yet, and append a line for each.
 
@@ -413,6 +414,7 @@ def run(
         results: a file of lines of JSON.
         whole: run all tests for mistakes that were not noticed.
         jobs: checkouts that are used at the same time.
+        commit: whose package and tests run.
     """
     from benchmarks.replay import checkout
 
@@ -422,7 +424,7 @@ def run(
         checkouts: queue.Queue[Checkout] = queue.Queue()
         for _ in range(jobs):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            checkouts.put(Checkout(tree := stack.enter_context(checkout("HEAD")), Path(folder)))
+            checkouts.put(Checkout(tree := stack.enter_context(checkout(commit)), Path(folder)))
         located = Located(tree)
 
         def result(mistake: dict[str, Any]) -> dict[str, Any]:
@@ -540,6 +542,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for verb in (tracing, running):
         verb.add_argument("tests", type=Path, help="which tests execute what, as JSON")
         verb.add_argument("--jobs", type=int, default=2, help="[2]")
+        verb.add_argument("--commit", default="HEAD", help="whose package and tests run [HEAD]")
     drawing.add_argument("--seed", type=int, default=34, help="[34]")
     drawing.add_argument("--count", type=int, default=80, help="of all rooms together [80]")
     drawing.add_argument("--rooms", default=ROOMS, help=f"[{ROOMS}]")
@@ -558,7 +561,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     elif options.verb == "trace":
         from benchmarks.replay import checkout
 
-        with checkout("HEAD") as tree:
+        with checkout(options.commit) as tree:
             located, plan = Located(tree), read(options.plan)
             wanted = {m["number"]: place for m in plan if (place := located(m)) is not None}
             found = trace(tree, wanted, options.folders, options.jobs)
@@ -568,7 +571,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     elif options.verb == "run":
         tests = json.loads(options.tests.read_text(encoding="utf-8"))
-        run(read(options.plan), tests, options.results, options.whole, options.jobs)
+        run(
+            read(options.plan),
+            tests,
+            options.results,
+            options.whole,
+            options.jobs,
+            options.commit,
+        )
     if options.verb in ("run", "report"):
         results = latest(read(options.results))
         before = latest(read(options.before)) if getattr(options, "before", None) else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,40 +37,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_logstart(nodeid: str) -> None:
     if STARTED in os.environ:
         Path(os.environ[STARTED]).write_text(nodeid, encoding="utf-8")
-
-
-def _recorder() -> Any:
-    """What records lines in this process, None where nothing does."""
-    if "COVERAGE_PROCESS_START" not in os.environ:
-        return None
-    from coverage import Coverage
-
-    return Coverage.current()
-
-
-def _switch(item: pytest.Item, phase: str) -> None:
-    """Lines from here on are executed by this test in this phase, as PYTEST_CURRENT_TEST has it."""
-    if recorder := _recorder():
-        recorder.switch_context(f"{item.nodeid} ({phase})")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    _switch(item, "setup")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    _switch(item, "call")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    _switch(item, "teardown")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish() -> None:
-    """Keep what was recorded: processes of pytest-xdist do not all end as Python does."""
-    if recorder := _recorder():
-        recorder.save()

@@ -1,19 +1,19 @@
-"""One schedule on every execution path: NumPy, the interpreter, compiled code on guarded memory.
-
-`Checker.check` replays a trace, takes it through JSON and Python source, and compares all results.
-"""
+"""One schedule on every execution path: NumPy, the interpreter, compiled code on guarded memory."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, assert_never
 
 import numpy as np
 
-from fuzzing.artifact_cache import ArtifactCache
 from fuzzing.guarded import (
     COMPILER_DID_NOT_END,
     COMPILER_FAILED,
@@ -28,6 +28,7 @@ from fuzzing.guarded import (
 from fuzzing.random.expr import Info, poison
 from fuzzing.random.program import Program, arrays
 from loopwright import dtypes, te
+from loopwright.codegen.kernel_cache import KernelCache, cache_key
 from loopwright.driver import compile as compile_trace
 from loopwright.errors import BuildError, LowerError, RunError, ScheduleError, TooMuchCodeError
 from loopwright.ir.buffer import Buffer
@@ -36,6 +37,7 @@ from loopwright.ir.sizes import size_vars
 from loopwright.ir.stmt import Func, SplitFunc
 from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
+from loopwright.records import build_hash
 from loopwright.runtime.artifacts.artifact import Artifact
 from loopwright.runtime.devices.device import Device
 from loopwright.schedule.schedule import Schedule, replay
@@ -44,6 +46,52 @@ from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
 from loopwright.te.tensor import Tensor
 from loopwright.testing.numpy_eval import Array, evaluate
 from loopwright.testing.target_contract import is_for_devices, runs_here
+
+#: Days after which the entries of other versions of the compiler are removed.
+_KEPT_DAYS = 3
+
+
+class ArtifactCache:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def kernels(self) -> KernelCache:
+        """Entries of this version of the compiler; made at first use, when variables are set."""
+        kernels = KernelCache(self._folder / build_hash())
+        oldest = time.time() - _KEPT_DAYS * 86400
+        for other in self._folder.glob("*"):
+            if other.name != kernels.folder.name and other.stat().st_mtime < oldest:
+                shutil.rmtree(other, ignore_errors=True)
+        return kernels
+
+    @property
+    def hits(self) -> int:
+        return self.kernels.hits
+
+    @property
+    def misses(self) -> int:
+        return self.kernels.misses
+
+    def compile(
+        self,
+        dag: dict[str, Any],
+        trace: list[list[Any]],
+        arg_ids: Sequence[ArgId],
+        target: Target,
+        context: PassContext,
+        name: str = "main",
+    ) -> Artifact:
+        key = cache_key(dag, trace, arg_ids, target, context.to_json(), name)
+        artifact = None if key is None else self.kernels.get(key)
+        if artifact is not None:
+            return artifact
+        with context:
+            artifact = compile_trace(Dag.from_json(dag), trace, arg_ids, target, name)
+        if key is not None:
+            self.kernels.put(key, artifact)
+        return artifact
+
 
 PathKind = Literal["round trip", "interpreter", "passes", "target"]
 
@@ -91,8 +139,6 @@ LEVELS = ((2, False), (3, False), (0, True))
 
 @dataclass
 class Case:
-    """A program as data, with a trace and its arguments: enough to run and report it."""
-
     #: As JSON, as is the trace.
     dag: dict[str, Any]
     trace: list[list[Any]]
@@ -107,7 +153,6 @@ class Case:
     rtol: float = 0.0
 
     def report(self) -> str:
-        """The program and its schedule as text that shows the computation."""
         s = replay(Dag.from_json(self.dag), self.trace)
         return f"{json.dumps(self.dag)}\n{json.dumps(self.trace)}\n{s.as_python()}"
 
@@ -122,8 +167,6 @@ def case_of(program: Program, trace: list[list[Any]]) -> Case:
 
 @dataclass
 class Prepared:
-    """A case whose schedule was lowered, and its results by NumPy."""
-
     case: Case
     s: Schedule
     f: Func
@@ -138,7 +181,7 @@ class Prepared:
 class Checker:
     """Checks cases; owns the process with guarded memory, and one without a driver's optimiser.
 
-    A checker with a cache of compiled code must not be used while the compiler is patched.
+    With a cache of compiled code it must not be used while the compiler is patched.
     """
 
     def __init__(self, cache: ArtifactCache | None = None) -> None:
@@ -158,12 +201,9 @@ class Checker:
         self.unoptimised.close()
 
     def check(self, case: Case, targets: Sequence[str]) -> str:
-        """Check one case; returns ``"ran"``, or ``"refused"`` for an invalid schedule or too much
-        code.
-
-        Different results are an `AssertionError`, as is a change of an input or of the memory
-        around an array.
-        """
+        """Replay and check one case; returns ``"ran"``, or ``"refused"`` for an invalid schedule or
+        too much code. Different results, changed inputs or memory around arrays are an
+        `AssertionError`."""
         self.path = ExecutionPath("interpreter", sizes=case.sizes)
         try:
             prepared = self.prepare(case)
@@ -178,7 +218,6 @@ class Checker:
         return "ran"
 
     def prepare(self, case: Case) -> Prepared:
-        """Lower a case; a schedule that does not validate is a `ScheduleError`."""
         dag = Dag.from_json(case.dag)
         s = replay(dag, case.trace)
         f = lower_ids(s, case.arg_ids)
@@ -193,8 +232,7 @@ class Checker:
         """Follow one execution path with a case, and compare as `check` does.
 
         Checks of bounds, and passes that are left out, may make a program longer than the limit:
-        nothing runs. A kernel of OpenCL that fails runs once more without the driver's optimiser,
-        to find who is to blame.
+        nothing runs. A kernel of OpenCL that fails runs once more without the driver's optimiser.
         """
         self.path = path
         try:
@@ -233,7 +271,6 @@ class Checker:
         self.runs[OPTIMISER_CRASHED] += 1
 
     def _without_optimiser(self, prepared: Prepared, path: ExecutionPath) -> str:
-        """The error without the driver's optimiser, in a line; empty if there is none."""
         case = prepared.case
         try:
             artifact = self._artifact(case, path)
@@ -244,7 +281,6 @@ class Checker:
         return ""
 
     def _executed(self, prepared: Prepared, path: ExecutionPath) -> list[Array] | None:
-        """The results of a path; None for one that compares by itself."""
         case = prepared.case
         match path.kind:
             case "round trip":
@@ -312,8 +348,10 @@ def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[Exec
         yield ExecutionPath("interpreter", sizes=sizes, order=2)
         yield ExecutionPath("interpreter", sizes=sizes, order=None)
         targets = [t for t in targets if is_for_devices(t)]
-    if not _arguments_determine_sizes(prepared.s.dag, prepared.case.arg_ids):
-        return
+    dag = prepared.s.dag
+    shapes = [dag.ops[read_arg_id(a)[0]].shape for a in prepared.case.arg_ids]
+    if not set(dag.sizes) <= {v for shape in shapes for v in size_vars(shape)}:
+        return  # no argument tells the size
     text = str(prepared.f)
     for k, spec in enumerate(t for t in targets if runs_here(t)):
         if "num-threads=2" in spec and "in parallel(" not in text:
@@ -327,14 +365,7 @@ def execution_paths(prepared: Prepared, targets: Sequence[str]) -> Iterator[Exec
             yield replace(path, prepared=True)
 
 
-def _arguments_determine_sizes(dag: Dag, arg_ids: Sequence[ArgId]) -> bool:
-    """Whether every size variable occurs in the shape of an argument."""
-    shapes = [dag.ops[read_arg_id(a)[0]].shape for a in arg_ids]
-    return set(dag.sizes) <= {v for shape in shapes for v in size_vars(shape)}
-
-
 def check_passes(s: Schedule, f: Func, case: Case) -> None:
-    """Check that all passes keep the meaning of a program, to the bit."""
     with PassContext(3, config={"verify": True}):
         other = lower_ids(s, case.arg_ids)
     if str(other) == str(f):
@@ -353,7 +384,6 @@ def _interpreted(f: Func, case: Case, order: int | None = 1) -> list[Array]:
 
 
 def interpreted_parts(f: Func, case: Case, order: int | None = 1) -> list[Array]:
-    """The results of the two parts of a function when the interpreter runs one after the other."""
     assert isinstance(f, SplitFunc)
     out = [a.copy() for a in case.arrays]
     place: dict[Buffer, Array] = dict(zip(f.params, out, strict=True))
@@ -384,7 +414,6 @@ def difference(want: Array, got: Array, info: Info, rtol: float = 0.0) -> str:
 
 
 def check_round_trips(s: Schedule, f: Func, arg_ids: Sequence[ArgId]) -> None:
-    """Check that a trace survives JSON and Python source, and gives the same text again."""
     dag = Dag.from_json(json.loads(json.dumps(s.dag.to_json())))
     assert dag.hash == s.dag.hash
     again = replay(dag, json.loads(json.dumps(s.trace_json())))

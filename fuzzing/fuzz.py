@@ -16,6 +16,7 @@ it. Ctrl-C ends the run with the summary so far.
 from __future__ import annotations
 
 import argparse
+import copy
 import itertools
 import random
 import sys
@@ -23,17 +24,89 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from fuzzing.differential import Case, Checker, ExecutionPath, case_of
+import numpy as np
+
+from fuzzing.differential import Array, Case, Checker, ExecutionPath, case_of
 from fuzzing.guarded import COMPILER_DID_NOT_END, OPTIMISER_CRASHED
-from fuzzing.random.expr import Draw
+from fuzzing.random.expr import Draw, Info, poison, random_array
 from fuzzing.random.moves import RandomSchedule
 from fuzzing.random.program import mark_constants, random_product, random_program
 from fuzzing.random.schedule import random_kernel, random_schedule, random_structure
 from fuzzing.shrink import reproducer, shrink
-from fuzzing.symbolic import symbolic_cases
-from loopwright.errors import LoopwrightError, ScheduleError
+from loopwright.errors import InternalError, LoopwrightError, ScheduleError, TensorError
+from loopwright.te.dag import ArgId, Dag, read_arg_id
+from loopwright.testing.numpy_eval import evaluate
 from loopwright.testing.target_contract import is_for_devices, runs_here
+
+#: Largest distance of an extent from a size that is written as the size plus or minus a number.
+NEAR = 2
+_VAR = ["var", "s0"]
+
+
+def symbolise(d: Draw, dag: dict[str, Any]) -> tuple[dict[str, Any], int] | None:
+    """The JSON of a program with a size variable in related extents, and the value of the
+    variable."""
+    out = copy.deepcopy(dag)
+    places = [(op[key], k) for op in out["ops"] for key in ("shape", "reduce_extents")
+              for k in range(len(op.get(key, ())))]  # fmt: skip
+    extents = sorted({x[k] for x, k in places if x[k] > 1})
+    if not extents:
+        return None
+    size = d.pick(extents)
+    for x, k in places:
+        x[k] = _extent(d, x[k], size)
+    return out | {"sizes": [["n", "int32", d.chance(50)]]}, size
+
+
+def _extent(d: Draw, n: int, size: int) -> Any:
+    if n == size:
+        return _VAR
+    if n == 2 * size and d.chance(70):
+        return ["bin", "*", _VAR, ["const", 2, "int32"], "int32"]
+    if abs(n - size) <= NEAR and n > 1 and d.chance(70):
+        op = "+" if n > size else "-"
+        return ["bin", op, _VAR, ["const", abs(n - size), "int32"], "int32"]
+    return n
+
+
+def symbolic_cases(d: Draw, case: Case) -> list[Case]:
+    symbolic = symbolise(d, case.dag)
+    if symbolic is None:
+        return []
+    dag, size = Dag.from_json(symbolic[0]), symbolic[1]
+    out = []
+    for n in dict.fromkeys((size, 1, size - 1, size + 1, 2 * size, size + 7)):
+        arrays = _arrays(dag, case.arg_ids, n, d)
+        assert arrays or n != size, "the size that the program had gives another program"
+        if arrays:
+            # What is known of the values holds for the old size only.
+            infos = [Info(False, 1.0, 1.0, 2.5e-4) for _ in arrays]
+            sizes = {"n": n}
+            out.append(Case(symbolic[0], case.trace, case.arg_ids, arrays, infos, sizes, 2e-2))
+    return out
+
+
+def _arrays(dag: Dag, arg_ids: Sequence[ArgId], n: int, d: Draw) -> list[Array] | None:
+    try:
+        bound = dag.bind({"n": n})
+    except TensorError:
+        return None
+    rng, arrays, inputs = np.random.default_rng(d.integer(0, 1 << 16)), [], {}
+    for i, k in map(read_arg_id, arg_ids):
+        op = bound.ops[i]
+        if op.is_placeholder:
+            inputs[i] = random_array(rng, op.static_shape, op.dtype, False)
+            arrays.append(inputs[i])
+        else:
+            arrays.append(poison(op.static_shape, op.dtypes[k]))
+    try:
+        evaluate(bound, inputs)
+    except InternalError:
+        return None
+    return arrays
+
 
 TARGETS = (
     "llvm -num-threads=1",
@@ -54,12 +127,10 @@ SPACES = "spaces"
 
 
 def targets_of(d: Draw) -> list[str]:
-    """The first two targets, and sometimes another."""
     return [*TARGETS[:2], *([d.pick(TARGETS[2:])] if d.chance(35) else [])]
 
 
 def example(seed: int) -> tuple[Case, list[str], RandomSchedule]:
-    """The case, the targets and the drawn schedule of a seed, for programs of known sizes."""
     d = Draw.random(random.Random(seed))
     program = random_program(d)
     schedule = random_schedule(d, program.dag, max_moves=20)
@@ -72,8 +143,7 @@ Example = tuple[list[Case], list[str], RandomSchedule]
 
 def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
     """The cases of a seed of kind ``"cpu"``, ``"sizes"`` (one case a size), ``"threads"``, or
-    ``"spaces"``, with the targets of spaces, by default some CPUs.
-    """
+    ``"spaces"``, with the targets of spaces, by default some CPUs."""
     if kind == SPACES:
         return _structure(Draw.random(random.Random(seed)), targets or TARGETS[:4])
     if kind == "cpu":
@@ -90,7 +160,6 @@ def examples(seed: int, kind: str, targets: Sequence[str] = ()) -> Example:
 
 
 def _structure(d: Draw, targets: Sequence[str]) -> Example:
-    """A point of the space of a random program, and the target of the space."""
     odd = d.chance(40)  # products in tiles that divide nothing, and register tiles for the rest
     program, target = random_product(d) if odd else random_program(d), d.pick(targets)
     # A space has the results of a program in calling order, from which its operations are numbered.
@@ -120,7 +189,6 @@ class Fuzz:
     done: int = 0
 
     def run_all(self, seeds: Iterable[int], kind: str = "", stop: bool = False) -> None:
-        """Check seeds one after the other; with ``stop`` only up to the first failure."""
         for seed in seeds:
             well = self.run(seed, kind)
             self.done += 1
@@ -128,7 +196,6 @@ class Fuzz:
                 return
 
     def run(self, seed: int, kind: str = "") -> bool:
-        """Check the cases of a seed; returns whether all is well."""
         kind = kind or KINDS[seed % len(KINDS)]
         try:
             drawn = examples(seed, kind, self.targets)
@@ -142,7 +209,6 @@ class Fuzz:
         return self.check(seed, kind, drawn)
 
     def check(self, seed: int, kind: str, example: Example) -> bool:
-        """Check the cases drawn for a seed; returns whether all is well."""
         cases, targets, schedule = example
         self.applied.update(schedule.applied)
         self.refused.update(schedule.refused)
@@ -188,19 +254,16 @@ class Fuzz:
         return False
 
     def summary(self) -> str:
-        """Statistics and failures, a line each."""
         lines = []
         for kind in dict.fromkeys(k for k, _ in self.ends):
             ends = {e: n for (k, e), n in sorted(self.ends.items()) if k == kind}
             lines.append(f"{kind}: {sum(ends.values())} schedules: {_counts(ends)}")
-        lines.append("steps, applied/refused: " + self._steps())
+        names = sorted({*self.applied, *self.refused}, key=lambda n: -self.applied[n])
+        steps = ", ".join(f"{n} {self.applied[n]}/{self.refused[n]}" for n in names)
+        lines.append(f"steps, applied/refused: {steps}")
         lines.append(f"runs: {_counts(self.runs)}")
         lines.append(f"failures: {len(self.failures)}")
         return "\n".join([*lines, *(f"  {x}" for x in self.failures)])
-
-    def _steps(self) -> str:
-        names = sorted({*self.applied, *self.refused}, key=lambda n: -self.applied[n])
-        return ", ".join(f"{n} {self.applied[n]}/{self.refused[n]}" for n in names)
 
 
 def alike(a: str, b: str) -> bool:
@@ -218,7 +281,6 @@ def _counts(counts: Counter[str] | dict[str, int]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the examples; returns 1 when one failed."""
     parser = argparse.ArgumentParser(
         prog="python -m fuzzing.fuzz",
         description=__doc__,
@@ -257,7 +319,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _seeds(first: int, count: int, minutes: float | None) -> Iterator[int]:
-    """So many seeds, or seeds until so many minutes are over."""
     if minutes is None:
         yield from range(first, first + count)
         return

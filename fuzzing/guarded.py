@@ -1,27 +1,26 @@
 """Runs compiled functions in a separate process, on memory with guarded edges. POSIX only.
 
 Each array, and the workspace, lies against a page that may not be touched, at its end or its start;
-the rest of its pages holds a pattern that must survive. A fault kills only the worker.
+the rest of its pages holds a pattern that must survive.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright import dtypes
 from loopwright.errors import RunError
 from loopwright.runtime.arrays.device import DeviceArray
 from loopwright.runtime.artifacts.artifact import Artifact
@@ -31,6 +30,8 @@ from loopwright.runtime.guarded_memory import GuardedMemory, Side
 from loopwright.runtime.kernels.constants import Parts
 from loopwright.runtime.kernels.device_function import DeviceFunction
 from loopwright.runtime.kernels.function import Function
+from loopwright.runtime.kernels.symbolic import SymbolicFunction
+from loopwright.runtime.module import Module
 from loopwright.testing.numpy_eval import Array
 
 #: Bytes on each side of an array; devices begin parts of memory at multiples of this.
@@ -39,8 +40,6 @@ _PATTERN = 0xA5
 
 
 class EdgedArray:
-    """An array of a device inside a larger piece of memory."""
-
     def __init__(self, device: Device, data: npt.NDArray[np.generic]) -> None:
         self._device, self._like = device, data
         self._all = device.api.allocate(device.device_id, data.nbytes + 2 * _EDGE)
@@ -69,13 +68,10 @@ class EdgedArray:
 
 
 def run_on_device(
-    function: DeviceFunction,
-    arrays: Sequence[npt.NDArray[np.generic]],
-    parts: Parts | None = None,
+    function: DeviceFunction, arrays: Sequence[npt.NDArray[np.generic]], parts: Parts | None = None
 ) -> tuple[list[npt.NDArray[np.generic]], str]:
-    """Run a function, or its parts one after the other, on copies of some arrays, on the first
-    device of its kind; returns their contents afterwards, and the text of an error, or ''.
-    """
+    """Run a function, or its parts one after the other, on copies of arrays; returns their contents
+    afterwards, and the text of an error, or ''."""
     placed = [EdgedArray(function.device, a) for a in arrays]
     kept = () if parts is None else parts.kept
     between = [EdgedArray(function.device, np.zeros(arg.shape, arg.dtype)) for arg in kept]
@@ -101,13 +97,12 @@ class ProcessKilledError(RunError):
 
 
 class ProcessTimedOutError(ProcessKilledError):
-    """A function, or the driver that was to run it, did not end."""
+    pass
 
 
 class GuardedRunner:
-    """A worker process with changed variables of the environment; it is started on demand, and
-    again after a fault. A run may take ``seconds``, compilation by a driver included.
-    """
+    """A worker process, started on demand and again after a fault. A run may take ``seconds``,
+    compilation by a driver included."""
 
     def __init__(
         self, environment: Mapping[str, str] | None = None, seconds: float = 120.0
@@ -133,24 +128,14 @@ class GuardedRunner:
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        head = {
-            "manifest": artifact.manifest,
-            "bytes": len(artifact.objects),
-            "side": side,
-            "prepared": prepared,
-            "arrays": [[list(a.shape), a.dtype.name] for a in arrays],
-        }
-        data = [np.asarray(a, order="C") for a in arrays]
+        request = artifact, [np.asarray(a, order="C") for a in arrays], side, prepared
         late = threading.Timer(self._seconds, process.kill)
         late.start()
         try:
-            _send(process.stdin, head, [artifact.objects, *(a.tobytes() for a in data)])
-            reply = _receive(process.stdout)
-            out = [
-                np.frombuffer(_exactly(process.stdout, a.nbytes), a.dtype).reshape(a.shape)
-                for a in data
-            ]
-        except (BrokenPipeError, EOFError):
+            pickle.dump(request, process.stdin)
+            process.stdin.flush()
+            out, error = pickle.load(process.stdout)
+        except (BrokenPipeError, EOFError, pickle.UnpicklingError):
             code, said = process.wait(), self._last_words()
             self.close()
             if late.finished.is_set():
@@ -162,12 +147,12 @@ class GuardedRunner:
             ) from None
         finally:
             late.cancel()
-        if reply["error"]:
-            raise RunError(reply["error"])
-        return out
+        if error:
+            raise RunError(error)
+        contents: list[Array] = out
+        return contents
 
     def _last_words(self) -> str:
-        """The last error line of the worker, or of a driver in it."""
         if self._errors is None:
             return ""
         self._errors.seek(0)
@@ -204,34 +189,7 @@ class GuardedRunner:
             self._folder.cleanup()
 
 
-def _send(pipe: IO[bytes], head: dict[str, Any], blobs: Sequence[bytes]) -> None:
-    pipe.write(json.dumps(head).encode() + b"\n")
-    for b in blobs:
-        pipe.write(b)
-    pipe.flush()
-
-
-def _receive(pipe: IO[bytes]) -> dict[str, Any]:
-    line = pipe.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError
-    head: dict[str, Any] = json.loads(line)
-    return head
-
-
-def _exactly(pipe: IO[bytes], n: int) -> bytes:
-    data = pipe.read(n)
-    if len(data) != n:
-        raise EOFError
-    return data
-
-
-# ---------------------------------------------------------------- the worker
-
-
 class _Regions:
-    """Regions by size, reused."""
-
     def __init__(self) -> None:
         self._free: dict[int, list[GuardedMemory]] = {}
         self._used: list[GuardedMemory] = []
@@ -250,29 +208,20 @@ class _Regions:
 
 
 def _run(
-    head: dict[str, Any], objects: bytes, blobs: list[bytes], regions: _Regions
-) -> tuple[list[bytes], str]:
-    """Run once; returns the arrays' bytes and an error text or ''."""
-    from loopwright.runtime.kernels.device_function import DeviceFunction
-    from loopwright.runtime.kernels.symbolic import SymbolicFunction
-    from loopwright.runtime.module import Module
-
-    module = Module(Artifact(head["manifest"], objects))
+    artifact: Artifact, arrays: list[Array], side: Side, prepared: bool, regions: _Regions
+) -> tuple[list[Array], str]:
+    """Run once; returns the contents of the arrays and an error text or ''."""
+    module = Module(artifact)
     f = module[module.entry_name]
-    parts = module.parts() if head["prepared"] else None
+    parts = module.parts() if prepared else None
     if isinstance(f, SymbolicFunction):
-        shapes = [np.broadcast_to(0, shape) for shape, _ in head["arrays"]]
-        f, _ = f.resolve(shapes)
-        parts = None if parts is None else parts.of_sizes(shapes)
+        f, _ = f.resolve(arrays)
+        parts = None if parts is None else parts.of_sizes(arrays)
     if isinstance(f, DeviceFunction):
-        arrays = zip(blobs, head["arrays"], strict=True)
-        given = [np.frombuffer(b, t).reshape(s) for b, (s, t) in arrays]
-        taken, error = run_on_device(f, given, parts)
-        return [a.tobytes() for a in taken], error
+        return run_on_device(f, arrays, parts)
     kept = [] if parts is None else [b"\xff" * arg.nbytes for arg in parts.kept]
     names = [arg.name for arg in (*f.args, *(parts.kept if parts is not None else ()))]
-    side = head["side"]
-    placed = [(regions.take(len(b)), b) for b in (*blobs, *kept)]
+    placed = [(regions.take(len(b)), b) for b in (*(a.tobytes() for a in arrays), *kept)]
     views = [r.place(len(b), side) for r, b in placed]
     for view, (_, b) in zip(views, placed, strict=True):
         view[:] = np.frombuffer(b, np.uint8)
@@ -287,7 +236,10 @@ def _run(
         for name, (region, _) in zip([*names, "workspace"], [*placed, (work, b"")], strict=True):
             if not region.intact():
                 error = f"the function wrote outside {name}"
-    out = [v.tobytes() for v in views[: len(blobs)]]
+    out = [
+        np.frombuffer(view.tobytes(), a.dtype).reshape(a.shape)
+        for view, a in zip(views, arrays, strict=False)
+    ]
     regions.give_back()
     return out, error
 
@@ -304,7 +256,6 @@ def _calls(f: Function, parts: Parts | None) -> list[tuple[Function, list[int]]]
 
 
 def _call(f: Function, views: Sequence[Array], space: Array) -> int:
-    """Call machine code; returns its result."""
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(f.address)
     values = [*(v.ctypes.data for v in views), *f.values]
     pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
@@ -315,15 +266,11 @@ def _serve(source: IO[bytes], sink: IO[bytes]) -> None:
     regions = _Regions()
     while True:
         try:
-            head = _receive(source)
+            artifact, arrays, side, prepared = pickle.load(source)
         except EOFError:
             return
-        objects = _exactly(source, head["bytes"])
-        arrays = [(s, dtypes.check(t)) for s, t in head["arrays"]]
-        sizes = [int(np.prod(s, dtype=np.int64)) * dtypes.nbytes(t) for s, t in arrays]
-        blobs = [_exactly(source, n) for n in sizes]
-        out, error = _run(head, objects, blobs, regions)
-        _send(sink, {"error": error}, out)
+        pickle.dump(_run(artifact, arrays, side, prepared, regions), sink)
+        sink.flush()
 
 
 #: As they are counted.
@@ -336,30 +283,24 @@ UNOPTIMISED = {"PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable", "LOOPWRIGHT_CACHE": 
 
 
 def is_pocl_assertion(error: Exception) -> bool:
-    """Whether a process ended in an assertion of PoCL's compiler, `pocl::ParallelRegion::Verify`,
-    which PoCL 3.1 raises for some barriers in loops beside conditions.
-    """
+    """Whether a process ended in `pocl::ParallelRegion::Verify`, which PoCL 3.1 raises for some
+    barriers in loops beside conditions."""
     return "pocl::" in f"{error}" and "Assertion" in f"{error}"
 
 
 def is_endless_compilation(error: Exception) -> bool:
     """Whether a kernel that the interpreter has run to its end did not end: in PoCL 3.1 each
-    barrier in a condition doubles the work of `pocl::BarrierTailReplication`.
-    """
+    barrier in a condition doubles the work of `pocl::BarrierTailReplication`."""
     return isinstance(error, ProcessTimedOutError)
 
 
 def is_of_the_optimiser(error: Exception, without: str) -> bool:
     """Whether a failure is a crash of the driver's optimiser, from the error ``without`` it, empty
-    if none.
-
-    A wrong answer with the optimiser alone may still be a mistake of the program, such as a race.
-    """
+    if none. A wrong answer with it alone may still be a mistake of the program, such as a race."""
     return isinstance(error, ProcessKilledError) and not without
 
 
 def with_second_run(error: RunError | AssertionError, without: str) -> RunError | AssertionError:
-    """The failure, whose first line also has the outcome without the optimiser."""
     first, newline, rest = f"{error}".partition("\n")
     said = f"{first} (without the driver's optimiser: {without or 'right'})"
     return type(error)(said + newline + rest)

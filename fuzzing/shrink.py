@@ -1,7 +1,7 @@
 """Makes a failing case smaller: fewer steps, fewer stages, smaller extents, simpler expressions.
 
 Every candidate is written as Python (`Dag.as_python`) and executed, so that the rules of te refuse
-invalid programs. The search is greedy.
+invalid programs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ Fails = Callable[[Case], bool]
 
 
 def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
-    """The smallest case found within so many seconds for which ``fails`` still holds."""
     end = time.monotonic() + seconds
     case = shortest(case, fails, end)
     changed = True
@@ -49,16 +48,12 @@ def shrink(case: Case, fails: Fails, seconds: float = 60.0) -> Case:
 def _descend(
     case: Case, fails: Fails, smaller: Callable[[Case], Iterator[Case]], end: float
 ) -> Case:
-    """Take the first smaller case that fails, and continue from there until none fails."""
     while True:
         in_time = itertools.takewhile(lambda _: time.monotonic() <= end, smaller(case))
         failing = next(filter(fails, in_time), None)
         if failing is None:
             return case
         case = failing
-
-
-# ---------------------------------------------------------------- steps
 
 
 def without(trace: list[list[Any]], k: int) -> list[list[Any]]:
@@ -86,7 +81,6 @@ def _words(x: Any) -> list[str]:
 
 
 def shortest(case: Case, fails: Fails, end: float = float("inf")) -> Case:
-    """Drop steps as long as the case still fails."""
     k = len(case.trace) - 1
     while k >= 0 and time.monotonic() < end:
         traces = [without(case.trace, k), *_with_its_loops(case.trace, k)]
@@ -108,9 +102,6 @@ def _with_its_loops(trace: list[list[Any]], k: int) -> Iterator[list[list[Any]]]
             return loop if isinstance(x, str) and re.fullmatch(rf"{k}\.\d", x) else x
 
         yield without([*trace[: k + 1], *map(renamed, trace[k + 1 :])], k)
-
-
-# ---------------------------------------------------------------- programs
 
 
 def _stages(case: Case) -> Iterator[Case]:
@@ -146,7 +137,6 @@ def _extents(case: Case) -> Iterator[Case]:
 
 
 def _with_one_smaller_extent(op: OpNode) -> Iterator[OpNode]:
-    """An operation with one of its extents made smaller, in each way in turn."""
     extents = op.extents
     for d, n in enumerate(extents):
         for m in _less(n) if isinstance(n, int) else ():
@@ -158,7 +148,6 @@ def _less(n: int) -> list[int]:
 
 
 def _resized(op: OpNode, extents: Sequence[Any]) -> OpNode:
-    """An operation with other extents, those of reduction axes last."""
     shape = tuple(extents[: len(op.shape)])
     if op.body is None:
         return replace(op, shape=shape)
@@ -184,7 +173,6 @@ def _expressions(case: Case) -> Iterator[Case]:
 
 
 def _simpler(body: Any) -> Iterator[Any]:
-    """A body without its condition or start, and with a part replaced by zero or a part of it."""
     if isinstance(body, Reduce):
         parts = {name: getattr(body, name) for name in body._fields}
         given = [name for name in ("where", "init") if parts[name] is not None]
@@ -195,14 +183,12 @@ def _simpler(body: Any) -> Iterator[Any]:
         if isinstance(n, Reduce | Tuple | Const):
             continue
         choices: list[Any] = [const(0, n.dtype)]
-        choices += [c if c.dtype == n.dtype else Cast(c, n.dtype) for c in _inner(n)]
+        # Parts could stand for the whole; indices cannot.
+        inner = () if isinstance(n, Read | Cast) else n.children()
+        typed = [c for c in inner if hasattr(c, "dtype")]
+        choices += [c if c.dtype == n.dtype else Cast(c, n.dtype) for c in typed]
         for new in choices:
             yield _replaced(body, k, new)
-
-
-def _inner(n: Any) -> list[Any]:
-    """Parts that could stand for the whole; indices cannot."""
-    return [] if isinstance(n, Read | Cast) else [c for c in n.children() if hasattr(c, "dtype")]
 
 
 def _replaced(body: Any, k: int, new: Any) -> Any:
@@ -219,7 +205,6 @@ def _renewed(e: Any, f: Callable[[Any], Any]) -> Any:
 
 
 def _arrays(case: Case) -> Iterator[Case]:
-    """Each input in turn filled with zeros or with ones."""
     ops = Dag.from_json(case.dag).ops
     for k, (i, a) in enumerate(zip(case.arg_ids, case.arrays, strict=True)):
         if not ops[read_arg_id(i)[0]].is_placeholder or not a.size or (a == a.flat[0]).all():
@@ -232,9 +217,6 @@ def _arrays(case: Case) -> Iterator[Case]:
             except InternalError:  # an index of that value is outside of its tensor
                 continue
             yield loosened
-
-
-# ---------------------------------------------------------------- a case from changed operations
 
 
 def _made(
@@ -264,20 +246,16 @@ def _made(
         arrays=[array for _, array, _ in arguments],
         infos=[info for _, _, info in arguments],
     )
-    if not loose:
-        yield smaller
-        return
     try:
-        loosened = _loosened(smaller)
+        smaller = _loosened(smaller) if loose else smaller
     except InternalError:  # it reads outside of a tensor now: it is no program
         return
-    yield loosened
+    yield smaller
 
 
 def _arguments(
     case: Case, ops: list[OpNode], new: Dag, number: Mapping[int, int], given: Mapping[int, Array]
 ) -> Iterator[tuple[ArgId, Array, Info]]:
-    """The arguments of a changed program: inputs cut to their new shapes, and poisoned outputs."""
     arrays = {read_arg_id(i): a for i, a in zip(case.arg_ids, case.arrays, strict=True)}
     infos = {read_arg_id(i): x for i, x in zip(case.arg_ids, case.infos, strict=True)}
     kept = [i for i in range(len(ops)) if i in number]
@@ -295,7 +273,6 @@ def _arguments(
 
 
 def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
-    """The DAG that its source gives, and the new index of each remaining operation."""
     scope: dict[str, Any] = {}
     exec(compile(dag.as_python(), "<smaller>", "exec"), scope)
     new, index = Dag.from_ops([t.op for t in scope["outputs"]])
@@ -304,7 +281,6 @@ def _rebuilt(dag: Dag) -> tuple[Dag, dict[int, int]]:
 
 
 def _renumbered(trace: list[list[Any]], number: Mapping[int, int]) -> list[list[Any]]:
-    """A trace for other indices; steps about removed stages or their results are dropped."""
     k = 0
     while k < len(trace):
         known = all(i in number for i in _stage_ids(Step.from_json(trace[k])))
@@ -355,134 +331,32 @@ def _loosened(case: Case) -> Case:
     return replace(case, infos=infos)
 
 
-_IMPORTS = {
-    "round trip": (
-        "import json",
-        "from loopwright.lowering import lower_ids",
-        "from loopwright.schedule import replay",
-        "from loopwright.te.dag import Dag",
-    ),
-    "interpreter": (
-        "from loopwright.ir.interp.interpreter import interpret",
-        "from loopwright.lowering import lower_ids",
-        "from loopwright.testing.numpy_eval import evaluate",
-    ),
-    "passes": (
-        "from loopwright.ir.interp.interpreter import interpret",
-        "from loopwright.lowering import lower_ids",
-        "from loopwright.transform import PassContext",
-    ),
-    "target": (
-        "from loopwright.driver import compile",
-        "from loopwright.target import Target",
-        "from fuzzing.guarded import GuardedRunner",
-        "from loopwright.testing.numpy_eval import evaluate",
-        "from loopwright.transform import PassContext",
-    ),
-}
-_ROUND_TRIP = """\
-again = replay(Dag.from_json(json.loads(json.dumps(s.dag.to_json()))), s.trace_json())
-assert str(lower_ids(again, ids)) == str(lower_ids(s, ids))
-scope = {"te": te}
-exec(s.as_python(), scope)
-fresh = replay(s.dag, [])
-scope["schedule"](fresh, *fresh.tensors)
-assert fresh.trace == s.trace
-"""
-
-
 def reproducer(case: Case, path: ExecutionPath, title: str) -> str:
-    """The program: te source, schedule calls, arrays, and the comparison that fails on an execution
-    path; ``title`` is the first line of its docstring.
+    """A program that makes a case and follows an execution path with it, to fail as the case does,
+    or because the path does not run; ``title`` is the first line of its docstring.
     """
     s = replay(Dag.from_json(case.dag), case.trace)
-    source = case_source(s.dag)
     wrapped = "\n".join(textwrap.wrap(title, 96)) or "A failure."
     head = wrapped.replace("\\", "/").replace('"""', "'''")
-    imports = sorted((*_IMPORTS[path.kind], "from loopwright import te"))
-    lines = [f'"""{head}\n"""', "", *(x for x in imports if x.startswith("import"))]
-    lines += ["import numpy as np", "from numpy import inf, nan", ""]
-    lines += [x for x in imports if x.startswith("from")]
-    lines += ["", source, "", s.as_python(), "", "s = te.create_schedule(outputs)"]
-    lines += ["schedule(s, *s.tensors)", ""]
-    lines += [f"ids = {[_plain(i) for i in case.arg_ids]!r}  # operation, or [operation, output]"]
-    lines += ["arrays = [", *(f"    {_array(a)}," for a in case.arrays), "]"]
-    return "\n".join([*lines, *_comparison(case, path, s.dag)]) + "\n"
-
-
-def case_source(dag: Dag) -> str:
-    """The te source of a DAG without its import."""
-    return dag.as_python().split("\n", 2)[2]
-
-
-def _plain(i: Any) -> Any:
-    return list(i) if isinstance(i, tuple) else i
-
-
-def _comparison(case: Case, path: ExecutionPath, dag: Dag) -> list[str]:
-    inputs = [
-        f"{read_arg_id(i)[0]}: arrays[{k}]"
-        for k, i in enumerate(case.arg_ids)
-        if dag.ops[read_arg_id(i)[0]].is_placeholder
+    lines = [
+        f'"""{head}\n"""',
+        *("", "import numpy as np", "from numpy import inf, nan", ""),
+        "from fuzzing.differential import Case, Checker, ExecutionPath",
+        "from fuzzing.random.expr import Info",
+        "from loopwright import te",
+        *("", s.dag.as_python().split("\n", 2)[2], "", s.as_python(), ""),
+        *("s = te.create_schedule(outputs)", "schedule(s, *s.tensors)", ""),
+        f"ids = {case.arg_ids!r}  # operation, or (operation, output)",
+        *("arrays = [", *(f"    {_array(a)}," for a in case.arrays), "]"),
+        *("infos = [", *(f"    {info!r}," for info in case.infos), "]"),
+        "case = Case(s.dag.to_json(), s.trace_json(), ids, arrays, infos)",
+        f"case.sizes, case.rtol = {case.sizes!r}, {case.rtol!r}",
+        "checker = Checker()",
+        f"checker.run(checker.prepare(case), {path!r})",
+        "checker.close()",
+        f"assert checker.runs.keys() <= {{{path.target or path.kind!r}}}, dict(checker.runs)",
     ]
-    sizes = repr(case.sizes or None)
-
-    def run(f: str, got: str) -> str:
-        return f"interpret({f}, {got}, {sizes}, thread_order={path.order}, races=True)"
-
-    if path.kind == "round trip":
-        return [_ROUND_TRIP]
-    if path.kind == "passes":
-        return [
-            "plain, other = [a.copy() for a in arrays], [a.copy() for a in arrays]",
-            run("lower_ids(s, ids)", "plain"),
-            f"with PassContext(3, config={path.config!r}):",
-            "    f = lower_ids(s, ids)",
-            run("f", "other"),
-            "for a, b in zip(plain, other):",
-            "    np.testing.assert_array_equal(a, b)",
-        ]
-    bound = f".bind({case.sizes!r})" if case.sizes else ""
-    want = f"want = evaluate(s.dag{bound}, {{{', '.join(inputs)}}})"
-    if path.kind == "interpreter" and path.prepared:
-        order = f"thread_order={path.order}, races=True"
-        lines = [
-            "f, got = lower_ids(s, ids), [a.copy() for a in arrays]",
-            "place = dict(zip(f.params, got))",
-            "place |= {b: np.full(b.extents, 77).astype(b.dtype) for b in f.kept}",
-            "for part in (f.prepare, f.main):",
-            f"    interpret(part, [place[b] for b in part.params], {order})",
-        ]
-    elif path.kind == "interpreter":
-        lines = ["got = [a.copy() for a in arrays]", run("lower_ids(s, ids)", "got")]
-    else:
-        target, in_parts = f"Target({path.target!r})", ", True" if path.prepared else ""
-        lines = [
-            f"with PassContext({path.level}, config={path.config!r}):",
-            f"    code = compile(s.dag, s.trace, ids, {target})",
-            f"got = GuardedRunner().run(code, arrays, {path.side!r}{in_parts})",
-        ]
-    return [*lines, want, *_results(case, dag)]
-
-
-def _results(case: Case, dag: Dag) -> list[str]:
-    """One comparison an argument."""
-    out = []
-    for k, i in enumerate(case.arg_ids):
-        op, output = read_arg_id(i)
-        info, dtype = case.infos[k], dag.ops[op].dtypes[output]
-        if dag.ops[op].is_placeholder:
-            out.append(f"assert arrays[{k}].tobytes() == got[{k}].tobytes()")
-            continue
-        key = op if output == 0 else (op, output)
-        if (info.exact and not case.rtol) or not dtypes.is_float(dtype):
-            wide = ".astype(float)" if dtype in dtypes.HALVES else ""
-            out.append(f"np.testing.assert_array_equal(got[{k}]{wide}, want[{key}]{wide})")
-            continue
-        near = f"rtol={case.rtol!r}, atol={4 * info.err + 1e-30!r}"
-        both = f"got[{k}].astype(float), want[{key}].astype(float)"
-        out.append(f"np.testing.assert_allclose({both}, {near})")
-    return out
+    return "\n".join(lines) + "\n"
 
 
 def _array(a: Array) -> str:

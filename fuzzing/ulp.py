@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,6 @@ _BLOCK = 1 << 16
 
 
 class Error(NamedTuple):
-    """The largest error found."""
-
     #: Largest error of a finite result.
     ulp: float
     #: Its arguments.
@@ -62,7 +60,6 @@ def kernel(fn: str, dtype: str, target: str = "llvm -num-threads=1") -> Callable
 
 
 def exact(fn: str, args: tuple[Array, ...]) -> Array:
-    """The reference, in the wider type."""
     wide = np.float64 if args[0].dtype == np.float32 else np.longdouble
     x: Array = args[0].astype(wide)
     match fn:
@@ -71,8 +68,13 @@ def exact(fn: str, args: tuple[Array, ...]) -> Array:
             return np.asarray(np.where(x < 0, e, wide(1)) / (1 + e))
         case "rsqrt":
             return np.asarray(1 / np.sqrt(x))
+        case "erf" if wide is np.float64:
+            from scipy.special import erf
+
+            return np.asarray(erf(x))
         case "erf":
-            return _erf(args[0]).astype(wide)
+            values = [math.erf(v) for v in args[0].ravel().tolist()]
+            return np.array(values).reshape(x.shape).astype(wide)
         case "atan":
             return np.asarray(np.arctan(x))
         case "pow":
@@ -80,33 +82,22 @@ def exact(fn: str, args: tuple[Array, ...]) -> Array:
     return np.asarray(getattr(np, fn)(x))
 
 
-def _erf(x: Array) -> Array:
-    from scipy.special import erf
-
-    if x.dtype == np.float32:
-        return np.asarray(erf(x.astype(np.float64)))
-    return np.array([math.erf(v) for v in x.ravel().tolist()]).reshape(x.shape)
-
-
 def errors(got: Array, want: Array) -> tuple[Array, Array]:
     """Errors in ulp where both are finite, and a mask of results of the wrong kind."""
     info = np.finfo(got.dtype)
     with np.errstate(all="ignore"):
-        return _errors(got, want, want.astype(got.dtype), info)
-
-
-def _errors(got: Array, want: Array, rounded: Array, info: np.finfo[Any]) -> tuple[Array, Array]:
-    size = np.where(want == 0, want.dtype.type(info.tiny), np.abs(want))
-    exponent = np.maximum(np.frexp(size)[1] - 1, info.minexp)
-    unit = np.ldexp(want.dtype.type(1), exponent - info.nmant)
-    finite = np.isfinite(rounded) & np.isfinite(got)
-    ulp = np.where(finite, np.abs(got.astype(want.dtype) - want) / unit, 0)
-    good = finite | (got == rounded) | (np.isnan(got) & np.isnan(want))
-    # Either side of the largest number may round to infinity.
-    edge = np.abs(want) > info.max * (1 - 2 * info.eps)
-    good |= edge & (np.abs(got) >= info.max * (1 - 2 * info.eps)) & (np.sign(got) == np.sign(want))
-    zero = (got == 0) & (want == 0)
-    return ulp.astype(np.float64), ~good | (zero & (np.signbit(got) != np.signbit(want)))
+        rounded = want.astype(got.dtype)
+        size = np.where(want == 0, want.dtype.type(info.tiny), np.abs(want))
+        exponent = np.maximum(np.frexp(size)[1] - 1, info.minexp)
+        unit = np.ldexp(want.dtype.type(1), exponent - info.nmant)
+        finite = np.isfinite(rounded) & np.isfinite(got)
+        ulp = np.where(finite, np.abs(got.astype(want.dtype) - want) / unit, 0)
+        good = finite | (got == rounded) | (np.isnan(got) & np.isnan(want))
+        # Either side of the largest number may round to infinity.
+        most = info.max * (1 - 2 * info.eps)
+        good |= (np.abs(want) > most) & (np.abs(got) >= most) & (np.sign(got) == np.sign(want))
+        zero = (got == 0) & (want == 0)
+        return ulp.astype(np.float64), ~good | (zero & (np.signbit(got) != np.signbit(want)))
 
 
 def measure(
@@ -134,7 +125,6 @@ def _at(args: tuple[Array, ...], k: int) -> tuple[float, ...]:
 
 
 def all_float32() -> Iterator[tuple[Array, ...]]:
-    """Every float32, a block at a time."""
     for start in range(0, 1 << 32, _BLOCK):
         yield (np.arange(start, start + _BLOCK, dtype=np.int64).astype(np.uint32).view(np.float32),)
 
@@ -154,8 +144,7 @@ def special(dtype: str) -> Array:
 
 def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple[Array, ...]]:
     """Random bit patterns, which meet every exponent, usual and `special` values, in whole
-    blocks.
-    """
+    blocks."""
     rng = np.random.default_rng(seed)
     s = special(dtype)
     pairs = [np.resize(a, _BLOCK) for a in np.meshgrid(*[s] * arity)] if arity > 1 else []
@@ -175,7 +164,6 @@ def samples(dtype: str, count: int, arity: int, seed: int = 0) -> Iterator[tuple
 
 
 def main() -> None:
-    """Print one line for each function."""
     p = argparse.ArgumentParser(prog="python -m fuzzing.ulp", description=__doc__)
     p.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(NAMES)}")
     p.add_argument("--dtype", choices=("float32", "float64"), default="float32")

@@ -1,7 +1,6 @@
 """loopwright: an auto-tuning framework for tensor programs.
 
-Names are loaded when they are first used, so that ``import loopwright`` is cheap and a deployed
-kernel needs nothing but `loopwright.runtime`.
+Names are loaded at their first use, so that a deployed kernel needs `loopwright.runtime` alone.
 """
 
 from __future__ import annotations
@@ -11,69 +10,39 @@ from typing import Any
 
 from loopwright.version import __version__
 
+#: Modules under their own names.
+_MODULES = (
+    "auto_scheduler autotvm driver executors graph history inspection ir measure ops records "
+    "runtime space target task te testing tir transform tuner"
+)
+#: Names of each module, ``name=attribute`` where they differ.
+_ATTRIBUTES = {
+    "automatic": "auto_schedule build",
+    "errors": "LoopwrightError TVMError=LoopwrightError",
+    "graph": "compile",
+    "graph.tuning": "tune",
+    "history": "apply_history_best",
+    "lowering": "lower",
+    "measure": "LocalBuilder LocalRunner MeasureInput MeasureResult measure_option",
+    "ops": "create_task",
+    "runtime": "cl=opencl context=device cpu cuda device get_global_func gpu load_module metal "
+    "opencl register_func rocm",
+    "schedule": "create_schedule",
+    "space": "space_rule workload",
+    "target": "Target",
+    "task": "ConfigEntity ConfigSpace Task get_config in_context template",
+    "transform": "PassContext",
+    "tuner": "tune_tasks",
+}
 #: Public name -> (module, attribute); an empty attribute is the module itself.
 _NAMES: dict[str, tuple[str, str]] = {
-    "ConfigEntity": ("loopwright.task", "ConfigEntity"),
-    "ConfigSpace": ("loopwright.task", "ConfigSpace"),
-    "LocalBuilder": ("loopwright.measure", "LocalBuilder"),
-    "LocalRunner": ("loopwright.measure", "LocalRunner"),
-    "LoopwrightError": ("loopwright.errors", "LoopwrightError"),
-    "MeasureInput": ("loopwright.measure", "MeasureInput"),
-    "MeasureResult": ("loopwright.measure", "MeasureResult"),
-    "PassContext": ("loopwright.transform", "PassContext"),
-    "TVMError": ("loopwright.errors", "LoopwrightError"),
-    "Target": ("loopwright.target", "Target"),
-    "Task": ("loopwright.task", "Task"),
-    "apply_history_best": ("loopwright.history", "apply_history_best"),
-    "auto_scheduler": ("loopwright.auto_scheduler", ""),
-    "autotvm": ("loopwright.autotvm", ""),
-    "auto_schedule": ("loopwright.automatic", "auto_schedule"),
-    "build": ("loopwright.automatic", "build"),
-    "callback": ("loopwright.tuner.run.callbacks", ""),
-    "compile": ("loopwright.graph", "compile"),
-    "context": ("loopwright.runtime", "device"),
-    "cpu": ("loopwright.runtime", "cpu"),
-    "cuda": ("loopwright.runtime", "cuda"),
-    "cl": ("loopwright.runtime", "opencl"),
-    "gpu": ("loopwright.runtime", "gpu"),
-    "metal": ("loopwright.runtime", "metal"),
-    "opencl": ("loopwright.runtime", "opencl"),
-    "rocm": ("loopwright.runtime", "rocm"),
-    "create_schedule": ("loopwright.schedule", "create_schedule"),
-    "create_task": ("loopwright.ops", "create_task"),
-    "device": ("loopwright.runtime", "device"),
-    "executors": ("loopwright.executors", ""),
-    "driver": ("loopwright.driver", ""),
-    "get_config": ("loopwright.task", "get_config"),
-    "get_global_func": ("loopwright.runtime", "get_global_func"),
-    "in_context": ("loopwright.task", "in_context"),
-    "load_module": ("loopwright.runtime", "load_module"),
-    "history": ("loopwright.history", ""),
-    "inspection": ("loopwright.inspection", ""),
-    "ir": ("loopwright.ir", ""),
-    "lower": ("loopwright.lowering", "lower"),
-    "measure": ("loopwright.measure", ""),
-    "measure_option": ("loopwright.measure", "measure_option"),
-    "nd": ("loopwright.runtime.ndarray", ""),
-    "ops": ("loopwright.ops", ""),
-    "records": ("loopwright.records", ""),
-    "register_func": ("loopwright.runtime", "register_func"),
-    "runtime": ("loopwright.runtime", ""),
-    "graph": ("loopwright.graph", ""),
-    "space": ("loopwright.space", ""),
-    "target": ("loopwright.target", ""),
-    "task": ("loopwright.task", ""),
-    "te": ("loopwright.te", ""),
-    "template": ("loopwright.task", "template"),
-    "testing": ("loopwright.testing", ""),
-    "tir": ("loopwright.tir", ""),
-    "space_rule": ("loopwright.space", "space_rule"),
-    "transform": ("loopwright.transform", ""),
-    "tune": ("loopwright.graph.tuning", "tune"),
-    "tune_tasks": ("loopwright.tuner", "tune_tasks"),
-    "tuner": ("loopwright.tuner", ""),
-    "workload": ("loopwright.space", "workload"),
+    **{name: (name, "") for name in _MODULES.split()},
+    "callback": ("tuner.run.callbacks", ""),
+    "nd": ("runtime.ndarray", ""),
 }
+for _module, _names in _ATTRIBUTES.items():
+    for _name, _, _attribute in (entry.partition("=") for entry in _names.split()):
+        _NAMES[_name] = (_module, _attribute or _name)
 
 __all__ = ["__version__", *_NAMES]
 
@@ -116,7 +85,7 @@ def __getattr__(name: str) -> Any:
 
         raise no_such_name("loopwright", name, _INSTEAD)
     module, attribute = _NAMES[name]
-    loaded = importlib.import_module(module)
+    loaded = importlib.import_module(f"loopwright.{module}")
     value = getattr(loaded, attribute) if attribute else loaded
     globals()[name] = value
     return value

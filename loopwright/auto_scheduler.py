@@ -1,12 +1,8 @@
 """Ansor's names over loopwright, so that a script of auto_scheduler changes only its imports.
 
 ``import loopwright as tvm; from loopwright import auto_scheduler, te`` runs such a script.
-``docs/from-autotvm.md`` has a table of names and the differences; the most important ones:
-
-* a sketch is a structure: a schedule whose sizes are knobs, made by rules that look at the whole
-  expression (`loopwright.space`), which pack operands inside the kernel where that pays;
-* logs are those of loopwright, records are checked, and a search continues its own log;
-* failed trials do not count as ``num_measure_trials``; a round has 16 trials.
+``docs/from-autotvm.md`` has a table of names and the differences: a sketch is a structure of
+`loopwright.space`, a search continues its own log, and failed trials do not count.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ from loopwright.compat.facade import Table, install
 _STATES = "loopwright.compat.states"
 _MEASURING = "loopwright.compat.measuring"
 _SEARCHING = "loopwright.compat.searching"
-_MODELS = "loopwright.compat.cost_models"
 _TASKS = "loopwright.compat.search_tasks"
 _SCHEDULER = "loopwright.compat.task_scheduler"
 
@@ -50,8 +45,7 @@ _TABLES = {
         {
             _STATES: f"{_DAGS} {_KEYS} State",
             _MEASURING: f"{_MEASURED} {_LOGS} TuningOptions",
-            _SEARCHING: _POLICIES,
-            _MODELS: "RandomModel XGBModel",
+            _SEARCHING: f"{_POLICIES} RandomModel XGBModel",
             _TASKS: f"{_SEARCHES} {_APPLYING} is_auto_scheduler_enabled",
             _SCHEDULER: "TaskScheduler extract_tasks",
             "loopwright.measure": "LocalBuilder LocalRunner",
@@ -70,7 +64,8 @@ _TABLES = {
     ),
     "compute_dag": Table("Expressions, and schedules of them from states.", {_STATES: _DAGS}),
     "cost_model": Table(
-        "Models that predict which programs are fast.", {_MODELS: "CostModel RandomModel XGBModel"}
+        "Models that predict which programs are fast.",
+        {_SEARCHING: "CostModel RandomModel XGBModel"},
     ),
     "dispatcher": Table(
         "Contexts in which the best records are applied.",

@@ -2,16 +2,8 @@
 
 ``import loopwright as tvm; from loopwright import te, autotvm`` runs an AutoTVM script for CPUs;
 ``from loopwright.autotvm.tuner import XGBTuner`` works as well. ``docs/from-autotvm.md`` has a
-table of names and all differences; the most important ones:
-
-* illegal schedules are refused when the step is applied;
-* failed trials carry a kind and a text instead of a cost of 1e9;
-* the defaults of ``cooldown_interval`` (0), ``plan_size``, ``pop_size`` (16) and ``optimizer``
-  (``"evolution"``) differ, to find fast configurations sooner; AutoTVM's can be given;
-* a tuner never measures a configuration twice, and continues its own log.
-
-Accepted, and without effect: ``log_interval`` of XGBTuner, ``min_seed_records`` of
-``load_history``, ``si_prefix`` of ``tune``.
+table of names and all differences: failed trials carry a kind and a text instead of a cost of 1e9,
+some defaults differ, a tuner never measures a configuration twice, and continues its own log.
 """
 
 from __future__ import annotations

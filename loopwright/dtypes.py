@@ -1,8 +1,7 @@
 """Data types: their names, widths, NumPy counterparts, and the promotion rule of expressions.
 
-Other modules pass names only (``"float32"``). float16 and bfloat16 are formats of storage: an
-operation on them is done in float32 and its result rounded to the format. NumPy knows bfloat16
-through the package ml_dtypes, which is loaded at the first use of the name.
+float16 and bfloat16 are formats of storage: an operation on them is done in float32 and rounded.
+NumPy knows bfloat16 through the package ml_dtypes, loaded at the first use of the name.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ def check(dtype: object) -> str:
 
 @lru_cache(maxsize=1)
 def _load_bfloat16() -> None:
-    """Make ``numpy.dtype("bfloat16")`` known."""
     try:
         import_module("ml_dtypes")
     except ImportError as e:

@@ -60,7 +60,6 @@ class Settings:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
-        """Read the settings; empty values count as unset."""
         threads = _integer(environ, num_threads_variable(environ), 1, MAX_THREADS)
         spins = _first_set(environ, "LOOPWRIGHT_SPIN", "TVM_THREAD_POOL_SPIN_COUNT")
         spin = _integer(environ, spins, 0, 1_000_000_000)
@@ -78,12 +77,10 @@ class Settings:
 
 
 def num_threads_variable(environ: Mapping[str, str]) -> str:
-    """The variable that sets the number of threads, or would."""
     return _first_set(environ, "LOOPWRIGHT_NUM_THREADS", "TVM_NUM_THREADS")
 
 
 def _first_set(environ: Mapping[str, str], name: str, otherwise: str) -> str:
-    """The second name where only that is set, else the first."""
     set_ = [n for n in (name, otherwise) if environ.get(n, "").strip()]
     return set_[0] if set_ else name
 
@@ -109,14 +106,12 @@ def _size(environ: Mapping[str, str], name: str) -> int | None:
 
 @lru_cache(maxsize=1)
 def settings() -> Settings:
-    """The settings of this process, read once from its environment."""
     return Settings.from_environ(os.environ)
 
 
 def cache_folder() -> Path | None:
-    """The folder of built kernels: ``LOOPWRIGHT_CACHE``, else ``loopwright/kernels`` in
-    ``XDG_CACHE_HOME``, which is ``~/.cache`` by default. None: nowhere.
-    """
+    """The folder of built kernels: ``LOOPWRIGHT_CACHE``, else below ``XDG_CACHE_HOME``, by default
+    ``~/.cache``; None: nowhere."""
     chosen = settings().cache
     if chosen:
         return None if chosen == "0" else Path(chosen).absolute()
@@ -168,11 +163,7 @@ def version(distribution: str) -> str:
 @lru_cache(maxsize=1)
 def machine() -> dict[str, Any]:
     """The facts that a measurement depends on, for JSON; equal on one machine with one
-    installation.
-
-    ``{"cpu": model, "arch", "isa": [flags], "cores": usable when first asked, "os", "python",
-    "loopwright", "llvmlite", "numpy"}``, the last four being versions.
-    """
+    installation."""
     model, isa = cpu_info()
     return {
         "cpu": model,
@@ -190,10 +181,7 @@ def machine() -> dict[str, Any]:
 def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Other facts that may explain a time: the present state of this machine, for JSON.
 
-    Unlike `machine` it changes from run to run, and lacks unknown facts: ``{"git": revision of
-    loopwright in a checkout, "load": average of the last minute, "governor": of the CPU's
-    frequency, "mhz": frequency now, "variables": those of the environment that change how kernels
-    run}``.
+    Unlike `machine` it changes from run to run, and lacks unknown facts.
     """
     environ = os.environ if environ is None else environ
     frequency = Path("/sys/devices/system/cpu/cpu0/cpufreq")
@@ -211,7 +199,6 @@ def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def _revision(root: Path) -> str:
-    """The commit of a checkout; empty where ``root`` is none."""
     git = root / ".git"
     pointer = _first_line(git).removeprefix("gitdir: ")
     git = root / pointer if pointer else git
@@ -230,7 +217,6 @@ def _first_line(path: Path) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a small file; none where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

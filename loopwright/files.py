@@ -1,6 +1,4 @@
-"""Output files named by the user: replaced whole or not at all, by renaming, and only if empty, of
-the same kind by content, or forced.
-"""
+"""Output files named by the user: replaced whole or not at all, by renaming."""
 
 from __future__ import annotations
 
@@ -22,8 +20,6 @@ _END = 1 << 16
 
 
 class FileKind(NamedTuple):
-    """A kind of file that loopwright writes."""
-
     #: A name for messages, such as ``a report``.
     name: str
     #: Whether a file is one, from its bytes; of a large file from those of both ends.
@@ -31,7 +27,6 @@ class FileKind(NamedTuple):
 
 
 def marked(mark: bytes) -> Callable[[bytes], bool]:
-    """Whether a file has a mark near its beginning, as `Kind.is_one`."""
     return lambda data: mark in data[:4096]
 
 
@@ -44,10 +39,8 @@ class Output(NamedTuple):
 def write(
     *outputs: Output, force: bool | None = False, error: type[LoopwrightError] = RunError
 ) -> None:
-    """Replace all files or none; with ``force`` files of other kinds, too.
-
-    With None the message does not offer that. ``error`` is raised where the system refuses.
-    """
+    """Replace all files or none: empty ones, those of the same kind by content, or with ``force``
+    any; with None the message does not offer that. ``error`` is raised where the system refuses."""
     places = [_place(o.path, o.kind, force, error) for o in outputs]
     first = outputs[0].path
     try:
@@ -79,8 +72,7 @@ def _not_written(path: Path, exc: OSError, error: type[LoopwrightError]) -> Loop
 
 def destination(path: Path, kind: FileKind, *, force: bool | None = False) -> Path:
     """The file that is written for a path: itself, or the target of a link; a file of another kind
-    is a `UsageError`, another obstacle an `OSError`.
-    """
+    is a `UsageError`, another obstacle an `OSError`."""
     target = Path(os.path.realpath(path))  # of a circle of links, too, which is refused below
     try:
         mode = path.stat().st_mode  # not of the target: a pipe behind /dev/stdout has no path
@@ -112,7 +104,7 @@ def destination(path: Path, kind: FileKind, *, force: bool | None = False) -> Pa
 
 @contextmanager
 def replaced(path: Path, mode: int | None = None, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """A new file that takes the place of one, which is no link, when the block ends without an
+    """Open a new file that takes the place of one, which is no link, when the block ends without an
     error.
 
     ``mode`` None: permissions of the old file, or of new files. A cache need not be ``durable``.
@@ -131,7 +123,6 @@ def replaced(path: Path, mode: int | None = None, *, durable: bool = True) -> It
 def _beside(
     path: Path, partial: list[Path], mode: int | None = None, durable: bool = True
 ) -> Iterator[BinaryIO]:
-    """A new file beside one, entered in ``partial`` at once."""
     short = os.fsdecode(os.fsencode(path.name)[:200])  # a name has 255 bytes at most
     number, name = tempfile.mkstemp(PARTIAL, f".{short}.", path.parent)
     partial.append(Path(name))
@@ -144,7 +135,6 @@ def _beside(
 
 
 def _mode(path: Path) -> int:
-    """The permissions of a file, or those of a new one."""
     with suppress(FileNotFoundError):
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

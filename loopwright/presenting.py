@@ -18,18 +18,14 @@ _HEAD = f"{_CELL};border-bottom:1px solid currentColor"
 
 
 def harmless(text: str) -> str:
-    r"""One line of text in which everything that does not print is written as its escape.
-
-    Control characters (of a terminal, line breaks, ``\r``), marks that change the direction of
-    writing, and lone surrogates, which no stream can encode.
-    """
+    r"""One line of text with everything that does not print written as its escape: controls, marks
+    of the direction of writing, and lone surrogates, which no stream can encode."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def harmless_lines(text: str) -> str:
-    """Text in which each line is `harmless`."""
     return "\n".join(map(harmless, text.split("\n")))
 
 
@@ -47,12 +43,11 @@ def counted(count: int, what: str) -> str:
 
 
 def html_block(title: str, *parts: str) -> str:
-    """HTML of a plain heading and the HTML below it, for ``_repr_html_``."""
+    """HTML of a plain heading and the parts below it, for ``_repr_html_``."""
     return f"<div><b>{_escaped(title)}</b>{''.join(parts)}</div>"
 
 
 def html_text(text: str) -> str:
-    """HTML of preformatted lines, such as a loop nest."""
     lines = text.rstrip("\n").split("\n")
     more = [f"... and {len(lines) - _MOST} more lines"] if len(lines) > _MOST else []
     shown = "\n".join(map(_escaped, [*lines[:_MOST], *more]))
@@ -60,14 +55,11 @@ def html_text(text: str) -> str:
 
 
 def html_folded(title: str, part: str) -> str:
-    """HTML of a part that opens when its plain title is clicked."""
     return f"<details><summary>{_escaped(title)}</summary>{part}</details>"
 
 
 def html_table(rows: Iterable[Sequence[object]], titles: Sequence[str] = ()) -> str:
-    """HTML of a table of plain text; of long cells, and of many rows, the first part is shown.
-    There are no titles for a table of names and values.
-    """
+    """HTML of a table of plain text, of which long cells and many rows are cut."""
     head = "".join(f'<th style="{_HEAD}">{_escaped(t)}</th>' for t in titles)
     lines = [f"<tr>{head}</tr>"] if head else []
     for number, row in enumerate(rows):

@@ -1,16 +1,14 @@
 """Limits of time for code of users that runs in this process: templates, filters, and such.
 
-Such a function cannot be moved to a process that could be killed: templates are not pickled. So an
-exception is raised inside of it. On the main thread that is done by a timer of the system and
-SIGALRM, which also ends a sleep; on other threads by `PyThreadState_SetAsyncExc`, which only Python
-code notices. Neither ends compiled code that never returns.
+Templates are not pickled, so no process can be killed in their place: an exception is raised inside
+of them. On the main thread a timer of the system and SIGALRM do that, and also end a sleep; on
+other threads `PyThreadState_SetAsyncExc`, which only Python code notices. Neither ends compiled
+code that never returns.
 
-What counts is CPU time of the thread, so that a busy machine ends nothing that is quick elsewhere;
-of the time in which a function waits, several times as much.
-
-Either may be late, above all on a busy machine. So neither is raised once the function has
-returned: its caller is not disturbed. Nor is it raised in a destructor, where Python prints an
-exception and drops it, unless that destructor does not end.
+CPU time of the thread counts, so that a busy machine ends nothing that is quick elsewhere; of the
+time in which a function waits, several times as much. Either may be late, so neither is raised once
+the function has returned. Nor is it raised in a destructor that ends, where Python prints an
+exception and drops it.
 """
 
 from __future__ import annotations
@@ -62,14 +60,12 @@ def _running(frame: FrameType | None) -> bool:
 
 
 def _in_destructor(frame: FrameType | None) -> bool:
-    """Whether a destructor is running, by the innermost frame of its thread."""
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
 
 
 def _used_up(seconds: float, wall: float, cpu: float) -> bool:
-    """Whether a limit of ``seconds`` is over, by both times since its start."""
     return cpu >= seconds or wall >= _PATIENCE * seconds
 
 
@@ -83,9 +79,8 @@ def _cpu_time(thread: int) -> float:
 # A guard raises `_Expired` in a thread, between `start` and `stop`; ``fired`` says that it did.
 # `stop` may be called again, where an exception cut it short.
 class _Alarm:
-    """The guard of the main thread, by SIGALRM. The handler and the timer of the user are restored
-    in the end; a timer that is due meanwhile goes off then.
-    """
+    """The guard of the main thread, by SIGALRM; handler and timer of the user are restored in the
+    end, and a timer that was due meanwhile goes off then."""
 
     def __init__(self) -> None:
         self.fired = False
@@ -122,11 +117,8 @@ class _Alarm:
 
 
 class _AsyncException:
-    """The guard of any thread, by a thread that watches the others.
-
-    Each thread has one such guard, used again and again, and the watcher sleeps meanwhile: a limit
-    costs a few microseconds.
-    """
+    """The guard of any thread, by a thread that watches the others. It is used again and again, and
+    the watcher sleeps meanwhile: a limit costs a few microseconds."""
 
     _lock = threading.Lock()
     _guards: ClassVar[weakref.WeakSet[_AsyncException]] = weakref.WeakSet()
@@ -208,7 +200,6 @@ class _AsyncException:
 
     @classmethod
     def _raise_due(cls) -> None:
-        """Raise where it is due, and note the time of the next look."""
         with cls._lock:
             now = time.monotonic()
             for guard in cls._guards:
@@ -234,13 +225,9 @@ _inside = threading.local()
 
 
 def limited(
-    seconds: float,
-    what: str,
-    function: Callable[..., _T],
-    *args: object,
-    often: bool = False,
+    seconds: float, what: str, function: Callable[..., _T], *args: object, often: bool = False
 ) -> _T:
-    """Call a function of a user, and end it when it takes too long, with a `TimeLimitError`
+    """Call a function of a user, and end it with a `TimeLimitError` when it takes too long,
     whatever it returned or raised in the end: more than ``seconds`` of CPU time, or six times as
     much by the clock.
 
@@ -278,7 +265,6 @@ def limited(
 
 
 def _watched() -> _AsyncException:
-    """The guard of this thread."""
     guard: _AsyncException | None = getattr(_inside, "guard", None)
     if guard is None:
         guard = _inside.guard = _AsyncException()

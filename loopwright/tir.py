@@ -1,9 +1,7 @@
 """TVM's ``tir`` names over `loopwright.te`: expressions, and statements written by hand.
 
-``tvm.tir.Select``, ``tvm.tir.const`` and the others are functions of `loopwright.te`. What calls
-code of other languages (``call_extern``) is not there, and asking for it says what to write
-instead. Packed functions are called from functions written by hand, `prim_func`, which have no
-trace.
+Code of other languages (``call_extern``) cannot be called, and asking for it says what to write
+instead. Packed functions are called from functions written by hand, `prim_func`, without a trace.
 """
 
 from __future__ import annotations

@@ -36,38 +36,13 @@ from loopwright.lowering import unroll_loop as UnrollLoop
 from loopwright.lowering import vectorize_loop as VectorizeLoop
 
 __all__ = [
-    "CommonSubexprElim",
-    "ConstantFolding",
-    "ExprMutator",
-    "ExprVisitor",
-    "Func",
-    "GpuLimits",
-    "InstrumentBoundCheckers",
-    "LoopInvariantCodeMotion",
-    "Mutator",
-    "Pass",
-    "PassContext",
-    "PassInstrument",
-    "PassTimingInstrument",
-    "PrintAfterAll",
-    "PrintBeforeAll",
-    "PrintChanged",
-    "RemoveNoOp",
-    "Sequential",
-    "Simplify",
-    "SkipVectorize",
-    "StmtMutator",
-    "StmtVisitor",
-    "StorageRewrite",
-    "UnrollLoop",
-    "VectorizeLoop",
-    "Visitor",
-    "func_pass",
-    "limits_of",
-    "pass_order",
-    "run_passes",
-    "verify_gpu_limits",
-]
+    "CommonSubexprElim", "ConstantFolding", "ExprMutator", "ExprVisitor", "Func", "GpuLimits",
+    "InstrumentBoundCheckers", "LoopInvariantCodeMotion", "Mutator", "Pass", "PassContext",
+    "PassInstrument", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll", "PrintChanged",
+    "RemoveNoOp", "Sequential", "Simplify", "SkipVectorize", "StmtMutator", "StmtVisitor",
+    "StorageRewrite", "UnrollLoop", "VectorizeLoop", "Visitor", "func_pass", "limits_of",
+    "pass_order", "run_passes", "verify_gpu_limits",
+]  # fmt: skip
 
 
 class ExprVisitor(Visitor):
@@ -135,11 +110,9 @@ class StmtMutator(Mutator):
         ...
         >>> s = te.create_schedule(B.op)
         >>> s[B].parallel(B.op.axis[0])
-        >>> f = lw.lower(s, [A, B])
-        >>> print(f.with_body(Serial().visit(f.body)))
-        def main(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = A[i] + 1.0
+        >>> print(Serial().visit(lw.lower(s, [A, B]).body))
+        for i in range(4):
+          B[i] = A[i] + 1.0
     """
 
     enters = Stmt

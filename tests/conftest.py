@@ -61,7 +61,7 @@ SERIAL = (
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """The pass of serial tests reads no other file."""
-    alone = config.option.markexpr in ("serial", "serial and not slow")
+    alone = re.fullmatch(r"serial( and not \w+)*", config.option.markexpr)
     if not alone or collection_path.suffix != ".py" or not collection_path.is_relative_to(TESTS):
         return None
     name = collection_path.relative_to(TESTS).as_posix()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations, product
 from typing import Any
 
 import pytest
+
+
+def examples(by_day: int) -> int:
+    """Number of random examples: ``LOOPWRIGHT_FUZZ_EXAMPLES``, which `make nightly` sets."""
+    return int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0")) or by_day
 
 
 def covering(*axes: Iterable[Any], strength: int = 2) -> list[Any]:

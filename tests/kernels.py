@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fuzzing.artifact_cache import ArtifactCache
+from fuzzing.differential import ArtifactCache
 from loopwright.lowering.context import PassContext
 from loopwright.runtime.module import Module
 from loopwright.schedule import Schedule

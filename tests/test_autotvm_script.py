@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import logging, sys
 import numpy as np
@@ -167,6 +169,8 @@ def test_the_matmul_tutorial(tmp_path: Path) -> None:
     assert (tmp_path / "best.log").read_text().count("\n") >= 1
 
 
+# By day `tuner/test_transfer_model.py` says what other tasks teach.
+@pytest.mark.slow
 def test_several_tasks_with_transfer_learning(tmp_path: Path) -> None:
     done = run(SEVERAL, tmp_path)
     assert done.stdout.count(" True\n") == 4

@@ -150,11 +150,13 @@ def test_the_table_beside_others_holds_what_was_measured() -> None:
         assert any(shown == row[-4:] for row in rows), shown
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     ("page", "shape", "log"),
     [
         ("README.md", "(64, 40, 24)", "matmul.jsonl"),
-        ("docs/guide/start.md", "(24, 24, 24)", "demo.jsonl"),
+        # Much like the README's.
+        pytest.param("docs/guide/start.md", "(24, 24, 24)", "demo.jsonl", marks=pytest.mark.slow),
     ],
 )
 def test_first_script_runs(page: str, shape: str, log: str, tmp_path: Path) -> None:
@@ -171,6 +173,7 @@ def test_first_script_runs(page: str, shape: str, log: str, tmp_path: Path) -> N
     assert len((tmp_path / log).read_text(encoding="utf-8").splitlines()) >= 4
 
 
+@pytest.mark.docs
 def test_an_operator_of_ones_own_is_tuned_as_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +277,8 @@ def test_tutorial_runs(name: str, tmp_path: Path) -> None:
     assert run.stdout.strip(), "a tutorial shows something"
 
 
+# `make docs` runs all tutorials, this one with a device where there is one.
+@pytest.mark.slow
 def test_the_tutorial_for_gpus_runs_without_a_device(tmp_path: Path) -> None:
     """It says what is missing, and the interpreter runs and checks every step."""
     script = ROOT / "tutorials" / "11_gpu_matmul.py"

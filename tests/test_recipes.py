@@ -27,6 +27,7 @@ from loopwright.lowering.pipeline import PIPELINE
 from loopwright.ops import WORKLOADS
 from loopwright.schedule.steps import Step
 from loopwright.space.registry import RULES
+from loopwright.space.rules.several_cpu import BUILT_IN
 from loopwright.target.kinds import KINDS
 from loopwright.tuner import TUNERS
 from tests.unit.space.expressions import CONTRACTIONS, OTHERS, bytes_product
@@ -140,7 +141,8 @@ def test_every_rule_followed_its_recipe(name: str) -> None:
     rule = RULES[name]
     folder, _, file = rule.function.__module__.rpartition(".")
     assert folder == "loopwright.space.rules"
-    assert names(file, "loopwright/space/derivation.py")
+    table = "rules/several_cpu.py" if name in BUILT_IN else "derivation.py"
+    assert names(file, f"loopwright/space/{table}")
     assert {"cpu", "gpu", *KINDS}.issuperset(rule.targets)
     makers = [*CONTRACTIONS.values(), *(make for make, _ in OTHERS.values())]
     makers += [lambda: halves(256, 256, 256, trans_b=False), bytes_product]

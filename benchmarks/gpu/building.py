@@ -22,8 +22,15 @@ from benchmarks.gpu.messages import GpuBuildRequest, GpuBuilt
 from loopwright.cost.analytical import AnalyticalModel
 from loopwright.errors import InternalError
 from loopwright.measure import MeasureError, MeasureResult
-from loopwright.measure.workers.os_process import FailureCause, WorkerFailure, WorkerProgram
-from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.process import (
+    FailureCause,
+    Outcome,
+    Worker,
+    WorkerFailure,
+    WorkerProgram,
+    take,
+    wait_any,
+)
 from loopwright.measure.workers.protocol import Failed
 from loopwright.records import ErrorKind
 from loopwright.task import Task

@@ -14,13 +14,16 @@ from benchmarks.gpu.journal import Journal, Line
 from benchmarks.gpu.messages import GpuDataRequest, GpuReady, GpuTrial, GpuTrialRequest
 from loopwright import runtime
 from loopwright.errors import RunError
-from loopwright.measure.workers.os_process import (
+from loopwright.measure.workers.process import (
     FROM_OUTSIDE,
     FailureCause,
+    Outcome,
+    Worker,
     WorkerFailure,
     WorkerProgram,
+    take,
+    wait_any,
 )
-from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
 from loopwright.measure.workers.protocol import Failed, Message
 
 _MODULE = "benchmarks.gpu.run_role"

@@ -27,8 +27,7 @@ from benchmarks.gpu.messages import (
 )
 from loopwright import runtime
 from loopwright.errors import RunError
-from loopwright.measure.workers.os_process import WorkerProgram
-from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.process import Outcome, Worker, WorkerProgram, take, wait_any
 from loopwright.measure.workers.protocol import Message
 
 _MODULE = "benchmarks.gpu.library_role"

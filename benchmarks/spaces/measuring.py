@@ -27,7 +27,6 @@ from loopwright.measure.building import Build, BuildPool
 from loopwright.measure.candidate import Candidate, instantiate
 from loopwright.measure.options import DROP_RATIO
 from loopwright.measure.result import ErrorKind
-from loopwright.measure.runner import wrong_answer
 from loopwright.measure.space_file import MeasuredSpace, Point
 from loopwright.measure.workers.protocol import RaceReply
 from loopwright.runtime import Artifact
@@ -214,11 +213,11 @@ class Timer:
     def _wrong(self, index: int) -> MeasureError | None:
         m = self.measurer
         artifact = Artifact(self.built[index]["manifest"], b"")
-        checked = m.session.check(self._expression(index), artifact)
-        if checked is None:
-            why = m.session.why_unchecked
+        result = m.session.check(self._expression(index), artifact)
+        if result.error is None and result.reason:
+            why = result.reason
             raise TuneError(f"point {index} of {self.task.name} cannot be checked: {why}")
-        return wrong_answer(checked)
+        return result.error
 
     def _expression(self, index: int) -> Candidate:
         """A candidate whose expression is that of all points."""

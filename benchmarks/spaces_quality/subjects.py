@@ -16,7 +16,7 @@ from benchmarks.expressions.sides import numpy_calls
 from benchmarks.workloads import CASES, MORE_CASES, Case
 from loopwright import te
 from loopwright.cli.workload import find_workload
-from loopwright.measure.input_data import task_inputs
+from loopwright.measure.candidate import task_inputs
 from loopwright.runtime import Arg
 from loopwright.space import AutomaticTask
 from loopwright.task import Task

@@ -37,7 +37,6 @@ class Info(NamedTuple):
     err: float
 
     def to(self, dtype: str) -> Info:
-        """The same values rounded to ``dtype``."""
         if dtype not in _SIGNIFICANT_BITS:
             return self
         fits = self.bound / self.quantum <= 2.0 ** _SIGNIFICANT_BITS[dtype]
@@ -50,7 +49,6 @@ class Info(NamedTuple):
         return Info(exact, min(bound, _HUGE), quantum if exact else 1.0, err).to(dtype)
 
     def add(self, other: Info, dtype: str) -> Info:
-        """A sum or difference."""
         quantum = min(self.quantum, other.quantum)
         return self._combined(other, self.bound + other.bound, quantum, self.err + other.err, dtype)
 
@@ -69,7 +67,6 @@ class Info(NamedTuple):
         return Info(False, bound, 1.0, slope * (self.err + self.bound * _EPS[dtype])).to(dtype)
 
     def join(self, other: Info) -> Info:
-        """One or the other."""
         return Info(
             self.exact and other.exact,
             max(self.bound, other.bound),
@@ -78,7 +75,6 @@ class Info(NamedTuple):
         )
 
     def sum(self, n: int, dtype: str) -> Info:
-        """A sum of n such values in any order."""
         rounding = 0.0 if self.exact or dtype not in _EPS else n * n * self.bound * _EPS[dtype]
         bound = min(self.bound * n, _HUGE)
         total = Info(self.exact, bound, self.quantum, self.err * n + rounding)
@@ -86,7 +82,6 @@ class Info(NamedTuple):
         return rounded if rounded.exact else rounded._replace(err=rounded.err * n)
 
     def power(self, n: int, dtype: str) -> Info:
-        """A product of n such values in any order."""
         out = self
         for _ in range(n - 1):
             out = out.mul(self, dtype)
@@ -126,11 +121,9 @@ class Draw:
 
     @staticmethod
     def random(rng: random.Random) -> Draw:
-        """Choices of a random generator: for long runs, distinguished by their seed."""
         return Draw(rng.randint)
 
     def integer(self, lo: int, hi: int) -> int:
-        """An integer in [lo, hi]."""
         return self._integer(lo, hi) if hi > lo else lo
 
     def pick(self, items: Sequence[T]) -> T:
@@ -144,7 +137,6 @@ class Draw:
         return order
 
     def chance(self, percent: int) -> bool:
-        """True with this probability in percent."""
         return self.integer(0, 99) >= 100 - percent
 
 
@@ -205,8 +197,6 @@ def clamp(x: Expr, info: Info, limit: float) -> tuple[Expr, Info]:
 
 
 class Expressions:
-    """The facts about a program being made, and expressions made of it."""
-
     def __init__(self, draw: Draw) -> None:
         self.d = draw
         self.known: list[Known] = []
@@ -226,7 +216,6 @@ class Expressions:
         return out
 
     def shape(self, max_dims: int = 3, limit: int = MAX_ELEMENTS) -> tuple[int, ...]:
-        """A random shape of bounded size."""
         dims: list[int] = []
         for _ in range(self.d.pick((1, 2, 2, 3, 0)) if max_dims > 2 else max_dims):
             fits = [e for e in EXTENTS if e * prod(dims) <= limit]
@@ -234,7 +223,6 @@ class Expressions:
         return tuple(dims)
 
     def source(self, dtype: str | None = None) -> Known:
-        """A tensor to read: most often a late stage, sometimes a new input."""
         fit = [k for k in self.known if dtype is None or k.tensor.dtype == dtype]
         stages = [k for k in fit if not is_input(k.tensor)]
         if stages and not self.d.chance(30):
@@ -243,10 +231,7 @@ class Expressions:
             return self.input(dtype=dtype)
         return self.d.pick(fit)
 
-    # ------------------------------------------------------------ expressions
-
     def value(self, want: str, depth: int) -> tuple[Expr, Info]:
-        """A random expression of dtype ``want``."""
         if want == "bool":
             return self.condition(depth), info_of_dtype("bool")
         if depth <= 0:
@@ -349,12 +334,8 @@ class Expressions:
         if kind > 4 and isinstance(y, Const) and y.value == 0:
             return x  # a literal zero is refused when written
         match kind:
-            case 0 | 1:
-                return x + y
-            case 2:
-                return x - y
-            case 3:
-                return x * y
+            case 0 | 1 | 2 | 3:
+                return (x + y, x + y, x - y, x * y)[kind]
             case 4:
                 return te.min(x, y) if self.d.chance(50) else te.max(x, y)
             case 5:
@@ -364,18 +345,12 @@ class Expressions:
         return te.truncdiv(x, y) if self.d.chance(50) else te.truncmod(x, y)
 
     def _bits(self, x: Expr, y: Expr) -> Expr:
-        """An operation on the bits of two integers."""
-        match self.d.integer(0, 5):
-            case 0:
-                return x & y
-            case 1:
-                return x | y
-            case 2:
-                return x ^ y
-            case 3:
-                return x << (y if self.d.chance(50) else self.d.integer(0, 40))
-            case 4:
-                return x >> (y if self.d.chance(50) else self.d.integer(0, 40))
+        kind = self.d.integer(0, 5)
+        if kind < 3:
+            return (x & y, x | y, x ^ y)[kind]
+        if kind < 5:
+            by = y if self.d.chance(50) else self.d.integer(0, 40)
+            return x << by if kind == 3 else x >> by
         if x.dtype not in ("int32", "int64"):
             return x ^ (y >> 1)
         return te.reinterpret(x.dtype, te.reinterpret("float" + x.dtype[3:], x & y))
@@ -405,10 +380,7 @@ class Expressions:
                 x = te.cast(1, "int32")
         return binary(self.d.pick(("<", ">=", "<=", ">", "==", "!=")), x, y)
 
-    # ------------------------------------------------------------ leaves
-
     def leaf(self, want: str) -> tuple[Expr, Info]:
-        """A read converted to ``want``, an axis, or a literal."""
         kind = self.d.integer(0, 9)
         if kind == 9 or (kind == 8 and not self.axes):
             return constant(self.d, want)
@@ -421,7 +393,6 @@ class Expressions:
         return self.convert(x, info, want)
 
     def convert(self, x: Expr, info: Info, want: str) -> tuple[Expr, Info]:
-        """Convert a value to ``want`` so that the result is well-defined."""
         have = x.dtype
         if have == want:
             return x, info
@@ -434,7 +405,6 @@ class Expressions:
         return te.cast(x, want), info_of_dtype(want)
 
     def read(self, src: Known) -> Expr:
-        """An element of a tensor at a random index that lies inside."""
         return src.tensor[tuple(self.index(n) for n in src.tensor.static_shape)]
 
     def guarded(self, src: Known) -> tuple[Expr, Info]:
@@ -469,7 +439,8 @@ class Expressions:
         if kind == 7:
             return self.d.integer(0, n - 1)
         if kind == 6 and a.var is not b.var:
-            return self._digit(a, b, n)
+            f = a.var * b.extent + b.var  # of a reshape: a digit of the fused index of two axes
+            return f % n if self.d.chance(50) else f // -(-a.extent * b.extent // n)
         if kind == 5 and a.extent <= n:
             return (n - 1) - a.var
         if kind in (3, 4):
@@ -479,22 +450,8 @@ class Expressions:
                 return a.var * s + b.var * t + self.d.integer(0, n - 1 - top)
         if a.extent <= n:
             return a.var + self.d.integer(0, n - a.extent)
-        return self._folded(a, n)
-
-    def _digit(self, a: AxisInScope, b: AxisInScope, n: int) -> Expr:
-        """Reshape: a digit of the fused index of two axes."""
-        f = a.var * b.extent + b.var
-        if self.d.chance(50):
-            return f % n
-        return f // -(-a.extent * b.extent // n)
-
-    def _folded(self, a: AxisInScope, n: int) -> Expr:
-        match self.d.integer(0, 2):
-            case 0:
-                return a.var % n
-            case 1:
-                return a.var // -(-a.extent // n)
-        return te.min(a.var, n - 1)
+        folded = (a.var % n, a.var // -(-a.extent // n), te.min(a.var, n - 1))
+        return folded[self.d.integer(0, 2)]
 
     def _gathered(self, n: int) -> Expr:
         src = self.source(self.d.pick(("int32", "int64", "uint8", "int8")))
@@ -510,10 +467,7 @@ Made = tuple[Expr, Info]
 
 
 class Tuples(Expressions):
-    """Makes stages of known tensors, alone or several in one nest."""
-
     def compute(self, shape: tuple[int, ...], make: Callable[[], Made], name: str) -> Known:
-        """A stage whose element ``make()`` builds over ``self.axes``."""
         return self.compute_several(shape, lambda: [make()], name)[0]
 
     def compute_several(
@@ -548,10 +502,7 @@ class Tuples(Expressions):
         extents = extents or [1]
         return shape, [te.reduce_axis((0, e), name=f"r{i}") for i, e in enumerate(extents)]
 
-    # ------------------------------------------------------------ stages
-
     def several(self) -> list[Known]:
-        """Two or three values of any dtype in one nest."""
         self.focus = self.source() if self.d.chance(75) else None
         shape = self.focus.tensor.static_shape if self.focus else self.shape()
         types = [self.d.pick(DTYPES) for _ in range(self.d.pick((2, 2, 3)))]
@@ -593,7 +544,6 @@ class Tuples(Expressions):
         return [(reduced[0], info_of_dtype(index)), (reduced[1], info)]
 
     def _side_by_side(self, axes: list[IterVar]) -> list[Made]:
-        """Outputs that each have a reducer of their own, in one reduction."""
         n = prod(a.count for a in axes)
         types = [
             self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)])

@@ -58,8 +58,6 @@ MAX_COPIES = 600
 
 @dataclass
 class RandomSchedule:
-    """A trace as JSON, and the number of steps of each primitive that were applied and refused."""
-
     trace: list[list[Any]]
     applied: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -69,8 +67,6 @@ class RandomSchedule:
 
 
 class Attempts:
-    """A schedule being drawn: tries steps, and picks their stages and loops."""
-
     #: Whether rules that need extents are asked after each step.
     validating = False
 
@@ -78,8 +74,6 @@ class Attempts:
         self.d = d
         self.state = State.initial(dag)
         self.out = RandomSchedule([])
-
-    # ------------------------------------------------------------ applying
 
     def do(self, step: Step) -> bool:
         """Apply a step if the rules, and the limits of testing, allow it."""
@@ -104,10 +98,7 @@ class Attempts:
         if work > MAX_WORK or copies > MAX_COPIES:
             raise ScheduleError(f"too costly to test: {work} statements, {copies} copies")
 
-    # ------------------------------------------------------------ picking
-
     def stage(self) -> StageState:
-        """A stage that is computed."""
         return self.d.pick([s for s in self.state.stages.values() if not s.op.is_placeholder])
 
     def refresh(self, stage: StageState) -> StageState:
@@ -135,8 +126,6 @@ FACTORS = (2, 3, 4, 5, 8, 16, 1, 7)
 
 
 class Moves(Attempts):
-    # ------------------------------------------------------------ primitives
-
     def split(self) -> None:
         stage = self.stage()
         if x := self.loop(stage):
@@ -145,7 +134,6 @@ class Moves(Attempts):
     def split_loop(
         self, stage: StageState, x: str, factor: int | None = None
     ) -> tuple[str, str] | None:
-        """Split a loop by a factor, a random one if none is given; the two loops, or None."""
         t = self.state.steps
         n = factor or self.d.pick(FACTORS)
         by_parts = factor is None and self.d.chance(25)
@@ -172,7 +160,6 @@ class Moves(Attempts):
         self.do(primitives.FollowFusedSplit(stage.id, x, followed, many - 1, inner))
 
     def sample(self) -> None:
-        """Choose a factor, as a number or in a tile, and split a loop by it."""
         stage, t = self.stage(), self.state.steps
         x = self.loop(stage)
         if x is None:
@@ -187,7 +174,6 @@ class Moves(Attempts):
             self.do(primitives.Split(stage.id, x, Sampled(chosen, t, part), None))
 
     def sample_place(self) -> None:
-        """Compute a stage at a drawn place, mostly at a loop of a reader."""
         stage = self.stage()
         places: list[Place] = [("root",), ("inline",)]
         for sid in self.state.consumers(stage.id):
@@ -207,7 +193,6 @@ class Moves(Attempts):
         self.shuffle(self.stage())
 
     def shuffle(self, stage: StageState) -> None:
-        """Put some of the loops of a stage into another order."""
         leaves = list(self.refresh(stage).leaves)
         chosen = self.d.shuffled([x for x in leaves if self.d.chance(70)])
         if len(chosen) > 1:
@@ -218,10 +203,8 @@ class Moves(Attempts):
             self.do(primitives.Annotate(stage.id, x, verb))
 
     def vectorize(self) -> None:
-        self.mark(self.stage(), "vectorized", self.vector_kind(), last=True)
-
-    def vector_kind(self) -> AxisKind:
-        return "reduce" if self.d.chance(30) else "spatial"
+        stage = self.stage()
+        self.mark(stage, "vectorized", "reduce" if self.d.chance(30) else "spatial", last=True)
 
     def unroll(self) -> None:
         self.mark(self.stage(), "unrolled", None, last=self.d.chance(50))
@@ -241,7 +224,6 @@ class Moves(Attempts):
                 self.do(primitives.Pragma(stage.id, x, "nontemporal", self.d.chance(75)))
 
     def inline(self) -> None:
-        """Inline a stage, mostly one that can be."""
         stage = self.stage()
         if self.d.chance(80):
             fitting = [x for x in self.state.stages.values() if self._can_inline(x)]
@@ -258,7 +240,6 @@ class Moves(Attempts):
         )
 
     def root(self) -> None:
-        """Compute a stage at root again."""
         self.do(primitives.ComputeRoot(self.stage().id))
 
     def attach(self) -> None:
@@ -267,7 +248,6 @@ class Moves(Attempts):
             self.attach_at(stage.id, self.d.pick(users))
 
     def attach_at(self, sid: StageId, user: StageId) -> bool:
-        """Compute a stage in one of the loops of a stage that reads it, or of that one's host."""
         host = self.state.stages[user]
         while host.attach.kind == "at" and self.d.chance(40):
             host = self.state.stages[host.attach.stage]
@@ -279,7 +259,6 @@ class Moves(Attempts):
         return True
 
     def attach_all(self) -> None:
-        """Compute a chain of producers in one loop, consumers first."""
         stage = self.stage()
         x = self.loop(stage)
         if x is None:
@@ -290,7 +269,6 @@ class Moves(Attempts):
                 self.do(primitives.ComputeAt(sid, stage.id, x))
 
     def group(self) -> None:
-        """Group the stages between one and another that it needs, and move a group."""
         stage = self.stage()
         output = stage.id
         if stage.id in self.state.outputs and self.d.chance(85):
@@ -307,9 +285,6 @@ class Moves(Attempts):
         return sid in reads or any(self._needs(r, sid) for r in reads)
 
     def move_group(self) -> None:
-        """Compute a group in a loop of a stage that uses it, or alone; or take a stage out
-        of it.
-        """
         gid = self.d.pick(tuple(self.state.groups))
         group = members(self.state, gid)
         if self.d.chance(15):
@@ -321,14 +296,12 @@ class Moves(Attempts):
             self.attach_at(gid, self.d.pick(users))
 
     def cache_read(self) -> None:
-        """Copy a tensor for some of its readers."""
         sid = self.d.pick(self.state.order)
         k = self.d.integer(0, self.state.stages[sid].op.num_outputs - 1)
         users = [u for u in self.state.consumers(sid, k) if self.d.chance(75)]
         self.read_cache(sid, users, k)
 
     def read_cache(self, sid: StageId, users: list[StageId], k: int = 0) -> None:
-        """Copy a tensor for readers, and schedule the copy."""
         t = self.state.steps
         scopes: tuple[Scope, ...] = ("local", "global", "shared")
         scope = self.d.pick(scopes)
@@ -348,7 +321,6 @@ class Moves(Attempts):
         self.do(primitives.CacheWrite(self.stage().id, self.d.pick(("local", "global"))))
 
     def rfactor(self) -> None:
-        """Factor a loop of a reduction, split or not, and perhaps tune both stages."""
         fitting = [s for s in self.state.stages.values() if s.op.reduction is not None]
         stage = self.d.pick(fitting) if fitting else None
         if stage is None:
@@ -369,7 +341,6 @@ class Moves(Attempts):
                 self.tune(self.state.stages[sid])
 
     def blocked_scan(self) -> None:
-        """Compute a scan by blocks, and perhaps tune the stages of its totals."""
         fitting = [
             (s, loop)
             for s in self.state.stages.values()
@@ -391,7 +362,6 @@ class Moves(Attempts):
         self.layout_of(self.stage())
 
     def layout_of(self, stage: StageState) -> None:
-        """Another layout: digits of indices, or all of them fused and perhaps split again."""
         pad = self.d.pick((None, None, None, 0, 1))
         if self.d.chance(60):
             self.digits_of(stage, pad)
@@ -415,7 +385,6 @@ class Moves(Attempts):
             self.do(primitives.TransformLayout(stage.id, dims, pad))
 
     def pack_constant(self) -> None:
-        """A copy of a constant input in another layout, at the root, for all that read it."""
         constants = [s for s in self.state.stages.values() if s.op.constant]
         source, t = self.d.pick(constants), self.state.steps
         if not self.do(
@@ -427,7 +396,6 @@ class Moves(Attempts):
             self.tune(self.state.stages[f"s{t}"])
 
     def digits_of(self, stage: StageState, pad: int | None) -> None:
-        """A layout of digits of the indices."""
         dims: list[tuple[int, int, int | None]] = []
         for d in range(len(stage.op.shape)):
             if not self.d.chance(50):
@@ -447,14 +415,12 @@ class Moves(Attempts):
         self.storage_of(self.stage())
 
     def halves(self) -> None:
-        """Alternating places for a buffer, mostly of a stage computed at a serial loop."""
         places = [(x, x.attach) for x in self.state.stages.values() if x.attach.kind == "at"]
         fitting = [x for x, at in places if at.loop not in self.state.stages[at.stage].marks]
         stage = self.d.pick(fitting) if fitting and self.d.chance(90) else self.stage()
         self.do(primitives.DoubleBuffer(stage.id, self.d.pick((2, 2, 3, 4))))
 
     def storage_outside(self) -> None:
-        """Let the buffer of an attached stage exist further out."""
         fitting = [x for x in self.state.stages.values() if x.attach.kind == "at"]
         stage = self.d.pick(fitting) if fitting and self.d.chance(95) else self.stage()
         around = loops_around(self.state, stage)
@@ -465,7 +431,6 @@ class Moves(Attempts):
         self.do(primitives.StoreAt(stage.id, sid, self.state.stages[sid].leaves[pos]))
 
     def storage_of(self, stage: StageState) -> None:
-        """Another scope, or gaps between the rows of a buffer."""
         stage = self.refresh(stage)
         if self.d.chance(30):
             self.do(primitives.SetScope(stage.id, self.d.pick(("local", "global", "shared"))))
@@ -478,14 +443,13 @@ class Moves(Attempts):
         )
 
     def tune(self, stage: StageState) -> None:
-        """Split some loops, put them in some order, and mark some."""
         for x in self.refresh(stage).leaves:
             if self.d.chance(50):
                 self.split_loop(stage, x)
         if self.d.chance(60):
             self.shuffle(stage)
         if self.d.chance(60):
-            self.mark(stage, "vectorized", self.vector_kind(), last=True)
+            self.mark(stage, "vectorized", "reduce" if self.d.chance(30) else "spatial", last=True)
         if self.d.chance(40):
             self.mark(stage, "unrolled", None, last=True)
         if self.d.chance(25):
@@ -501,7 +465,6 @@ class _Unfit(Exception):
 
 
 def random_intrinsic(d: Draw, sb: StageBounds, loop: str) -> TensorIntrin | None:
-    """An intrinsic for the body of a loop of a stage; None where there cannot be one."""
     try:
         return _Drawing(d, sb, sb.stage.leaves.index(loop)).run()
     except _Unfit:
@@ -546,7 +509,6 @@ class _Drawing:
         return te.decl_tensor_intrin(T.op, lambda i, o: self._statements(T, i, o), "drawn", free)
 
     def _axes(self, axes: Sequence[IterVar]) -> dict[IterVar, int]:
-        """Axes of more than one iteration inside the loop, with these."""
         regions = {a: region(self.sb, self.position, a) for a in axes}
         if any(isinstance(x, str) for x in regions.values()):
             raise _Unfit
@@ -568,8 +530,6 @@ class _Drawing:
             self.tensors[key] = te.placeholder(shape, e.dtype, name=f"x{len(self.tensors)}")
         at = tuple(env[a.var] for a in axes)
         return self.tensors[key][at or (0,)]
-
-    # ------------------------------------------------------------ statements
 
     def _statements(self, T: te.Tensor, ins: Any, outs: Any) -> Any:
         op, (out,) = T.op, outs
@@ -595,7 +555,6 @@ class _Drawing:
         return whole, (reset if self.d.chance(70) else None), update
 
     def _nest(self, axes: Sequence[IterVar], store: Stmt) -> Stmt:
-        """Loops over all axes in some order, annotated at random, around a store."""
         order = self.d.shuffled(axes)
         fresh: dict[Var, Expr] = {a.var: Var(a.name) for a in axes}
         out: Stmt = substitute(store, fresh)

@@ -1,9 +1,8 @@
 """Random small programs for property tests: elementwise stages, paddings, reductions, gathers.
 
 Floats are multiples of a quarter, and `Info` follows every operation: as long as a value is a
-multiple of some power of two that fits its dtype, any order of summation and any fused multiply-add
-gives the same bits. Values that may round differently carry an error bound, and never decide a
-comparison.
+multiple of some power of two that fits its dtype, any order of summation gives the same bits.
+Values that may round differently carry an error bound, and never decide a comparison.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Expr, IterVar
 from loopwright.ir.printer import print_expr
 from loopwright.te.dag import Dag
-from loopwright.te.tensor import Operation, PlaceholderOp, Tensor
+from loopwright.te.tensor import PlaceholderOp, Tensor
 from loopwright.testing.numpy_eval import Array
 
 
@@ -66,21 +65,18 @@ class Program:
 
 
 def mark_constants(program: Program, chosen: Iterable[bool]) -> None:
-    """Mark the inputs of a program as constants or not, in calling order."""
     inputs = [t.op for t in program.tensors if isinstance(t.op, PlaceholderOp)]
     for op, is_constant in zip(inputs, chosen, strict=False):
         op.constant = is_constant
 
 
 def random_program(d: Draw, max_stages: int = 5) -> Program:
-    """A random program of one to ``max_stages`` computed stages."""
     return _Builder(d).program(max_stages)
 
 
 def random_product(d: Draw) -> Program:
-    """A product of matrices whose extents register tiles seldom divide, some of them long enough
-    for blocks of the reduction, now and then followed by another stage.
-    """
+    """A product of matrices whose extents register tiles seldom divide, some with a long
+    reduction."""
     return _Builder(d).product()
 
 
@@ -90,8 +86,6 @@ def programs(draw: st.DrawFn, max_stages: int = 5) -> Program:
 
 
 class _Builder(Tuples):
-    # ------------------------------------------------------------ whole programs
-
     def program(self, max_stages: int) -> Program:
         kinds: list[Callable[[], Known | list[Known]]] = [
             self.elementwise, self.reduction, self.padding, self.matmul, self.convolution,
@@ -144,13 +138,12 @@ class _Builder(Tuples):
             self.d.integer(0, 1 << 16),
             self.d.chance(15),
         )
-        _mark_constants([k.tensor.op for k in inputs], Draw.random(random.Random(made.seed)))
+        d = Draw.random(random.Random(made.seed))
+        if d.chance(30):
+            mark_constants(made, [d.chance(60) for _ in inputs])
         return made
 
-    # ------------------------------------------------------------ stages
-
     def elementwise(self) -> Known:
-        """Any expression over axes and tensors."""
         self.focus = self.source() if self.d.chance(75) else None
         shape = self.focus.tensor.static_shape if self.focus else self.shape()
         want = self.d.pick(DTYPES)
@@ -195,11 +188,9 @@ class _Builder(Tuples):
         return src.tensor[tuple(a.var * s + self.d.integer(0, r) for a, r, s in at)]
 
     def padding(self) -> Known:
-        """A border of a constant around a tensor."""
         return self.pad(self.source(), [self.d.integer(0, 2) for _ in range(3)])
 
     def pad(self, src: Known, border: Sequence[int]) -> Known:
-        """A border of given widths; dimensions beyond those given get none."""
         dims = src.tensor.static_shape
         border = [*border, *[0] * len(dims)]
         shape = tuple(n + 2 * p for n, p in zip(dims, border, strict=False))
@@ -221,7 +212,6 @@ class _Builder(Tuples):
         return self.compute(shape, make, "P")
 
     def matmul(self, extents: tuple[int, int, int] | None = None) -> Known:
-        """A product of two matrices, in any of the four transpose forms."""
         drawn = (self.d.pick((1, 2, 3, 5, 7, 8, 11, 13, 16)) for _ in range(3))
         m, n, k = drawn if extents is None else extents
         dtype = self.d.pick(("float32", "float64", "int32", "int8", "uint8", *dtypes.HALVES))
@@ -249,7 +239,6 @@ class _Builder(Tuples):
         return value + c, a.info.add(info, a.tensor.dtype)
 
     def convolution(self) -> Known:
-        """A direct convolution in one or two dimensions, with its padding stage."""
         dims = self.d.integer(1, 2)
         ci, co = self.d.pick((1, 2, 3)), self.d.pick((1, 2, 4, 5))
         dtype = self.d.pick(("float32", "float32", "float64", "int32", "int8"))
@@ -286,7 +275,6 @@ class _Builder(Tuples):
         return self.compute((co, *out), make, "V")
 
     def reduction(self) -> Known:
-        """A reduction of any expression by any reducer over one or two axes."""
         shape, axes = self.reduction_domain()
         points = prod(a.count for a in axes)
         want = self.d.pick([t for t in DTYPES if t not in ("bool", *dtypes.HALVES)])
@@ -365,11 +353,3 @@ def arrays(program: Program) -> list[Array]:
         else:
             out.append(poison(t.static_shape, t.dtype))
     return out
-
-
-def _mark_constants(inputs: Sequence[Operation], d: Draw) -> None:
-    if not d.chance(30):
-        return
-    for op in inputs:
-        if isinstance(op, PlaceholderOp) and d.chance(60):
-            op.constant = True

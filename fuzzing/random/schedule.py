@@ -31,7 +31,6 @@ from loopwright.te.dag import Dag
 
 
 def random_schedule(d: Draw, dag: Dag, max_moves: int = 10) -> RandomSchedule:
-    """A random schedule of a DAG: up to ``max_moves`` primitives or recipes."""
     return Drawing(d, dag).run(max_moves)
 
 
@@ -41,10 +40,7 @@ def schedules(draw: st.DrawFn, dag: Dag, max_moves: int = 10) -> RandomSchedule:
 
 
 class Drawing(Moves):
-    """A schedule being drawn: single primitives and recipes."""
-
     def run(self, max_moves: int) -> RandomSchedule:
-        """Up to ``max_moves`` moves of any kind."""
         moves: list[Callable[[], object]] = [
             self.split, self.recipe_tile, self.attach, self.recipe_cache, self.vectorize,
             self.reorder, self.fuse, self.unroll, self.parallel, self.cache_read,
@@ -63,10 +59,7 @@ class Drawing(Moves):
             self.pack_constant()
         return self.out
 
-    # ------------------------------------------------------------ recipes
-
     def recipe_tile(self) -> None:
-        """Split, reorder and mark the loops of a stage."""
         self.tune(self.stage())
 
     def bind(self) -> None:
@@ -82,9 +75,8 @@ class Drawing(Moves):
                 self.do(primitives.Bind(stage.id, x, tag))
 
     def recipe_flat(self) -> None:
-        """Fuse all loops that can be fused, split again, vectorize."""
         stage = self.stage()
-        self._flatten(stage)
+        self.flatten(stage, 80)
         leaves = self.refresh(stage).leaves
         loops = self.split_loop(stage, leaves[0]) if leaves else None
         if loops and self.d.chance(60):
@@ -95,7 +87,7 @@ class Drawing(Moves):
     def recipe_tail(self) -> None:
         """Few whole vectors and a last one of few lanes, known when compiling if unrolled."""
         stage = self.stage()
-        self._flatten(stage)
+        self.flatten(stage, 80)
         stage = self.refresh(stage)
         extent = stage.loops[stage.leaves[0]].nominal if stage.leaves else None
         if not isinstance(extent, int) or extent < 3:
@@ -105,18 +97,17 @@ class Drawing(Moves):
         if loops and self.do(primitives.Annotate(stage.id, loops[1], "vectorized")):
             self.do(primitives.Annotate(stage.id, loops[0], "unrolled"))
 
-    def _flatten(self, stage: StageState) -> None:
-        """Fuse the outer loops of a stage, mostly all that can be."""
-        while self.d.chance(80):
-            leaves = self.refresh(stage).leaves
-            kinds = [self.refresh(stage).loops[x].kind for x in leaves]
-            if len(leaves) < 2 or kinds[0] != kinds[1]:
-                break
-            if not self.do(primitives.Fuse(stage.id, leaves[0], leaves[1])):
-                break
+    def flatten(self, stage: StageState, percent: int, kind: str = "") -> None:
+        """Fuse the outer loops of a stage, those of one kind, with a chance for each."""
+        while self.d.chance(percent):
+            stage = self.refresh(stage)
+            kinds = [stage.loops[x].kind for x in stage.leaves[:2]]
+            if len(kinds) < 2 or kinds[1] != (kind or kinds[0]):
+                return
+            if not self.do(primitives.Fuse(stage.id, *stage.leaves[:2])):
+                return
 
     def recipe_cache(self) -> None:
-        """Compute a stage in a tile of its copy, as a matmul's register tile is."""
         stage = self.stage()
         t = self.state.steps
         if not self.do(primitives.CacheWrite(stage.id, "local")):
@@ -133,7 +124,6 @@ class Drawing(Moves):
                 self.read_cache(source, [sid], k)
 
     def prefetch(self) -> None:
-        """Prefetch a tensor that a stage reads, mostly, at one of its loops."""
         stage = self.stage()
         x = self.loop(stage)
         if x is None:
@@ -163,7 +153,6 @@ class Drawing(Moves):
         self.do(primitives.PrefetchNext(stage.id, x, sid, host, outer, offset, k))
 
     def tensorize(self) -> None:
-        """Replace some of the inner loops by a drawn intrinsic."""
         stage = self.stage()
         free = list(takewhile(lambda x: x not in stage.marks, reversed(stage.leaves)))[:4]
         if not free:
@@ -191,7 +180,6 @@ class _Kernels(Drawing):
     validating = True
 
     def draw(self) -> RandomSchedule:
-        """Caches first, then every stage from the outputs upwards, then some extras."""
         self.caches()
         if self.d.chance(15):
             self.rfactor()
@@ -209,17 +197,13 @@ class _Kernels(Drawing):
         return self.out
 
     def lanes(self) -> None:
-        """Let a thread move or compute a few neighbouring elements at once."""
         stage = self.stage()
         x = self.loop(stage, "spatial", last=True)
         parts = self.split_loop(stage, x, self.d.pick((2, 4))) if x else None
         if parts:
             self.do(primitives.Annotate(stage.id, parts[1], "vectorized"))
 
-    # ------------------------------------------------------------ which stages
-
     def caches(self) -> None:
-        """Caches in shared and local memory, some of them one behind the other."""
         for sid in self.state.order:
             stage = self.state.stages[sid]
             if sid in self.state.outputs and self.d.chance(35):
@@ -239,7 +223,6 @@ class _Kernels(Drawing):
                 self.do(primitives.CacheRead(f"s{t}", "local", tuple(again)))
 
     def place(self, sid: StageId) -> None:
-        """Make a stage a kernel of its own, a stage inside one, or an inlined one."""
         stage = self.state.stages[sid]
         if sid in self.state.outputs or self.d.chance(12):
             self.launch(stage)
@@ -253,7 +236,6 @@ class _Kernels(Drawing):
             self.launch(stage)
 
     def inside(self, stage: StageState) -> bool:
-        """Compute a stage in a loop of one that reads it, or of one around that."""
         users = self.state.consumers(stage.id)
         if users and self.d.chance(35) and self.in_threads(stage, self.d.pick(users)):
             return True
@@ -265,7 +247,6 @@ class _Kernels(Drawing):
         return bool(attached)
 
     def in_threads(self, stage: StageState, user: StageId) -> bool:
-        """Compute a stage in a loop of threads, in memory that all of them share."""
         host = self.state.stages[user]
         marks = [(x, launch_tag(host.marks.get(x))) for x in host.leaves]
         bound = [x for x, tag in marks if tag in THREADS]
@@ -273,12 +254,9 @@ class _Kernels(Drawing):
             return False
         return self.do(primitives.SetScope(stage.id, "shared"))
 
-    # ------------------------------------------------------------ a launch
-
     def launch(self, stage: StageState) -> None:
-        """Split the loops of a root stage and bind them to blocks and threads."""
         if self.d.chance(30):
-            self.flatten(stage)
+            self.flatten(stage, 75, "spatial")
         if self.d.chance(25):
             self.env(stage, self.d.chance(90))
         for x in self.refresh(stage).leaves:
@@ -291,18 +269,7 @@ class _Kernels(Drawing):
             self.env(stage, True)
         self.predicate(stage)
 
-    def flatten(self, stage: StageState) -> None:
-        """Fuse adjacent spatial loops from the outermost on."""
-        while self.d.chance(75):
-            stage = self.refresh(stage)
-            if len(stage.leaves) < 2:
-                return
-            a, b = stage.leaves[:2]
-            if stage.loops[b].kind != "spatial" or not self.do(primitives.Fuse(stage.id, a, b)):
-                return
-
     def env(self, stage: StageState, sized: bool) -> None:
-        """Axes of the launch that no loop of the stage need use."""
         axes = tuple(
             (t, self.d.pick((1, 2, 3, 4, 8)) if sized else None)
             for t in LAUNCH_TAGS
@@ -312,7 +279,6 @@ class _Kernels(Drawing):
             self.do(primitives.EnvThreads(stage.id, axes))
 
     def bind_loops(self, stage: StageState, tags: list[str]) -> None:
-        """Bind loops to some of the axes, outer loops rather to blocks."""
         for pos, x in enumerate(self.refresh(stage).leaves):
             reduce = self.refresh(stage).loops[x].kind == "reduce"
             fit = [t for t in tags if t in THREADS or not reduce]
@@ -326,18 +292,14 @@ class _Kernels(Drawing):
                 tags.remove(tag)
 
     def predicate(self, stage: StageState) -> None:
-        """Another thread stores the result of a reduction across threads."""
         bound = cross_tags(self.refresh(stage))
         chosen = tuple((t, self.d.integer(0, 3)) for t in bound if self.d.chance(85))
         if chosen and self.d.chance(85):
             self.do(primitives.SetStorePredicate(stage.id, chosen))
 
-    # ------------------------------------------------------------ a stage inside
-
     def share(self, stage: StageState) -> None:
-        """Let the threads of the kernel share the loops of a stage."""
         if self.d.chance(50):
-            self.flatten(stage)
+            self.flatten(stage, 75, "spatial")
         extents = self.extents(stage)
         for x in self.refresh(stage).leaves:
             self._split_by_threads(stage.id, x, list(extents.values()))
@@ -353,7 +315,6 @@ class _Kernels(Drawing):
             self.mark(stage, "unrolled", None, last=True)
 
     def _split_by_threads(self, sid: StageId, loop: str, extents: list[int]) -> None:
-        """Split a loop some times, mostly by the extents of thread axes."""
         factor = self.d.pick([*extents, 2, 3, 4])
         while self.d.chance(45):
             t = self.state.steps
@@ -375,9 +336,8 @@ _DRAWN = 64
 
 
 def random_structure(d: Draw, program: Program, target: str) -> RandomSchedule:
-    """The schedule of a random point of one of the structures of a program for a target; a point
-    beyond the limits of a device, or with a stage that is not bound, is a `LowerError`.
-    """
+    """The schedule of a random point of one of the structures of a program; a point beyond the
+    limits of a device, or with a stage that is not bound, is a `LowerError`."""
     with Target(target):
         structure = d.pick(structures(program.outputs, program.tensors))
     index = _random_index(d, structure.config_space)
@@ -394,7 +354,6 @@ def random_structure(d: Draw, program: Program, target: str) -> RandomSchedule:
 
 
 def _random_index(d: Draw, space: ConfigSpace) -> int:
-    """The index of a point that the filters of a space accept: the default, or any other."""
     index = _drawn_index(d, space)
     if d.chance(25):
         return space.default_index

@@ -26,49 +26,28 @@ if TYPE_CHECKING:
 class Verbs(click.Group):
     """Loads the module of a verb when that verb is used, so that each starts quickly."""
 
-    #: Where each verb is defined (file and function), and its short help.
+    #: The file of each verb, whose function is named after the verb, and the verb's short help.
     modules: ClassVar[dict[str, tuple[str, str]]] = {
-        "workloads": ("workloads.command", "List what can be tuned, and the parameters of each."),
-        "tune": ("tune.command", "Search for the fastest configuration of a workload."),
-        "tune-tasks": (
-            "tune_tasks.command",
-            "Tune several workloads with one budget and one log.",
-        ),
+        "workloads": ("workloads", "List what can be tuned, and the parameters of each."),
+        "tune": ("tune", "Search for the fastest configuration of a workload."),
+        "tune-tasks": ("tune_tasks", "Tune several workloads with one budget and one log."),
         "records": (
-            "records.command",
+            "records",
             "Inspect logs, and put them together: list, best, show, importance, pick.",
         ),
-        "report": (
-            "report.report_command",
-            "Make a page of a log: curve, knobs, failures, the best.",
-        ),
-        "watch": ("watch.command", "Follow a tuning run from another terminal."),
-        "dashboard": (
-            "report.dashboard_command",
-            "Show the report page of logs that grow, in a browser.",
-        ),
-        "explain": (
-            "explain.explain_command",
-            "Show what a cost model sees of a kernel, and what makes it fast.",
-        ),
-        "explain-error": (
-            "doctor.explain_error_command",
-            "Explain why a trial failed: causes and next steps.",
-        ),
-        "analyze": ("explain.analyze_command", "Say what every stage of an expression is."),
-        "lower": (
-            "explain.lower_command",
-            "Print the loop nest, before and after the best record.",
-        ),
-        "build": ("build.command", "Compile the fastest kernel of a log into a file."),
-        "run": ("run.command", "Check and time a file that `build` wrote."),
-        "bench": ("bench.command", "Compare default, tuned and NumPy in one run."),
-        "inspect": ("inspect.command", "Show what a model consists of, and where its time goes."),
-        "devices": ("devices.command", "List devices with their measured limits."),
-        "doctor": (
-            "doctor.doctor_command",
-            "Look for what keeps this machine from tuning well.",
-        ),
+        "report": ("report", "Make a page of a log: curve, knobs, failures, the best."),
+        "watch": ("watch", "Follow a tuning run from another terminal."),
+        "dashboard": ("report", "Show the report page of logs that grow, in a browser."),
+        "explain": ("explain", "Show what a cost model sees of a kernel, and what makes it fast."),
+        "explain-error": ("doctor", "Explain why a trial failed: causes and next steps."),
+        "analyze": ("explain", "Say what every stage of an expression is."),
+        "lower": ("explain", "Print the loop nest, before and after the best record."),
+        "build": ("build", "Compile the fastest kernel of a log into a file."),
+        "run": ("run", "Check and time a file that `build` wrote."),
+        "bench": ("bench", "Compare default, tuned and NumPy in one run."),
+        "inspect": ("inspect", "Show what a model consists of, and where its time goes."),
+        "devices": ("devices", "List devices with their measured limits."),
+        "doctor": ("doctor", "Look for what keeps this machine from tuning well."),
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -77,10 +56,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        file, _, function = self.modules[cmd_name][0].partition(".")
-        command: click.Command = getattr(
-            importlib.import_module(f"loopwright.cli.{file}"), function
-        )
+        module = importlib.import_module(f"loopwright.cli.{self.modules[cmd_name][0]}")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -130,7 +107,6 @@ def app(debug: bool, verbose: int, quiet: bool) -> None:
 
 
 def run(argv: Sequence[str] | None) -> int:
-    """Run a command line, and return the exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [arg for arg in args if arg != "--debug"]

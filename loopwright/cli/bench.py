@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo
-from loopwright.cli.model import ModelOptions, ModelSubject, print_fallbacks
-from loopwright.cli.options import DEVICE, HistoryOptions, RecordOptions, SubjectOption, takes
-from loopwright.cli.subject import SubjectOptions
+from loopwright.cli.model import ModelOptions, ModelSubject, SubjectOptions, print_fallbacks
 from loopwright.cli.tables import TextColumn, print_table
 from loopwright.cli.workload import WorkloadSubject
 from loopwright.errors import UsageError
@@ -29,29 +28,21 @@ if TYPE_CHECKING:
 NUMPY, _ONNX_RUNTIME = "NumPy", "ONNX Runtime"
 
 
-@click.command("bench")
-@takes(subject=SubjectOptions)
-@takes(history=HistoryOptions)
-@takes(record=RecordOptions)
-@click.option(
-    "--rounds",
-    type=click.IntRange(3),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Rounds in which each is timed in turn; more make the interval of a gain narrower.",
-)
-@click.option("--device", cls=SubjectOption, of="workload", **DEVICE)
-@takes(model=ModelOptions)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def command(
+@cli.verb("bench")
+def bench_command(
+    *,
     subject: SubjectOptions,
-    history: HistoryOptions,
-    record: RecordOptions,
-    rounds: int,
-    device: str | None,
+    history: cli.HistoryOptions,
+    record: cli.RecordOptions,
+    rounds: int = cli.option(
+        "--rounds N",
+        "Rounds in which each is timed in turn; more make the interval of a gain narrower.",
+        type=click.IntRange(3),
+        shown=20,
+    ),
+    device: str | None = cli.device_option(of="workload"),
     model: ModelOptions,
-    as_json: bool,
+    as_json: bool = cli.json_option("Print JSON instead of a table."),
 ) -> None:
     """Time WORKLOAD under its default configuration, under the best record of a log (--history) and
     in NumPy, in turns, beside the fastest arithmetic that the target's instructions do (the FMA
@@ -77,13 +68,9 @@ def command(
 
 
 def _bench_workload(
-    subject: WorkloadSubject,
-    history: HistoryOptions,
-    record: RecordOptions,
-    rounds: int,
-    device: str | None,
-    as_json: bool,
-) -> None:
+    subject: WorkloadSubject, history: cli.HistoryOptions, record: cli.RecordOptions, rounds: int,
+    device: str | None, as_json: bool,
+) -> None:  # fmt: skip
     from loopwright import runtime
     from loopwright.inspection import bench, default_schedule
     from loopwright.measure import measured_on
@@ -107,8 +94,7 @@ def _bench_workload(
         numpy = _numpy(subject, place.threads, stack) if place.on_cpu else None
         stack.enter_context(runtime.pinned(place.threads) if place.on_cpu else nullcontext())
         contestants = [
-            bench.kernel_contestant(name, module, task, place.device)
-            for name, module in modules.items()
+            bench.kernel_contestant(*named, task, place.device) for named in modules.items()
         ]
         contestants += [] if numpy is None else [numpy]
         limited = contestants
@@ -153,7 +139,6 @@ def _bench_workload(
 
 
 def _numpy(subject: WorkloadSubject, threads: int, stack: ExitStack) -> Contestant | None:
-    """NumPy's time of a workload, until the stack ends; None without a reference."""
     from loopwright.cli.numpy_process import NumpyProcess, input_specs
     from loopwright.inspection import Contestant
 
@@ -167,51 +152,43 @@ def _numpy(subject: WorkloadSubject, threads: int, stack: ExitStack) -> Contesta
 
 
 def _row(one: Contestant, flop: int, peak: float | None) -> dict[str, Json]:
-    return {
-        "name": one.name,
-        "median_s": one.median,
-        "min_s": min(one.times),
-        "max_s": max(one.times),
-        "gflops": flop / one.median / 1e9,
-        "of_peak": None if peak is None else flop / one.median / peak,
-        "times": one.times,
-    }
+    times, rate = one.times, flop / one.median
+    seconds = {"median_s": one.median, "min_s": min(times), "max_s": max(times)}
+    speed = {"gflops": rate / 1e9, "of_peak": None if peak is None else rate / peak}
+    return {"name": one.name, **seconds, **speed, "times": times}
 
 
 def _print_rows(rows: Sequence[dict[str, Json]], limit: str, peaks: Sequence[float]) -> None:
     last = [""] if peaks else []
-    names = [*(row["name"] for row in rows), *([limit] if peaks else [])]
-    times = [row["times"] for row in rows]
-    spreads = [spread_text(x) for x in (*times, *([peaks] if peaks else []))]
+    names = [row["name"] for row in rows] + [limit] * bool(peaks)
+    spreads = [spread_text(x) for x in (*(row["times"] for row in rows), peaks) if x]
     speeds = [row["gflops"] for row in rows]
     speeds += [statistics.median(peaks) / 1e9] if peaks else []
     shares = [f"{row['of_peak']:.1%}" for row in rows if peaks]
+    medians = [row["median_s"] for row in rows]
     columns = [
         TextColumn("", names),
-        TextColumn(
-            "median", [f"{row['median_s'] * 1e3:.4g} ms" for row in rows] + last, right=True
-        ),
+        TextColumn("median", [f"{m * 1e3:.4g} ms" for m in medians] + last, right=True),
         TextColumn("spread", spreads, right=True),
         TextColumn("GFLOP/s", [f"{speed:.1f}" for speed in speeds], right=True),
         *([TextColumn("of peak", shares + last, right=True)] if peaks else []),
-        TextColumn("speed-up", _speed_ups([row["median_s"] for row in rows]) + last, right=True),
+        TextColumn("speed-up", _speed_ups(medians) + last, right=True),
     ]
     print_table(columns)
 
 
 def _speed_ups(medians: Sequence[float]) -> list[str]:
-    """The time of the first by that of each."""
     return [f"{medians[0] / median:.2f}x" for median in medians]
 
 
 def _bench_model(
-    subject: ModelSubject, history: HistoryOptions, rounds: int, as_json: bool
+    subject: ModelSubject, history: cli.HistoryOptions, rounds: int, as_json: bool
 ) -> None:
     """Time the default and the tuned form of a model, in turns with ONNX Runtime."""
     from loopwright.graph import random_inputs
     from loopwright.inspection import bench
 
-    models = {"default": replace(subject, layouts=None).compiled_one(HistoryOptions())}
+    models = {"default": replace(subject, layouts=None).compiled_one(cli.HistoryOptions())}
     if history.history or subject.layouts is not None:
         models["tuned"] = subject.compiled_one(history, subject.options.finalists)
     inputs = random_inputs(models["default"].program)
@@ -252,12 +229,12 @@ def _bench_model(
         TextColumn("speed-up", _speed_ups(medians), right=True),
     ]
     print_table(columns)
-    for line in gains:
-        click.echo(line)
     if other is None and place.on_cpu:
-        click.echo(
+        gains.append(
             f"{_ONNX_RUNTIME} is not installed (pip install onnxruntime), or takes other inputs"
         )
+    for line in gains:
+        click.echo(line)
 
 
 def _recorded(model: CompiledModel) -> str:
@@ -274,7 +251,6 @@ def _recorded(model: CompiledModel) -> str:
 def _onnx_runtime(
     file: str, threads: int, inputs: Mapping[str, Any]
 ) -> Callable[[], object] | None:
-    """A run by ONNX Runtime; None where it is not installed."""
     try:
         import onnxruntime
     except ImportError:

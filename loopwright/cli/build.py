@@ -8,16 +8,9 @@ from pathlib import Path
 
 import click
 
+from loopwright.cli import options as cli
 from loopwright.cli.console import announce, command_line, echo
-from loopwright.cli.model import BUILT, ModelOptions
-from loopwright.cli.options import (
-    HistoryOptions,
-    RecordOptions,
-    SubjectOption,
-    force_option,
-    takes,
-)
-from loopwright.cli.subject import SubjectOptions, refuse_other_options
+from loopwright.cli.model import BUILT, ModelOptions, SubjectOptions, refuse_other_options
 from loopwright.cli.workload import WorkloadSubject
 from loopwright.errors import UsageError
 
@@ -25,37 +18,27 @@ from loopwright.errors import UsageError
 _LIBRARIES = (".so", ".a")
 
 
-@click.command("build")
-@takes(subject=SubjectOptions)
-@takes(history=HistoryOptions)
-@takes(record=RecordOptions)
-@takes(model=ModelOptions)
-@click.option(
-    "--verify",
-    cls=SubjectOption,
-    of="workload",
-    is_flag=True,
-    help="Also time the kernel as it will be called, and say whether it is as fast as when it was "
-    "tuned.",
-)
-@force_option
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(),
-    metavar="FILE",
-    help="The file to write: a shared object where the name ends in .so (this needs a C compiler), "
-    "else an object file. Of a model a file that ends in .lw.",
-)
-def command(
+@cli.verb("build")
+def build_command(
+    *,
     subject: SubjectOptions,
-    history: HistoryOptions,
-    record: RecordOptions,
+    history: cli.HistoryOptions,
+    record: cli.RecordOptions,
     model: ModelOptions,
-    verify: bool,
-    force: bool,
-    output: str,
+    verify: bool = cli.flag(
+        "--verify",
+        "Also time the kernel as it will be called, and say whether it is as fast as when it was "
+        "tuned.",
+        of="workload",
+    ),
+    force: bool = cli.force_option(),
+    output: str = cli.option(
+        "-o --output FILE",
+        "The file to write: a shared object where the name ends in .so (this needs a C compiler), "
+        "else an object file. Of a model a file that ends in .lw.",
+        required=True,
+        type=click.Path(),
+    ),
 ) -> None:
     """Compile WORKLOAD into FILE: a shared object (.so), or an object file beside which FILE.json
     says how it is called. `loopwright run FILE` checks and times it.
@@ -77,13 +60,9 @@ def command(
 
 
 def _build_workload(
-    subject: WorkloadSubject,
-    history: HistoryOptions,
-    record: RecordOptions,
-    verify: bool,
-    output: str,
-    force: bool,
-) -> None:
+    subject: WorkloadSubject, history: cli.HistoryOptions, record: cli.RecordOptions, verify: bool,
+    output: str, force: bool,
+) -> None:  # fmt: skip
     from loopwright import runtime
     from loopwright.cli import kernel_files
     from loopwright.inspection import default_schedule, locked
@@ -110,7 +89,7 @@ def _build_workload(
 
 def _build_model(
     subject: SubjectOptions,
-    history: HistoryOptions,
+    history: cli.HistoryOptions,
     options: ModelOptions,
     output: str,
     force: bool,

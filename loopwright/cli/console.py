@@ -47,9 +47,14 @@ def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
     words stay whole. ``indent`` blanks stand before each line but the first, which begins with
     ``first``.
     """
+    return folded(text, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns), indent, first)
+
+
+def folded(text: str, width: int, indent: int = 0, first: str = "") -> list[str]:
+    """A text in lines of a width, 40 at least, as `paragraph` has them."""
     return textwrap.wrap(
         text,
-        max(40, min(_WIDEST, shutil.get_terminal_size((80, 24)).columns)),
+        max(40, width),
         initial_indent=first,
         subsequent_indent=" " * indent,
         break_long_words=False,
@@ -58,11 +63,9 @@ def paragraph(text: str, indent: int = 0, *, first: str = "") -> list[str]:
 
 
 def program_words() -> list[str]:
-    """The words by which a shell in this folder starts this very program.
-
-    ``loopwright`` where the shell finds it under that name; else its path as it was called; for
-    ``python -m loopwright`` the interpreter and these words; the name where another program calls
-    `main`.
+    """The words by which a shell in this folder starts this very program. ``loopwright`` where the
+    shell finds it under that name; else its path as it was called; for ``python -m loopwright`` the
+    interpreter and these words; the name where another program calls `main`.
     """
     called = Path(sys.argv[0])
     if called.name == "__main__.py" and called.parent.name == _NAME:
@@ -127,13 +130,11 @@ def verbosity() -> Verbosity:
 
 
 def progress_console(*, stderr: bool) -> Console:
-    """The console for progress, notes and advice: nowhere with ``--quiet``."""
     from rich.console import Console
 
-    level = verbosity()
+    level, quiet = verbosity(), verbosity() == Verbosity.QUIET
     # Lines of the log between two refreshes would tear a live display apart.
     plain = False if level > Verbosity.NORMAL else None
-    quiet = level == Verbosity.QUIET
     return Console(highlight=False, stderr=stderr, quiet=quiet, force_terminal=plain)
 
 
@@ -147,10 +148,7 @@ def result_console(*, stderr: bool) -> Console:
 
 @contextmanager
 def log_shown(level: Verbosity) -> Iterator[None]:
-    """Show the package's ``logging`` on standard error.
-
-    Without ``-v`` nothing is changed: Python itself then prints warnings and errors.
-    """
+    """Show the package's ``logging`` on standard error; without ``-v`` Python prints warnings."""
     if level <= Verbosity.NORMAL:
         yield
         return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from loopwright.cli.console import announce
-from loopwright.cli.options import json_option
+from loopwright.cli.options import json_option, option, verb
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
@@ -22,15 +22,14 @@ _ATTRIBUTES = (
 )  # fmt: skip
 
 
-@click.command("devices")
-@json_option
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Threads that measure [default: all cores].",
-)
-def command(as_json: bool, threads: int | None) -> None:
+@verb("devices")
+def devices_command(
+    *,
+    as_json: bool = json_option(),
+    threads: int | None = option(
+        "--threads N", "Threads that measure [default: all cores].", type=click.IntRange(1)
+    ),
+) -> None:
     """List the devices of this machine with their limits, measured now: the most arithmetic (FMA
     peak, in GFLOP/s) and the most memory traffic (in GB/s; of a CPU two reads and a write, of
     others a copy). Of the CPU also its caches; of GPUs and OpenCL what a kernel may take of them,
@@ -44,7 +43,10 @@ def command(as_json: bool, threads: int | None) -> None:
     device = runtime.cpu(0)
     with RunPlace(device, threads).held(announce):
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
-    others = [(one, _facts(one)) for make in (runtime.cuda, runtime.opencl) for one in _all(make)]
+    makers = (runtime.cuda, runtime.opencl)
+    numbered = (map(make, itertools.count()) for make in makers)
+    found = (one for all_of in numbered for one in itertools.takewhile(lambda d: d.exist, all_of))
+    others = [(one, _facts(one)) for one in found]
     facts = {
         "device": str(device),
         "cpu": machine["cpu"],
@@ -69,13 +71,9 @@ def command(as_json: bool, threads: int | None) -> None:
     for one, known in others:
         for line in _lines(one, known):
             click.echo(line)
-    for make in (runtime.cuda, runtime.opencl):
+    for make in makers:
         if not make().exist:
             click.echo(f"{make().name}: none ({make().why_absent()})")
-
-
-def _all(make: Callable[[int], Device]) -> Iterator[Device]:
-    return itertools.takewhile(lambda device: device.exist, map(make, itertools.count()))
 
 
 def _facts(device: Device) -> dict[str, Any]:

@@ -10,53 +10,33 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from loopwright import tuner as tuning
 from loopwright.cli.console import harmless, harmless_lines
-from loopwright.tuner import (
-    Monitor,
-    Part,
-    RunState,
-    Summary,
-    Ticker,
-    Trial,
-    TunerLike,
-    clock,
-    line_with_bar,
-)
 
 #: Seconds between two lines where there is no terminal.
 _LINE_S = 10.0
 
 
-class Display(Monitor):
+class Display(tuning.Monitor):
     """Trials, current and best speed, share of the peak and NumPy, both in GFLOP/s, ETA and
-    failures.
-
-    It is never drawn while a kernel is timed, since that would disturb it.
+    failures. It is never drawn while a kernel is timed, since that would disturb it.
     """
 
     shows_result = True
 
     def __init__(
-        self,
-        console: Console,
-        peak: float | None,
-        numpy: float | None,
-        refresh_s: float = 0.2,
+        self, console: Console, peak: float | None, numpy: float | None, refresh_s: float = 0.2,
         sampled: Mapping[str, Callable[[], float | None]] | None = None,
-    ) -> None:
-        self.console, self.peak, self.numpy = console, peak, numpy
-        self.refresh_s = refresh_s
-        self.sampled = dict(sampled or {})
-        self.noted: list[str] = []
+    ) -> None:  # fmt: skip
+        self.console, self.peak, self.numpy, self.refresh_s = console, peak, numpy, refresh_s
+        self.sampled, self.noted = dict(sampled or {}), list[str]()
         self._live: Live | None = None
-        self._drawn = time.monotonic()
-        self._state: RunState | None = None
-        self._latest: Trial | None = None
-        self._phase = ""
-        self._ticker = Ticker(self._draw_if_due)
+        self._state: tuning.RunState | None = None
+        self._latest: tuning.Trial | None = None
+        self._drawn, self._phase = time.monotonic(), ""
+        self._ticker = tuning.Ticker(self._draw_if_due)
 
-    def started(self, tuner: TunerLike, state: RunState) -> None:
-        """Print the state of the log."""
+    def started(self, tuner: tuning.TunerLike, state: tuning.RunState) -> None:
         self._state = state
         if state.from_log or state.failed:
             one = state.from_log == 1
@@ -69,8 +49,7 @@ class Display(Monitor):
         self.noted.append(text)
         self._print(text)
 
-    def trial(self, state: RunState, trial: Trial) -> None:
-        """Draw anew, if the last time is long enough ago."""
+    def trial(self, state: tuning.RunState, trial: tuning.Trial) -> None:
         self._state, self._latest = state, trial
         self._draw_if_due()
 
@@ -86,17 +65,14 @@ class Display(Monitor):
             self._draw_if_due()
         self._ticker.quiet(quiet)
 
-    def playoff(self, state: RunState, count: int) -> None:
-        if count == 1:
-            self._print("measuring the winner again")
-        else:
-            self._print(f"measuring {count} finalists again, in turns")
+    def playoff(self, state: tuning.RunState, count: int) -> None:
+        many = f"measuring {count} finalists again, in turns"
+        self._print("measuring the winner again" if count == 1 else many)
 
     def beside(self) -> Mapping[str, Callable[[], float | None]]:
         return self.sampled
 
-    def finished(self, state: RunState, summary: Summary) -> None:
-        """Stop drawing; the verb prints the summary."""
+    def finished(self, state: tuning.RunState, summary: tuning.Summary) -> None:
         self.close()
 
     def close(self) -> None:
@@ -123,15 +99,14 @@ class Display(Monitor):
         if state is None:
             return self._phase
         total = "" if state.total is None else f"/{state.total}"
-        eta = "" if state.eta is None else f", ETA {clock(state.eta)}"
+        eta = "" if state.eta is None else f", ETA {tuning.clock(state.eta)}"
         failed = f", {state.failed} failed" if state.failed else ""
         phase = f", {self._phase}" if self._phase else ""
-        return (
-            f"trial {state.valid}{total}: best {self._speed(state, state.best_seconds)}, "
-            f"current {self._current(state)}, {clock(state.budget.elapsed)}{eta}{failed}{phase}"
-        )
+        best, elapsed = self._speed(state, state.best_seconds), tuning.clock(state.budget.elapsed)
+        speeds = f"best {best}, current {self._current(state)}"
+        return f"trial {state.valid}{total}: {speeds}, {elapsed}{eta}{failed}{phase}"
 
-    def _current(self, state: RunState) -> str:
+    def _current(self, state: tuning.RunState) -> str:
         if self._latest is None:
             return "-"
         result = self._latest.result
@@ -145,32 +120,34 @@ class Display(Monitor):
             return Text(self._phase, no_wrap=True, overflow="ellipsis")
         grid = Table.grid(padding=(0, 2))
         default = None if state.default is None else state.seconds(state.default)
-        rows = [
-            ("best", self._speed(state, state.best_seconds)),
-            ("current", self._current(state)),
-            ("default", self._speed(state, default)),
-        ]
+        rows = {
+            "best": self._speed(state, state.best_seconds),
+            "current": self._current(state),
+            "default": self._speed(state, default),
+        }
         if self.numpy is not None:
-            rows.append(("NumPy", self._figure(self.numpy)))
+            rows["NumPy"] = self._figure(self.numpy)
         if state.failures:
-            shown = ", ".join(f"{f.count} x {kind}" for kind, f in state.failures.items())
-            rows.append(("failed", shown))
-        rows.append(("now", self._phase))
-        for name, text in rows:
+            failures = state.failures.items()
+            rows["failed"] = ", ".join(f"{f.count} x {kind}" for kind, f in failures)
+        for name, text in {**rows, "now": self._phase}.items():
             style = "bold" if name == "best" else ""
             cell = Text(harmless(text), style=style, no_wrap=True, overflow="ellipsis")
             grid.add_row(Text(name), cell)
-        budget = state.budget
-        done, total = state.valid, state.total
+        budget, done, total = state.budget, state.valid, state.total
         count = f"trials   {done}" if total is None else f"trials   {done}/{total}"
         share = done / total if total else 0.0  # no trial is left where all fail
         if budget.timeout is not None:
             share = max(share, budget.elapsed / budget.timeout)
-        eta = "" if state.eta is None else f"ETA {clock(state.eta)}"
-        parts = [Part(0, count), Part(2, clock(budget.elapsed)), Part(1, eta)]
-        return Group(line_with_bar(parts, min(1.0, share), self.console.width), grid)
+        eta = "" if state.eta is None else f"ETA {tuning.clock(state.eta)}"
+        parts = [
+            tuning.Part(0, count),
+            tuning.Part(2, tuning.clock(budget.elapsed)),
+            tuning.Part(1, eta),
+        ]
+        return Group(tuning.line_with_bar(parts, min(1.0, share), self.console.width), grid)
 
-    def _speed(self, state: RunState, seconds: float | None) -> str:
+    def _speed(self, state: tuning.RunState, seconds: float | None) -> str:
         if seconds is None:
             return "-"
         gflops = state.gflops(seconds)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import harmless, paragraph
-from loopwright.cli.options import json_option
+from loopwright.cli.options import argument, flag, json_option, verb
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.presenting import counted
 from loopwright.records import ErrorKind, error_help, errors_page
@@ -21,11 +21,12 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "bl
 _STATE, _CHECK = 9, 16
 
 
-@click.command("doctor")
-@click.argument("folder", default=".", type=click.Path())
-@json_option
-@click.option("--no-measure", is_flag=True, help="Time nothing: leave out the noise floor.")
-def doctor_command(folder: str, as_json: bool, no_measure: bool) -> int:
+@verb("doctor")
+def doctor_command(
+    folder: str = argument(default=".", type=click.Path()),
+    as_json: bool = json_option(),
+    no_measure: bool = flag("--no-measure", "Time nothing: leave out the noise floor."),
+) -> int:
     """Look at the compiler, the CPU, limits, other load, the clock, memory, files and devices, and
     say what each costs and how to mend it.
 
@@ -40,13 +41,10 @@ def doctor_command(folder: str, as_json: bool, no_measure: bool) -> int:
         click.echo(json.dumps(diagnosis.to_json()))
     else:
         lines = [line for finding in diagnosis.findings for line in _finding(finding)]
-        counts = [
-            counted(diagnosis.count(state), state)
-            if state in (State.WARNING, State.PROBLEM)
-            else f"{diagnosis.count(state)} {state}"
-            for state in State
-        ]
-        click.echo("\n".join([*lines, "", ", ".join(counts)]))
+        counts = {state: f"{diagnosis.count(state)} {state}" for state in State}
+        plural = (State.WARNING, State.PROBLEM)
+        counts |= {state: counted(diagnosis.count(state), state) for state in plural}
+        click.echo("\n".join([*lines, "", ", ".join(counts.values())]))
     return 0 if diagnosis.healthy else 1
 
 
@@ -62,16 +60,16 @@ def _finding(finding: Finding) -> list[str]:
     return [lines[0].replace(finding.state.value, state, 1), *lines[1:]]
 
 
-@click.command("explain-error")
-@click.argument(
-    "kind",
-    required=False,
-    shell_complete=lambda context, parameter, incomplete: [
-        kind for kind in ErrorKind if kind.startswith(incomplete.upper())
-    ],
-)
-@click.option("--markdown", is_flag=True, help="Print all kinds as a page in Markdown.")
-def explain_error_command(kind: str | None, markdown: bool) -> None:
+@verb("explain-error")
+def explain_error_command(
+    kind: str | None = argument(
+        required=False,
+        shell_complete=lambda context, parameter, incomplete: [
+            kind for kind in ErrorKind if kind.startswith(incomplete.upper())
+        ],
+    ),
+    markdown: bool = flag("--markdown", "Print all kinds as a page in Markdown."),
+) -> None:
     """Explain a KIND of error, such as RUN_TIMEOUT: what it means, how it comes about, what to do.
 
     Without KIND it lists the kinds.
@@ -80,11 +78,10 @@ def explain_error_command(kind: str | None, markdown: bool) -> None:
         click.echo(errors_page(), nl=False)
         return
     if kind is None:
-        helps = [(name, error_help(name)) for name in ErrorKind]
         lines = [
             line
-            for name, text in helps
-            for line in paragraph("" if text is None else text.meaning, 15, first=f"{name:15}")
+            for name in ErrorKind
+            for line in paragraph(getattr(error_help(name), "meaning", ""), 15, first=f"{name:15}")
         ]
         lines += ["", "`loopwright explain-error KIND` says how it comes about and what to do."]
     else:

@@ -4,65 +4,53 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo
-from loopwright.cli.options import HistoryOptions, RecordOptions, emit_option, json_option, takes
-from loopwright.cli.subject import SubjectOptions
+from loopwright.cli.model import SubjectOptions
 from loopwright.errors import LoopwrightError, RecordError, UsageError
-from loopwright.records import Json
+from loopwright.records import Json, Log, open_log
 
 if TYPE_CHECKING:
     from loopwright.history import Choice
-    from loopwright.records import Log
     from loopwright.task import ConfigEntity, Task
     from loopwright.tuner import Explanation
 
 
 #: Features shown where a model says which of them matter.
 _TOP = 20
-#: Beginning of a comment in each text of a kernel.
-_COMMENT = {
-    "nest": "#", "llvm": ";", "c": "//", "asm": "#", "opencl": "//", "cuda": "//", "ptx": "//",
-    "hip": "//",
-}  # fmt: skip
+#: Beginning of a comment in texts of a kernel, where it is not that of C.
+_COMMENT = {"nest": "#", "llvm": ";", "asm": "#"}
 
 
-@click.command("explain")
-@takes(subject=SubjectOptions)
-@click.option(
-    "--config",
-    metavar="INDEX",
-    help="The configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
-    "the best of the log [default: best, or default without a log].",
-)
-@click.option(
-    "--history", type=click.Path(), metavar="LOG", help="A log from which a cost model learns."
-)
-@click.option(
-    "--feature-type",
-    default="itervar",
-    show_default=True,
-    metavar="KIND",
-    help="What the model sees: itervar (numbers about each loop), knob (the choices themselves) or "
-    "curve (how often data is used again).",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    help=f"How many features to show [default: all; with a model the {_TOP} that matter most].",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@cli.verb("explain")
 def explain_command(
+    *,
     subject: SubjectOptions,
-    config: str | None,
-    history: str | None,
-    feature_type: str,
-    limit: int | None,
-    as_json: bool,
+    config: str | None = cli.option(
+        "--config INDEX",
+        "The configuration: its index in the space, its knobs as JSON, `default`, or `best` for "
+        "the best of the log [default: best, or default without a log].",
+    ),
+    history: str | None = cli.option(
+        "--history LOG", "A log from which a cost model learns.", type=click.Path()
+    ),
+    feature_type: str = cli.option(
+        "--feature-type KIND",
+        "What the model sees: itervar (numbers about each loop), knob (the choices themselves) or "
+        "curve (how often data is used again).",
+        shown="itervar",
+    ),
+    limit: int | None = cli.option(
+        "--limit N",
+        f"How many features to show [default: all; with a model the {_TOP} that matter most].",
+        type=click.IntRange(1),
+    ),
+    as_json: bool = cli.json_option("Print JSON instead of a table."),
 ) -> None:
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
@@ -70,7 +58,6 @@ def explain_command(
     automatic space the structure, its reasons and its loops are printed first.
     """
     from loopwright.history import apply_history_best
-    from loopwright.records import open_log
     from loopwright.tuner import explain, learn
 
     task = subject.find_workload().task
@@ -129,16 +116,14 @@ def _chosen(task: Task, config: str | None, log: Log | None, best: Choice | None
             return space.get(space.index_of(record.config))
         except LoopwrightError as error:
             raise RecordError(f"the best record of the log cannot be explained: {error}") from error
+    value: Json = None
+    with suppress(ValueError):
+        value = json.loads(str(config))
     try:
-        value: Json = json.loads(str(config))
-    except ValueError:
-        value = None
-    try:
-        if isinstance(value, Mapping):
-            return space.get(space.index_of(value))
-        if type(value) is not int:
+        index = space.index_of(value) if isinstance(value, Mapping) else value
+        if type(index) is not int:
             raise UsageError("give an index, the knobs as JSON, `default` or `best`")
-        return space.get(value)
+        return space.get(index)
     except LoopwrightError as error:
         raise UsageError(f"--config {config}: {error}") from error
 
@@ -176,17 +161,14 @@ def _print(
     console = Console(highlight=False)
     if console.is_terminal:
         console.print(explanation.table(limit))
-    else:
-        # A file or a pipe gets whole lines, whatever the width of the screen.
+    else:  # a file or a pipe gets whole lines, whatever the width of the screen
         click.echo(explanation.text(limit))
     if limit is not None and len(explanation.lines) > limit:
         click.echo(f"{len(explanation.lines) - limit} more features; --limit shows more")
 
 
-@click.command("analyze")
-@takes(subject=SubjectOptions)
-@json_option
-def analyze_command(subject: SubjectOptions, as_json: bool) -> None:
+@cli.verb("analyze")
+def analyze_command(*, subject: SubjectOptions, as_json: bool = cli.json_option()) -> None:
     """Say what every stage of WORKLOAD is: a contraction, a window, a reduction of rows or of
     everything, a transpose, a gather or an injective stage; which loops each operand moves with,
     how far in memory, and how often what it reads is used again. All of this follows from the
@@ -207,18 +189,14 @@ def analyze_command(subject: SubjectOptions, as_json: bool) -> None:
         echo(f"\n{stage}")
 
 
-@click.command("lower")
-@takes(subject=SubjectOptions)
-@takes(history=HistoryOptions)
-@takes(record=RecordOptions)
-@emit_option
-@click.option("--python", "as_python", is_flag=True, help="Print the schedules as Python instead.")
+@cli.verb("lower")
 def lower_command(
+    *,
     subject: SubjectOptions,
-    history: HistoryOptions,
-    record: RecordOptions,
-    emit: str | None,
-    as_python: bool,
+    history: cli.HistoryOptions,
+    record: cli.RecordOptions,
+    emit: str | None = cli.emit_option(),
+    as_python: bool = cli.flag("--python", "Print the schedules as Python instead."),
 ) -> None:
     """Print the loop nest of WORKLOAD under its default configuration and, with --history, under
     the best record of a log, or the one that --record names. The nest is what the compiler
@@ -236,7 +214,7 @@ def lower_command(
         shown.append((tuned.choice, tuned))
     kind = emit or "nest"
     for title, chosen in shown:
-        echo(f"{_COMMENT[kind]} {title}")
+        echo(f"{_COMMENT.get(kind, '//')} {title}")
         if as_python:
             echo(chosen.schedule.as_python())
             continue

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo
 from loopwright.cli.model import ModelOptions, ModelSubject, find_model
-from loopwright.cli.options import HistoryOptions, TargetOptions, json_option, takes
 from loopwright.cli.tables import TextColumn, table_lines
+from loopwright.presenting import duration
 from loopwright.records import Json
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ class KernelRow:
         return {**self.__dict__, "ops": list(self.ops)}
 
     def origin(self, with_records: bool) -> str:
-        """The origin of its schedule in words."""
         from loopwright.graph import DEFINITION
 
         if self.by:
@@ -60,30 +60,20 @@ class KernelRow:
         return text if self.implementation == DEFINITION else f"{self.implementation}, {text}"
 
 
-@click.command("inspect")
-@click.argument("model", type=click.Path())
-@click.argument("shapes", nargs=-1, metavar="[INPUT=SHAPE]...")
-@takes(target=TargetOptions)
-@takes(
-    without=("allow_default",),
-    texts={
-        "history": "A log of `loopwright tune`, or a folder of such *.jsonl: says which kernels "
-        "have records, and builds these kernels from their records before timing. Several may be "
-        "given."
-    },
-    history=HistoryOptions,
-)
-@takes(without=("finalists",), options=ModelOptions)
-@click.option("--no-time", is_flag=True, help="Build and time nothing.")
-@json_option
-def command(
-    model: str,
-    shapes: tuple[str, ...],
-    target: TargetOptions,
-    history: HistoryOptions,
-    options: ModelOptions,
-    no_time: bool,
-    as_json: bool,
+@cli.verb("inspect")
+def inspect_command(
+    *,
+    model: str = cli.argument(type=click.Path()),
+    shapes: tuple[str, ...] = cli.argument(nargs=-1, metavar="[INPUT=SHAPE]..."),
+    target: cli.TargetOptions,
+    history: cli.HistoryOptions = cli.group(
+        without=("allow_default",),
+        history="A log of `loopwright tune`, or a folder of such *.jsonl: says which kernels have "
+        "records, and builds these kernels from their records before timing. Several may be given.",
+    ),
+    options: ModelOptions = cli.group(without=("finalists",)),
+    no_time: bool = cli.flag("--no-time", "Build and time nothing."),
+    as_json: bool = cli.json_option(),
 ) -> None:
     """Show the operators of MODEL, an ONNX file, the kernels that they become, how often each is
     called, its share of the time of a run, and which kernels have records in a log (--history).
@@ -129,24 +119,13 @@ def _rows(
     rows = []
     for name, candidates in tasks.items():
         one = by_key[fastest(candidates, applied).task.key]
-        record, note = _record(None if applied is None else applied.explain(one.task))
-        row = KernelRow(
-            name,
-            str(one.task),
-            one.task.key,
-            one.ops,
-            planned.calls[name],
-            flop_of(one.task),
-            not one.is_simple,
-            record,
-            note,
-            one.implementation,
-        )
-        rows.append(row)
+        origin = _record(None if applied is None else applied.explain(one.task))
+        task, calls, tuned = one.task, planned.calls[name], not one.is_simple
+        facts = (str(task), task.key, one.ops, calls, flop_of(task), tuned, *origin)
+        rows.append(KernelRow(name, *facts, one.implementation))
     for name, host in planned.hosts.items():
-        text, ops = host.span or host.name, (host.name,)
-        row = KernelRow(name, text, "", ops, 1, 0, False, "", host.reason, "", by=host.by)
-        rows.append(row)
+        facts = (host.span or host.name, "", (host.name,), 1, 0, False, "", host.reason)
+        rows.append(KernelRow(name, *facts, "", by=host.by))
     return rows
 
 
@@ -194,23 +173,20 @@ def _text(
         f"{len(program.steps)} calls of {len(planned.kernels)} kernels, {len(tuned)} tasks"
     )
     yield head + (f"; without a kernel: {len(planned.hosts)}" if planned.hosts else "")
+    facts: dict[str, str] = {}
     for title, values in (("inputs", program.input_values), ("outputs", program.output_values)):
-        texts = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in values)
-        yield f"{title + ':':11}{texts}"
+        facts[title] = ", ".join(f"{v.name} {v.dtype}{list(v.shape)}" for v in values)
     weights = sum(a.nbytes for a in planned.constants.values())
-    rest = _bytes(program.pool_bytes)
-    yield f"{'memory:':11}{_bytes(weights)} of weights, {rest} beside"
-    counts = ", ".join(f"{count} {name}" for name, count in operators.most_common())
-    yield f"{'operators:':11}{counts}"
+    facts["memory"] = f"{_bytes(weights)} of weights, {_bytes(program.pool_bytes)} beside"
+    facts["operators"] = ", ".join(f"{n} {name}" for name, n in operators.most_common())
     if (choice := subject.layouts) is not None:
-        yield f"{'layouts:':11}{choice}{f', for {choice.target}' if choice.target else ''}"
+        facts["layouts"] = f"{choice}{f', for {choice.target}' if choice.target else ''}"
+    yield from (f"{title + ':':11}{text}" for title, text in facts.items())
     yield ""
     yield from _table(rows, with_records)
 
 
 def _table(rows: Sequence[KernelRow], with_records: bool) -> Iterator[str]:
-    from loopwright.presenting import duration
-
     total = sum(row.seconds or 0.0 for row in rows)
     times = ["-" if row.seconds is None else duration(row.seconds) for row in rows]
     shares = [f"{row.seconds / total:.1%}" if row.seconds else "-" for row in rows]

@@ -1,6 +1,4 @@
-"""Files of built kernels: `build` names the workload in them, and `run` checks the outputs against
-the reference of that workload, or against its expression.
-"""
+"""Files of built kernels, which name their workload, and checks of their outputs against it."""
 
 from __future__ import annotations
 
@@ -32,11 +30,9 @@ def check_free(output: str, *, force: bool) -> None:
     """Refuse to write over other files, before anything is built."""
     from loopwright.runtime import LIBRARY_FILE, MANIFEST, OBJECT
 
-    if Path(output).suffix == ".so":
-        files.check((Path(output), LIBRARY_FILE), force=force)
-    else:
-        manifest = Path(f"{output}.json")
-        files.check((Path(output), OBJECT), (manifest, MANIFEST), force=force)
+    parts = [(Path(output), OBJECT), (Path(f"{output}.json"), MANIFEST)]
+    is_library = Path(output).suffix == ".so"
+    files.check(*([(Path(output), LIBRARY_FILE)] if is_library else parts), force=force)
 
 
 def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool) -> list[Path]:
@@ -44,12 +40,20 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
     ``.so``, else an object file with its manifest beside it. Returns the files, the kernel's first.
     """
     from loopwright import runtime
+    from loopwright.schedule import create_schedule
+    from loopwright.space import AutomaticTask
 
     task = workload.task
-    says: dict[str, Any] = {"name": task.name, "args": list(task.args)}
-    says["target"] = str(task.target)
-    if workload.operator is None:
-        says["expression"] = _expression_of(task)
+    says: dict[str, Any]
+    says = {"name": task.name, "args": list(task.args), "target": str(task.target)}
+    if workload.operator is None:  # its DAG, and its arguments in calling order
+        if isinstance(task, AutomaticTask):  # known without a look at its space
+            schedule = create_schedule(list(dict.fromkeys(t.op for t in task.program.outputs)))
+            tensors = list(task.program.args)
+        else:
+            schedule, tensors = task.instantiate(task.fallback())
+        args = list(schedule.arg_ids(tensors))
+        says["expression"] = {"dag": schedule.dag.to_json(), "args": args}
     manifest = {**module.artifact.manifest, "workload": says}
     named = runtime.Module(runtime.Artifact(manifest, module.artifact.objects))
     if Path(output).suffix == ".so":
@@ -59,9 +63,7 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
 
 
 def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
-    """Check the outputs among the arguments of a call, and return in words what they were compared
-    with; without a reference they must be finite.
-    """
+    """Check outputs among a call's arguments; return in words what they were compared with."""
     from loopwright.measure import arguments
 
     pairs = list(zip(arguments(module.artifact), arrays, strict=True))
@@ -85,23 +87,9 @@ def check(file: str, module: Module, arrays: Sequence[Array]) -> str:
     return f"all finite ({why}, so that they were not compared with a reference)"
 
 
-def _expression_of(task: Task) -> dict[str, Any]:
-    """The expression of a task as data: its DAG, and its arguments in calling order."""
-    from loopwright.schedule import create_schedule
-    from loopwright.space import AutomaticTask
-
-    if isinstance(task, AutomaticTask):  # known without a look at its space
-        schedule = create_schedule(list(dict.fromkeys(t.op for t in task.program.outputs)))
-        tensors = list(task.program.args)
-    else:
-        schedule, tensors = task.instantiate(task.fallback())
-    return {"dag": schedule.dag.to_json(), "args": list(schedule.arg_ids(tensors))}
-
-
 def _task_of(says: Any) -> Task | None:
-    """The task that the manifest names; None where it names no operator with a reference.
-
-    A template in a file is not looked for: a manifest cannot make Python run.
+    """The task that a manifest names; None where it names no operator with a reference, such as a
+    template in a file, as a manifest runs no Python.
     """
     from loopwright import ops
     from loopwright.task import create_task
@@ -132,9 +120,8 @@ def _compare_with_reference(file: str, task: Task, pairs: Sequence[tuple[Arg, Ar
 
 
 def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Array]]) -> str:
-    """Compare with the expression that the manifest holds, which is data and no program.
-
-    NumPy evaluates a small one; a large one is compiled without any schedule.
+    """Compare with the manifest's expression, which is data and no program: by NumPy, or compiled
+    without any schedule where it is large.
     """
     from loopwright.measure import comparison as checking
     from loopwright.te import Dag, read_arg_id
@@ -144,9 +131,8 @@ def _compare_with_expression(file: str, says: Any, pairs: Sequence[tuple[Arg, Ar
         places = [read_arg_id(x) for x in says["args"]]
         shapes = [(op.dtypes[k], op.shape) for op, k in ((dag.ops[i], k) for i, k in places)]
     except (LoopwrightError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{file}: its manifest holds no expression that can be: {error}"
-        ) from error
+        problem = f"its manifest holds no expression that can be: {error}"
+        raise UsageError(f"{file}: {problem}") from error
     if [(d, tuple(n)) for d, n in shapes] != [(arg.dtype.name, arg.shape) for arg, _ in pairs]:
         raise UsageError(f"{file} does not have the arguments of its expression; build it again")
     close = checking.Closeness(checking.reduction_length(dag), checking.computed_in(dag))
@@ -184,16 +170,11 @@ def _as_written(dag: Dag, arrays: Mapping[Place, Array], results: Sequence[Place
 
 
 def _compare(
-    file: str,
-    pairs: Sequence[tuple[Arg, Array]],
-    expected: Sequence[Any],
-    close: Closeness,
+    file: str, pairs: Sequence[tuple[Arg, Array]], expected: Sequence[Any], close: Closeness
 ) -> float:
-    """The largest error of any output; a wrong output is an error."""
     from loopwright.measure import comparison as checking
 
-    worst = 0.0
-    outputs = [(arg, array) for arg, array in pairs if arg.output]
+    worst, outputs = 0.0, [pair for pair in pairs if pair[0].output]
     for (arg, array), want in zip(outputs, expected, strict=True):
         result = checking.compare(arg.name, array, np.asarray(want, arg.dtype), close)
         if result.problem is not None:

@@ -1,4 +1,4 @@
-"""``model.onnx [input=1x3x224x224 ...]``: from the words of a command line to a module."""
+"""The subject of a command line: a workload, or ``model.onnx [input=1x3x224x224 ...]``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,20 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import command_line
-from loopwright.cli.options import HistoryOptions, TargetOptions, option
-from loopwright.cli.workload import target_of
+from loopwright.cli.options import (
+    HistoryOptions,
+    SubjectOption,
+    TargetOptions,
+    argument,
+    flag,
+    option,
+)
+from loopwright.cli.workload import (
+    WorkloadSubject,
+    completed_workloads,
+    find_workload,
+    target_of,
+)
 from loopwright.errors import GraphError, RecordError, UsageError
 
 if TYPE_CHECKING:
@@ -29,55 +41,42 @@ _SHAPE = re.compile(f"{_EXTENT}(?:[x,]{_EXTENT})*")
 
 @dataclass(frozen=True)
 class ModelOptions:
-    no_fallback: bool = option(
+    no_fallback: bool = flag(
         "--no-fallback",
-        of="model",
-        is_flag=True,
-        help="Of a model: refuse nodes that have no kernel, all of them at once, in place of "
+        "Of a model: refuse nodes that have no kernel, all of them at once, in place of "
         "leaving them to onnx.reference.",
+        of="model",
     )
     batches: tuple[int, ...] = option(
-        "--batch",
+        "--batch N",
+        "Of a model whose inputs have a batch that varies (an extent with a name, as in "
+        "image=nx3x224x224): a value of it with kernels of its own. Several may be given.",
         of="model",
         multiple=True,
         type=click.IntRange(1),
-        metavar="N",
-        help="Of a model whose inputs have a batch that varies (an extent with a name, as in "
-        "image=nx3x224x224): a value of it with kernels of its own. Several may be given.",
     )
     layouts: str | None = option(
-        "--layouts",
+        "--layouts FILE",
+        "Of a model: compute convolutions and pools in the layouts of this file, which "
+        "`loopwright tune --layouts` wrote [default: channels last where that suits].",
         of="model",
         type=click.Path(dir_okay=False),
-        metavar="FILE",
-        help="Of a model: compute convolutions and pools in the layouts of this file, which "
-        "`loopwright tune --layouts` wrote [default: channels last where that suits].",
     )
     finalists: int | None = option(
-        "--finalists",
+        "--finalists N",
+        "Of a model: let the N fastest records of each kernel, and its default, take turns "
+        "inside runs of the model, and build what is fastest there [default: the best records].",
         of="model",
         type=click.IntRange(1),
-        metavar="N",
-        help="Of a model: let the N fastest records of each kernel, and its default, take turns "
-        "inside runs of the model, and build what is fastest there [default: the best records].",
     )
     max_error: float | None = option(
-        "--max-error",
-        of="model",
-        type=click.FloatRange(0),
-        metavar="SHARE",
-        help="Of a model: the largest error that an implementation of an operator may have, as a "
+        "--max-error SHARE",
+        "Of a model: the largest error that an implementation of an operator may have, as a "
         "share of its largest result. 0: only that of another order of sums, so no Winograd; "
         "1e-4: Winograd with larger tiles, too [default: 1e-5].",
+        of="model",
+        type=click.FloatRange(0),
     )
-
-    def check_layouts(self) -> None:
-        """Refuse layouts together with batches."""
-        if self.layouts is not None and self.batches:
-            raise UsageError(
-                f"--layouts {self.layouts}: layouts are chosen for known sizes; leave --batch out, "
-                "and give the shapes of inputs behind the file"
-            )
 
     def words(self) -> list[str]:
         """These options as they are written in a command line, defaults left out."""
@@ -89,24 +88,16 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class ModelSubject:
-    """The model of an ONNX file, for a target."""
-
-    #: The file and the shapes of inputs as they were written.
-    words: tuple[str, ...]
-    #: The model; with batches that of the first one.
-    module: IRModule
+    words: tuple[str, ...]  # the file and the shapes of inputs as they were written
+    module: IRModule  # the model; with batches that of the first one
     target: Target
-    #: Words of --target, --threads and of `ModelOptions`.
-    option_words: tuple[str, ...]
+    option_words: tuple[str, ...]  # words of --target, --threads and of `ModelOptions`
     options: ModelOptions
-    #: The model of any batch; None without ``--batch``.
-    source: BatchSource | None = None
+    source: BatchSource | None = None  # the model of any batch; None without ``--batch``
     batches: tuple[int, ...] = ()
-    #: Contents of the file of ``--layouts``; None: layouts of `ConvertLayout`.
-    layouts: LayoutChoice | None = None
+    layouts: LayoutChoice | None = None  # of the file of ``--layouts``; None: `ConvertLayout`'s
 
     def each(self) -> Iterator[ModelSubject]:
-        """The model of each batch by itself; the model where there are no batches."""
         if self.source is None:
             yield self
             return
@@ -122,7 +113,6 @@ class ModelSubject:
 
     @property
     def name(self) -> str:
-        """The name of the file without its extension."""
         return Path(self.words[0]).stem
 
     def command(self, verb: str, *options: str) -> str:
@@ -168,7 +158,6 @@ class ModelSubject:
         return model
 
     def _check_records(self, history: HistoryOptions, models: Sequence[CompiledModel]) -> None:
-        """Refuse logs in which no kernel has a record."""
         choices = [choice for model in models for choice in model.choices.values()]
         finalists = [f for model in models for place in model.inside or () for f in place.finalists]
         choices += [f.choice for f in finalists if f.choice is not None]
@@ -182,12 +171,10 @@ class ModelSubject:
 
 
 def is_model(word: str) -> bool:
-    """Whether a word names the file of a model rather than a workload."""
     return Path(word).suffix.lower() == ONNX
 
 
 def print_fallbacks(model: Model) -> None:
-    """Print the steps of a model that run without a kernel, if any."""
     if model.host_steps:
         steps = ", ".join(f"{name} ({step.by})" for name, step in model.host_steps.items())
         click.echo(f"no kernel: {steps}; `loopwright inspect` says why, and what each takes")
@@ -206,7 +193,11 @@ def find_model(
     """
     from loopwright.graph import LayoutChoice, checked_batches, from_onnx, source_of
 
-    options.check_layouts()
+    if options.layouts is not None and options.batches:
+        raise UsageError(
+            f"--layouts {options.layouts}: layouts are chosen for known sizes; leave --batch out, "
+            "and give the shapes of inputs behind the file"
+        )
     extents = dict(_shape(word) for word in shapes)
     if not Path(file).is_file():
         raise UsageError(f"no file {file!r}; name an ONNX model")
@@ -253,3 +244,54 @@ def _check_sizes(file: str, module: IRModule) -> None:
             "give --batch where it varies, else its shape behind the file, such as "
             f"{param.name}={example}"
         )
+
+
+def _completed_parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Completions after an operator: its parameters that are not given yet."""
+    from loopwright import ops
+
+    operator = ops.WORKLOADS.get(ctx.params.get("workload") or "")
+    written = {word.partition("=")[0] for word in ctx.params.get("params") or ()}
+    names = [] if operator is None else [n for n in operator.params if n not in written]
+    return [f"{n}=" for n in names if f"{n}=".startswith(incomplete)]
+
+
+def refuse_other_options(is_model: bool) -> None:
+    """Refuse options of this command line that are for the other kind of subject."""
+    mine, other = ("model", "workload") if is_model else ("workload", "model")
+    context = click.get_current_context()
+    names = [
+        max(one.opts, key=len)
+        for one in context.command.params
+        if isinstance(one, SubjectOption)
+        and one.of == other
+        and (value := context.params[one.name or ""]) is not None
+        and (value is not False and value != ())  # 0 is a value
+    ]
+    if names:
+        raise UsageError(f"{', '.join(names)}: for a {other}, not for a {mine}; leave it out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectOptions(TargetOptions):
+    """The words that name a subject, and its target."""
+
+    workload: str = argument(shell_complete=completed_workloads)
+    params: tuple[str, ...] = argument(
+        nargs=-1, metavar="[KEY=VALUE]...", shell_complete=_completed_parameters
+    )
+
+    @property
+    def is_model(self) -> bool:
+        return is_model(self.workload)
+
+    def find_workload(self) -> WorkloadSubject:
+        return find_workload(self.workload, self.params, self.target, self.threads)
+
+    def find_model(self, options: ModelOptions, *, new_layouts: bool = False) -> ModelSubject:
+        target = TargetOptions(self.target, self.threads)
+        return find_model(self.workload, self.params, target, options, new_layouts=new_layouts)
+
+    def find(self, options: ModelOptions) -> WorkloadSubject | ModelSubject:
+        refuse_other_options(self.is_model)
+        return self.find_model(options) if self.is_model else self.find_workload()

@@ -18,23 +18,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from loopwright import dtypes
+from loopwright import dtypes, measure
 from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.errors import InternalError, RunError
-from loopwright.measure import (
-    Done,
-    Failed,
-    FailureCause,
-    Message,
-    Reply,
-    Worker,
-    WorkerProgram,
-    machine_memory,
-    main,
-    take,
-    task_inputs,
-    wait_any,
-)
 from loopwright.runtime import Arg
 
 #: Length of one sample in seconds; it holds at least one call.
@@ -51,31 +37,24 @@ Prepare = Callable[[WorkloadSubject, list[npt.NDArray[Any]], int], Callable[[], 
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareRequest(Message):
+class PrepareRequest(measure.Message):
     """Make the inputs of a workload and call the library once; answered by `Done`."""
 
-    #: The workload and its parameters as on a command line.
-    words: tuple[str, ...]
-    #: The value of ``--target``.
-    target: str
-    #: Threads of the library.
-    threads: int
-    #: Shapes of the inputs.
-    shapes: tuple[tuple[int, ...], ...]
-    #: Dtypes of the inputs.
-    dtypes: tuple[str, ...]
+    words: tuple[str, ...]  # the workload and its parameters as on a command line
+    target: str  # the value of ``--target``
+    threads: int  # of the library
+    shapes: tuple[tuple[int, ...], ...]  # of the inputs
+    dtypes: tuple[str, ...]  # of the inputs
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleRequest(Message):
+class SampleRequest(measure.Message):
     """Time the library over one window."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleReply(Reply):
-    """Seconds of one call."""
-
-    seconds: float
+class SampleReply(measure.Reply):
+    seconds: float  # of one call
 
 
 def input_specs(workload: WorkloadSubject) -> list[tuple[tuple[int, ...], str]]:
@@ -100,7 +79,6 @@ def environment(threads: int) -> dict[str, str | None]:
 
 class NumpyProcess:
     """NumPy on one workload with a reference; ``problem`` is the reason for having no more samples.
-
     A subclass that names another ``module``, whose main calls `serve`, compares with another
     library.
     """
@@ -111,8 +89,8 @@ class NumpyProcess:
     def __init__(
         self, workload: WorkloadSubject, inputs: Sequence[tuple[Sequence[int], str]], threads: int
     ) -> None:
-        program = WorkerProgram(self.module, environment(threads))
-        self._worker = Worker(self.library, machine_memory(), program=program)
+        program = measure.WorkerProgram(self.module, environment(threads))
+        self._worker = measure.Worker(self.library, measure.machine_memory(), program=program)
         self._threads = threads
         self.prepare(workload, inputs)
 
@@ -142,10 +120,9 @@ class NumpyProcess:
         return self._worker.pid
 
     def sample(self) -> float | None:
-        """Seconds per call over one window; None once NumPy has failed.
-
-        Between samples the process is stopped: idle threads of OpenBLAS spin, and would take a core
-        from the next measurement.
+        """Seconds per call over one window; None once NumPy has failed. Between samples the process
+        is stopped: idle threads of OpenBLAS spin, and would take a core from the next
+        measurement.
         """
         if self.problem:
             return None
@@ -161,19 +138,20 @@ class NumpyProcess:
         if self.pid is not None:
             os.kill(self.pid, number)
 
-    def _ask(self, request: Message) -> Reply | None:
+    def _ask(self, request: measure.Message) -> measure.Reply | None:
         """The reply to a request; None, and a problem, when there is none."""
         try:
             self._worker.submit(request, seconds=PATIENCE_S, restart=not self._worker.launched)
-            wait_any([self._worker])
+            measure.wait_any([self._worker])
         except RunError as error:
             self.problem = str(error)
             return None
-        outcome = take(self._worker)
-        if isinstance(outcome, Reply) and not isinstance(outcome, Failed):
+        outcome = measure.take(self._worker)
+        if isinstance(outcome, measure.Reply) and not isinstance(outcome, measure.Failed):
             return outcome
         self.problem = f"{self.library}: {outcome.text}"
-        if not isinstance(outcome, Failed) and outcome.cause is FailureCause.TIMEOUT:
+        cause = None if isinstance(outcome, measure.Failed) else outcome.cause
+        if cause is measure.FailureCause.TIMEOUT:
             self.problem = f"{self.library} did not answer within {PATIENCE_S:g} s"
         self.close()
         return None
@@ -187,7 +165,7 @@ class TimingRole:
         self._call: Callable[[], object] | None = None
         self._number = 1
 
-    def answer(self, request: Message) -> Reply:
+    def answer(self, request: measure.Message) -> measure.Reply:
         match request:
             case PrepareRequest():
                 if hasattr(os, "sched_setaffinity"):
@@ -196,12 +174,12 @@ class TimingRole:
                 workload = find_workload(name, params, request.target, request.threads)
                 types = [np.dtype(dtypes.check(dtype)) for dtype in request.dtypes]
                 specs = enumerate(zip(request.shapes, types, strict=True))
-                args = [Arg(f"input {i}", shape, dtype, False) for i, (shape, dtype) in specs]
-                inputs = task_inputs(workload.task, args)
+                args = [Arg(f"input {i}", *spec, False) for i, spec in specs]
+                inputs = measure.task_inputs(workload.task, args)
                 self._call = self._prepare(workload, inputs, request.threads)
                 self._call()
                 self._number = max(1, round(WINDOW_S / _seconds_of(self._call, 1)))
-                return Done()
+                return measure.Done()
             case SampleRequest() if self._call is not None:
                 # The process was stopped: caches are cold and the library's threads asleep.
                 warm_until = time.perf_counter() + WARM_UP_S
@@ -221,7 +199,7 @@ def _seconds_of(call: Callable[[], object], number: int) -> float:
 
 def serve(prepare: Prepare) -> int:
     """The main function of a process that times a library; returns its exit code."""
-    return main(sys.argv[1:], lambda name: TimingRole(prepare))
+    return measure.main(sys.argv[1:], lambda name: TimingRole(prepare))
 
 
 def _prepare(

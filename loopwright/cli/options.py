@@ -1,15 +1,15 @@
-"""Groups of options that several verbs share: a group is a dataclass, each of its fields an option.
-
-A verb takes a group by `takes`, and gets it as one argument.
+"""Options of verbs: a verb is a function, whose parameters are options or groups that verbs share.
+A group is a dataclass, each of its fields an option; a verb gets it as one argument.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import click
 
@@ -39,92 +39,126 @@ class SubjectOption(click.Option):
         self.of = of
 
 
-def option(*names: str, of: str = "", **settings: Any) -> Any:
-    """Field of a group: an option with the arguments of `click.option`. ``of`` is ``"workload"`` or
-    ``"model"`` where a verb takes both and the option is for one.
+def option(
+    words: str, text: str | None = None, *, of: str = "", shown: Any = None, **settings: Any
+) -> Any:
+    """Field of a group, or default of a parameter of a verb: an option. ``words`` are its names and
+    its metavar, as in ``"-o --out FILE"``; the annotation says whether it is a number. ``of`` is
+    ``"workload"`` or ``"model"`` where a verb takes both and the option is for one; ``shown`` is a
+    default that the help shows. ``settings`` are of `click.Option`.
     """
-    if of:
-        settings = {"cls": SubjectOption, "of": of, **settings}
+    names = [word for word in words.split() if word.startswith("-")]
+    metavar = [word for word in words.split() if word not in names]
+    settings |= {"help": text, **({"metavar": metavar[0]} if metavar else {})}
+    settings |= {} if shown is None else {"default": shown, "show_default": True}
+    settings |= {"cls": SubjectOption, "of": of} if of else {}
     absent: object = False if settings.get("is_flag") else () if settings.get("multiple") else None
     default = settings.get("default", absent)
-    return field(default=default, metadata={"add": click.option, "call": (names, settings)})
+    return field(default=default, metadata={"params": [(click.Option, names, settings)]})
 
 
-def argument(name: str, **settings: Any) -> Any:
-    """Field of a group: an argument of the command line."""
-    return field(metadata={"add": click.argument, "call": ((name,), settings)})
+def flag(words: str, text: str, **settings: Any) -> Any:
+    """As `option`, without a value: true where it is given."""
+    return option(words, text, is_flag=True, **settings)
 
 
-def takes(
-    *,
-    without: Collection[str] = (),
-    texts: Mapping[str, str] | None = None,
-    **groups: type,
-) -> Callable[[_Verb], _Verb]:
-    """Give a verb the options of groups, each as one argument.
+def any_of(*options: Any) -> Any:
+    """Default of a parameter that several options set."""
+    return field(metadata={"params": [param for o in options for param in o.metadata["params"]]})
 
-    Args:
-        without: fields that the verb has no option for; they have their defaults.
-        texts: help by field where that of the group does not fit.
-        groups: the groups by the names of the arguments.
+
+def argument(**settings: Any) -> Any:
+    """Field of a group, or default of a parameter of a verb: an argument of the command line."""
+    return field(metadata={"params": [(click.Argument, [], settings)]})
+
+
+def group(without: Collection[str] = (), **texts: str) -> Any:
+    """Default of a parameter that is a group, without options for some fields, which then have
+    their defaults, and with the help of some fields where that of the group does not fit.
     """
-    chosen = {
-        name: [f for f in fields(group) if f.name not in without] for name, group in groups.items()
-    }
+    return field(metadata={"without": without, "texts": texts})
 
-    def decorate(command: _Verb) -> _Verb:
-        @functools.wraps(command)
+
+def verb(name: str, short_help: str | None = None) -> Callable[[_Verb], click.Command]:
+    def decorate(function: _Verb) -> click.Command:
+        params: list[click.Parameter] = []
+        groups: dict[str, tuple[Any, list[str]]] = {}
+        hints = get_type_hints(function)
+        for one in inspect.signature(function).parameters.values():
+            kind = hints[one.name]
+            metadata = getattr(one.default, "metadata", {})
+            if not is_dataclass(kind):
+                params += _params(one.name, kind, metadata["params"])
+                continue
+            chosen = [f for f in fields(kind) if f.name not in metadata.get("without", ())]
+            groups[one.name] = kind, [f.name for f in chosen]
+            inner = get_type_hints(kind)
+            for f in chosen:
+                text = metadata.get("texts", {}).get(f.name)
+                params += _params(f.name, inner[f.name], f.metadata["params"], text)
+
+        @functools.wraps(function)
         def grouped(**values: Any) -> object:
-            for name, group in groups.items():
-                values[name] = group(**{f.name: values.pop(f.name) for f in chosen[name]})
-            return command(**values)
+            for key, (kind, names) in groups.items():
+                values[key] = kind(**{n: values.pop(n) for n in names})
+            return function(**values)
 
-        verb: _Verb = grouped
-        for one in reversed([f for group in chosen.values() for f in group]):
-            names, settings = one.metadata["call"]
-            if one.metadata["add"] is click.option:
-                names = (*names, one.name)
-                if texts and one.name in texts:
-                    settings = {**settings, "help": texts[one.name]}
-            verb = one.metadata["add"](*names, **settings)(verb)
-        return verb
+        return click.Command(
+            name, callback=grouped, params=params, help=function.__doc__, short_help=short_help
+        )
 
     return decorate
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-force_option = click.option(
-    "--force", is_flag=True, help="Replace an existing file, whatever it is."
-)
-#: Names devices; see `loopwright.measure.LocalRunner`.
-DEVICE: Mapping[str, Any] = {
-    "metavar": "NAMES",
-    "help": "The device that kernels run on, such as opencl:0. Where many kernels are measured, "
-    "several equal devices, separated by commas, share them [default: the first of the target's "
-    "kind]. `loopwright devices` lists them.",
-}
-device_option = click.option("--device", **DEVICE)
-emit_option = click.option(
-    "--emit",
-    type=click.Choice(["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx", "hip"]),
-    help="Print this: the loop nest, LLVM IR, C, assembly, OpenCL C, CUDA C++, PTX, or HIP.",
-)
+def _params(name: str, hint: Any, specs: Any, text: str | None = None) -> list[click.Parameter]:
+    numbers = [kind for kind in (int, float) if kind in (hint, *get_args(hint))]
+    made = []
+    for make, names, settings in specs:
+        settings = {"type": numbers[0], **settings} if numbers else dict(settings)
+        settings |= {} if text is None else {"help": text}
+        made.append(settings.pop("cls", make)([*names, name], **settings))
+    return made
+
+
+def json_option(text: str = "Print JSON instead of text.") -> Any:
+    return flag("--json", text)
+
+
+def force_option() -> Any:
+    return flag("--force", "Replace an existing file, whatever it is.")
+
+
+def device_option(of: str = "") -> Any:
+    """Names devices; see `loopwright.measure.LocalRunner`."""
+    return option(
+        "--device NAMES",
+        "The device that kernels run on, such as opencl:0. Where many kernels are measured, "
+        "several equal devices, separated by commas, share them [default: the first of the "
+        "target's kind]. `loopwright devices` lists them.",
+        of=of,
+    )
+
+
+def emit_option() -> Any:
+    return option(
+        "--emit",
+        "Print this: the loop nest, LLVM IR, C, assembly, OpenCL C, CUDA C++, PTX, or HIP.",
+        type=click.Choice(["nest", "llvm", "c", "asm", "opencl", "cuda", "ptx", "hip"]),
+    )
 
 
 @dataclass(frozen=True)
 class TargetOptions:
     target: str = option(
         "--target",
-        default="llvm",
-        show_default=True,
-        help="What kernels are compiled for: llvm, c (by the system's C compiler), opencl, cuda "
+        "What kernels are compiled for: llvm, c (by the system's C compiler), opencl, cuda "
         'or interp (the interpreter), with options, such as "llvm -mcpu=x86-64-v3".',
+        shown="llvm",
     )
     threads: int | None = option(
-        "--threads",
+        "--threads N",
+        "Threads that a kernel runs on [default: all cores].",
         type=click.IntRange(1, MAX_THREADS),
-        metavar="N",
-        help="Threads that a kernel runs on [default: all cores].",
     )
 
     def words(self) -> list[str]:
@@ -136,65 +170,42 @@ class TargetOptions:
 @dataclass(frozen=True)
 class RecordOptions:
     record: str | None = option(
-        "--record",
+        "--record ID",
+        "This record of the log: its id, the beginning of it, `best` or `default`.",
         of="workload",
-        metavar="ID",
-        help="This record of the log: its id, the beginning of it, `best` or `default`.",
     )
     trial: int | None = option(
-        "--trial",
-        of="workload",
-        type=click.IntRange(0),
-        metavar="N",
-        help="The record of this trial instead.",
+        "--trial N", "The record of this trial instead.", of="workload", type=click.IntRange(0)
     )
     run: str | None = option(
-        "--run",
+        "--run RUN",
+        "The run that had this trial, where the log has several; the beginning will do.",
         of="workload",
-        metavar="RUN",
-        help="The run that had this trial, where the log has several; the beginning will do.",
     )
 
 
 @dataclass(frozen=True)
 class HistoryOptions:
     history: tuple[str, ...] = option(
-        "--history",
+        "--history LOG",
+        "A log of `loopwright tune`, or a folder of such *.jsonl: the fastest kernel in it "
+        "that fits this workload and machine is taken. Several may be given.",
         multiple=True,
         type=click.Path(),
-        metavar="LOG",
-        help="A log of `loopwright tune`, or a folder of such *.jsonl: the fastest kernel in it "
-        "that fits this workload and machine is taken. Several may be given.",
     )
-    allow_default: bool = option(
+    allow_default: bool = flag(
         "--allow-default",
-        is_flag=True,
-        help="Where nothing in the logs fits, take the default configuration instead of failing.",
+        "Where nothing in the logs fits, take the default configuration instead of failing.",
     )
 
-    def schedule(
-        self,
-        task: Task,
-        record: RecordOptions,
-        *,
-        check: bool = True,
-        verdicts: bool = True,
-        device: str | None = None,
-    ) -> ChosenSchedule | None:
-        """The best or the named schedule; see `best_schedule`."""
+    def schedule(self, task: Task, record: RecordOptions, **settings: Any) -> ChosenSchedule | None:
+        """The best or the named schedule, with ``settings`` of `best_schedule`."""
         from loopwright.cli.console import announce
         from loopwright.inspection import RecordName, best_schedule
 
-        return best_schedule(
-            task,
-            self.history,
-            RecordName(record.record, record.trial, record.run),
-            announce,
-            allow_default=self.allow_default,
-            check=check,
-            verdicts=verdicts,
-            device=device,
-        )
+        name = RecordName(record.record, record.trial, record.run)
+        settings["allow_default"] = self.allow_default
+        return best_schedule(task, self.history, name, announce, **settings)
 
 
 def _completed_tuners(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -217,25 +228,14 @@ class _TunerOption(click.Option):
 @dataclass(frozen=True)
 class TunerChoice:
     tuner: str = option(
-        "--tuner",
-        default="xgb",  # that of `loopwright.tuner`, which is not loaded for it
-        show_default=True,
-        metavar="NAME",
-        shell_complete=_completed_tuners,
-        help="The tuner, which chooses what to measure next. xgb: a model that learns from the "
+        "--tuner NAME",
+        "The tuner, which chooses what to measure next. xgb: a model that learns from the "
         "results; ga: a genetic search; random; grid: all in order.",
+        shown="xgb",  # that of `loopwright.tuner`, which is not loaded for it
+        shell_complete=_completed_tuners,
     )
-    options: tuple[str, ...] = option(
-        "-O", "--option", multiple=True, metavar="NAME=VALUE", cls=_TunerOption
-    )
-    seed: int = option(
-        "--seed",
-        type=int,
-        default=0,
-        show_default=True,
-        metavar="N",
-        help="Another number gives the tuner other random choices.",
-    )
+    options: tuple[str, ...] = option("-O --option NAME=VALUE", multiple=True, cls=_TunerOption)
+    seed: int = option("--seed N", "Another number gives the tuner other random choices.", shown=0)
 
     def chosen(self) -> tuple[type[Tuner], dict[str, Json]]:
         """The tuner, and its options by name; the message on unknown ones lists the known."""
@@ -279,51 +279,39 @@ class BudgetOptions:
     """Limits of a run; the first that is reached ends it."""
 
     trials: int | None = option(
-        "--trials",
-        type=int,
-        metavar="N",
-        help="Stop when the log holds so many successful trials: configurations that were built "
+        "--trials N",
+        "Stop when the log holds so many successful trials: configurations that were built "
         f"and timed [default: {TRIALS}, unless another limit is given].",
     )
     timeout: str | None = option(
-        "--timeout",
-        metavar="TIME",
-        help="Stop this run after this time, the measurements at its end included: seconds, or "
+        "--timeout TIME",
+        "Stop this run after this time, the measurements at its end included: seconds, or "
         "90s, 30m, 8h.",
     )
     early_stopping: int | None = option(
-        "--early-stopping",
-        type=int,
-        metavar="N",
-        help="Stop after so many trials that brought nothing faster.",
+        "--early-stopping N", "Stop after so many trials that brought nothing faster."
     )
     gflops: float | None = option(
-        "--gflops",
+        "--gflops SPEED",
+        "Stop when the best kernel reaches this speed, in 1e9 floating point operations a second.",
         of="workload",
-        type=float,
-        metavar="SPEED",
-        help="Stop when the best kernel reaches this speed, in 1e9 floating point operations a "
-        "second.",
     )
     per_task_early_stopping: int | None = option(
-        "--per-task-early-stopping",
-        type=int,
-        metavar="N",
-        help="Stop tuning a workload after so many of its trials that brought nothing faster.",
+        "--per-task-early-stopping N",
+        "Stop tuning a workload after so many of its trials that brought nothing faster.",
     )
     min_gain: str | None = option(
-        "--min-gain",
-        metavar="SHARE",
-        help="Stop when another minute is expected to make the best faster by less than this: 1%, "
+        "--min-gain SHARE",
+        "Stop when another minute is expected to make the best faster by less than this: 1%, "
         "or 0.01.",
     )
     effort: str | None = option(
         "--effort",
-        of="workload",
-        type=click.Choice(["quick", "standard", "night"]),
-        help="Limits that go together: quick measures 16 configurations, standard up to 256, night "
+        "Limits that go together: quick measures 16 configurations, standard up to 256, night "
         "as many as 8 hours allow; the last two end earlier where nothing more is expected. "
         "Explicit options override the preset.",
+        of="workload",
+        type=click.Choice(["quick", "standard", "night"]),
     )
 
     def resolved(self, tasks: int = 1) -> BudgetOptions:
@@ -357,50 +345,33 @@ class BudgetOptions:
 
 @dataclass(frozen=True)
 class MeasuringOptions:
-    """Building and timing candidates."""
-
     number: int | None = option(
-        "--number",
-        type=int,
-        metavar="N",
-        help="Calls of a kernel in one sample, whose mean is the sample [default: as many as fit "
+        "--number N",
+        "Calls of a kernel in one sample, whose mean is the sample [default: as many as fit "
         "into 10 ms]. With --number, --repeat or --min-repeat-ms all three have AutoTVM's meaning, "
         "the others AutoTVM's defaults: 4, 3, 0.",
     )
     repeat: int | None = option(
-        "--repeat",
-        type=int,
-        metavar="N",
-        help="Samples of a kernel; their median is its time [default: up to 5].",
+        "--repeat N", "Samples of a kernel; their median is its time [default: up to 5]."
     )
     min_repeat_ms: float | None = option(
-        "--min-repeat-ms",
-        type=float,
-        metavar="MS",
-        help="A sample takes at least so many milliseconds; --number grows until it does.",
+        "--min-repeat-ms MS",
+        "A sample takes at least so many milliseconds; --number grows until it does.",
     )
     run_timeout: float | None = option(
-        "--run-timeout",
-        type=float,
-        metavar="SECONDS",
-        help="A kernel that runs longer has failed [default: 10; less once a faster one is known].",
+        "--run-timeout SECONDS",
+        "A kernel that runs longer has failed [default: 10; less once a faster one is known].",
     )
     build_timeout: float | None = option(
-        "--build-timeout",
-        type=float,
-        metavar="SECONDS",
-        help="A kernel that takes longer to compile has failed [default: 10].",
+        "--build-timeout SECONDS",
+        "A kernel that takes longer to compile has failed [default: 10].",
     )
     parallel: int | None = option(
-        "--parallel",
-        type=int,
-        metavar="N",
-        help="Processes that compile at the same time [default: one a core].",
+        "--parallel N", "Processes that compile at the same time [default: one a core]."
     )
-    device: str | None = option("--device", **DEVICE)
+    device: str | None = device_option()
 
     def settings(self) -> MeasureOption | None:
-        """Settings of measuring; None where nothing is given."""
         from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 
         values = {name: value for name, value in vars(self).items() if value is not None}
@@ -408,36 +379,25 @@ class MeasuringOptions:
             return None
         for name, value in values.items():
             if name != "device" and not 0 < value < math.inf:
-                flag = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{flag} {value:g}: give a number above zero")
+                words = f"--{name.replace('_', '-')} {value:g}"
+                raise UsageError(f"{words}: give a number above zero")
         builder = LocalBuilder(
-            timeout=LocalBuilder.timeout if self.build_timeout is None else self.build_timeout,
-            n_parallel=self.parallel,
+            timeout=values.pop("build_timeout", LocalBuilder.timeout),
+            n_parallel=values.pop("parallel", None),
         )
-        runner = LocalRunner(
-            timeout=LocalRunner.timeout if self.run_timeout is None else self.run_timeout,
-            number=self.number,
-            repeat=self.repeat,
-            min_repeat_ms=self.min_repeat_ms,
-            device=self.device or "",
-        )
-        return measure_option(builder, runner)
+        timeout = values.pop("run_timeout", LocalRunner.timeout)
+        return measure_option(builder, LocalRunner(timeout=timeout, **values))
 
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """Use in scripts."""
-
-    as_json: bool = option(
+    as_json: bool = flag(
         "--json",
-        is_flag=True,
-        help="At the end print the result as JSON on standard output; all else goes to standard "
-        "error.",
+        "At the end print the result as JSON on standard output; all else goes to standard error.",
     )
-    fail_without_gain: bool = option(
+    fail_without_gain: bool = flag(
         "--fail-without-gain",
-        is_flag=True,
-        help=f"Exit with code {NO_GAIN}, not 0, where nothing is measurably faster than the "
+        f"Exit with code {NO_GAIN}, not 0, where nothing is measurably faster than the "
         "default configuration.",
     )
 
@@ -450,10 +410,9 @@ def going_on(
     stopped: str, asked: int | None, done: int, most: int | None
 ) -> tuple[int | None, str] | None:
     """The number of trials to ask for, so that an ended run goes on, and the parameter of the
-    option to leave out, empty for none; None where it cannot go on.
-
-    The number is the same as long as some are left, else twice as many, as far as there is room;
-    None for no change. ``most`` trials have room, None where unknown.
+    option to leave out, empty for none; None where it cannot go on. The number is the same as long
+    as some are left, else twice as many, as far as there is room; None for no change. ``most``
+    trials have room, None where unknown.
     """
     if stopped == "exhausted" or (most is not None and done >= most):
         return None
@@ -484,8 +443,8 @@ def repeated(names: Collection[str]) -> list[str]:
 
 
 def again(log: str, trials: int | None = None, without: Collection[str] = ()) -> list[str]:
-    """The options of this command line that tunes into a log, to be written again: with another
-    number of trials if not None, and without those of some parameters.
+    """Options of this command line that tunes into a log, to be written again: with another number
+    of trials if not None, and without those of some parameters.
     """
     params = click.get_current_context().command.params
     left_out = {*without, "log", *(["trials"] if trials is not None else [])}
@@ -495,8 +454,6 @@ def again(log: str, trials: int | None = None, without: Collection[str] = ()) ->
 
 
 def one_device() -> list[str]:
-    """``--device`` with the first device of this command line, or nothing; for verbs that use
-    one.
-    """
+    """``--device`` with the first device of this command line, or nothing."""
     words = repeated(["device"])
     return [words[0], words[1].partition(",")[0].strip()] if words else []

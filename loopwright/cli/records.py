@@ -10,14 +10,14 @@ import click
 
 from loopwright.cli.console import announce, echo
 from loopwright.cli.logs import compare, files, record_text, show, statistics
-from loopwright.cli.logs.reading import Filters, OutputForm, load_log, log_argument
-from loopwright.cli.options import takes
+from loopwright.cli.logs.reading import Filters, OutputForm, load_log
+from loopwright.cli.options import argument, option, verb
 from loopwright.cli.tables import TextColumn, print_lines, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
-    from loopwright.records import Json, Log, Ratio, Record, Standing, Standings
+    from loopwright.records import Log, Ratio, Record, Standings
 
 
 class _InOrder(click.Group):
@@ -29,7 +29,7 @@ class _InOrder(click.Group):
 
 @click.group("records", cls=_InOrder, invoke_without_command=True)
 @click.pass_context
-def command(context: click.Context) -> None:
+def records_command(context: click.Context) -> None:
     """Inspect logs of measurements, and put them together.
 
     LOG is a file that `loopwright tune` wrote, or one of AutoTVM (version 0.2). A RECORD is named
@@ -39,36 +39,30 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-@command.command("list", short_help="Every record, one a line.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option("--run", help="Only records of this run; the beginning of its name will do.")
-@click.option(
-    "--status",
-    type=click.Choice(["valid", "usable", "dropped", "failed"]),
-    help="Only records with this status.",
-)
-@click.option("--begin", type=click.IntRange(0), default=0, help="Skip this many records.")
-@click.option(
-    "--end", type=click.IntRange(0), help="Stop after this many records, skipped ones included."
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(1),
-    help="At most this many: the last, or with --sort time the fastest.",
-)
-@click.option("--sort", type=click.Choice(["log", "time"]), default="log", show_default=True)
+@verb("list", "Every record, one a line.")
 def list_records(
-    log: str,
+    *,
+    log: str = argument(),
     filters: Filters,
     form: OutputForm,
-    run: str | None,
-    status: str | None,
-    begin: int,
-    end: int | None,
-    limit: int | None,
-    sort: str,
+    run: str | None = option(
+        "--run", "Only records of this run; the beginning of its name will do."
+    ),
+    status: str | None = option(
+        "--status",
+        "Only records with this status.",
+        type=click.Choice(["valid", "usable", "dropped", "failed"]),
+    ),
+    begin: int = option("--begin", "Skip this many records.", type=click.IntRange(0), default=0),
+    end: int | None = option(
+        "--end", "Stop after this many records, skipped ones included.", type=click.IntRange(0)
+    ),
+    limit: int | None = option(
+        "--limit",
+        "At most this many: the last, or with --sort time the fastest.",
+        type=click.IntRange(1),
+    ),
+    sort: str = option("--sort", type=click.Choice(["log", "time"]), shown="log"),
 ) -> None:
     """List the records of LOG, one per line.
 
@@ -81,10 +75,10 @@ def list_records(
     from loopwright.records import fields_of, without_records
 
     read = load_log(log, records=False)
-    if not read.records and read.skipped:
-        raise RecordError(without_records(read))
-    if not read.records:  # a run that has just begun is no failure
-        announce(without_records(read))
+    if not read.records:
+        if read.skipped:
+            raise RecordError(without_records(read))
+        announce(without_records(read))  # a run that has just begun is no failure
         return
     chosen = of_run(read, filters.of(read), run)
     if status == "failed":
@@ -96,8 +90,7 @@ def list_records(
     if sort == "time":
         (medians,) = fields_of(chosen, "median")
         keys = [float("inf") if median is None else median for median in medians]
-        rows = sorted(range(len(chosen)), key=keys.__getitem__)
-        chosen = [chosen[row] for row in rows[:limit]]
+        chosen = [chosen[n] for n in sorted(range(len(chosen)), key=keys.__getitem__)[:limit]]
     elif limit is not None:
         chosen = chosen[-limit:]
     print_records(read, chosen, form)
@@ -105,19 +98,21 @@ def list_records(
         _print_footer(read, len(chosen))
 
 
-@command.command("best", short_help="The best of each task.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
-def best(log: str, filters: Filters, form: OutputForm, top: int) -> None:
+@verb("best", "The best of each task.")
+def best(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    top: int = option("-k --top", "How many per task.", type=click.IntRange(1), default=1),
+) -> None:
     """Show the best records of each task in LOG, for each hardware and number of threads.
 
     Candidates whose answer was checked come first, then those of a playoff, by their ratio to the
     default in the same rounds, and then the fastest. A note on standard error says where the best
     record is not what is built, or was never compared with the default.
     """
-    from loopwright.records import by_setup, top_k
+    from loopwright.records import by_setup, ratios, top_k, verdict_on
 
     read = load_log(log)
     groups = list(by_setup(filters.of(read)).values())
@@ -125,30 +120,23 @@ def best(log: str, filters: Filters, form: OutputForm, top: int) -> None:
     if not winners:
         raise _no_usable(read, filters)
     print_records(read, winners, form)
-    for group in groups:
-        for winner in top_k(group, 1):
-            if doubt := _doubt(winner, group):
-                announce(f"record {winner.id}: {doubt}")
+    for group, winner in [(some, best) for some in groups for best in top_k(some, 1)]:
+        verdict = verdict_on(winner, group)
+        if verdict is not None and verdict.nothing_faster and not verdict.is_default:
+            announce(f"record {winner.id}: {verdict.text('it')}; the default is built")
+        elif winner.candidate not in ratios(group):
+            why = "unverified, since no playoff compared it with the default"
+            announce(f"record {winner.id}: {why}")
 
 
-def _doubt(winner: Record, group: Sequence[Record]) -> str:
-    """The reason why the best record of a task may not be what is built; empty where it is."""
-    from loopwright.records import ratios, verdict_on
-
-    verdict = verdict_on(winner, group)
-    if verdict is not None and verdict.nothing_faster and not verdict.is_default:
-        return f"{verdict.text('it')}; the default is built"
-    if winner.candidate not in ratios(group):
-        return "unverified, since no playoff compared it with the default"
-    return ""
-
-
-@command.command("top", short_help="The N best, beside the best and the default.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.argument("count", metavar="[N]", type=click.IntRange(1), default=10)
-def top(log: str, filters: Filters, form: OutputForm, count: int) -> None:
+@verb("top", "The N best, beside the best and the default.")
+def top(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    count: int = argument(metavar="[N]", type=click.IntRange(1), default=10),
+) -> None:
     """Show the N best candidates (10) of each task in LOG, beside the best and the default.
 
     `to best` is the time divided by that of the best one, with the 95 % interval of the timed
@@ -165,7 +153,11 @@ def top(log: str, filters: Filters, form: OutputForm, count: int) -> None:
     if form.for_programs:
         titles, rows = record_text.record_rows(read, [place.record for _, place in places])
         titles = ["place", *titles, "to_best", "to_best_low", "to_best_high", "to_default"]
-        form.print_rows(titles, map(_place_row, (place for _, place in places), rows))
+        for row, (_, place) in zip(rows, places, strict=True):
+            to_default = None if place.to_default is None else place.to_default.value
+            best = place.to_best
+            row[:] = [place.place, *row, best.value, best.low, best.high, to_default]
+        form.print_rows(titles, rows)
         return
     titles = setup_titles(standing.places[0].record for standing in tables)
     for number, (standing, title) in enumerate(zip(tables, titles, strict=True)):
@@ -176,7 +168,6 @@ def top(log: str, filters: Filters, form: OutputForm, count: int) -> None:
 
 
 def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None:
-    """Print records as lines of a log, as comma-separated values, or as a table."""
     from loopwright.records import lines_of
 
     if form.as_json:
@@ -191,22 +182,13 @@ def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None
         print_table(record_text.record_columns(log, records, terminal_width()))
 
 
-def _place_row(place: Standing, row: Sequence[Json]) -> list[Json]:
-    """A row of `record_rows` between the columns of `top`."""
-    to_default = None if place.to_default is None else place.to_default.value
-    ratio = place.to_best
-    return [place.place, *row, ratio.value, ratio.low, ratio.high, to_default]
-
-
 def _print_standings(log: Log, standing: Standings) -> None:
     width = terminal_width()
     records = [place.record for place in standing.places]
     columns = record_text.record_columns(log, records, width)
-    to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in standing.places]
-    wide = width is None or width >= record_text.WIDE
-    to_default = [
-        "-" if p.to_default is None else _ratio(p.to_default, wide) for p in standing.places
-    ]
+    wide, places = width is None or width >= record_text.WIDE, standing.places
+    to_best = ["1" if p.place == 1 else _ratio(p.to_best) for p in places]
+    to_default = ["-" if p.to_default is None else _ratio(p.to_default, wide) for p in places]
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
     more = [TextColumn("to best", to_best), TextColumn("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
@@ -248,10 +230,5 @@ def _print_footer(log: Log, shown: int) -> None:
     click.echo(f"{shown} of {counted(len(log), 'record')} shown: {', '.join(parts)}")
 
 
-for _verb in (
-    show.show,
-    compare.compare,
-    *statistics.VERBS,
-    *files.VERBS,
-):
-    command.add_command(_verb)
+for _verb in (list_records, best, top, show.show, compare.compare, *statistics.VERBS, *files.VERBS):
+    records_command.add_command(_verb)

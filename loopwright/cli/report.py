@@ -13,54 +13,42 @@ import click
 from loopwright.cli.console import announce, echo, harmless
 from loopwright.cli.logs.reading import load_log
 from loopwright.cli.model import ModelOptions, find_model
-from loopwright.cli.options import TargetOptions, force_option
+from loopwright.cli.options import TargetOptions, argument, flag, force_option, option, verb
 from loopwright.errors import LoopwrightError, RecordError, UsageError
 from loopwright.files import Output, check, write
 from loopwright.presenting import counted
+from loopwright.records import Log
 
 if TYPE_CHECKING:
     from loopwright.graph import ModelTask
     from loopwright.inspection import ModelPage
-    from loopwright.records import Log
 
 
-@click.command("report")
-@click.argument("log")
-@click.argument("other", required=False)
-@click.option("-o", "--out", metavar="FILE", help="The page [default: the log's name with .html].")
-@click.option(
-    "--model",
-    metavar="FILE",
-    help="An ONNX model whose kernels LOG holds: shows the expected time of a run, and the share "
-    "of each kernel.",
-)
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="INPUT=SHAPE",
-    help="Of the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
-    "it declares. Several may be given.",
-)
-@click.option(
-    "--layouts",
-    type=click.Path(dir_okay=False),
-    metavar="FILE",
-    help="Of the model: the file of layouts in which `loopwright tune --layouts` tuned it.",
-)
-@click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
-@force_option
-@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+@verb("report")
 def report_command(
-    log: str,
-    other: str | None,
-    out: str | None,
-    model: str | None,
-    shapes: tuple[str, ...],
-    layouts: str | None,
-    task: str | None,
-    force: bool,
-    show: bool,
+    *,
+    log: str = argument(),
+    other: str | None = argument(required=False),
+    out: str | None = option("-o --out FILE", "The page [default: the log's name with .html]."),
+    model: str | None = option(
+        "--model FILE",
+        "An ONNX model whose kernels LOG holds: shows the expected time of a run, and the share "
+        "of each kernel.",
+    ),
+    shapes: tuple[str, ...] = option(
+        "--shape INPUT=SHAPE",
+        "Of the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
+        "it declares. Several may be given.",
+        multiple=True,
+    ),
+    layouts: str | None = option(
+        "--layouts FILE",
+        "Of the model: the file of layouts in which `loopwright tune --layouts` tuned it.",
+        type=click.Path(dir_okay=False),
+    ),
+    task: str | None = option("--task TEXT", "Only tasks whose key or name contains this text."),
+    force: bool = force_option(),
+    show: bool = flag("--open", "Open the page in a browser."),
 ) -> None:
     """Write one page of HTML about LOG, or about two logs beside each other.
 
@@ -76,10 +64,9 @@ def report_command(
     if any(os.path.exists(path) and os.path.samefile(path, read.path) for read in logs):
         raise UsageError(f"-o {path}: that is the log itself; name another file")
     check((Path(path), PAGE), force=force, error=LoopwrightError)
-    if model is None and shapes:
-        raise UsageError("--shape is of inputs of a model: name it with --model")
-    if model is None and layouts is not None:
-        raise UsageError("--layouts is of a model: name it with --model")
+    if model is None and (shapes or layouts is not None):
+        which = "--shape is of inputs of" if shapes else "--layouts is of"
+        raise UsageError(f"{which} a model: name it with --model")
     page = page_of(logs, task)
     if model is not None:
         page = replace(page, model=_model_page(model, shapes, logs[0], layouts))
@@ -93,9 +80,7 @@ def report_command(
 
 
 def _model_page(file: str, shapes: Sequence[str], log: Log, layouts: str | None) -> ModelPage:
-    """The records of a log for the tuned kernels of an ONNX model, in every implementation; the
-    target is that of the records.
-    """
+    """The records of a log for the tuned kernels of an ONNX model, for the target of the log."""
     from loopwright.graph import extract_tasks
     from loopwright.inspection import TunedKernels, model_page
     from loopwright.tuner import flop_of
@@ -119,14 +104,15 @@ def _model_page(file: str, shapes: Sequence[str], log: Log, layouts: str | None)
     return model_page(Path(file).name, kernels, log)
 
 
-@click.command("dashboard")
-@click.argument("logs", nargs=-1, required=True, metavar="LOG...")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 (default) takes a free one."
-)
-@click.option("--task", metavar="TEXT", help="Only tasks whose key or name contains this text.")
-@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
-def dashboard_command(logs: tuple[str, ...], port: int, task: str | None, show: bool) -> None:
+@verb("dashboard")
+def dashboard_command(
+    logs: tuple[str, ...] = argument(nargs=-1, required=True, metavar="LOG..."),
+    port: int = option(
+        "--port", "Port; 0 (default) takes a free one.", type=click.IntRange(0, 65535), default=0
+    ),
+    task: str | None = option("--task TEXT", "Only tasks whose key or name contains this text."),
+    show: bool = flag("--open", "Open the page in a browser."),
+) -> None:
     """Serve the report page of one or several LOGs; new records appear without reloading.
 
     It can be reached from this machine alone. A LOG need not exist yet. Ctrl-C ends it; a run that
@@ -135,23 +121,16 @@ def dashboard_command(logs: tuple[str, ...], port: int, task: str | None, show: 
 
     Needs Starlette and uvicorn: pip install 'loopwright[dashboard]'.
     """
-    from loopwright.inspection import (
-        HOST,
-        LiveReport,
-        application,
-        bound_socket,
-        check_may_grow,
-        serve,
-    )
+    from loopwright import inspection
 
     for log in logs:
-        check_may_grow(log)
-    report = LiveReport(logs, task)
-    application(report)  # what is not installed is said before a port is taken
-    with bound_socket(port) as listener:
-        url = f"http://{HOST}:{listener.getsockname()[1]}/"
+        inspection.check_may_grow(log)
+    report = inspection.LiveReport(logs, task)
+    inspection.application(report)  # what is not installed is said before a port is taken
+    with inspection.bound_socket(port) as listener:
+        url = f"http://{inspection.HOST}:{listener.getsockname()[1]}/"
         echo(harmless(f"{', '.join(logs)} at {url} (Ctrl-C ends it)"))
         os.nice(10)
         if show and click.launch(url):
             echo(f"no browser could be started; open {url} in one", err=True)
-        serve(report, listener)
+        inspection.serve(report, listener)

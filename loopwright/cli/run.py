@@ -12,26 +12,24 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo
-from loopwright.cli.model import BUILT, ModelOptions, find_model, is_model, print_fallbacks
-from loopwright.cli.options import (
-    DEVICE,
-    HistoryOptions,
-    SubjectOption,
-    TargetOptions,
-    force_option,
-    json_option,
-    takes,
+from loopwright.cli.model import (
+    BUILT,
+    ModelOptions,
+    find_model,
+    is_model,
+    print_fallbacks,
+    refuse_other_options,
 )
-from loopwright.cli.subject import refuse_other_options
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.files import FileKind, Output, check, write
+from loopwright.records import Json
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from loopwright.executors import BatchedModel, Model
-    from loopwright.records import Json
 
     Array = npt.NDArray[Any]
 
@@ -40,49 +38,33 @@ _COMMENT = b"outputs of loopwright run"
 _OUTPUTS = FileKind("an archive of outputs", lambda data: data.endswith(_COMMENT))
 
 
-@click.command("run")
-@click.argument("file", type=click.Path())
-@click.option(
-    "--repeat",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Samples, each about 10 ms of calls; the median is shown.",
-)
-@click.option("--device", cls=SubjectOption, of="workload", **DEVICE)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=FILE",
-    help="Of a model: an input from a .npy file of NumPy; those that are not given are random.",
-)
-@click.option(
-    "--output",
-    type=click.Path(),
-    metavar="FILE",
-    help="Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
-)
-@force_option
-@click.option(
-    "--target",
-    cls=SubjectOption,
-    of="model",
-    help="Of an ONNX file: what it is built for [default: llvm].",
-)
-@takes(without=("finalists", "max_error"), model=ModelOptions)
-@json_option
-def command(
-    file: str,
-    repeat: int,
-    device: str | None,
-    inputs: tuple[str, ...],
-    output: str | None,
-    force: bool,
-    target: str | None,
-    model: ModelOptions,
-    as_json: bool,
+@cli.verb("run")
+def run_command(
+    *,
+    file: str = cli.argument(type=click.Path()),
+    repeat: int = cli.option(
+        "--repeat N",
+        "Samples, each about 10 ms of calls; the median is shown.",
+        type=click.IntRange(1),
+        shown=10,
+    ),
+    device: str | None = cli.device_option(of="workload"),
+    inputs: tuple[str, ...] = cli.option(
+        "--input NAME=FILE",
+        "Of a model: an input from a .npy file of NumPy; those that are not given are random.",
+        multiple=True,
+    ),
+    output: str | None = cli.option(
+        "--output FILE",
+        "Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
+        type=click.Path(),
+    ),
+    force: bool = cli.force_option(),
+    target: str | None = cli.option(
+        "--target", "Of an ONNX file: what it is built for [default: llvm].", of="model"
+    ),
+    model: ModelOptions = cli.group(without=("finalists", "max_error")),
+    as_json: bool = cli.json_option(),
 ) -> None:
     """Run the kernel in FILE once on random inputs, check the outputs, and time it.
 
@@ -116,8 +98,7 @@ def _run_kernel(file: str, repeat: int, device: str | None, as_json: bool) -> No
     from loopwright.runtime import artifact_kind
 
     module = runtime.load_module(file.removesuffix(".json"))
-    function = module[module.entry_name]
-    arrays = bench.random_arguments(module)
+    function, arrays = module[module.entry_name], bench.random_arguments(module)
     functions = module.artifact.manifest["functions"]
     args = next(f["args"] for f in functions if f["name"] == function.name)
     kind = artifact_kind(module.artifact.kind).device
@@ -143,14 +124,9 @@ def _run_kernel(file: str, repeat: int, device: str | None, as_json: bool) -> No
 
 
 def _models(
-    file: str,
-    target: str | None,
-    options: ModelOptions,
-    inputs: Sequence[str],
-    output: str | None,
+    file: str, target: str | None, options: ModelOptions, inputs: Sequence[str], output: str | None
 ) -> list[tuple[str, Model, dict[str, Array]]]:
     """The model, or that of each batch by itself, with its title and the arrays that are given.
-
     Without ``--batch`` a model of any batch runs that of the given inputs, else those that it was
     built for.
     """
@@ -162,10 +138,8 @@ def _models(
             raise UsageError(f"--batch: {file} was built for one batch; leave it out")
         return [(file, model, _read(inputs, [v.name for v in model.program.input_values]))]
     arrays = _read(inputs, [v.name for v in model.inputs])
-    batches = options.batches
-    if not batches and arrays:
-        batches = (model.batch_of_named(arrays),)
-    batches = batches or model.batches
+    given = (model.batch_of_named(arrays),) if arrays and not options.batches else ()
+    batches = options.batches or given or model.batches
     if output is not None and len(batches) > 1:
         raise UsageError(f"--output {output}: outputs are written of one batch; give --batch once")
     return [(f"{file} of {model.size} {batch}", model.at(batch), arrays) for batch in batches]
@@ -175,16 +149,15 @@ def _load(file: str, target: str | None, options: ModelOptions) -> Model | Batch
     from loopwright.executors import load_model
 
     if is_model(file):
-        subject = find_model(file, (), TargetOptions(target or "llvm"), options)
-        return subject.compiled(HistoryOptions())
-    for name, value in {"--layouts": options.layouts, "--target": target}.items():
+        subject = find_model(file, (), cli.TargetOptions(target or "llvm"), options)
+        return subject.compiled(cli.HistoryOptions())
+    for name, value in (("--layouts", options.layouts), ("--target", target)):
         if value is not None:
             raise UsageError(f"{name} {value}: {file} is built already; leave it out")
     return load_model(file)
 
 
 def _read(words: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
-    """The arrays of ``name=file.npy``, by name."""
     arrays = {}
     for word in words:
         name, separator, path = word.partition("=")
@@ -204,18 +177,10 @@ def _read(words: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
 
 
 def _run_model(
-    title: str,
-    model: Model,
-    arrays: Mapping[str, Array],
-    output: str | None,
-    repeat: int,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Run a model once, describe or write (``.npz``) its outputs, and time ``repeat`` samples.
-
-    Inputs that are not among the arrays are random.
-    """
+    title: str, model: Model, arrays: Mapping[str, Array], output: str | None, repeat: int,
+    force: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run a model once, with random data for other inputs, show or write outputs, and time it."""
     from loopwright.graph import random_inputs
     from loopwright.inspection import bench
     from loopwright.runtime import BenchmarkResult, NDArray
@@ -244,7 +209,12 @@ def _run_model(
     if random:
         echo(f"inputs:  random data for {', '.join(random)}; --input NAME=FILE.npy gives others")
     for name, figures in described.items():
-        echo(f"outputs: {name} {_in_words(figures)}")
+        text = f"outputs: {name} {figures['dtype']}{figures['shape']}"
+        if figures["min"] is not None:
+            parts = (f"{what} {figures[what]:.4g}" for what in ("min", "mean", "max"))
+            text += f": {', '.join(parts)}"
+        others = figures["not_finite"]
+        echo(text + (f", {others} elements are not finite" if others else ""))
     print_fallbacks(model)
     click.echo(f"time:    {times}")
 
@@ -252,20 +222,9 @@ def _run_model(
 def _statistics(a: Array) -> dict[str, Json]:
     """Statistics of an array, without NaN and infinities."""
     numbers = a[np.isfinite(a)] if a.dtype.kind == "f" else a
-    return {
-        "dtype": a.dtype.name,
-        "shape": list(a.shape),
-        "min": float(numbers.min()) if numbers.size else None,
-        "max": float(numbers.max()) if numbers.size else None,
-        "mean": float(numbers.mean()) if numbers.size else None,
-        "not_finite": int(a.size - numbers.size),
+    figures = {
+        name: float(getattr(numbers, name)()) if numbers.size else None
+        for name in ("min", "max", "mean")
     }
-
-
-def _in_words(figures: Mapping[str, Any]) -> str:
-    text = f"{figures['dtype']}{figures['shape']}"
-    if figures["min"] is not None:
-        text += ": " + ", ".join(f"{what} {figures[what]:.4g}" for what in ("min", "mean", "max"))
-    if figures["not_finite"]:
-        text += f", {figures['not_finite']} elements are not finite"
-    return text
+    others = int(a.size - numbers.size)
+    return {"dtype": a.dtype.name, "shape": list(a.shape), **figures, "not_finite": others}

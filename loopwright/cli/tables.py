@@ -6,34 +6,28 @@ import csv
 import math
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import click
 
-from loopwright.cli.console import harmless
+from loopwright.cli.console import folded, harmless
 
 #: Lines that are printed at once.
 _AT_ONCE = 1000
 _ELLIPSIS = "…"
 #: Least width to which a cell is cut.
 _SHORTEST = 8
-#: A text is wrapped at so many characters at least.
-_NARROWEST = 40
 
 
 @dataclass(frozen=True)
 class TextColumn:
     title: str
     cells: Sequence[str]
-    #: Numbers, aligned on the right.
-    right: bool = False
-    #: Smallest width of a terminal, in characters, that shows it; 0: always.
-    needs: int = 0
-    #: Cells may be cut to make the table fit.
-    cut: bool = False
+    right: bool = False  # numbers, aligned on the right
+    needs: int = 0  # smallest width of a terminal, in characters, that shows it
+    cut: bool = False  # cells may be cut to make the table fit
 
 
 def terminal_width() -> int | None:
@@ -44,20 +38,11 @@ def terminal_width() -> int | None:
 def wrapped(text: str, indent: int = 0) -> str:
     """A line wrapped to the terminal, if there is one, with ``indent`` blanks on later lines."""
     width = terminal_width()
-    if width is None:
-        return text
-    return textwrap.fill(
-        harmless(text),
-        max(_NARROWEST, width),
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return text if width is None else "\n".join(folded(harmless(text), width, indent))
 
 
 def table_lines(columns: Sequence[TextColumn], width: int | None) -> Iterator[str]:
     """The lines of a table, its titles first; whole lines with all columns where ``width`` is None.
-
     The last column takes the room that the others leave, and is cut to it if it may be. If the
     table is still too wide, long texts of the others are cut.
     """
@@ -90,7 +75,6 @@ def _filled(column: TextColumn, size: int) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Width of a text in characters of a terminal; some take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -112,15 +96,10 @@ def print_table(columns: Sequence[TextColumn]) -> None:
     print_lines(table_lines(columns, terminal_width()))
 
 
-def print_lines(lines: Iterator[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     """Print many lines at once; a single write for each would take longer than making them."""
-    batch: list[str] = []
-    for line in lines:
-        batch.append(line)
-        if len(batch) == _AT_ONCE:
-            click.echo("\n".join(batch))
-            batch.clear()
-    if batch:
+    lines = iter(lines)
+    while batch := list(islice(lines, _AT_ONCE)):
         click.echo("\n".join(batch))
 
 
@@ -137,10 +116,8 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 def bars(values: Sequence[float], width: int, height: int) -> Iterator[str]:
     """Lines of a plot of so many characters, labels included: a bar for each value, or for as many
-    as there are columns. NaN leaves a gap.
-
-    The last of several values that share a column is drawn. The bars begin at 0; a label on the
-    left gives the value at the top of its line.
+    as there are columns. NaN leaves a gap. The last of several values that share a column is drawn.
+    The bars begin at 0; a label on the left gives the value at the top of its line.
     """
     top = max((value for value in values if not math.isnan(value)), default=0.0)
     if top <= 0.0 or not values:

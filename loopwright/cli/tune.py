@@ -7,47 +7,25 @@ import math
 import os
 import re
 import statistics
-import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
 
-from loopwright.cli.console import announce, harmless, progress_console, result_console
-from loopwright.cli.model import ModelOptions
+from loopwright import tuner as tuning
+from loopwright.cli import options as cli
+from loopwright.cli.console import announce, folded, harmless, progress_console, result_console
+from loopwright.cli.model import ModelOptions, SubjectOptions, refuse_other_options
 from loopwright.cli.numpy_process import NumpyProcess, input_specs
-from loopwright.cli.options import (
-    NO_GAIN,
-    BudgetOptions,
-    MeasuringOptions,
-    ScriptOptions,
-    SubjectOption,
-    TunerChoice,
-    again,
-    going_on,
-    one_device,
-    takes,
-)
-from loopwright.cli.subject import SubjectOptions, refuse_other_options
-from loopwright.cli.tune_tasks import tune_model
+from loopwright.cli.tune_tasks import check_log, tune_model
 from loopwright.cli.workload import WorkloadSubject
 from loopwright.errors import InstantiationError, UsageError
 from loopwright.inspection import default_schedule, locked
-from loopwright.measure import arithmetic_roof, lock_log, measured_on
+from loopwright.measure import arithmetic_roof, measured_on
 from loopwright.presenting import counted
-from loopwright.records import Json, Store, load
+from loopwright.records import Json, load
 from loopwright.runtime import get_num_threads, runs_on_cpu
-from loopwright.tuner import (
-    Summary,
-    Tuner,
-    TuningInterrupted,
-    failure_lines,
-    flop_of,
-    log_to_file,
-    target_speed,
-    time_line,
-)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,48 +39,35 @@ _SUBJECT = ("target", "threads")
 NOISY = 0.3
 
 
-@click.command("tune")
-@takes(subject=SubjectOptions)
-@takes(tuner=TunerChoice)
-@takes(without=("per_task_early_stopping",), budget=BudgetOptions)
-@click.option(
-    "--log",
-    type=click.Path(),
-    metavar="FILE",
-    help="The file that each measurement is appended to, and from which a run continues "
-    "[default: named after the workload, in this folder].",
-)
-@click.option(
-    "--pretrain",
-    cls=SubjectOption,
-    of="workload",
-    type=click.Path(exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="A log whose records, of whatever workloads, teach the tuner's cost model before it "
-    "starts; they count for no trial. Several may be given.",
-)
-@takes(
-    without=("finalists",),
-    texts={
-        "layouts": "Of a model: choose a layout for each convolution and pool before it is tuned: "
+@cli.verb("tune")
+def tune_command(
+    *,
+    subject: SubjectOptions,
+    tuner: cli.TunerChoice,
+    budget: cli.BudgetOptions = cli.group(without=("per_task_early_stopping",)),
+    log: str | None = cli.option(
+        "--log FILE",
+        "The file that each measurement is appended to, and from which a run continues "
+        "[default: named after the workload, in this folder].",
+        type=click.Path(),
+    ),
+    pretrain: tuple[str, ...] = cli.option(
+        "--pretrain FILE",
+        "A log whose records, of whatever workloads, teach the tuner's cost model before it "
+        "starts; they count for no trial. Several may be given.",
+        of="workload",
+        type=click.Path(exists=True, dir_okay=False),
+        multiple=True,
+    ),
+    model: ModelOptions = cli.group(
+        without=("finalists",),
+        layouts="Of a model: choose a layout for each convolution and pool before it is tuned: "
         "kernels of which the log has no record are measured as their defaults, in all layouts. "
         "The choice is written to this file, which `build`, `run`, `bench` and `inspect` take as "
-        "well; one that is there already is kept."
-    },
-    model=ModelOptions,
-)
-@takes(measuring=MeasuringOptions)
-@takes(script=ScriptOptions)
-def command(
-    subject: SubjectOptions,
-    tuner: TunerChoice,
-    budget: BudgetOptions,
-    log: str | None,
-    pretrain: tuple[str, ...],
-    model: ModelOptions,
-    measuring: MeasuringOptions,
-    script: ScriptOptions,
+        "well; one that is there already is kept.",
+    ),
+    measuring: cli.MeasuringOptions,
+    script: cli.ScriptOptions,
 ) -> int | None:
     """Tune WORKLOAD: an operator with its parameters, such as matmul M=512 N=512 K=512, or
     path/to/file.py:name with those of a template or of a function that returns tensors, whose space
@@ -136,30 +101,28 @@ def command(
     searcher = kind(task, seed=tuner.seed, **tuner_options)
     for taught in pretrain:
         searcher.load_history(load(taught))
-    goal = target_speed(budget.gflops)
-    if goal is not None and not flop_of(task):
+    goal = tuning.target_speed(budget.gflops)
+    if goal is not None and not tuning.flop_of(task):
         raise UsageError(f"--gflops {goal:g}: {task} has no operations to count; leave it out")
     limits.pop("per_task_early_stopping")
     devices = measured_on(task.target, "" if option is None else option.runner.devices)
     where = f"{', '.join(map(str, devices))} ({devices[0].device_name})"
     if runs_on_cpu(task.target.kind):
         where = counted(_threads(workload), "thread")
-    Store(path).close()
-    with lock_log(path, task.key):
-        pass
+    check_log(path, [task.key])
     console = progress_console(stderr=script.as_json)
     code: int | None = 130
     interrupted = [
         f"interrupted; every finished trial is in {path}",
         "to continue:",
-        f"  {workload.command('tune', *again(path, without=_SUBJECT))}",
+        f"  {workload.command('tune', *cli.again(path, without=_SUBJECT))}",
     ]
     try:
         settings = {**limits, "target": goal, "measure_option": option}
         summary = _tune(searcher, workload, path, settings, console, where)
-        code = NO_GAIN if script.fail_without_gain and not summary.verdict.is_gain else None
+        code = cli.NO_GAIN if script.fail_without_gain and not summary.verdict.is_gain else None
         _print(console, _next_steps(workload, summary, path, budget.trials))
-    except TuningInterrupted as stopped:
+    except tuning.TuningInterrupted as stopped:
         summary = stopped.summary
         _print(console, interrupted)
     except KeyboardInterrupt:
@@ -175,24 +138,14 @@ def _print(console: Console, lines: Sequence[str]) -> None:
     for line in map(harmless, lines):
         is_command = line.startswith("  ") and not line.startswith(" " * 9)
         if console.is_terminal and not is_command:
-            line = textwrap.fill(
-                line,
-                max(40, console.width),
-                subsequent_indent=" " * 9,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            line = "\n".join(folded(line, console.width, 9))
         console.print(line, markup=False, soft_wrap=True)
 
 
 def _tune(
-    tuner: Tuner,
-    workload: WorkloadSubject,
-    path: str,
-    settings: Mapping[str, Json],
-    console: Console,
-    where: str,
-) -> Summary:
+    tuner: tuning.Tuner, workload: WorkloadSubject, path: str, settings: Mapping[str, Json],
+    console: Console, where: str,
+) -> tuning.Summary:  # fmt: skip
     from loopwright.cli.display import Display
     from loopwright.task import SpaceUnion
 
@@ -212,20 +165,18 @@ def _tune(
         sampled = {} if side is None else {side.library: side.sample}
         display = Display(console, peak, numpy, sampled=sampled)
         try:
-            summary = tuner.tune(callbacks=[log_to_file(path), display], **settings)
-        except TuningInterrupted as stopped:
+            summary = tuner.tune(callbacks=[tuning.log_to_file(path), display], **settings)
+        except tuning.TuningInterrupted as stopped:
             _print(results, _report(stopped.summary, display.noted, peak, numpy))
             raise
         finally:
             display.close()
     if summary.measured or summary.stopped == "failures":
-        _print(results, _report(summary, display.noted, peak, numpy))
-        return summary
-    head = (
-        f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason}); "
-        "the winner was timed again"
-    )
-    _print(results, [head, *_speeds(summary, peak, numpy)])
+        lines = _report(summary, display.noted, peak, numpy)
+    else:
+        head = f"nothing left to measure: {summary.trials} trials are in {path} ({summary.reason})"
+        lines = [f"{head}; the winner was timed again", *_speeds(summary, peak, numpy)]
+    _print(results, lines)
     return summary
 
 
@@ -235,7 +186,7 @@ def _threads(workload: WorkloadSubject) -> int:
 
 def _numpy(workload: WorkloadSubject, stack: ExitStack) -> NumpyProcess | None:
     """NumPy on the workload, until the stack ends; None without a reference or operations."""
-    if workload.task.reference is None or not flop_of(workload.task):
+    if workload.task.reference is None or not tuning.flop_of(workload.task):
         return None
     # Started before anything is pinned, which it would inherit.
     return stack.enter_context(NumpyProcess(workload, input_specs(workload), _threads(workload)))
@@ -244,12 +195,10 @@ def _numpy(workload: WorkloadSubject, stack: ExitStack) -> NumpyProcess | None:
 def _yardsticks(
     workload: WorkloadSubject, console: Console, side: NumpyProcess | None
 ) -> tuple[float | None, float | None]:
-    """The limit of this machine for the workload and NumPy's speed, both in GFLOP/s, None where
-    unknown; printed, with a warning when noisy.
-    """
+    """This machine's limit for the workload and NumPy's speed, in GFLOP/s; None where unknown."""
     from loopwright import runtime
 
-    limit, flop = _limit(workload), flop_of(workload.task)
+    limit, flop = _limit(workload), tuning.flop_of(workload.task)
     if console.is_terminal:  # the next line takes its place
         console.print("measuring the peak and NumPy" if side else "measuring the peak", end="\r")
     unit = workload.task.target.vector_unit
@@ -262,8 +211,7 @@ def _yardsticks(
             if numpy is None or peak is None or numpy <= peak or not same_instructions:
                 break  # a share of the peak above 100 % is measured again
     parts = []
-    if limit is not None:
-        # Such as ``peak 237.1 GFLOP/s (FMA peak, AVX2, measured now)``.
+    if limit is not None:  # such as ``peak 237.1 GFLOP/s (FMA peak, AVX2, measured now)``
         call, name = statistics.median(limits), limit.name.replace(" (", ", ").rstrip(")")
         name += f" of {limit.work / call / 1e9:.1f} GB/s" if limit.by_moving else ""
         speed = f"peak {flop / call / 1e9:.1f} GFLOP/s " if flop else ""
@@ -287,29 +235,25 @@ def _yardsticks(
 
 
 def _limit(workload: WorkloadSubject) -> MachineLimit | None:
-    """The roof of the workload on this machine: arithmetic, or moving its arguments; None where
-    unknown, or where the template refuses its default, which the run then reports.
-    """
+    """The roof of the workload: arithmetic, or moving its arguments; None where unknown."""
     from loopwright import dtypes
     from loopwright.measure import limit_of
 
     try:
         default = default_schedule(workload.task)
-    except InstantiationError:
+    except InstantiationError:  # the template refuses its default, which the run then reports
         return None
     nbytes = sum(math.prod(t.static_shape) * dtypes.nbytes(t.dtype) for t in default.args)
     roof = arithmetic_roof(workload.task.target, default.schedule.dag)
-    return limit_of(nbytes, flop_of(workload.task), _threads(workload), roof)
+    return limit_of(nbytes, tuning.flop_of(workload.task), _threads(workload), roof)
 
 
 def _interleaved(
     threads: int, side: NumpyProcess | None, limit: MachineLimit | None
 ) -> tuple[list[float], list[float]]:
-    """Samples of a call at the limit, and of NumPy, in seconds."""
     from loopwright import runtime
 
-    limits: list[float] = []
-    seconds: list[float] = []
+    limits, seconds = list[float](), list[float]()
     with runtime.pinned(threads):
         for turn in range(5):
             if limit is not None and (limit.each_round or not turn):
@@ -320,9 +264,8 @@ def _interleaved(
 
 
 def _report(
-    summary: Summary, noted: Sequence[str], peak: float | None, numpy: float | None
+    summary: tuning.Summary, noted: Sequence[str], peak: float | None, numpy: float | None
 ) -> list[str]:
-    """The result, with the notes of the run that were not printed during it."""
     failed = sum(failure.count for failure in summary.failures.values())
     before = f" ({summary.from_log} of them before this run)" if summary.from_log else ""
     return [
@@ -330,12 +273,12 @@ def _report(
         f"trials:  {summary.trials} successful{before}, {failed} failed",
         *_speeds(summary, peak, numpy),
         *(note for note in summary.notes if note not in noted),
-        *failure_lines(summary.failures),
-        time_line(summary.wall_s, summary.timing),
+        *tuning.failure_lines(summary.failures),
+        tuning.time_line(summary.wall_s, summary.timing),
     ]
 
 
-def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[str]:
+def _speeds(summary: tuning.Summary, peak: float | None, numpy: float | None) -> list[str]:
     """The results; where no playoff sampled the yardsticks, those of the beginning beside them."""
     text = summary.results()
     if summary.in_turns is not None or peak is None:
@@ -346,7 +289,7 @@ def _speeds(summary: Summary, peak: float | None, numpy: float | None) -> list[s
 
 
 def _next_steps(
-    workload: WorkloadSubject, summary: Summary, path: str, asked: int | None
+    workload: WorkloadSubject, summary: tuning.Summary, path: str, asked: int | None
 ) -> list[str]:
     """Commands for further steps; ``asked`` is the number of trials that were asked for."""
     from loopwright.codegen import backend_of
@@ -365,10 +308,10 @@ def _next_steps(
     def add(name: str, verb: str, *options: str) -> None:
         lines.append(f"  {name + ':':14}{workload.command(verb, *options)}")
 
-    if (change := going_on(summary.stopped, asked, summary.trials, most)) is not None:
+    if (change := cli.going_on(summary.stopped, asked, summary.trials, most)) is not None:
         trials, reached = change
-        add("continue", "tune", *again(path, trials, (*_SUBJECT, reached)))
-    add("start over", "tune", *again(fresh, without=_SUBJECT))
-    add("compare", "bench", "--history", path, *one_device())
+        add("continue", "tune", *cli.again(path, trials, (*_SUBJECT, reached)))
+    add("start over", "tune", *cli.again(fresh, without=_SUBJECT))
+    add("compare", "bench", "--history", path, *cli.one_device())
     add("build", "build", "--history", path, "-o", output)
     return lines

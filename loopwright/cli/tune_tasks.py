@@ -7,13 +7,16 @@ import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from loopwright import tuner as tuning
+from loopwright.cli import options as cli
 from loopwright.cli.console import (
     Verbosity,
     command_line,
@@ -22,21 +25,7 @@ from loopwright.cli.console import (
     progress_console,
     verbosity,
 )
-from loopwright.cli.model import BUILT, ModelOptions, ModelSubject
-from loopwright.cli.options import (
-    NO_GAIN,
-    TRIALS,
-    BudgetOptions,
-    MeasuringOptions,
-    ScriptOptions,
-    TargetOptions,
-    TunerChoice,
-    again,
-    going_on,
-    one_device,
-    takes,
-)
-from loopwright.cli.subject import SubjectOptions
+from loopwright.cli.model import BUILT, ModelOptions, ModelSubject, SubjectOptions
 from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.errors import GraphError, UsageError
 from loopwright.files import check
@@ -44,15 +33,6 @@ from loopwright.measure import MeasureOption, lock_log, measured_on
 from loopwright.presenting import counted, duration
 from loopwright.records import Store
 from loopwright.target import Target
-from loopwright.tuner import (
-    STRATEGIES,
-    TasksSummary,
-    TaskTable,
-    TuningInterrupted,
-    log_to_file,
-    task_table,
-    tune_tasks,
-)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,51 +40,40 @@ if TYPE_CHECKING:
     from loopwright.graph import LayoutChoice
 
 
+_T = TypeVar("_T")
 #: Parameters of options that the words of a model hold.
 _MODEL = ("target", "threads", "no_fallback", "batches", "layouts", "max_error")
 
 
-@click.command("tune-tasks")
-@click.argument("file", type=click.Path(path_type=Path))
-@takes(target=TargetOptions)
-@takes(tuner=TunerChoice)
-@takes(
-    without=("gflops", "effort"),
-    texts={
-        "trials": "Stop when the log holds so many successful trials of all workloads together "
-        f"[default: {TRIALS} for each, unless another limit is given].",
-        "early_stopping": "Stop after so many trials that brought nothing faster for any workload.",
-        "min_gain": "Stop tuning a workload when another minute is expected to make it faster by "
+@cli.verb("tune-tasks")
+def tune_tasks_command(
+    *,
+    file: Path = cli.argument(type=click.Path(path_type=Path)),
+    target: cli.TargetOptions,
+    tuner: cli.TunerChoice,
+    budget: cli.BudgetOptions = cli.group(
+        without=("gflops", "effort"),
+        trials="Stop when the log holds so many successful trials of all workloads together "
+        f"[default: {cli.TRIALS} for each, unless another limit is given].",
+        early_stopping="Stop after so many trials that brought nothing faster for any workload.",
+        min_gain="Stop tuning a workload when another minute is expected to make it faster by "
         "less than this: 1%, or 0.01.",
-    },
-    budget=BudgetOptions,
-)
-@click.option(
-    "--strategy",
-    type=click.Choice(STRATEGIES),
-    default=STRATEGIES[0],
-    show_default=True,
-    help="Which workload gets the next trials: the one that promises most for the sum of calls x "
-    "time (gradient), or each in turn (round-robin).",
-)
-@click.option(
-    "--log",
-    type=click.Path(),
-    metavar="LOG",
-    help="The file that each measurement is appended to, and from which a run continues "
-    "[default: named after FILE, in this folder].",
-)
-@takes(measuring=MeasuringOptions)
-@takes(script=ScriptOptions)
-def command(
-    file: Path,
-    target: TargetOptions,
-    tuner: TunerChoice,
-    budget: BudgetOptions,
-    strategy: str,
-    log: str | None,
-    measuring: MeasuringOptions,
-    script: ScriptOptions,
+    ),
+    strategy: str = cli.option(
+        "--strategy",
+        "Which workload gets the next trials: the one that promises most for the sum of calls x "
+        "time (gradient), or each in turn (round-robin).",
+        type=click.Choice(tuning.STRATEGIES),
+        shown=tuning.STRATEGIES[0],
+    ),
+    log: str | None = cli.option(
+        "--log LOG",
+        "The file that each measurement is appended to, and from which a run continues "
+        "[default: named after FILE, in this folder].",
+        type=click.Path(),
+    ),
+    measuring: cli.MeasuringOptions,
+    script: cli.ScriptOptions,
 ) -> int | None:
     """Tune the workloads of FILE together. Each line is a workload with its parameters, as for
     `loopwright tune`; a number before it says how often it is called, if more than once:
@@ -131,14 +100,16 @@ def command(
     settings |= {"tuner": tuner.tuner, "tuner_options": tuner_options, "seed": tuner.seed}
     _check_device(tasks[0].target, option)
     kind(tasks[0], seed=tuner.seed, **tuner_options)
-    _check_log(path, [task.key for task in tasks])
+    check_log(path, [task.key for task in tasks])
 
     def continued(trials: int | None = None, reached: str = "") -> str:
-        return command_line(["tune-tasks", str(file), *again(path, trials, {reached})])
+        return command_line(["tune-tasks", str(file), *cli.again(path, trials, {reached})])
 
-    def tune(table: TaskTable) -> TasksSummary:
+    def tune(table: tuning.TaskTable) -> tuning.TasksSummary:
         weights = [calls for _, calls in lines]
-        return tune_tasks(tasks, callbacks=[log_to_file(path), table], weights=weights, **settings)
+        return tuning.tune_tasks(
+            tasks, callbacks=[tuning.log_to_file(path), table], weights=weights, **settings
+        )
 
     console = progress_console(stderr=script.as_json)
     with _interruptible(path, continued(), script.as_json):
@@ -148,27 +119,27 @@ def command(
     most = summary.most_trials
     if most is None:
         most = sum(task.config_space.range_length for task in tasks)
-    change = going_on(summary.stopped, budget.trials, summary.trials, most)
-    steps = []
-    if change is not None and summary.stopped != "tasks":
-        steps.append(("continue", continued(*change)))
-    for (workload, _), row in zip(lines, summary.rows, strict=True):
-        if row.best_seconds is not None:
-            compare = workload.command("bench", "--history", path, *one_device())
-            steps.append(("compare", compare))
+    steps = _continued(summary, budget.trials, most, continued)
+    steps += [
+        ("compare", workload.command("bench", "--history", path, *cli.one_device()))
+        for (workload, _), row in zip(lines, summary.rows, strict=True)
+        if row.best_seconds is not None
+    ]
     return _print_summary(summary, [], steps, script)
 
 
+def _continued(
+    summary: tuning.TasksSummary, asked: int | None, most: int | None, command: Callable[..., str]
+) -> list[tuple[str, str]]:
+    """The step that goes on with an ended run, where it can."""
+    change = cli.going_on(summary.stopped, asked, summary.trials, most)
+    return [] if change is None or summary.stopped == "tasks" else [("continue", command(*change))]
+
+
 def tune_model(
-    words: SubjectOptions,
-    options: ModelOptions,
-    tuner: TunerChoice,
-    limits: Mapping[str, Any],
-    log: str | None,
-    option: MeasureOption | None,
-    script: ScriptOptions,
-) -> int | None:
-    """Tune the kernels of a model; returns the exit code."""
+    words: SubjectOptions, options: ModelOptions, tuner: cli.TunerChoice, limits: Mapping[str, Any],
+    log: str | None, option: MeasureOption | None, script: cli.ScriptOptions,
+) -> int | None:  # fmt: skip
     from loopwright.graph import extract_tasks, tune
     from loopwright.runtime import device_of_target
 
@@ -181,7 +152,7 @@ def tune_model(
     settings |= {"tuner": tuner.tuner, "tuner_options": tuner.chosen()[1], "seed": tuner.seed}
 
     def continued(trials: int | None = None, reached: str = "") -> str:
-        return model.command("tune", *again(path, trials, {*_MODEL, reached}))
+        return model.command("tune", *cli.again(path, trials, {*_MODEL, reached}))
 
     console = progress_console(stderr=script.as_json)
     with _interruptible(path, continued(), script.as_json):
@@ -193,21 +164,14 @@ def tune_model(
                 tasks = extract_tasks(model.module, model.target, layouts=model.layouts)
             else:
                 tasks = extract_tasks(model.source, model.target, batches=model.batches)
-        _check_log(path, [one.task.key for one in tasks])
+        check_log(path, [one.task.key for one in tasks])
         if settings["timeout"] is not None:
             left = settings["timeout"] - (time.monotonic() - begin)
             settings["timeout"] = max(1.0, left)
-        head = (
-            f"{model.words[0]} on {model.target}: {len(tasks)} tasks, tuner {tuner.tuner}, "
-            f"log {path}"
-        )
-        summary = _with_table(
-            console, head, lambda table: tune(tasks, log=path, callbacks=[table], **settings)
-        )
-    change = going_on(summary.stopped, limits["n_trial"], summary.trials, summary.most_trials)
-    steps = []
-    if change is not None and summary.stopped != "tasks":
-        steps.append(("continue", continued(*change)))
+        head = f"{model.words[0]} on {model.target}: {len(tasks)} tasks, tuner {tuner.tuner}"
+        run = partial(tune, tasks, log=path, **settings)
+        summary = _with_table(console, f"{head}, log {path}", lambda table: run(callbacks=[table]))
+    steps = _continued(summary, limits["n_trial"], summary.most_trials, continued)
     on_cpu = device_of_target(model.target.kind) in (None, "cpu")
     build = ("--history", path, *(("--finalists", "3") if on_cpu else ()))
     steps += [
@@ -224,7 +188,7 @@ def _check_device(target: Target, option: MeasureOption | None) -> None:
     measured_on(target, "" if option is None else option.runner.devices)
 
 
-def _check_log(path: str, keys: Sequence[str]) -> None:
+def check_log(path: str, keys: Sequence[str]) -> None:
     """Refuse a log that cannot be written, or into which another process tunes one of the tasks."""
     Store(path).close()
     for key in keys:
@@ -240,30 +204,25 @@ def _interruptible(path: str, command: str, as_json: bool) -> Iterator[None]:
     except KeyboardInterrupt as stopped:
         click.echo(f"interrupted; every finished trial is in {path}", err=as_json)
         click.echo(f"to continue:\n  {command}", err=as_json)
-        if as_json and isinstance(stopped, TuningInterrupted):
+        if as_json and isinstance(stopped, tuning.TuningInterrupted):
             click.echo(json.dumps(stopped.summary.to_json()))
         raise click.exceptions.Exit(130) from stopped
 
 
-def _with_table(
-    console: Console, head: str, tune: Callable[[TaskTable], TasksSummary]
-) -> TasksSummary:
-    """Tune beside a live table."""
-    console.print(harmless_lines(head), markup=False, soft_wrap=True)
-    table = task_table(console)
-    try:
+def _with_table(console: Console, head: str, tune: Callable[[tuning.TaskTable], _T]) -> _T:
+    """Tune beside a live table, below a line of text, if any."""
+    if head:
+        console.print(harmless_lines(head), markup=False, soft_wrap=True)
+    with closing(tuning.task_table(console)) as table:
         return tune(table)
-    finally:
-        table.close()
 
 
 def _print_summary(
-    summary: TasksSummary,
+    summary: tuning.TasksSummary,
     more: Sequence[str],
     steps: Sequence[tuple[str, str]],
-    script: ScriptOptions,
+    script: cli.ScriptOptions,
 ) -> int | None:
-    """Print the result, and commands for further steps; returns the exit code."""
     if verbosity() != Verbosity.QUIET:
         lines = [*more, "next:", *(f"  {name + ':':10}{command}" for name, command in steps)]
         echo("\n".join(lines), err=script.as_json)
@@ -271,11 +230,10 @@ def _print_summary(
         echo("\n".join([*summary.lines(), *more]))
     if script.as_json:
         click.echo(json.dumps(summary.to_json()))
-    return NO_GAIN if script.fail_without_gain and not summary.is_gain else None
+    return cli.NO_GAIN if script.fail_without_gain and not summary.is_gain else None
 
 
-def _lines(file: Path, target: TargetOptions) -> Iterator[tuple[WorkloadSubject, float]]:
-    """The workload of each line that has one, and its number of calls."""
+def _lines(file: Path, target: cli.TargetOptions) -> Iterator[tuple[WorkloadSubject, float]]:
     if not file.is_file():
         raise UsageError(f"no file {str(file)!r}; name a text file with one workload a line")
     try:
@@ -291,7 +249,7 @@ def _lines(file: Path, target: TargetOptions) -> Iterator[tuple[WorkloadSubject,
             yield parsed
 
 
-def _line(line: str, target: TargetOptions) -> tuple[WorkloadSubject, float] | None:
+def _line(line: str, target: cli.TargetOptions) -> tuple[WorkloadSubject, float] | None:
     words = shlex.split(line, comments=True)
     if not words:
         return None
@@ -311,13 +269,9 @@ def _line(line: str, target: TargetOptions) -> tuple[WorkloadSubject, float] | N
 
 
 def _layouts(
-    model: ModelSubject,
-    file: str,
-    log: str,
-    seed: int,
-    option: MeasureOption | None,
-    console: Console,
-) -> LayoutChoice:
+    model: ModelSubject, file: str, log: str,
+    seed: int, option: MeasureOption | None, console: Console,
+) -> LayoutChoice:  # fmt: skip
     """The layouts of a file, written first where it is missing, with measurements in the log."""
     from loopwright.graph import LAYOUTS, LayoutChoice, before_layouts, tune_layouts
 
@@ -328,26 +282,17 @@ def _layouts(
     else:
         check((Path(file), LAYOUTS), error=GraphError)
         Store(log).close()
-        table = task_table(console)
-        try:
-            with model.limits():
-                choice = tune_layouts(
-                    model.module,
-                    model.target,
-                    log=log,
-                    seed=seed,
-                    measure_option=option,
-                    callbacks=[table],
-                )
-        finally:
-            table.close()
+        settings: dict[str, Any] = {"log": log, "seed": seed, "measure_option": option}
+        tune = partial(tune_layouts, model.module, model.target, **settings)
+        with model.limits():
+            choice = _with_table(console, "", lambda table: tune(callbacks=[table]))
         choice.save(file)
         text = f"{choice}; written to {file}"
     console.print(harmless_lines(f"layouts: {text}"), markup=False, soft_wrap=True)
     return choice
 
 
-def _expected(summary: TasksSummary) -> str:
+def _expected(summary: tuning.TasksSummary) -> str:
     """The sum of the times of the tasks in a run of the model."""
     expected, before = summary.expected, summary.of_defaults
     if expected is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import echo, harmless
+from loopwright.cli.options import argument, flag, option, verb
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
@@ -32,16 +33,16 @@ _MOST_TASKS = 20
 _WIDE = 100
 
 
-@click.command("watch")
-@click.argument("log")
-@click.option(
-    "--every",
-    type=click.FloatRange(0.1, 86400),
-    metavar="SECONDS",
-    help=f"Time between two updates [default: {_LOOK_S:g} on a terminal, else {_LINE_S:g}].",
-)
-@click.option("--once", is_flag=True, help="Say where the run stands, and end.")
-def command(log: str, every: float | None, once: bool) -> None:
+@verb("watch")
+def watch_command(
+    log: str = argument(),
+    every: float | None = option(
+        "--every SECONDS",
+        f"Time between two updates [default: {_LOOK_S:g} on a terminal, else {_LINE_S:g}].",
+        type=click.FloatRange(0.1, 86400),
+    ),
+    once: bool = flag("--once", "Say where the run stands, and end."),
+) -> None:
     """Follow the tuning run that writes LOG: the best so far, trials a minute, failures, what is
     left, and whether a process still writes the log.
 
@@ -76,9 +77,7 @@ def _draw(live: Live, follower: Follower, watcher: Watcher, every: float) -> Non
 
     writers, asked = writers_of(follower.path), time.monotonic()
     while True:
-        size = live.console.size
-        panel = _panel(watcher.status(), writers, size.width, size.height)
-        live.update(panel, refresh=True)
+        live.update(_panel(watcher.status(), writers, *live.console.size), refresh=True)
         time.sleep(every)
         watcher.take(follower.look())
         if time.monotonic() - asked >= _WRITERS_S:
@@ -102,14 +101,11 @@ def _print_lines(follower: Follower, watcher: Watcher, every: float | None) -> N
 
 
 def _line(status: Status, writers: Writers) -> str:
-    parts = [_trials(status)]
-    if status.latest is not None:
-        task = status.tasks[status.latest]
-        parts.append(f"{task.name}: best {_best(task)}")
+    task = None if status.latest is None else status.tasks[status.latest]
+    best = "" if task is None else f"{task.name}: best {_best(task)}"
     failed = f"failed: {_failed(status)}" if status.failures else ""
-    rest = [_pace(status), failed, _skipped(status), status.event, _state(status, writers)]
-    parts += filter(None, rest)
-    return "; ".join(parts)
+    parts = [_trials(status), best, _pace(status), failed, _skipped(status), status.event]
+    return "; ".join(filter(None, [*parts, _state(status, writers)]))
 
 
 def _panel(status: Status, writers: Writers, width: int, height: int) -> Group:
@@ -145,9 +141,8 @@ def _task_table(status: Status, width: int, most: int) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    titles = ["task", "trials", "failed", "best", "faster"]
-    if width >= _WIDE:
-        titles.insert(4, "default")
+    wide = ("default",) if width >= _WIDE else ()
+    titles = ("task", "trials", "failed", "best", *wide, "faster")
     first = max(0, min((status.latest or 0) - most + 1, len(status.tasks) - most))
     shown = list(enumerate(status.tasks))[first : first + most]
     rows = [(place, _cells(task, width)) for place, task in shown]
@@ -168,10 +163,9 @@ def _cells(task: TaskStatus, width: int) -> tuple[str, ...]:
     from loopwright.inspection import speed_text
 
     faster = f"{task.default_s / task.best_s:.2f}x" if task.default_s and task.best_s else "-"
-    cells = [task.name, str(task.trials), str(task.failed), _best(task), faster]
-    if width >= _WIDE:
-        cells.insert(4, speed_text(task.default_s, task.flop) if task.default_s else "-")
-    return tuple(cells)
+    default = speed_text(task.default_s, task.flop) if task.default_s else "-"
+    wide = (default,) if width >= _WIDE else ()
+    return (task.name, str(task.trials), str(task.failed), _best(task), *wide, faster)
 
 
 def _best(task: TaskStatus) -> str:
@@ -206,7 +200,6 @@ def _skipped(status: Status) -> str:
 
 
 def _state(status: Status, writers: Writers) -> str:
-    """Whether the run is still alive."""
     if not status.exists:
         return ""
     if writers.pids:

@@ -1,7 +1,6 @@
-"""``WORKLOAD [key=value ...]``: from the words of a command line to a task.
-
-A workload is an operator of ``loopwright.ops``, or ``path/to/file.py:name``: a template or a
-workload that the file defines, or a plain function that returns tensors.
+"""``WORKLOAD [key=value ...]``: from the words of a command line to a task. A workload is an
+operator of ``loopwright.ops``, or ``path/to/file.py:name``: a template or a workload that the file
+defines, or a plain function that returns tensors.
 """
 
 from __future__ import annotations
@@ -41,15 +40,11 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 class WorkloadSubject:
     """An operator, a template or a function with its parameters, as a task."""
 
-    #: The workload and its parameters as they were written.
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # the workload and its parameters as they were written
     task: Task
-    #: The operator of ``loopwright.ops``; None for a workload in a file.
-    operator: Operator | None
-    #: The value of ``--threads``.
-    threads: int | None
-    #: The value of ``--target``.
-    target: str
+    operator: Operator | None  # of ``loopwright.ops``; None for a workload in a file
+    threads: int | None  # the value of ``--threads``
+    target: str  # the value of ``--target``
 
     def command(self, verb: str, *options: str) -> str:
         """A command line for this workload that can be pasted into a shell."""
@@ -58,9 +53,8 @@ class WorkloadSubject:
 
     @property
     def default_log(self) -> str:
-        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``.
-
-        Workloads of one name share a log, which keeps them apart.
+        """The log's name when none is given, such as ``matmul_1024x1024x1024.jsonl``. Workloads of
+        one name share a log, which keeps them apart.
         """
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", self.task.name)
         sizes = [str(arg) for arg in self.task.args if type(arg) is int]
@@ -76,15 +70,13 @@ def completed_workloads(
     from loopwright import ops
 
     names = [name for name in ops.WORKLOADS if name.startswith(incomplete)]
-    if names:
-        return [CompletionItem(name, help=ops.WORKLOADS[name].summary) for name in names]
-    return [CompletionItem(incomplete, type="file")]
+    items = [CompletionItem(name, help=ops.WORKLOADS[name].summary) for name in names]
+    return items or [CompletionItem(incomplete, type="file")]
 
 
 def find_workload(
     workload: str, params: Sequence[str], target: str = "llvm", threads: int | None = None
 ) -> WorkloadSubject:
-    """The workload that the words of a command line name."""
     from loopwright.task import create_task
 
     values = _parameters(params)
@@ -104,7 +96,6 @@ def find_workload(
 
 
 def target_of(target: str, threads: int | None) -> Target:
-    """The target of the options ``--target`` and ``--threads``."""
     from loopwright.target import Target
 
     return Target(target if threads is None else f"{target} -num-threads={threads}")
@@ -130,7 +121,6 @@ def find_operator(name: str) -> Operator:
 
 
 def templates_in(path: Path) -> dict[str, Template]:
-    """The templates that a Python file defines, by the names of their functions."""
     from loopwright.task import Template
 
     return {n: t for n, t in vars(_load(path)).items() if isinstance(t, Template)}
@@ -138,8 +128,7 @@ def templates_in(path: Path) -> dict[str, Template]:
 
 def workloads_in(path: Path) -> dict[str, Callable[..., object]]:
     """Templates, workloads and plain functions of a Python file, by name."""
-    templates = {name: t.function for name, t in templates_in(path).items()}
-    return {**_functions(_load(path)), **templates}
+    return _functions(_load(path)) | {n: t.function for n, t in templates_in(path).items()}
 
 
 def no_workload(path: Path | str, name: str, names: Sequence[str]) -> UsageError:
@@ -155,8 +144,8 @@ def _task_in_file(path: Path, name: str, values: Mapping[str, Json], target: Tar
 
     module = _load(path)
     # By its registered name, or by that of the decorated function.
-    definitions: dict[str, Template | Callable[..., object]] = {**_functions(module)}
-    definitions |= templates_in(path)
+    definitions: dict[str, Template | Callable[..., object]]
+    definitions = {**_functions(module), **templates_in(path)}
     definitions |= {t.name: t for t in TASKS.values() if t.function.__module__ == module.__name__}
     if name not in definitions:
         raise no_workload(path, name, sorted(definitions))

@@ -10,22 +10,17 @@ from pathlib import Path
 
 import click
 
+from loopwright.cli import workload
 from loopwright.cli.console import command_line, echo
-from loopwright.cli.options import json_option
-from loopwright.cli.workload import (
-    completed_workloads,
-    find_operator,
-    no_workload,
-    templates_in,
-    workloads_in,
-)
+from loopwright.cli.options import argument, json_option, verb
 from loopwright.ops import Description, Parameter, describe, describe_all, parameters_of
 
 
-@click.command("workloads")
-@click.argument("name", required=False, shell_complete=completed_workloads)
-@json_option
-def command(name: str | None, as_json: bool) -> None:
+@verb("workloads")
+def workloads_command(
+    name: str | None = argument(required=False, shell_complete=workload.completed_workloads),
+    as_json: bool = json_option(),
+) -> None:
     """List the operators that can be tuned by name; with NAME the parameters of that one, their
     meaning and default, and a command to begin with.
 
@@ -37,7 +32,7 @@ def command(name: str | None, as_json: bool) -> None:
     elif ".py:" in f"{name}:":
         descriptions, text = _templates(name), _full
     else:
-        descriptions, text = (describe(find_operator(name)),), _full
+        descriptions, text = (describe(workload.find_operator(name)),), _full
     if as_json:
         click.echo(json.dumps([one.to_json() for one in descriptions]))
         return
@@ -48,11 +43,11 @@ def _templates(name: str) -> tuple[Description, ...]:
     """The templates of a file, or else its functions; or the one that is named behind a colon."""
     stem, _, wanted = f"{name}:".partition(".py:")
     path, wanted = f"{stem}.py", wanted.removesuffix(":")
-    functions = workloads_in(Path(path))
+    functions = workload.workloads_in(Path(path))
     if wanted and wanted not in functions:
-        raise no_workload(path, wanted, list(functions))
+        raise workload.no_workload(path, wanted, list(functions))
     public = [name for name in functions if not name.startswith("_")]
-    names = [wanted] if wanted else list(templates_in(Path(path))) or public
+    names = [wanted] if wanted else list(workload.templates_in(Path(path))) or public
     descriptions = []
     for one in names:
         signature = inspect.signature(functions[one])

@@ -1,8 +1,4 @@
-"""Code generation: loop IR to code of a target.
-
-`loopwright.codegen.llvm` and `loopwright.codegen.c` know nothing of each other; what they share
-stands beside this file. `loopwright.codegen.backends` lists which target each generator serves.
-"""
+"""Code generation: loop IR to code of a target, by the generators in `codegen.backends`."""
 
 from __future__ import annotations
 

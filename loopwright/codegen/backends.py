@@ -1,9 +1,8 @@
-"""The registry of backends: compilation of lowered functions for each kind of target.
+"""The registry of backends: compilation of lowered functions for each kind of target."""
 
-A backend has two entries that meet by the name of an artifact kind. The one here belongs to the
-compiler; `loopwright.runtime.artifacts.kinds` says how an artifact is linked, on which device it
-runs and how it is timed, and is all that a machine needs where programs only run.
-"""
+# A backend has two entries that meet by the name of an artifact kind. The one here belongs to the
+# compiler; `loopwright.runtime.artifacts.kinds` says how an artifact is linked, on which device it
+# runs and how it is timed, and is all that a machine needs where programs only run.
 
 from __future__ import annotations
 
@@ -70,7 +69,6 @@ class LoweredProgram:
     """A program for a backend to compile.
 
     Attributes:
-        func: the lowered function.
         schedule: the schedule that it was lowered from, for backends that keep that; None where
             there is only the function.
         arg_ids: inputs and outputs of the schedule's program in calling order.
@@ -164,7 +162,6 @@ def target_limits(target: Target) -> GpuLimits:
 
 
 def compile_opencl(program: LoweredProgram, target: Target) -> Code:
-    """The source of a function's kernels, with the launches that a call makes."""
     split, parts = split_parts(program.func, "opencl")
     text = write_opencl(split)
     code = device_code(split, text.encode(), parts=parts)
@@ -173,7 +170,6 @@ def compile_opencl(program: LoweredProgram, target: Target) -> Code:
 
 
 def compile_cuda(program: LoweredProgram, target: Target) -> Code:
-    """The machine code of a function's kernels, with the launches that a call makes."""
     options = target.options
     arch, fast_math = options["arch"], options["fast_math"]
     split, parts = split_parts(program.func, "cuda")
@@ -196,8 +192,6 @@ def compile_cuda(program: LoweredProgram, target: Target) -> Code:
 
 
 def check_resources(k: Kernel, taken: KernelResources, options: Mapping[str, Any]) -> None:
-    """Refuse a kernel that takes too many registers for a block, or spills more bytes than the
-    target allows."""
     have = options["registers_per_block"]
     need = (taken.registers or 0) * k.thread_count
     if need > have:
@@ -223,8 +217,9 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p), ctype
 
 
 def keep_program(program: LoweredProgram, target: Target) -> Code:
-    """A program as the bytes of an artifact; in this process its function runs as it is. Refuses a
-    lowered function alone, and a pass's calls of packed functions, which no schedule holds."""
+    """A program as the bytes of an artifact; in this process its function runs as it is."""
+    # Refuses a lowered function alone, and a pass's calls of packed functions, which no schedule
+    # holds.
     s = program.schedule
     if s is None:
         raise BuildError("build: the target interp keeps the schedule, and was given a function")
@@ -241,7 +236,6 @@ def keep_program(program: LoweredProgram, target: Target) -> Code:
 
 
 def link_program(manifest: Manifest, objects: bytes) -> Linked:
-    """Link an artifact of `keep_program`: lower it again."""
     try:
         parts = json.loads(objects)
         s = replay(Dag.from_json(parts["dag"]), parts["trace"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Protocol, runtime_checkable
 
 from loopwright.codegen.backends import LoweredProgram, backend_of, compile_program
-from loopwright.codegen.code import C_FUNCTIONS, Code, SourceText
+from loopwright.codegen.code import C_FUNCTIONS, Code, CodePart, SourceText
 from loopwright.codegen.kernel_cache import kernel_cache, schedule_key
 from loopwright.codegen.manifests import SizeManifest
 from loopwright.errors import BuildError, TargetError
@@ -49,7 +49,6 @@ def build(
         target: a target or its string; default that of ``with target:``, else the host.
         target_host: for scripts of TVM: None or a target for a CPU; the host needs no code of its
             own, so that it changes nothing.
-        name: name of the function.
         binds: for scripts of TVM: buffers of arguments (`loopwright.tir.decl_buffer`). Arguments
             are row-major without gaps, so that only such buffers are accepted; they change nothing.
         verify: time the kernel as users call it, and enter that in the report of the
@@ -110,16 +109,13 @@ def build(
 class Verifier(Protocol):
     """The origin of a schedule (``Schedule.origin``), which knows how fast its kernel should be."""
 
-    def verify(self, module: Module) -> object:
-        """Time the kernel as users call it."""
+    def verify(self, module: Module) -> object: ...
 
 
 def build_func(f: Func, target: TargetLike | None = None) -> Module:
     """Compile a lowered function alone, whatever it was lowered from.
 
-    Args:
-        f: the function, such as `loopwright.lower` and passes return it.
-        target: as of `build`.
+    The function is one that `loopwright.lower` or passes return, the target as of `build`.
 
     Raises:
         CodegenError: the function cannot run on the target.
@@ -149,8 +145,7 @@ def _order(s: Schedule, args: Sequence[Tensor | SizeVar]) -> list[int | SizeVar]
     if len(set(passed)) != len(passed):
         raise BuildError("build: a size variable is given twice in the arguments")
     arrays = iter(range(len(args)))
-    order = [a if isinstance(a, SizeVar) else next(arrays) for a in args]
-    return order if passed else None
+    return [a if isinstance(a, SizeVar) else next(arrays) for a in args] if passed else None
 
 
 def _check_host(target_host: TargetLike | None) -> None:
@@ -166,7 +161,6 @@ def _check_host(target_host: TargetLike | None) -> None:
 
 
 def _check_binds(binds: Binds, args: Sequence[Tensor | SizeVar]) -> None:
-    """Refuse buffers that ask for what arguments do not have."""
     for tensor, buffer in binds.items():
         if not any(tensor is arg for arg in args):
             raise BuildError(f"build: binds names {tensor!r}, which is no argument")
@@ -189,11 +183,8 @@ def compile(
     """Compile a recorded trace; needs neither the template nor the user's tensors.
 
     Args:
-        dag: the computation.
         trace: steps as in a record.
         arg_ids: inputs and outputs in calling order.
-        target: what the code is for.
-        name: name of the function.
         passes: settings of the `PassContext` to lower in, as its ``to_json`` gave them in another
             process; None: the current context's.
 
@@ -350,8 +341,7 @@ def _manifest(
 ) -> Manifest:
     sizes = SizeManifest(f.sizes)
     # Where sizes are passed, a call of the second part alone would not know their places.
-    passed = any(isinstance(x, SizeVar) for x in order or ())
-    code_parts = () if passed else code.parts
+    code_parts = () if any(isinstance(x, SizeVar) for x in order or ()) else code.parts
     parts_spec = None
     if isinstance(f, SplitFunc) and code_parts:
         number = {p: k for k, p in enumerate(f.params)}
@@ -359,28 +349,25 @@ def _manifest(
             tuple(number[p] for p in part.params if p in number) for part in (f.prepare, f.main)
         )
         parts_spec = PartsSpec(f.prepare.name, f.main.name, first, second)
-    function = FunctionSpec(
-        f.name,
-        _arg_specs(f, sizes),
-        sizes.formula(code.workspace_bytes),
-        sizes.formula(code.parallel_workspace_bytes),
-        code.uses_pool,
-        code.checks,
-        sizes.spec(f, dag, order) if f.sizes else None,
-        code.packed,
-        parts_spec,
-    )
-    parts = [
-        FunctionSpec(
-            part.func.name,
-            _arg_specs(part.func, sizes),
-            sizes.formula(part.workspace_bytes),
-            sizes.formula(part.parallel_workspace_bytes),
+
+    def spec(
+        g: Func, needs: Code | CodePart, order: Sequence[int | SizeVar] | None
+    ) -> FunctionSpec:
+        shapes = [tuple(sizes.formula(n) for n in p.shape) for p in g.params]
+        return FunctionSpec(
+            g.name,
+            tuple(
+                ArgSpec(p.name, shape, p.dtype, output, p.constant)
+                for p, shape, output in zip(g.params, shapes, g.outputs, strict=True)
+            ),
+            sizes.formula(needs.workspace_bytes),
+            sizes.formula(needs.parallel_workspace_bytes),
             code.uses_pool,
-            sizes=sizes.spec(part.func, dag, None) if part.func.sizes else None,
+            sizes=sizes.spec(g, dag, order) if g.sizes else None,
         )
-        for part in code_parts
-    ]
+
+    whole = replace(spec(f, code, order), checks=code.checks, packed=code.packed, parts=parts_spec)
+    parts = [spec(part.func, part, None) for part in code_parts]
     unit = target.vector_unit
     return Manifest(
         backend_of(target).artifact_kind,
@@ -389,16 +376,9 @@ def _manifest(
         target.options.get("mcpu", ""),
         target.options.get("mattr", ""),
         target.options.get("num_threads", 1),
-        (function, *parts),
+        (whole, *parts),
         2 if f.sizes else 1,
         __version__,
         version("llvmlite"),
         () if unit is None else unit.needs,
-    )
-
-
-def _arg_specs(f: Func, sizes: SizeManifest) -> tuple[ArgSpec, ...]:
-    return tuple(
-        ArgSpec(p.name, tuple(sizes.formula(n) for n in p.shape), p.dtype, output, p.constant)
-        for p, output in zip(f.params, f.outputs, strict=True)
     )

@@ -1,5 +1,4 @@
-"""`Code`, which a code generator makes of a lowered function, the workspace of functions, and
-queries of loop IR."""
+"""`Code`, the result of a code generator, workspaces of functions, and queries of loop IR."""
 
 from __future__ import annotations
 
@@ -14,18 +13,7 @@ from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import COMPARE, Binary, Cast, Expr, IfThenElse, Select, Var, binary, cast
 from loopwright.ir.node import Node, same
 from loopwright.ir.sizes import SizeVar
-from loopwright.ir.stmt import (
-    Allocate,
-    CallPacked,
-    Check,
-    For,
-    Func,
-    If,
-    Prefetch,
-    Stmt,
-    Store,
-    View,
-)
+from loopwright.ir.stmt import Allocate, CallPacked, Check, For, Func, If, Stmt, Store, View
 from loopwright.ir.visitor import contains, free_vars, nodes
 from loopwright.runtime import Link
 
@@ -39,13 +27,10 @@ Bytes = int | Expr
 
 
 class SizeDefinitions:
-    """Definitions of the variables that a function computes from its sizes."""
-
     def __init__(self, by_variable: Mapping[Var, Expr] | None = None) -> None:
         self.by_variable = dict(by_variable or {})
 
     def learn(self, v: Var, value: Expr) -> None:
-        """Note a definition if it depends on sizes only."""
         if all(isinstance(w, SizeVar) or w in self.by_variable for w in free_vars(value)):
             self.by_variable[v] = value
 
@@ -63,8 +48,7 @@ def buffer_bytes(b: Buffer) -> Bytes:
     """Bytes of a buffer, rounded up to whole cache lines."""
     if not b.symbolic:
         return -(-b.nbytes // 64) * 64
-    dims = [cast(n, "int64") for n in b.shape]
-    size = fold(lambda x, y: binary("*", x, y), dims)
+    size = fold(lambda x, y: binary("*", x, y), [cast(n, "int64") for n in b.shape])
     return (size * dtypes.nbytes(b.dtype) + 63) // 64 * 64
 
 
@@ -92,7 +76,6 @@ class CodePart:
     """One of the two functions in the code of a `loopwright.ir.stmt.SplitFunc`.
 
     Attributes:
-        func: the function.
         workspace_bytes: bytes that its caller provides.
         parallel_workspace_bytes: bytes of each worker of the pool, or more.
     """
@@ -168,7 +151,6 @@ def touches_memory(e: Expr) -> bool:
 
 
 def has_nontemporal(s: Stmt) -> bool:
-    """Whether something in it is stored past the caches."""
     return any(isinstance(n, Store) and n.nontemporal for n in nodes(s))
 
 
@@ -184,8 +166,8 @@ def has_blocks(s: Stmt) -> bool:
 
 @lru_cache(maxsize=1024)
 def widest(s: Stmt) -> int:
-    """Bytes of the widest element that a body loads, stores or computes. Integers of loops do not
-    count: addresses and tests of them are affine and need no vectors."""
+    """Bytes of the widest element that a body loads, stores or computes."""
+    # Integers of loops do not count: addresses and tests of them are affine and need no vectors.
     widths = [1]
 
     def visit(n: Node) -> None:
@@ -213,7 +195,6 @@ def _register_bytes(dtype: str) -> int:
 
 
 def has_guarded_accesses(s: Stmt) -> bool:
-    """Whether a load or store happens under a condition."""
     return any(
         isinstance(n, If) or (isinstance(n, Select | IfThenElse) and touches_memory(n))
         for n in nodes(s)
@@ -223,14 +204,3 @@ def has_guarded_accesses(s: Stmt) -> bool:
 def variables_of_extents(buffers: Iterable[Buffer]) -> set[Var]:
     extents = (n for b in buffers for n in b.shape if isinstance(n, Expr))
     return set[Var]().union(*map(free_vars, extents))
-
-
-def buffers_of(s: Stmt) -> list[Buffer]:
-    """Buffers that a statement uses, in order, on which signatures of functions depend."""
-    seen: dict[Buffer, None] = {}
-    for n in nodes(s):
-        if isinstance(n, Load | Store | Prefetch):
-            seen.setdefault(n.buffer)
-        elif isinstance(n, CallPacked):
-            seen.update(dict.fromkeys(n.buffers))
-    return list(seen)

@@ -1,7 +1,8 @@
-"""Built kernels kept on disk, each in a file found by a hash of everything that decides the code:
-the program, its steps and arguments, the target, the settings of the passes, the compiler's source,
-and the versions of llvmlite and of a C compiler that is used. So a stale entry is never used.
-`loopwright.runtime.caches` keeps the files."""
+"""Built kernels kept on disk by `loopwright.runtime.caches`."""
+
+# A file is found by a hash of everything that decides the code: the program, its steps and
+# arguments, the target, the settings of the passes, the compiler's source, and the versions of
+# llvmlite and of a C compiler that is used. So a stale entry is never used.
 
 from __future__ import annotations
 
@@ -37,16 +38,12 @@ _KINDS = ("llvm", "c")
 
 
 class KernelCache:
-    """Artifacts in a folder, made for this user alone at the first write; ``limit`` bytes in
-    all."""
+    """Artifacts of at most ``limit`` bytes in a folder, made for this user at the first write."""
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+        self.folder = folder
         self._store = FileStore(folder, limit, ".kernel", "kernels")
         self._counts = count_cache(self)
-
-    @property
-    def folder(self) -> Path:
-        return self._store.folder
 
     @property
     def hits(self) -> int:
@@ -83,9 +80,9 @@ def cache_key(
     name: str,
     order: Sequence[Any] | None = None,
 ) -> str | None:
-    """The key of a program's code; None where the compiler is not one that a hash describes.
-    ``dag``, ``trace`` and ``order`` are JSON; ``order`` has the arguments of a call, where sizes
-    are passed among the arrays."""
+    """The key of a program's code; None where the compiler is not one that a hash describes."""
+    # ``dag``, ``trace`` and ``order`` are JSON; ``order`` has the arguments of a call, where sizes
+    # are passed among the arrays.
     if target.kind not in _KINDS:
         return None
     facts = [
@@ -119,24 +116,15 @@ def kernel_cache() -> KernelCache | None:
     return None if folder is None else KernelCache(folder)
 
 
-#: Digits of the hash. Among a million programs the chance of an error is 1e-8.
-_DIGITS = 16
-
-
 def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
-    """The hash of a lowered function, its target and its pass settings.
+    """The hash of a lowered function, its target and its pass settings: 16 hexadecimal digits.
 
     Names of variables and buffers are left out, and so are loops that run once and pragmas that no
     code generator reads. Equal keys mean equal object code by one version of the compiler; unequal
     keys mean nothing, as a compiler may bring two programs to the same instructions.
 
     Args:
-        f: the function.
-        target: what it is compiled for.
         passes: settings of the `PassContext` that it was lowered in, as its ``to_json`` gives them.
-
-    Returns:
-        16 hexadecimal digits.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -148,67 +136,65 @@ def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
     """
     settings = json.dumps([target.canonical, passes], sort_keys=True)
     parts = ["in two parts"] if isinstance(f, SplitFunc) else []
-    text = "\n".join([f.name, settings, *parts, _Writer().text(f)])
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    writer = _Writer()
+    writer.values((f.params, f.outputs, f.sizes, f.body))
+    text = "\n".join([f.name, settings, *parts, "".join(writer.parts)])
+    # Among a million programs the chance of an error is 1e-8.
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class _Writer:
     """Writes a function with numbers in place of names."""
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
+        self.parts: list[str] = []
         self._numbers: dict[Var | Buffer, int] = {}
-
-    def text(self, f: Func) -> str:
-        """The text of a function: one text, one program."""
-        self._values((f.params, f.outputs, f.sizes, f.body))
-        return "".join(self._parts)
 
     # Any: the fields of nodes hold nodes, tuples of them, buffers and plain values.
     def _value(self, x: Any) -> None:
         if isinstance(x, Var | Buffer):
             self._name(x)
         elif isinstance(x, Const):
-            self._parts.append(f"{x.value!r}:{x.dtype} ")
+            self.parts.append(f"{x.value!r}:{x.dtype} ")
         elif isinstance(x, For) and x.extent == 1 and x.kind in ("serial", "unrolled"):
-            self._parts.append("once(")  # what is declared in the loop is gone after it
+            self.parts.append("once(")  # what is declared in the loop is gone after it
             self._numbers[x.var] = -1
             self._value(x.body)
-            self._parts.append(")")
+            self.parts.append(")")
         elif isinstance(x, For):
             pragmas = tuple(p for p in x.pragmas if p == UNROLL_HINT)
-            self._values((x.kind, x.tag, pragmas, x.var, x.extent, x.body))
+            self.values((x.kind, x.tag, pragmas, x.var, x.extent, x.body))
         elif isinstance(x, Node):
-            self._parts.append(f"{type(x).__name__}(")
+            self.parts.append(f"{type(x).__name__}(")
             for name in x._fields:
                 self._value(getattr(x, name))
-            self._parts.append(")")
+            self.parts.append(")")
         elif isinstance(x, tuple):
-            self._values(x)
+            self.values(x)
         elif x is None or isinstance(x, str | int | float):
-            self._parts.append(f"{x!r} ")
+            self.parts.append(f"{x!r} ")
         elif isinstance(x, IterVar):
-            self._values((x.var, x.extent, x.kind, x.thread_tag))
+            self.values((x.var, x.extent, x.kind, x.thread_tag))
         else:
             raise InternalError(f"a lowered function holds a {type(x).__name__}, which has no text")
 
-    def _values(self, values: tuple[Any, ...]) -> None:
-        self._parts.append("(")
+    def values(self, values: tuple[Any, ...]) -> None:
+        self.parts.append("(")
         for x in values:
             self._value(x)
-        self._parts.append(")")
+        self.parts.append(")")
 
     def _name(self, x: Var | Buffer) -> None:
         """Write the number of a variable or buffer; at its first use what it is as well."""
         letter = "v" if isinstance(x, Var) else "b"
         number = self._numbers.get(x)
         if number is not None:
-            self._parts.append("0 " if number < 0 else f"{letter}{number} ")
+            self.parts.append("0 " if number < 0 else f"{letter}{number} ")
             return
         self._numbers[x] = number = len(self._numbers)
         if isinstance(x, Var):
             sign = f":{x.nonnegative}" if isinstance(x, SizeVar) else ""
-            self._parts.append(f"v{number}:{x.dtype}{sign} ")
+            self.parts.append(f"v{number}:{x.dtype}{sign} ")
         else:
-            self._parts.append(f"b{number}:{x.dtype}:{x.scope}")
-            self._values((x.shape, x.strides))
+            self.parts.append(f"b{number}:{x.dtype}:{x.scope}")
+            self.values((x.shape, x.strides))

@@ -1,16 +1,18 @@
-"""Sizes of a function in a manifest: names, extents and requirements as formulas such as ``["+",
-"n", 1]``, which the runtime evaluates without any of the compiler."""
+"""Sizes of a function in a manifest: names, extents and requirements as formulas."""
+
+# A formula, such as ``["+", "n", 1]``, is evaluated by the runtime without any of the compiler.
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loopwright.codegen.code import buffer_bytes
 from loopwright.codegen.gpu.split import Kernel, SplitProgram
 from loopwright.errors import BuildError
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.expr import Expr, Read, Var, as_expr
 from loopwright.ir.node import StructuralKey, distinct
-from loopwright.ir.printer import print_expr
+from loopwright.ir.printer import UniqueNames, print_expr
 from loopwright.ir.sizes import Sizes, SizeVar, size_json
 from loopwright.ir.stmt import Func
 from loopwright.runtime import (
@@ -28,23 +30,17 @@ from loopwright.te import Dag, OpNode
 
 class SizeManifest:
     def __init__(self, variables: Sequence[SizeVar]) -> None:
-        self.names: dict[Var, str] = {}
-        for v in variables:
-            name, n = v.name, 1
-            while name in self.names.values():
-                name, n = f"{v.name}_{n}", n + 1
-            self.names[v] = name
+        names = UniqueNames()
+        self.names: dict[Var, str] = {v: names(v) for v in variables}
 
     def formula(self, e: int | Expr) -> SizeFormula:
-        """An extent or a number of bytes, as the manifest has it."""
         formula: SizeFormula = size_json(e, self.names)
         return formula
 
     def spec(self, f: Func, dag: Dag | None, order: Sequence[int | SizeVar] | None) -> SizesSpec:
-        """The part of the manifest on a function with sizes. A call checks the extents and reads of
-        ``dag``, if given. ``order`` has the arguments of a call: indices of arrays, and sizes that
-        are passed; None for the arrays alone. A size that is neither determined by an array nor
-        passed is a BuildError."""
+        # A call checks the extents and reads of ``dag``, if given. ``order`` has the arguments of a
+        # call: indices of arrays, and sizes that are passed; None for the arrays alone. A size that
+        # is neither determined by an array nor passed is a BuildError.
         given = list(order) if order is not None else list(range(len(f.params)))
         passed = {v for v in given if isinstance(v, SizeVar)}
         determined = {v for p in f.params for n in p.shape for v in _determined_by(n)}
@@ -66,8 +62,8 @@ class SizeManifest:
 
 
 def requirements(dag: Dag) -> list[tuple[Expr, str]]:
-    """Expressions that must not be negative, so that reads which nothing guards stay inside. Only
-    affine indices are judged; whether they stay inside may depend on the sizes."""
+    """Expressions that must not be negative, so that reads which nothing guards stay inside."""
+    # Only affine indices are judged; whether they stay inside may depend on the sizes.
     needs: dict[StructuralKey, str] = {}
     for op in dag.ops:
         sizes = Sizes(n for other in dag.ops for n in other.extents)
@@ -81,7 +77,6 @@ def requirements(dag: Dag) -> list[tuple[Expr, str]]:
 
 
 def _needs_of_read(dag: Dag, op: OpNode, read: Read, sizes: Sizes) -> dict[StructuralKey, str]:
-    """Expressions of one read that must not be negative, and messages where they are."""
     needs: dict[StructuralKey, str] = {}
     source = dag.ops[read.source]
     for d, (i, dim) in enumerate(zip(read.indices, source.shape, strict=True)):
@@ -120,9 +115,9 @@ def device_code(
     arch: str = "",
     parts: Sequence[SplitProgram] = (),
 ) -> DeviceCode:
-    """The code of a function for a device. ``image`` has its kernels, those of its ``parts``
-    included, as source text or machine code of ``arch``; ``shared_bytes`` is shared memory by
-    kernel, beyond what the kernel declares."""
+    """The code of a function, its ``parts`` included, for a device."""
+    # ``image`` is source text or machine code of ``arch``; ``shared_bytes`` is shared memory by
+    # kernel, beyond what the kernel declares.
     shared = shared_bytes or {}
     whole = _call_plan(program, shared)
     plans = {part.func.name: _call_plan(part, shared) for part in parts}
@@ -130,11 +125,11 @@ def device_code(
 
 
 def _call_plan(program: SplitProgram, shared: Mapping[str, int]) -> CallPlan:
-    """Launches of a function's kernels, whose arguments are numbered."""
     f, buffers, manifest = program.func, program.buffers, SizeManifest(program.func.sizes)
+    over_sizes = program.definitions.definition
 
     def extents(k: Kernel, which: str) -> ExtentFormulas:
-        x, y, z = (manifest.formula(program.extent(n)) for n in k.extents(which))
+        x, y, z = (manifest.formula(over_sizes(n)) for n in k.extents(which))
         return x, y, z
 
     def launch(k: Kernel) -> LaunchSpec:
@@ -148,5 +143,5 @@ def _call_plan(program: SplitProgram, shared: Mapping[str, int]) -> CallPlan:
         grid, block = extents(k, "blockIdx"), extents(k, "threadIdx")
         return LaunchSpec(k.name, grid, block, (*arguments, *sizes), shared.get(k.name, 0))
 
-    sizes = tuple(manifest.formula(program.buffer_bytes(b)) for b in buffers)
+    sizes = tuple(manifest.formula(over_sizes(buffer_bytes(b))) for b in buffers)
     return CallPlan(tuple(map(launch, program.kernels)), sizes)

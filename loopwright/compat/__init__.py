@@ -1,4 +1,1 @@
-"""Adapters to AutoTVM's, Ansor's and TVM's tir names, where another name is not enough.
-
-The tables of names are `loopwright.autotvm`, `loopwright.auto_scheduler` and `loopwright.tir`.
-"""
+"""Adapters to names of AutoTVM, Ansor and TVM's tir; the tables of names are one room up."""

@@ -1,7 +1,4 @@
-"""``python -m loopwright.autotvm.record``: AutoTVM's script that reads, picks and splits logs.
-
-``loopwright records`` does more.
-"""
+"""``python -m loopwright.autotvm.record``: AutoTVM's script; ``loopwright records`` does more."""
 
 from __future__ import annotations
 

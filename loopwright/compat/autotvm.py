@@ -42,11 +42,7 @@ if TYPE_CHECKING:
 
 #: AutoTVM's letters for the kinds of knobs.
 _LETTERS: dict[KnobKind, str] = {"split": "sp", "reorder": "re", "annotate": "an", "other": "ot"}
-#: The cost by which AutoTVM marks a failure.
-_FAILED = 1e9
-
-
-# -- tasks --
+_FAILED = 1e9  # the cost by which AutoTVM marks a failure
 
 
 def create(
@@ -55,21 +51,13 @@ def create(
     target: TargetLike = None,
     target_host: TargetLike = None,
 ) -> Task:
-    """Make a task: `loopwright.create_task`, where a template of the script takes precedence over
-    an operator of loopwright with its name.
-
-    Args:
-        task_name, args, target: as there.
-        target_host: None, or the target of the code that calls the kernel, a CPU.
-
-    Raises:
-        TaskError: the template is unknown, does not accept the arguments, or raised.
-        TargetError: a target is not understood, or the host is no CPU.
+    """Make a task as `loopwright.create_task` does, but prefer a template of the script to an
+    operator of loopwright with its name. ``target_host``, where it is not None, is the target of
+    the code that calls the kernel, a CPU. TaskError where the template is unknown, does not accept
+    the arguments, or raised; TargetError where a target is not understood.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
-        >>> len(task.config_space) > 1
+        >>> len(lw.autotvm.task.create("matmul", args=(16, 16, 16), target="llvm").config_space) > 1
         True
     """
     unnamed = f"{UNNAMED}{task_name}" if isinstance(task_name, str) else ""
@@ -90,33 +78,25 @@ def extract_from_program(
     target_host: TargetLike = None,
     ops: Iterable[Any] | None = None,
 ) -> list[Task]:
-    """The tasks of a network, each once, without their number of calls.
+    """The tasks of a network, each once, without their number of calls, in the order of first use.
 
     They belong to the kernels that `loopwright.compile` builds for the same target, and have
     automatic spaces. A kernel with several implementations has a task for each. `loopwright.tune`
-    shares the trials out among the tasks by their share of the time.
+    shares the trials out among the tasks by their share of the time. GraphError where the model is
+    invalid, there is no such operator, or a parameter has another name, shape or dtype; TargetError
+    where a target is not understood.
 
     Args:
-        mod: a module of `loopwright.graph`, a function of it, or an ONNX model.
         params: arrays by the names of the parameters that are weights; None: none are.
         target, target_host: as of `create`.
         ops: only tasks that contain one of these operators: names such as ``"nn.conv"``, or values
             of ``loopwright.graph.get_op``; None: all that do more than move and map elements.
 
-    Returns:
-        The tasks, in the order in which the network first needs them.
-
-    Raises:
-        GraphError: the model is invalid, there is no such operator, or a parameter has another
-            name, shape or dtype.
-        TargetError: a target is not understood.
-
     Example:
-        >>> from loopwright import autotvm
         >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (16, 64))
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))
         >>> weights = {"w": np.ones((16, 64), "float32")}
-        >>> print(*autotvm.task.extract_from_program(module["main"], weights, "llvm"))
+        >>> print(*lw.autotvm.task.extract_from_program(module["main"], weights, "llvm"))
         graph/dense((1, 64), (16, 64))
     """
     return extract_from_multiple_program([mod], [params], target, target_host, ops)
@@ -130,17 +110,12 @@ def extract_from_multiple_program(
     ops: Iterable[Any] | None = None,
 ) -> list[Task]:
     """The tasks of several networks, each once: `extract_from_program` of ``mods``, the weights of
-    each in ``params``.
-
-    Raises:
-        UsageError: the numbers of networks and of their weights differ.
+    each in ``params``; UsageError where their numbers differ.
 
     Example:
-        >>> from loopwright import autotvm
         >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (16, 64))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))
-        >>> several = [module, module]
-        >>> print(len(autotvm.task.extract_from_multiple_program(several, [{}, {}], "llvm")))
+        >>> several = [lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))] * 2
+        >>> print(len(lw.autotvm.task.extract_from_multiple_program(several, [{}, {}], "llvm")))
         1
     """
     from loopwright.graph import extract_tasks
@@ -167,9 +142,6 @@ def bound_module(mod: ModelLike | Function, params: Mapping[str, npt.ArrayLike] 
     return bind_params_by_name(module, params or {})
 
 
-# -- measuring --
-
-
 class _ByPosition(type):
     """The type of classes that add only an order of arguments: instances of the base are theirs."""
 
@@ -180,17 +152,11 @@ class _ByPosition(type):
 class MeasureInput(TrialInput, metaclass=_ByPosition):
     """One trial to be measured: ``loopwright.MeasureInput`` with AutoTVM's order of arguments.
 
-    Args:
-        target: the target; another one than the task's replaces it.
-        task, config, trial: as there.
-
-    Raises:
-        UsageError: the arguments are in another order.
+    A ``target`` other than the task's replaces it. UsageError where the order is another one.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
-        >>> autotvm.MeasureInput(task.target, task, task.config_space.get(3)).config.index
+        >>> task = lw.autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
+        >>> lw.autotvm.MeasureInput(task.target, task, task.config_space.get(3)).config.index
         3
     """
 
@@ -207,24 +173,20 @@ class MeasureInput(TrialInput, metaclass=_ByPosition):
 
 
 class MeasureResult(TrialResult, metaclass=_ByPosition):
-    """The result of a trial: ``loopwright.MeasureResult`` with AutoTVM's order of arguments.
+    """The result of a trial: ``loopwright.MeasureResult`` with AutoTVM's order of arguments;
+    UsageError where there is no error of the number.
 
     Args:
         costs: seconds of each sample; of a failure the exception, or another object.
         error_no: `MeasureErrorNo`, or its number; 0: no failure.
-        all_cost: seconds that the trial took.
-        timestamp: Unix time of its end.
+        all_cost, timestamp: seconds that the trial took, and Unix time of its end.
         fields: those of ``loopwright.MeasureResult`` by name, which take precedence.
 
-    Raises:
-        UsageError: there is no such error.
-
     Example:
-        >>> from loopwright import autotvm
-        >>> costs, error_no, all_cost, timestamp = autotvm.MeasureResult((0.5, 0.7), 0, 3.0, 1.6e9)
+        >>> costs, error_no, all_cost, timestamp = lw.autotvm.MeasureResult((0.5, 0.7), 0, 3.0, 1.6)
         >>> print(costs, error_no.name, all_cost)
         (0.5, 0.7) NO_ERROR 3.0
-        >>> print(autotvm.MeasureResult((RuntimeError("no such device"),), 4, 3.0, 1.6e9).error)
+        >>> print(lw.autotvm.MeasureResult((RuntimeError("no such device"),), 4, 3.0, 1.6e9).error)
         RUN_ERROR: no such device
     """
 
@@ -254,29 +216,20 @@ def result_fields(
     return {"times": times, "error": error, "run_s": all_cost, "ts": timestamp}
 
 
-# -- tuners --
-
-
 class Tuner(AskTellTuner):
     """The base of a custom tuner, which overrides ``next_batch`` and ``update``.
 
     The loop measures the default configuration first, asks for no configuration twice, and passes
     each round to ``update``, as for every tuner. When a run continues, ``update`` gets the trials
     of the log again. For runs that continue exactly where they stopped, derive from
-    `loopwright.tuner.Tuner`.
-
-    Attributes:
-        name: its name in logs; by default that of the class.
+    `loopwright.tuner.Tuner`. Its ``name`` in logs is that of the class, unless it has one.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> class LastFirst(autotvm.tuner.Tuner):
+        >>> class LastFirst(lw.autotvm.tuner.Tuner):
         ...     def next_batch(self, batch_size):
         ...         left = [i for i in range(len(self.task.config_space)) if i not in self.visited]
         ...         return [self.task.config_space.get(i) for i in left[: -batch_size - 1 : -1]]
-        ...
-        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm -mcpu=x86-64-v4")
-        >>> tuner = LastFirst(task)
+        >>> tuner = LastFirst(lw.create_task("matmul", (16, 16, 16), "llvm -mcpu=x86-64-v4"))
         >>> print([config.index for config in tuner.ask(2)], tuner.name)
         [815, 814] LastFirst
     """
@@ -294,16 +247,11 @@ class Tuner(AskTellTuner):
         """Learn from the results of one round, in the order of their trials."""
 
     def propose(self, n: int) -> Iterator[int]:
-        """The indices of `next_batch`."""
         return map(point, self.next_batch(n))
 
     def learn(self, results: Sequence[tuple[ConfigEntity, TrialResult]]) -> None:
-        """Hand one round to `update`."""
         inputs = [TrialInput(self.task, config) for config, _ in results]
         self.update(inputs, [result for _, result in results])
-
-
-# -- logs --
 
 
 class Pair(tuple[MeasureInput, TrialResult]):
@@ -312,7 +260,6 @@ class Pair(tuple[MeasureInput, TrialResult]):
     Example:
         >>> for measure_input, result in lw.autotvm.record.load_from_file("matmul.jsonl"):
         ...     assert result.error_no == 0 and measure_input.config.index is not None
-        ...
     """
 
     record: Record
@@ -327,14 +274,11 @@ def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
     """Yield ``(MeasureInput, MeasureResult)`` of each record of a log of loopwright or AutoTVM.
 
     ``tuner.load_history`` and ``apply_history_best`` take them. Malformed lines, and records whose
-    template is not registered or refuses their arguments, are skipped with one warning.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
+    template is not registered or refuses their arguments, are skipped with one warning. RecordError
+    where the file does not exist or cannot be read.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> sum(1 for _ in autotvm.record.load_from_file("tuned.jsonl"))  # doctest: +SKIP
+        >>> sum(1 for _ in lw.autotvm.record.load_from_file("tuned.jsonl"))  # doctest: +SKIP
         200
     """
     return _pairs(load(filename))
@@ -344,9 +288,7 @@ def load_from_buffer(file: Iterable[str | bytes]) -> Iterator[Pair]:
     """As `load_from_file`, from an open file or from lines in memory.
 
     Example:
-        >>> import io
-        >>> from loopwright import autotvm
-        >>> list(autotvm.record.load_from_buffer(io.StringIO("# no record")))
+        >>> list(lw.autotvm.record.load_from_buffer(["# no record"]))
         []
     """
     return _pairs(load_lines(file, str(getattr(file, "name", "the buffer"))))
@@ -386,7 +328,6 @@ def _pair(record: Record, task: Task | str) -> Pair | str:
 
 
 def _task(record: Record) -> Task | str:
-    """The task of a record, or the reason why there is none."""
     if record.op not in TASKS:
         return f"the template {record.op!r} is not registered"
     try:
@@ -399,17 +340,14 @@ def encode(inp: TrialInput, result: TrialResult, protocol: str = "json") -> str:
     """Write a measurement as one line of an AutoTVM log, version 0.2, without the newline.
 
     The line holds AutoTVM's fields: target, template, arguments, knob values, times or the number
-    of the error. ``log_to_file`` writes all fields of loopwright.
-
-    Raises:
-        UsageError: a protocol other than ``"json"``: AutoTVM's ``"pickle"`` is refused.
+    of the error. ``log_to_file`` writes all fields of loopwright. UsageError for a protocol other
+    than ``"json"``: AutoTVM's ``"pickle"`` is refused.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
-        >>> inp = autotvm.MeasureInput(task.target, task, task.config_space.get(3))
-        >>> line = autotvm.record.encode(inp, autotvm.MeasureResult(times=(0.5,)))
-        >>> autotvm.record.decode(line)[1].costs
+        >>> task = lw.create_task("matmul", (16, 16, 16), "llvm")
+        >>> inp = lw.autotvm.MeasureInput(task.target, task, task.config_space.get(3))
+        >>> line = lw.autotvm.record.encode(inp, lw.autotvm.MeasureResult(times=(0.5,)))
+        >>> lw.autotvm.record.decode(line)[1].costs
         (0.5,)
     """
     _check_protocol("encode", protocol)
@@ -430,17 +368,13 @@ def encode(inp: TrialInput, result: TrialResult, protocol: str = "json") -> str:
 def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
     """Read one line of a log of AutoTVM or of loopwright: ``(MeasureInput, MeasureResult)``.
 
-    None for a comment, a blank line, or any other line that is not a measurement.
-
-    Raises:
-        RecordError: the line is malformed, its template is not registered, or its configuration
-            does not fit.
-        UsageError: as of `encode`.
+    None for a comment, a blank line, or any other line that is not a measurement. RecordError where
+    the line is malformed, its template is not registered, or its configuration does not fit;
+    UsageError as of `encode`.
 
     Example:
         >>> with open("matmul.jsonl") as file:
         ...     pairs = [lw.autotvm.record.decode(line) for line in file]
-        ...
         >>> print(sum(pair is not None for pair in pairs) >= 6)
         True
     """
@@ -482,15 +416,12 @@ def split_workload(
     clean: bool = True,
     out_dir: str | os.PathLike[str] | None = None,
 ) -> list[Path]:
-    """Split a log into one file for each task, and return the files: `loopwright.records.split`.
+    """Split a log into one file for each task, and return the files: `loopwright.records.split`;
+    RecordError where the log cannot be read, or a file not be written.
 
     Args:
-        in_file: the log.
         clean: accepted: equal lines are written once, and no measurement is left out.
         out_dir: the folder of the files; None: the log's name followed by ``.tasks``.
-
-    Raises:
-        RecordError: the log cannot be read, or a file not be written.
 
     Example:
         >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", out_dir="by_task")))
@@ -499,31 +430,24 @@ def split_workload(
     return list(split(in_file, f"{os.fspath(in_file)}.tasks" if out_dir is None else out_dir))
 
 
-# -- databases --
-
-
 class Database(ABC):
     """The base of stores of results by their inputs; derive from it to store them elsewhere.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> class Latest(autotvm.database.Database):
+        >>> class Latest(lw.autotvm.database.Database):
         ...     kept = {}
         ...     def load(self, inp, get_all=False):
-        ...         return self.kept.get(autotvm.record.measure_str_key(inp))
+        ...         return self.kept.get(lw.autotvm.record.measure_str_key(inp))
         ...     def save(self, inp, res, extend=False):
-        ...         self.kept[autotvm.record.measure_str_key(inp)] = res
-        ...
-        >>> store = autotvm.callback.log_to_database(Latest())
+        ...         self.kept[lw.autotvm.record.measure_str_key(inp)] = res
+        >>> store = lw.autotvm.callback.log_to_database(Latest())
     """
 
     @abstractmethod
     def load(
         self, inp: TrialInput, get_all: bool = False
     ) -> TrialResult | list[TrialResult] | None:
-        """The latest result of an input, or a list of all in the order of saving; None
-        without one.
-        """
+        """The latest result of an input, or a list of all as saved; None without one."""
 
     @abstractmethod
     def save(self, inp: TrialInput, res: TrialResult, extend: bool = False) -> None:
@@ -534,11 +458,10 @@ class DummyDatabase(Database):
     """A database in memory.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
-        >>> inp = autotvm.MeasureInput(task.target, task, task.config_space.get(3))
-        >>> db = autotvm.database.DummyDatabase()
-        >>> db.save(inp, autotvm.MeasureResult(times=(0.5,)))
+        >>> task = lw.create_task("matmul", (16, 16, 16), "llvm")
+        >>> inp = lw.autotvm.MeasureInput(task.target, task, task.config_space.get(3))
+        >>> db = lw.autotvm.database.DummyDatabase()
+        >>> db.save(inp, lw.autotvm.MeasureResult(times=(0.5,)))
         >>> db.load(inp).costs
         (0.5,)
     """
@@ -549,14 +472,12 @@ class DummyDatabase(Database):
     def load(
         self, inp: TrialInput, get_all: bool = False
     ) -> TrialResult | list[TrialResult] | None:
-        """The latest result of an input, or all of them; None where there is none."""
         _, results = self._saved.get(measure_str_key(inp), (inp, []))
         if not results:
             return None
         return list(results) if get_all else _latest(results)
 
     def save(self, inp: TrialInput, res: TrialResult, extend: bool = False) -> None:
-        """Keep a result; with ``extend`` beside the earlier ones."""
         _, before = self._saved.get(measure_str_key(inp), (inp, []))
         self._saved[measure_str_key(inp)] = (inp, [*(before if extend else []), res])
 
@@ -579,24 +500,15 @@ def _latest(results: Sequence[TrialResult]) -> TrialResult:
 def filter_inputs(
     db: Database, measure_inputs: Sequence[TrialInput], retry: bool = False
 ) -> tuple[list[TrialResult | None], list[TrialInput]]:
-    """Separate inputs with known results from those to be measured.
-
-    Args:
-        db: the store of results.
-        measure_inputs: the inputs.
-        retry: treat failures as unknown.
-
-    Returns:
-        For each input its result or None, and the inputs without a result.
+    """Separate inputs with known results from those to be measured: for each input its result or
+    None, and the inputs without a result; with ``retry`` failures count as unknown.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> task = autotvm.task.create("matmul", args=(16, 16, 16), target="llvm")
-        >>> configs = map(task.config_space.get, (3, 4))
-        >>> inputs = [autotvm.MeasureInput(task.target, task, config) for config in configs]
-        >>> db = autotvm.database.DummyDatabase()
-        >>> db.save(inputs[0], autotvm.MeasureResult(times=(0.5,)))
-        >>> partial, unsaved = autotvm.database.filter_inputs(db, inputs)
+        >>> task = lw.create_task("matmul", (16, 16, 16), "llvm")
+        >>> inputs = [lw.MeasureInput(task, task.config_space.get(n)) for n in (3, 4)]
+        >>> db = lw.autotvm.database.DummyDatabase()
+        >>> db.save(inputs[0], lw.autotvm.MeasureResult(times=(0.5,)))
+        >>> partial, unsaved = lw.autotvm.database.filter_inputs(db, inputs)
         >>> print(partial[0].costs, [inp.config.index for inp in unsaved])
         (0.5,) [4]
     """
@@ -608,15 +520,11 @@ def filter_inputs(
     return partial, unsaved
 
 
-# -- the scope of the process, and numbers --
-
-
 class GlobalScope:
     """AutoTVM's state of the whole process; `GLOBAL_SCOPE` is the only instance.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> print(autotvm.GLOBAL_SCOPE.in_tuning, autotvm.GLOBAL_SCOPE.silent)
+        >>> print(lw.autotvm.GLOBAL_SCOPE.in_tuning, lw.autotvm.GLOBAL_SCOPE.silent)
         False False
     """
 
@@ -648,20 +556,16 @@ class GlobalScope:
 
 
 _log = logging.getLogger("loopwright")
-#: AutoTVM's name: ``autotvm.GLOBAL_SCOPE.in_tuning``.
 GLOBAL_SCOPE = GlobalScope()
 
 
 def get_const_int(expr: int | Expr) -> int:
     """An extent as an integer: of a number, as extents of tensors are already, or of a literal.
 
-    Raises:
-        TensorError: it is not an integer, or depends on a variable.
+    TensorError where it is not an integer, or depends on a variable.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> A = te.placeholder((4, 8), name="A")
-        >>> autotvm.utils.get_const_int(A.shape[1])
+        >>> lw.autotvm.utils.get_const_int(te.placeholder((4, 8), name="A").shape[1])
         8
     """
     value = expr.value if isinstance(expr, Const) else expr
@@ -674,9 +578,7 @@ def get_const_tuple(in_tuple: Iterable[int | Expr]) -> tuple[int, ...]:
     """A shape as a tuple of integers, each by `get_const_int`.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> A = te.placeholder((4, 8), name="A")
-        >>> autotvm.utils.get_const_tuple(A.shape)
+        >>> lw.autotvm.utils.get_const_tuple(te.placeholder((4, 8), name="A").shape)
         (4, 8)
     """
     return tuple(get_const_int(extent) for extent in in_tuple)

@@ -1,7 +1,4 @@
-"""Modules of other systems' names, made from tables: each name stands for one of loopwright.
-
-A module is imported as if it were a file; what its names stand for is loaded on first use.
-"""
+"""Modules of other systems' names, from tables; the targets are imported on first use."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ from loopwright.errors import no_such_name
 
 
 class Table(NamedTuple):
-    """The names of one module."""
-
     doc: str
     #: Names by the modules that have them: ``"Target"``; ``"create=create_task"`` where the name
     #: there is another one; ``"callback="`` for the module itself.

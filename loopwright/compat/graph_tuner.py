@@ -1,8 +1,7 @@
-"""Tuners of the layouts of a whole network, under AutoTVM's names.
+"""Tuners of the layouts of a whole network, under AutoTVM's names: `loopwright.graph.tune_layouts`.
 
-`loopwright.graph.tune_layouts` does the same in one call. Both classes use the same solver: exact
-dynamic programming if the data flow between calls allows it, else a heuristic for partitioned
-Boolean quadratic problems.
+Both use exact dynamic programming if the data flow between calls allows it, else a heuristic for
+partitioned Boolean quadratic problems.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CONVOLUTION = "nn.conv"
 
 
 class BaseGraphTuner:
-    """The base of `DPTuner` and `PBQPTuner`.
+    """The base of `DPTuner` and `PBQPTuner`; `run` sets its ``choice`` of layouts, None before.
 
     Args:
         graph: the network: a module, a function, or an ONNX model.
@@ -44,14 +43,10 @@ class BaseGraphTuner:
             without a record costs the time of its default, which `run` measures.
         target_ops: operators whose layouts are chosen, as names or ``loopwright.graph.Op``;
             ``nn.conv`` must be among them.
-        target: the target of the kernels.
         log_file: the log that measurements are appended to, and from which known ones are taken;
             None: they are forgotten.
         max_sch_num, dtype, verbose, log_level, name: accepted: the best record of each kernel and
             the types of the graph count.
-
-    Attributes:
-        choice: the layouts that `run` chose; None before.
 
     Raises:
         GraphError: there is no such operator, or the network is invalid.
@@ -104,22 +99,18 @@ class BaseGraphTuner:
         infer_layout: bool = False,
         runner: LocalRunner | None = None,
     ) -> None:
-        """Measure the cost of moving images from one layout to another.
+        """Measure the cost of moving images from one layout to another; errors as of `run`.
 
         For each pair of layouts the largest value is measured; the cost of smaller ones is in
         proportion to their bytes, as with AutoTVM's ``infer_layout``.
 
         Args:
-            min_exec_num: runs of each transform.
-            timeout: seconds for one transform.
+            min_exec_num, timeout: runs of each transform, and seconds for it.
             n_parallel, build_func: as of ``LocalBuilder``.
             layout_records: a log of earlier measurements of transforms.
             runner: the runner, in place of one made from the arguments above.
+            use_rpc: refused by a UsageError.
             device_key, host, port, target_host, infer_layout: accepted.
-
-        Raises:
-            UsageError: RPC is asked for by ``use_rpc``.
-            TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
         """
         if use_rpc:
             raise UsageError(
@@ -132,23 +123,17 @@ class BaseGraphTuner:
         self._price.measure(self._costs.transforms)
 
     def run(self, **kwargs: Any) -> None:
-        """Choose the layouts, after measuring everything that was not measured yet.
-
-        Raises:
-            TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
+        """Choose the layouts, after measuring everything that was not measured yet; errors as of
+        `loopwright.tune_tasks`.
         """
         price = self._price or self._prices(None, None)
         price.measure([*self._costs.kernels.values(), *self._costs.transforms])
         self.choice = self._costs.choice(price)
 
     def get_optimal_record(self) -> list[Pair]:
-        """The best records of the kernels that the network has in the chosen layouts.
-
-        They are in the order in which the network first needs the kernels; kernels without a
-        record, which are built as their default, are left out.
-
-        Raises:
-            UsageError: nothing was chosen yet.
+        """The best records of the kernels that the network has in the chosen layouts, in the order
+        of first use; kernels without a record, which are built as their default, are left out.
+        UsageError where nothing was chosen yet.
         """
         tasks = extract_tasks(self._module, self._target, layouts=self._chosen())
         pairs = []
@@ -163,13 +148,9 @@ class BaseGraphTuner:
     def write_opt_sch2record_file(
         self, record_file: str | os.PathLike[str] = "graph_opt_schedule.log"
     ) -> None:
-        """Write the layouts to a file, which ``layouts=`` of `loopwright.compile` reads.
-
-        Schedules stay in the log of the kernels, which is given there as ``history=``.
-
-        Raises:
-            GraphError: the file cannot be written.
-            UsageError: nothing was chosen yet.
+        """Write the layouts to a file, which ``layouts=`` of `loopwright.compile` reads; schedules
+        stay in the log of the kernels, which is given there as ``history=``. UsageError where
+        nothing was chosen yet; GraphError where the file cannot be written.
         """
         self._chosen().save(record_file)
 
@@ -188,14 +169,11 @@ class DPTuner(BaseGraphTuner):
     """Tuner of layouts by dynamic programming, where the network allows it; see the module.
 
     Example:
-        >>> from loopwright import autotvm
         >>> x = lw.graph.var("x", (1, 8, 6, 6))
         >>> y = lw.graph.op.nn.conv(x, np.ones((8, 8, 3, 3), "float32"))
         >>> module = lw.graph.IRModule.from_expr(y)
-        >>> tuner = autotvm.graph_tuner.DPTuner(
-        ...     module, {"x": (1, 8, 6, 6)}, [], ["nn.conv"], "llvm"
-        ... )
-        >>> print(tuner.choice)
+        >>> make = lw.autotvm.graph_tuner.DPTuner
+        >>> print(make(module, {"x": (1, 8, 6, 6)}, [], ["nn.conv"], "llvm").choice)
         None
     """
 
@@ -204,14 +182,12 @@ class PBQPTuner(BaseGraphTuner):
     """Tuner of layouts by a partitioned Boolean quadratic problem; see the module.
 
     Example:
-        >>> from loopwright import autotvm
-        >>> print(issubclass(autotvm.graph_tuner.PBQPTuner, autotvm.graph_tuner.BaseGraphTuner))
+        >>> issubclass(lw.autotvm.graph_tuner.PBQPTuner, lw.autotvm.graph_tuner.BaseGraphTuner)
         True
     """
 
 
 def _module(graph: ModelLike | Function, shapes: Mapping[str, Sequence[int]]) -> IRModule:
-    """The network as a module whose inputs have the given shapes."""
     if isinstance(graph, Function):
         graph = IRModule({MAIN: graph})
     if not isinstance(graph, IRModule):

@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 
 
 class MeasuredTask:
-    """The facts of a record about its task.
-
-    ``workload_key`` is the name and arguments of its workload as JSON, see `make_workload_key`; of
-    tensors without a function the hash of their expression.
+    """The facts of a record about its task; its key is that of `make_workload_key`, and of tensors
+    without a function the hash of their expression.
     """
 
     def __init__(self, workload_key: str, target: Target, make_dag: Callable[[], ComputeDAG]):
@@ -53,20 +51,14 @@ class MeasuredTask:
 
 
 class MeasureInput:
-    """A schedule of a task, measured or to be measured.
-
-    Args:
-        task: the `SearchTask`, or the facts of a record about it.
-        state: the schedule.
-        record: the record of the measurement, or None.
+    """A schedule of a `SearchTask`, or of a task that a record has facts about, measured or to be
+    measured, with its record or None.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> A = te.placeholder((16,), name="A")
-        >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> item = auto_scheduler.MeasureInput(task, dag.get_init_state())
+        >>> X = te.placeholder((16,), name="X")
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((16,), lambda i: X[i] + 1, name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> item = lw.auto_scheduler.MeasureInput(task, dag.get_init_state())
         >>> print(item.task.target.kind, len(item.state.transform_steps))
         llvm 0
     """
@@ -76,7 +68,6 @@ class MeasureInput:
 
 
 def key_of(name: str, args: Sequence[Any], dag_hash: str, unnamed: str) -> str:
-    """The key of the workload of a task, or of a record."""
     return json.dumps([dag_hash] if name == unnamed else [name, *args])
 
 
@@ -96,7 +87,6 @@ def input_of(log: Log, record: Record, unnamed: str) -> MeasureInput:
 
 
 def input_of_tuner(item: TrialInput, task: Any) -> MeasureInput:
-    """The input of a tuner, for a `SearchTask`."""
     tuned = item.task
     state = State(lambda: tuned.instantiate(item.config), task.compute_dag.places, item.config)
     return MeasureInput(task, state)
@@ -107,12 +97,9 @@ class MeasureResult(TrialResult):
     third argument; its other arguments and errors apply.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> result = auto_scheduler.MeasureResult((0.5, 0.7), 0, "", 3.0, 1.6e9)
+        >>> result = lw.auto_scheduler.MeasureResult((0.5, 0.7), 0, "", 3.0, 1.6e9)
         >>> print(result.costs, result.error_no.name, result.all_cost)
         (0.5, 0.7) NO_ERROR 3.0
-        >>> print(auto_scheduler.MeasureResult((), 4, "no such device", 3.0, 1.6e9).error_msg)
-        no such device
     """
 
     def __init__(
@@ -134,31 +121,22 @@ class MeasureResult(TrialResult):
 
 
 def as_measured(found: TrialResult) -> MeasureResult:
-    """A result of loopwright with Ansor's fields."""
     return MeasureResult(**{f.name: getattr(found, f.name) for f in fields(found)})
 
 
 class LocalRPCMeasureContext:
-    """Ansor's runner in a process of its own, which every runner of loopwright is.
+    """Ansor's runner in a process of its own: its ``runner``, for `TuningOptions`, is an ordinary
+    one.
 
     Args:
-        priority, n_parallel: accepted: nobody else is served, and kernels of one device run one
-            after the other.
-        timeout, cooldown_interval, enable_cpu_cache_flush: as of `loopwright.LocalRunner`.
+        priority, n_parallel: accepted: kernels of one device run one after the other.
         number, repeat, min_repeat_ms: calls of a sample, samples, and the least time of a sample in
             milliseconds; without any of them, samples are those of `loopwright.LocalRunner`.
-        device: 0, the first device of the target's kind; or a name, such as ``"opencl:1"``.
-
-    Attributes:
-        runner: the runner for `TuningOptions`.
-
-    Raises:
-        UsageError: the device is a number other than 0.
+        device: 0, the first of the target's kind, or a name, such as ``"opencl:1"``; UsageError
+            for other numbers.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> context = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300)
-        >>> print(context.runner.counts)
+        >>> print(lw.auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300).runner.counts)
         (3, 1, 300)
     """
 
@@ -194,18 +172,14 @@ class LocalRPCMeasureContext:
 
 
 AnyPath = str | os.PathLike[str]
-#: Ansor's name of the log where none is given.
-_FILE = "auto_scheduler_tuning.json"
+_FILE = "auto_scheduler_tuning.json"  # Ansor's name of the log where none is given
 
 
 class RecordToFile(LogToFile):
     """The log of a search, for ``measure_callbacks``: ``loopwright.callback.log_to_file``.
 
-    JSON lines; created when it does not exist. A search continues it.
-
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> print(auto_scheduler.RecordToFile("matmul.json").filename)
+        >>> print(lw.auto_scheduler.RecordToFile("matmul.json").filename)
         matmul.json
     """
 
@@ -218,8 +192,7 @@ class RecordReader:
     """Reads a log; raises a RecordError where it does not exist or cannot be read.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> reader = auto_scheduler.RecordReader("matmul.jsonl")
+        >>> reader = lw.auto_scheduler.RecordReader("matmul.jsonl")
         >>> inputs, results = reader.read_lines(max_lines=2)
         >>> print(len(inputs), inputs[0].task.workload_key)
         2 ["matmul", 64, 64, 64, false, false, "float32"]
@@ -243,11 +216,8 @@ class RecordReader:
     def read_lines(
         self, max_lines: int | None = None, skip_lines: int = 0
     ) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        """Inputs and results of trials, in two lists.
-
-        Args:
-            max_lines: trials at most; None, or below 1: all.
-            skip_lines: number of trials to skip first.
+        """Inputs and results of up to ``max_lines`` trials behind ``skip_lines``, in two lists; all
+        for None, or below 1.
         """
         end = None if max_lines is None or max_lines < 1 else skip_lines + max_lines
         pairs = list(islice(self, skip_lines, end))
@@ -263,8 +233,7 @@ def load_records(filename: AnyPath) -> Iterator[tuple[MeasureInput, MeasureResul
     """Yield ``(MeasureInput, MeasureResult)`` of each trial of a log, as `RecordReader` does.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> pairs = list(auto_scheduler.load_records("matmul.jsonl"))
+        >>> pairs = list(lw.auto_scheduler.load_records("matmul.jsonl"))
         >>> print(len(pairs) >= 6, len(pairs[0][0].state.transform_steps) > 0)
         True True
     """
@@ -278,20 +247,15 @@ def load_best_record(
     include_compatible: bool = False,
 ) -> tuple[MeasureInput, MeasureResult] | tuple[None, None]:
     """The best trial of a log, by the rule of `loopwright.records.best`: input and result, or
-    ``(None, None)`` where there is none.
+    ``(None, None)`` where there is none; TaskError where no workload has the key.
 
     Args:
-        filename: the log; see `RecordReader`.
         workload_key: key of the workload; all records of an equal expression count. None: any.
         target: only trials for targets of its kind; None: any.
         include_compatible: accepted: exactly the records of an equal expression count.
 
-    Raises:
-        TaskError: no workload has the key.
-
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> item, result = auto_scheduler.load_best_record("matmul.jsonl", target="llvm")
+        >>> item, result = lw.auto_scheduler.load_best_record("matmul.jsonl", target="llvm")
         >>> print(item.record.id == lw.records.best(lw.records.load("matmul.jsonl")).id)
         True
     """
@@ -325,62 +289,43 @@ def save_records(
     """Append trials to a log, which is created when it does not exist.
 
     The inputs are of a log, whose records are written as they are, or states of a `SearchTask`.
-
-    Raises:
-        UsageError: the numbers of inputs and results differ.
-        RecordError: the log cannot be written.
+    UsageError where the numbers of inputs and results differ; RecordError where the log cannot be
+    written.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> inputs, results = auto_scheduler.RecordReader("matmul.jsonl").read_lines(2)
-        >>> auto_scheduler.save_records("two.jsonl", inputs, results)
-        >>> print(len(list(auto_scheduler.load_records("two.jsonl"))))
+        >>> inputs, results = lw.auto_scheduler.RecordReader("matmul.jsonl").read_lines(2)
+        >>> lw.auto_scheduler.save_records("two.jsonl", inputs, results)
+        >>> print(len(list(lw.auto_scheduler.load_records("two.jsonl"))))
         2
     """
     if len(inputs) != len(results):
         raise UsageError(f"save_records: {len(inputs)} inputs and {len(results)} results")
     with Store(filename) as store:
         for item, result in zip(inputs, results, strict=True):
-            schedule, (_, op, args) = item.state.schedule, _identity(item)
+            schedule, record = item.state.schedule, item.record or _record(item, result)
             ids, dag = list(schedule.arg_ids(item.state.args)), schedule.dag
-            store.expression(Expression(dag.hash, dag.to_json(), ids, op, args))
-            store.append(item.record or _record(item, result))
-
-
-def _identity(item: MeasureInput) -> tuple[str, str, list[Any]]:
-    """Key, name and arguments of the task of an input."""
-    if item.record is not None:
-        return item.record.task, item.record.op, item.record.args
-    task = getattr(item.task, "automatic_task", None)
-    if task is None:
-        raise TaskError("save_records takes inputs of a log, or of a SearchTask")
-    return task.key, task.name, list(task.args)
+            store.expression(Expression(dag.hash, dag.to_json(), ids, record.op, record.args))
+            store.append(record)
 
 
 def _record(item: MeasureInput, result: TrialResult) -> Record:
-    key, op, args = _identity(item)
-    error = result.error
-    config = item.state.config
+    task = getattr(item.task, "automatic_task", None)
+    if task is None:
+        raise TaskError("save_records takes inputs of a log, or of a SearchTask")
+    error, config = result.error, item.state.config
+    same = ("dropped", "build_s", "run_s", "ts", "checked", "check_reason", "max_error", "program")
     return Record(
-        task=key,
-        op=op,
-        args=args,
+        task=task.key,
+        op=task.name,
+        args=list(task.args),
         target=item.task.target.canonical,
         config={} if config is None else config.values,
         times=tuple(result.times),
         dag=item.state.schedule.dag.hash,
         trace=item.state.transform_steps,
-        dropped=result.dropped,
         error=None if error is None else {"kind": error.kind, "text": error.text},
-        build_s=result.build_s,
-        run_s=result.run_s,
-        ts=result.ts,
         env=records.environment(),
-        checked=result.checked,
-        check_reason=result.check_reason,
-        max_error=result.max_error,
-        program=result.program,
-        code=result.code,
+        **{name: getattr(result, name) for name in (*same, "code")},
     )
 
 
@@ -391,7 +336,8 @@ class _Silent(Monitor):
 
 
 class TuningOptions:
-    """Limits of a search, and settings of measuring.
+    """Limits of a search, and settings of measuring; UsageError where a number is malformed, two
+    logs are named, or builder, runner or a callback is of another kind.
 
     Args:
         num_measure_trials: valid trials of a search, beyond those in its log; 0: none.
@@ -400,23 +346,14 @@ class TuningOptions:
         num_measures_per_round: trials before the model learns again; None: 16, which learns
             faster than Ansor's 64.
         verbose: 0 prints nothing; 1 shows progress.
-        builder: ``"local"`` or a `LocalBuilder`.
         runner: ``"local"``, a `LocalRunner`, or that of a `LocalRPCMeasureContext`.
         measure_callbacks: `RecordToFile` names the log; others are called
             ``callback(tuner, inputs, results)`` after every round, or have a method ``callback``
             that takes the policy in place of the tuner, as Ansor's do.
 
-    Raises:
-        UsageError: a number is malformed, two logs are named, or builder, runner or a callback is
-            of another kind.
-
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> options = auto_scheduler.TuningOptions(
-        ...     num_measure_trials=10,
-        ...     measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")],
-        ...     verbose=0,
-        ... )
+        >>> record = lw.auto_scheduler.RecordToFile("matmul.json")
+        >>> options = lw.auto_scheduler.TuningOptions(10, measure_callbacks=[record])
         >>> print(options.num_measure_trials, options.log)
         10 matmul.json
     """
@@ -432,9 +369,8 @@ class TuningOptions:
         measure_callbacks: Sequence[Any] | None = None,
     ) -> None:
         self.num_measure_trials = _checked_count("num_measure_trials", num_measure_trials, 0)
-        self.early_stopping = (
-            None if early_stopping is None or early_stopping < 1 else early_stopping
-        )
+        no_limit = early_stopping is None or early_stopping < 1
+        self.early_stopping = None if no_limit else early_stopping
         self.num_measures_per_round = num_measures_per_round
         if num_measures_per_round is not None:
             _checked_count("num_measures_per_round", num_measures_per_round, 1)
@@ -472,7 +408,6 @@ class TuningOptions:
         return [one if callable(one) else relay(one) for one in self.measure_callbacks]
 
     def display(self, policy: Any) -> Monitor:
-        """The progress display of a search."""
         return progress_bar() if self.verbose and policy.verbose else _Silent()
 
 

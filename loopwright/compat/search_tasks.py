@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from loopwright import records as logs
 from loopwright.compat.autotvm import with_host
-from loopwright.compat.cost_models import XGBModel
 from loopwright.compat.measuring import TuningOptions, key_of
-from loopwright.compat.searching import SearchPolicy, SketchPolicy
+from loopwright.compat.searching import SearchPolicy, SketchPolicy, XGBModel
 from loopwright.compat.states import (
     ComputeDAG,
     State,
@@ -39,14 +38,13 @@ if TYPE_CHECKING:
 
 
 class SearchTask:
-    """An expression, and the target of its schedules.
+    """An expression, and the target of its schedules; UsageError where the expression is missing,
+    or an array fits no input; others as of ``autotvm.task.create``.
 
     Args:
         func, args: a function that `register_workload` registered, or its name, and its arguments.
         compute_dag, workload_key: the expression, or the key of a workload, in place of both.
         target, target_host: as of ``autotvm.task.create``.
-        hardware_params: facts of the hardware that override those of the target.
-        layout_rewrite_option: see `LayoutRewriteOption`.
         task_inputs: arrays by names of inputs, on which candidates are checked and timed; other
             inputs get random numbers from 0 to 1, or zeros if they are integers.
         task_inputs_overwrite: accepted: arrays belong to one task, and are not registered.
@@ -54,38 +52,19 @@ class SearchTask:
         desc: a name for people.
 
     Attributes:
-        compute_dag: the expression.
         workload_key: name and arguments of the workload as JSON.
-        target: the target.
         automatic_task: the underlying task of loopwright.
 
-    Raises:
-        UsageError: the expression is missing, or an array fits no input.
-        TaskError, TargetError: as of ``autotvm.task.create``.
-
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> @auto_scheduler.register_workload("example/matmul_add")
-        ... def matmul_add(n):
-        ...     A, B, C = (te.placeholder((n, n), name=name) for name in "ABC")
-        ...     k = te.reduce_axis((0, n), name="k")
-        ...     D = te.compute((n, n), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="D")
-        ...     return [A, B, C, te.compute((n, n), lambda i, j: D[i, j] + C[i, j], name="E")]
-        ...
-        >>> task = auto_scheduler.SearchTask(func=matmul_add, args=(64,), target="llvm")
-        >>> print(task.workload_key, task.compute_dag.flop_ct)
-        ["example/matmul_add", 64] 528384.0
-        >>> options = auto_scheduler.TuningOptions(
-        ...     num_measure_trials=2,
-        ...     runner=auto_scheduler.LocalRunner(number=1, repeat=1),
-        ...     measure_callbacks=[auto_scheduler.RecordToFile("matmul_add.jsonl")],
-        ...     verbose=0,
-        ... )
-        >>> print(task.tune(options).measured)
-        2
-        >>> s, args = task.apply_best("matmul_add.jsonl")
-        >>> print([t.name for t in args])
-        ['A', 'B', 'C', 'E']
+        >>> X = te.placeholder((256,), name="X")
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((256,), lambda i: X[i] * 2, name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> log = lw.auto_scheduler.RecordToFile("doubled.jsonl")
+        >>> runner = lw.auto_scheduler.LocalRunner(number=1, repeat=1)
+        >>> options = lw.auto_scheduler.TuningOptions(2, runner=runner, measure_callbacks=[log])
+        >>> options.verbose = 0
+        >>> print(task.tune(options).measured, len(task.apply_best("doubled.jsonl")[1]))
+        2 2
     """
 
     def __init__(
@@ -136,14 +115,8 @@ class SearchTask:
     ) -> Summary | None:
         """Search schedules; returns the summary, or None where ``num_measure_trials`` is 0.
 
-        Args:
-            tuning_options: limits, settings of measuring, and the log.
-            search_policy: the policy; None: a `SketchPolicy` with an `XGBModel`.
-            adaptive_training: accepted.
-
-        Raises:
-            UsageError: the policy is of another task.
-            TargetError, TuneError: as of `loopwright.tuner.Tuner.tune`.
+        None for the policy is a `SketchPolicy` with an `XGBModel`; ``adaptive_training`` is
+        accepted. UsageError where the policy is of another task; others as of `Tuner.tune`.
         """
         policy = search_policy or SketchPolicy(self, XGBModel())
         if policy.task.automatic_task.key != self.automatic_task.key:
@@ -158,13 +131,9 @@ class SearchTask:
     ) -> Scheduled:
         """The schedule of the best record of a log, and its arguments.
 
-        Args:
-            log_file: the log; records of templates of the same expression count, too.
-            include_compatible: also records of other hardware. (Ansor: of other sizes.)
-            layout_rewrite_option: see `LayoutRewriteOption`.
-
-        Raises:
-            RecordError: the log cannot be read, or no record fits; the message has the reason.
+        Records of templates of the same expression count, too; with ``include_compatible`` also
+        those of other hardware (Ansor: of other sizes). RecordError where no record fits; the
+        message has the reason.
         """
         check_layout_rewrite(layout_rewrite_option)
         history = HistoryBest(log_file, any_hardware=include_compatible)
@@ -178,10 +147,7 @@ class SearchTask:
         self, log_file: str, print_mode: str = "schedule", include_compatible: bool = False
     ) -> str:
         """The schedule of `apply_best` as text: a Python function of its steps, or for ``"cuda"``
-        the code that is compiled for the target: CUDA, OpenCL, C or LLVM IR.
-
-        Raises:
-            UsageError: there is no such mode.
+        the code compiled for the target: CUDA, OpenCL, C or LLVM IR. UsageError for other modes.
         """
         if print_mode not in ("schedule", "cuda"):
             raise UsageError(f'print_mode is "schedule" or "cuda", got {print_mode!r}')
@@ -198,7 +164,6 @@ def _automatic(
     workload_key: str | None,
     target: Target,
 ) -> AutomaticTask:
-    """The task of loopwright behind a search task."""
     if func is not None:
         workload_key = make_workload_key(func, args or ())
     if workload_key is not None and registered_tensors(workload_key) is None and not compute_dag:
@@ -221,7 +186,6 @@ def _automatic(
 
 
 def _with_inputs(task: AutomaticTask, given: Mapping[str, npt.ArrayLike]) -> AutomaticTask:
-    """The same task, checked and timed on these inputs."""
     inputs = [t for t in task.program.args if t not in task.program.outputs]
     arrays = {name: np.asarray(array) for name, array in given.items()}
     for name, array in arrays.items():
@@ -263,14 +227,11 @@ def create_task(
     """Make a `SearchTask`, as scripts for TVM 0.7 do; its arguments and errors apply.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> @auto_scheduler.register_workload("example/halved")
-        ... def halved(n):
-        ...     X = te.placeholder((n,), name="X")
-        ...     return [X, te.compute((n,), lambda i: X[i] * 0.5, name="Y")]
-        ...
-        >>> print(auto_scheduler.create_task(halved, (64,), "llvm").workload_key)
-        ["example/halved", 64]
+        >>> X = te.placeholder((64,), name="X")
+        >>> Y = te.compute((64,), lambda i: X[i] * 0.5, name="Y")
+        >>> key = lw.auto_scheduler.register_workload_tensors("halved 64", [X, Y])
+        >>> print(lw.auto_scheduler.SearchTask(workload_key=key, target="llvm").workload_key)
+        halved 64
     """
     return SearchTask(
         func, args, target=target, target_host=target_host, hardware_params=hardware_params
@@ -282,24 +243,14 @@ def auto_schedule(
     search_policy: SearchPolicy | None = None,
     tuning_options: TuningOptions | None = None,
 ) -> Scheduled:
-    """Search for the best schedule, as scripts for TVM 0.7 do.
-
-    Args:
-        task: the task.
-        search_policy: as of `SearchTask.tune`.
-        tuning_options: as there; None, or no trials: the best by the analytical model.
-
-    Returns:
-        ``(schedule, [tensors])``, of the best record if there is a log.
+    """Search for the best schedule, as scripts for TVM 0.7 do: ``(schedule, [tensors])``, of the
+    best record if there is a log, or by the analytical model without options, or trials.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> X = te.placeholder((256,), name="X")
-        >>> Y = te.compute((256,), lambda i: X[i] * 2, name="Y")
-        >>> dag = auto_scheduler.ComputeDAG([X, Y])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> s, args = auto_scheduler.auto_schedule(task)
-        >>> print([t.name for t in args])
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((256,), lambda i: X[i] * 2, name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> print([t.name for t in lw.auto_scheduler.auto_schedule(task)[1]])
         ['X', 'Y']
     """
     options = tuning_options or TuningOptions()
@@ -330,26 +281,22 @@ class HardwareParams:
     """Facts of the hardware for a `SearchTask`; None keeps the target's.
 
     They become options of its target, for which kernels are built and which records hold.
+    UsageError where a number is no positive integer.
 
     Attributes:
         num_cores: threads of a CPU; multiprocessors of a device.
         vector_unit_bytes: width of vectors; for a CPU only a width below the target's has an
             effect.
-        cache_line_bytes: bytes of a cache line of a CPU; accepted for devices.
+        cache_line_bytes: of a CPU; accepted for devices.
         max_shared_memory_per_block: bytes; for devices alone, as are the following ones.
         max_local_memory_per_block: bytes; of one thread here.
-        max_threads_per_block: threads.
-        max_vthread_extent: virtual threads.
+        max_threads_per_block, max_vthread_extent: threads, and virtual threads.
         warp_size: threads that run together.
         target: source of the values that are None.
         target_host: accepted: the host has no part in schedules.
 
-    Raises:
-        UsageError: a number is no positive integer.
-
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> params = auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
+        >>> params = lw.auto_scheduler.HardwareParams(num_cores=1, vector_unit_bytes=32)
         >>> print(params.applied_to(lw.Target("llvm -mcpu=x86-64-v4")))
         llvm -num-threads=1 -prefer-vector-width=256 -mcpu=x86-64-v4
     """
@@ -388,11 +335,7 @@ class HardwareParams:
                 object.__setattr__(self, name, value)
 
     def applied_to(self, target: Target) -> Target:
-        """A target with these facts.
-
-        Raises:
-            UsageError: a limit of devices is given for a CPU.
-        """
+        """A target with these facts; UsageError for a limit of devices on a CPU."""
         facts = {name: getattr(self, name) for name in _GPU if getattr(self, name) is not None}
         options: dict[str, Any] = {}
         if "gpu" in target.keys:
@@ -414,7 +357,6 @@ class HardwareParams:
 
 
 def _first(records: Any, n_lines: int | None) -> Any:
-    """The first records of a log, or of pairs."""
     if isinstance(records, (str, bytes)) or hasattr(records, "__fspath__"):
         return records if n_lines is None else list(islice(logs.load(records), n_lines))
     if records is None:
@@ -432,29 +374,24 @@ def _first(records: Any, n_lines: int | None) -> Any:
 
 
 class ApplyHistoryBest(HistoryBest):
-    """Build with the best records of a log: ``loopwright.apply_history_best`` with Ansor's
-    arguments.
+    """Build with the best records of a log: `loopwright.apply_history_best` with Ansor's arguments.
 
     Inside the context ``loopwright.build(tensors)``, and calls of functions that
     `loopwright.workload` decorates, get the schedule of the best record of their expression.
+    RecordError where the log is missing or cannot be read; UsageError where ``records`` is of
+    another kind.
 
     Args:
         records: the path of a log, or pairs as `load_records` yields them.
         n_lines: number of records from the beginning; None: all.
         include_compatible: also records of other hardware. (Ansor: of other sizes.)
 
-    Raises:
-        RecordError: the log is missing or cannot be read.
-        UsageError: ``records`` is of another kind.
-
     Example:
-        >>> from loopwright import auto_scheduler
         >>> A, B = (te.placeholder((64, 64), name=name) for name in "AB")
         >>> k = te.reduce_axis((0, 64), name="k")
         >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-        >>> with auto_scheduler.ApplyHistoryBest("matmul.jsonl") as history:
+        >>> with lw.auto_scheduler.ApplyHistoryBest("matmul.jsonl") as history:
         ...     f = lw.build([A, B, C], "llvm")
-        ...
         >>> print(history.report()[0].record is not None)
         True
     """
@@ -475,12 +412,8 @@ class ApplyHistoryBest(HistoryBest):
         has_complex_op: bool = True,
         dag: ComputeDAG | None = None,
     ) -> State | None:
-        """The state of the best record of a workload; None where no record fits.
-
-        Args:
-            workload_key: the key of the workload.
-            has_complex_op: accepted.
-            dag: the expression, in place of the key.
+        """The state of the best record of a workload, by its key or the expression ``dag``; None
+        where no record fits. ``has_complex_op`` is accepted.
         """
         key = None if dag is not None else workload_key
         task = SearchTask(compute_dag=dag, workload_key=key, target=target)
@@ -492,7 +425,8 @@ class ApplyHistoryBest(HistoryBest):
 
 
 class ApplyHistoryBestOrSample(HistoryBestOrSample):
-    """`ApplyHistoryBest` that samples a configuration for an expression without a record.
+    """`ApplyHistoryBest` that samples a configuration for an expression without a record;
+    UsageError where a file of a model is given; RecordError as of `ApplyHistoryBest`.
 
     Args:
         records: as of `ApplyHistoryBest`; None for no log.
@@ -500,21 +434,13 @@ class ApplyHistoryBestOrSample(HistoryBestOrSample):
         cost_model_file: accepted only as None: the analytical model needs no file.
         num_measure: trials of a short search for each such expression; no search below 1.
 
-    Raises:
-        UsageError: a file of a model is given.
-        RecordError: as of `ApplyHistoryBest`.
-
     Example:
-        >>> from loopwright import auto_scheduler
         >>> X = te.placeholder((256,), name="X")
         >>> Y = te.compute((256,), lambda i: X[i] * 2, name="Y")
-        >>> with auto_scheduler.ApplyHistoryBestOrSample(None):
+        >>> with lw.auto_scheduler.ApplyHistoryBestOrSample(None) as history:
         ...     f = lw.build([X, Y], "llvm")
-        ...
-        >>> y = np.empty(256, "float32")
-        >>> f(np.ones(256, "float32"), y)
-        >>> print(y[0])
-        2.0
+        >>> print(len(history.report()))
+        1
     """
 
     def __init__(
@@ -536,8 +462,7 @@ def is_auto_scheduler_enabled() -> bool:
     """Whether expressions without a schedule get an automatic one: always, by `loopwright.build`.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> print(auto_scheduler.is_auto_scheduler_enabled())
+        >>> print(lw.auto_scheduler.is_auto_scheduler_enabled())
         True
     """
     return True

@@ -1,4 +1,4 @@
-"""Ansor's search policies, and the callbacks at their beginning."""
+"""Ansor's cost models, search policies, and the callbacks at their beginning."""
 
 from __future__ import annotations
 
@@ -6,34 +6,229 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright import records
-from loopwright.compat.cost_models import CostModel, RandomModel, XGBModel, placed
+from loopwright.compat.measuring import RecordReader
 from loopwright.compat.states import State
-from loopwright.errors import InternalError, SpaceError, UsageError, did_you_mean
-from loopwright.records import new_run
+from loopwright.cost import AnalyticalModel
+from loopwright.errors import InternalError, RecordError, SpaceError, UsageError, did_you_mean
+from loopwright.files import Output, write
+from loopwright.records import LOG, Record, new_run
 from loopwright.space import RULES, AutomaticTask, Sketch, SpaceRule, Structure, enter
 from loopwright.task import Digits, digits_of, indices_of
 from loopwright.tuner import (
     Budget,
+    CandidateBatches,
     Evolution,
     Journal,
+    KnownPoints,
+    Measurements,
     Pool,
     RandomTuner,
     RunState,
+    SampleOutcome,
+    StructureTask,
     Tuner,
+    XGBCostModel,
     XGBTuner,
     open_journal,
+    point,
+    results_of,
+    speed_of,
     union_of,
 )
 
 if TYPE_CHECKING:
-    from loopwright.compat.measuring import TuningOptions
+    from loopwright.compat.measuring import MeasureInput, MeasureResult, TuningOptions
+    from loopwright.measure import MeasureResult as TrialResult
+    from loopwright.task import ConfigEntity
     from loopwright.te import Tensor
     from loopwright.tuner import Summary
+
+
+Floats = npt.NDArray[np.float64]
+Scorer = Callable[[Digits], Floats]
+_FIRST = 8  # trials of a structure that a model learns from at least
+
+
+class CostModel(ABC):
+    """The base of the cost models `XGBModel` and `RandomModel`."""
+
+    @abstractmethod
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from trials."""
+
+    @abstractmethod
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
+        """A function that scores points of one structure, float64 ``(n,)``; higher is faster."""
+
+    def predict(self, task: Any, states: Sequence[State]) -> Floats:
+        """Scores of states, float64 ``(n,)``; higher is faster. UsageError where a state is no
+        point of a structure of the `SearchTask`, as a `SketchPolicy` makes them.
+        """
+        union = union_of(task.automatic_task)
+        scores = np.empty(len(states))
+        for number, places in placed(task.automatic_task, states).items():
+            digits = digits_of(union.parts[number].config_space, [local for _, local in places])
+            at = [position for position, _ in places]
+            scores[at] = self.scorer(task.automatic_task, number)(digits)
+        return scores
+
+
+def placed(task: AutomaticTask, states: Sequence[State]) -> dict[int, list[tuple[int, int]]]:
+    """Positions in ``states`` and indices in the structure, by structure."""
+    union = union_of(task)
+    positions: dict[int, list[tuple[int, int]]] = {}
+    for position, state in enumerate(states):
+        index = None if state.config is None else union.find(state.config)
+        if index is None:
+            raise UsageError(
+                f"state {position} is no point of a structure of {task}; take those of a "
+                "SketchPolicy without further steps"
+            )
+        number, local = union.place(index)
+        positions.setdefault(number, []).append((position, local))
+    return positions
+
+
+class RandomModel(CostModel):
+    """Random scores, from a seed: a search with it draws points at random.
+
+    Example:
+        >>> X = te.placeholder((64, 256), name="X")
+        >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
+        >>> dag, model = lw.auto_scheduler.ComputeDAG(Y), lw.auto_scheduler.RandomModel()
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> states = lw.auto_scheduler.SketchPolicy(task, model).sample_initial_population()
+        >>> scores = model.predict(task, states)
+        >>> print(len(scores) == len(states), bool((0 <= scores).all() and (scores < 1).all()))
+        True True
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn nothing."""
+
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
+        return lambda digits: self._rng.random(len(digits))
+
+
+class XGBModel(CostModel):
+    """Boosted trees over an analytical model of the machine, as in `loopwright.tuner.XGBTuner`.
+
+    It is trained when it is used, on the trials given to it; a structure with fewer than 8 trials
+    is scored by the analytical model alone. The tuner of a search learns from its measurements,
+    too.
+
+    Args:
+        model_file: keep trials in this file, and begin with those that it holds.
+        verbose_eval: accepted: the summary of a search reports the model's quality.
+        num_warmup_sample: accepted: the analytical model needs none.
+        seed: accepted: predictions follow from the trials.
+        adaptive_training: accepted: the model is trained when it is used.
+
+    Example:
+        >>> X = te.placeholder((64, 256), name="X")
+        >>> Y = te.compute((64, 256), lambda i, j: te.exp(X[i, j]), name="Y")
+        >>> dag, model = lw.auto_scheduler.ComputeDAG(Y), lw.auto_scheduler.XGBModel()
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> states = lw.auto_scheduler.SketchPolicy(task, model).generate_sketches()
+        >>> print(model.predict(task, states).shape == (len(states),))
+        True
+        >>> model.update_from_file("matmul.jsonl", n_lines=4)
+        >>> print(len(model.records))
+        4
+    """
+
+    def __init__(
+        self,
+        verbose_eval: int = 25,
+        num_warmup_sample: int = 100,
+        seed: int | None = None,
+        model_file: str | None = None,
+        adaptive_training: bool = False,
+    ) -> None:
+        self.records: list[Record] = []
+        self.model_file = model_file
+        if model_file is not None and Path(model_file).exists():
+            self.load(model_file)
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from trials of logs, as `RecordReader` returns them; the results of the records
+        count. UsageError where an input is not from a log.
+        """
+        records = [item.record for item in inputs]
+        if None in records:
+            raise UsageError("XGBModel.update takes inputs of a log, see RecordReader")
+        self._take([record for record in records if record is not None])
+
+    def update_from_file(self, file_name: str, n_lines: int | None = None) -> None:
+        """Learn from the first ``n_lines`` trials of a log, or from all; see `RecordReader`."""
+        inputs, _ = RecordReader(file_name).read_lines(n_lines)
+        self._take([item.record for item in inputs if item.record is not None])
+
+    def save(self, file_name: str) -> None:
+        """Write the trials that it learned from to a log, from which `load` trains the model again.
+
+        RecordError where it cannot be written, UsageError where the file exists and is no log.
+        """
+        lines = "".join(f"{record.to_line()}\n" for record in self.records)
+        write(Output(Path(file_name), lines.encode(), LOG), force=None, error=RecordError)
+
+    def load(self, file_name: str) -> None:
+        """Learn from a file of `save`; errors as of `update_from_file`."""
+        inputs, _ = RecordReader(file_name).read_lines()
+        self.records += [item.record for item in inputs if item.record is not None]
+
+    def _take(self, found: Sequence[Record]) -> None:
+        self.records += found
+        if self.model_file is not None:
+            self.save(self.model_file)
+
+    def scorer(self, task: AutomaticTask, number: int) -> Scorer:
+        """Log2 of calls per second of a measured task, else of the share of the machine's peak."""
+        structure: Any = StructureTask(task, number)
+        measured = Measurements()
+        measured.add(self._trials(structure))
+        if measured.ran < _FIRST:
+            analytical, distance = AnalyticalModel(structure), self._distance(task)
+            return lambda digits: analytical.predict(digits) + distance
+        candidates = CandidateBatches(structure, "itervar", analytical=True)
+        model = XGBCostModel(candidates.names)
+        samples = measured.samples(candidates, len(measured))
+        model.fit(samples)
+        # Trees predict up to a constant, which is set by what ran.
+        ran = samples.outcome != SampleOutcome.FAILED
+        constant = float(np.mean(samples.score[ran] - model.predict(samples.batch)[ran]))
+        return lambda digits: model.predict(candidates.batch(digits, len(measured))) + constant
+
+    def _distance(self, task: AutomaticTask) -> float:
+        """Offset from predicted shares of the peak to the unit of the task's measurements, or 0."""
+        apart: list[float] = []
+        for number in range(len(union_of(task).parts)):
+            structure: Any = StructureTask(task, number)
+            ran = [(config, speed_of(result)) for config, result in self._trials(structure)]
+            ran = [(config, speed) for config, speed in ran if speed]
+            if not ran:
+                continue
+            digits = digits_of(structure.config_space, [point(config) for config, _ in ran])
+            speeds = np.log2([speed for _, speed in ran])
+            apart += (speeds - AnalyticalModel(structure).predict(digits)).tolist()
+        return float(np.mean(apart)) if apart else 0.0
+
+    def _trials(self, own: StructureTask) -> list[tuple[ConfigEntity, TrialResult]]:
+        space = own.config_space
+        mine = [r for r in self.records if r.task == own.key and not r.phase]
+        indices = [space.find(record.config) for record in mine]
+        pairs = zip(indices, results_of(mine), strict=True)
+        return [(space.get(n), result) for n, result in pairs if n is not None]
 
 
 class SearchCallback:
@@ -46,15 +241,10 @@ class PreloadMeasuredStates(SearchCallback):
     A search continues its own log without this callback, too. The lines of another log are first
     copied into its own, or kept in memory if it has none.
 
-    Args:
-        filename: the log.
-
-    Raises:
-        RecordError: it does not exist, or holds no record.
+    RecordError where the log does not exist, or holds no record.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> print(auto_scheduler.PreloadMeasuredStates("matmul.jsonl").filename)
+        >>> print(lw.auto_scheduler.PreloadMeasuredStates("matmul.jsonl").filename)
         matmul.jsonl
     """
 
@@ -76,23 +266,20 @@ class PreloadCustomSketchRule(SearchCallback):
         rule_name: its name in records.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> A = te.placeholder((16, 64), name="A")
         >>> B = te.compute((16, 64), lambda i, j: A[i, j] + 1, name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> dag = lw.auto_scheduler.ComputeDAG([A, B])
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
         >>> def condition(policy, state, stage_id):
-        ...     rule = auto_scheduler.PreloadCustomSketchRule
+        ...     rule = lw.auto_scheduler.PreloadCustomSketchRule
         ...     return rule.APPLY_AND_SKIP_REST if stage_id == 1 else rule.PASS
-        ...
         >>> def halves(policy, state, stage_id):
         ...     new = state.copy()
         ...     outer, inner = new.split(stage_id, 1, [None])
         ...     new.vectorize(stage_id, inner)
         ...     return [[new.state_object, -1]]
-        ...
-        >>> rule = auto_scheduler.PreloadCustomSketchRule(condition, halves, "halves")
-        >>> policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule])
+        >>> rule = lw.auto_scheduler.PreloadCustomSketchRule(condition, halves, "halves")
+        >>> policy = lw.auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule])
         >>> print([str(structure) for structure in policy.structures])
         ['halves (7 configurations)']
     """
@@ -137,7 +324,6 @@ def space_rule_of(policy: Any, custom: PreloadCustomSketchRule) -> SpaceRule:
 
 
 def _finished(state: Any, name: str, number: int) -> Structure:
-    """A structure from a state of a user's rule."""
     if not isinstance(state, State) or state.sketch is None:
         raise SpaceError(
             f"the rule {name!r} returned {state!r:.40}; return pairs of a copy of the state that "
@@ -168,14 +354,8 @@ def with_rules(task: AutomaticTask, rules: Sequence[SpaceRule]) -> AutomaticTask
 
 
 class SearchPolicy(ABC):
-    """The base of the policies: the task, its space, and the tuner that searches it.
-
-    Args:
-        task: the `SearchTask`.
-        init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
-
-    Raises:
-        UsageError: a callback is of another kind.
+    """The base of the policies: the task, its space, and the tuner that searches it; UsageError
+    where a callback is of another kind.
     """
 
     def __init__(self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None) -> None:
@@ -234,7 +414,6 @@ class SearchPolicy(ABC):
         return valid_trials(self.automatic_task, log, options.runner.devices, tuner.journal)
 
     def _preload(self, filename: str, log: str | None, devices: str) -> None:
-        """Copy the records of a log to the log or memory of the search."""
         if log is not None:
             if not (os.path.exists(log) and os.path.samefile(filename, log)):
                 records.merge([filename], log)
@@ -247,9 +426,7 @@ class SearchPolicy(ABC):
                 kept.add(trial)
         self.tuner.journal = kept
 
-    def _teach(  # noqa: B027 -- a policy without a model has nothing to tell
-        self, log: str | None
-    ) -> None:
+    def _teach(self, log: str | None) -> None:  # noqa: B027 -- without a model nothing is told
         """Pass the trials that the cost model was given before the search to the tuner."""
 
 
@@ -271,12 +448,10 @@ class EmptyPolicy(SearchPolicy):
     """Measures the expression without any step of a schedule; arguments as of `SearchPolicy`.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> A = te.placeholder((16,), name="A")
-        >>> B = te.compute((16,), lambda i: A[i] + 1, name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> print([str(s) for s in auto_scheduler.EmptyPolicy(task).structures])
+        >>> X = te.placeholder((16,), name="X")
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((16,), lambda i: X[i] + 1, name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> print([str(s) for s in lw.auto_scheduler.EmptyPolicy(task).structures])
         ['empty (1 configurations)']
     """
 
@@ -287,8 +462,6 @@ class EmptyPolicy(SearchPolicy):
 
     @cached_property
     def automatic_task(self) -> AutomaticTask:
-        """The task with the naive schedule as its one structure."""
-
         def empty(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> Structure:
             sketch = Sketch(outputs, args)
             sketch.why.append("EmptyPolicy: every stage runs as it was written")
@@ -299,16 +472,15 @@ class EmptyPolicy(SearchPolicy):
 
     @cached_property
     def tuner(self) -> Tuner:
-        """A tuner of one point."""
         return RandomTuner(self.automatic_task)
 
 
 class SketchPolicy(SearchPolicy):
     """Searches all structures of the rules: a bandit shares out the trials, and inside each
-    structure evolution on the cost model proposes, see `loopwright.tuner.XGBTuner`.
+    structure evolution on the cost model proposes, see `loopwright.tuner.XGBTuner`. UsageError
+    where a parameter is unknown or not supported, or the cost model is of another kind.
 
     Args:
-        task: the `SearchTask`.
         program_cost_model: `XGBModel`, or `RandomModel` for a random search; None: the latter.
         params: Ansor's parameters by name. These have an effect: ``eps_greedy``,
             ``sample_init_min_population``, ``sample_init_use_measured_ratio``,
@@ -318,22 +490,12 @@ class SketchPolicy(SearchPolicy):
         verbose: 0: nothing is shown, whatever `TuningOptions` says.
         init_search_callbacks: `PreloadMeasuredStates` and `PreloadCustomSketchRule`.
 
-    Attributes:
-        DEFAULT_PARAMS: Ansor's values of the parameters.
-
-    Raises:
-        UsageError: a parameter is unknown or not supported, or the cost model is of another kind.
-
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> A = te.placeholder((64, 64), name="A")
-        >>> k = te.reduce_axis((0, 64), name="k")
-        >>> C = te.compute((64, 64), lambda i, j: te.sum(A[i, k] * A[k, j], axis=k), name="C")
-        >>> dag = auto_scheduler.ComputeDAG([A, C])
-        >>> task = auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
-        >>> policy = auto_scheduler.SketchPolicy(task, auto_scheduler.XGBModel(), seed=1)
-        >>> sketches = policy.generate_sketches()
-        >>> print(len(sketches) == len(policy.structures))
+        >>> X = te.placeholder((64, 64), name="X")
+        >>> dag = lw.auto_scheduler.ComputeDAG(te.compute((64, 64), lambda i, j: X[j, i], name="Y"))
+        >>> task = lw.auto_scheduler.SearchTask(compute_dag=dag, target="llvm")
+        >>> policy = lw.auto_scheduler.SketchPolicy(task, lw.auto_scheduler.XGBModel(), seed=1)
+        >>> print(len(policy.generate_sketches()) == len(policy.structures))
         True
         >>> best = policy.evolutionary_search(policy.sample_initial_population(), 4)
         >>> print(len(best), best[0].config is not None)
@@ -376,14 +538,12 @@ class SketchPolicy(SearchPolicy):
 
     @cached_property
     def automatic_task(self) -> AutomaticTask:
-        """The task with the space of the rules, including custom ones."""
         task: AutomaticTask = self.task.automatic_task
         custom = [one for one in self._callbacks if isinstance(one, PreloadCustomSketchRule)]
         return with_rules(task, [space_rule_of(self, one) for one in custom]) if custom else task
 
     @cached_property
     def tuner(self) -> Tuner:
-        """A `RandomTuner` or an `XGBTuner` over all structures."""
         if isinstance(self.program_cost_model, RandomModel):
             return RandomTuner(self.automatic_task, seed=self.seed)
         options: dict[str, Any] = {}
@@ -395,13 +555,10 @@ class SketchPolicy(SearchPolicy):
 
     @property
     def _evolution(self) -> Evolution:
-        names = {
-            "population": "evolutionary_search_population",
-            "generations": "evolutionary_search_num_iters",
-            "measured": "sample_init_use_measured_ratio",
-        }
-        values = {ours: self.params[name] for ours, name in names.items() if name in self.params}
-        return Evolution(**values)
+        params = self.params
+        return Evolution(
+            **{ours: params[name] for name, ours in _EVOLUTION.items() if name in params}
+        )
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
         """One state for each structure, with the default of every knob; ``print_for_debug`` also
@@ -425,10 +582,8 @@ class SketchPolicy(SearchPolicy):
 
     def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
         """Up to ``out_size`` states with the best scores of the cost model, the best first, evolved
-        from others: the best of a structure are crossed with random points of it.
-
-        Raises:
-            UsageError: a state of ``init_populations`` is no point of a structure.
+        from others: the best of a structure are crossed with random points of it. UsageError where
+        one of ``init_populations`` is no point of a structure.
         """
         union = union_of(self.automatic_task)
         scored: list[tuple[float, int]] = []
@@ -448,7 +603,8 @@ class SketchPolicy(SearchPolicy):
         order = np.argsort(-score(seeds), kind="stable")
         nothing = np.empty((0, len(space.dims)), np.int64)
         rng = np.random.default_rng(self.seed)
-        self._evolution.search(pool, self._evolution.moves(space), seeds[order], nothing, rng)
+        points = KnownPoints(space, seeds[order], nothing)
+        self._evolution.search(pool, self._evolution.moves(space), points, rng)
         best = pool.best(count)
         return list(zip(best.scores.tolist(), indices_of(space, best.digits), strict=True))
 
@@ -466,18 +622,16 @@ class SketchPolicy(SearchPolicy):
         return State(lambda: task.instantiate(config), self.task.compute_dag.places, config)
 
 
-#: Parameters that the search has, too.
-_HAD = (
-    "eps_greedy",
-    "evolutionary_search_num_iters",
-    "evolutionary_search_population",
-    "sample_init_min_population",
-    "sample_init_use_measured_ratio",
-)
+#: Parameters of the evolution, by Ansor's names, and all that have an effect here.
+_EVOLUTION = {
+    "evolutionary_search_population": "population",
+    "evolutionary_search_num_iters": "generations",
+    "sample_init_use_measured_ratio": "measured",
+}
+_HAD = ("eps_greedy", "sample_init_min_population", *_EVOLUTION)
 
 
 def _checked_params(params: dict[str, Any]) -> dict[str, Any]:
-    """The parameters that have an effect; unknown and unsupported ones are refused."""
     defaults = SketchPolicy.DEFAULT_PARAMS
     for name, value in params.items():
         if name not in defaults:

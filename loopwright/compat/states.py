@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,17 +26,11 @@ if TYPE_CHECKING:
 
 #: A stage: its number among the stages, its tensor or its operation.
 StageLike: TypeAlias = "int | te.Tensor | te.Operation"
-#: A loop: an axis among ``state[stage].iters``, or its number there.
-IterLike: TypeAlias = Any
+IterLike: TypeAlias = Any  # a loop: an axis among ``state[stage].iters``, or its number there
 
 
 class StateStage:
-    """A stage of a `State`.
-
-    Attributes:
-        op: its operation.
-        iters: its loops, outermost first.
-    """
+    """A stage of a `State`: its operation ``op``, and its loops ``iters``, outermost first."""
 
     def __init__(self, stage: Stage, schedule: Schedule) -> None:
         self._stage, self._schedule = stage, schedule
@@ -65,20 +60,16 @@ class State:
         sketch: the sketch of ``base``, or None; with one, lengths of splits may be left open.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> A = te.placeholder((16, 8), name="A")
         >>> B = te.compute((16, 8), lambda i, j: A[i, j] + 1, name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
-        >>> state = dag.get_init_state()
-        >>> i, j = state[B].iters
-        >>> outer, inner = state.split(B, i, [4])
+        >>> state = lw.auto_scheduler.ComputeDAG([A, B]).get_init_state()
+        >>> outer, inner = state.split(B, state[B].iters[0], [4])
         >>> _ = state.parallel(B, outer)
-        >>> _ = state.vectorize(B, j)
         >>> print(state)
         def main(A: float32[16, 8], B: out float32[16, 8]):
           for i.0 in parallel(4):
             for i.1 in range(4):
-              for j in vectorized(8):
+              for j in range(8):
                 B[i.0 * 4 + i.1, j] = A[i.0 * 4 + i.1, j] + 1.0
     """
 
@@ -91,9 +82,7 @@ class State:
     ) -> None:
         self._base, self._places, self._config = base, dict(places or {}), config
         self._make_sketch = sketch
-        self._calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
-
-    # -- what it is -----------------------------------------------------------------------------
+        self._calls: list[Callable[[State], Any]] = []
 
     @cached_property
     def sketch(self) -> Sketch | None:
@@ -108,7 +97,7 @@ class State:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule."""
+        """The schedule that steps are applied to."""
         return self._scheduled[0]
 
     @property
@@ -161,11 +150,9 @@ class State:
     def copy(self) -> State:
         """Another state with the same steps."""
         new = State(self._base, self._places, self._config, self._make_sketch)
-        for step, args in self._calls:
-            new._do(step, *args)
+        for step in self._calls:
+            new._do(step)
         return new
-
-    # -- primitives -----------------------------------------------------------------------------
 
     def split(
         self,
@@ -176,34 +163,29 @@ class State:
     ) -> list[te.IterVar]:
         """Split a loop into ``len(lengths) + 1``; returns the new loops, outermost first.
 
-        Args:
-            stage_id: the stage.
-            iterator: the loop.
-            lengths: extents of the inner loops, outer ones first; in a rule of
-                `PreloadCustomSketchRule` all of them may be None: a knob then chooses.
-            inner_to_outer: False: ``lengths`` are of the outer loops, the rest is the innermost.
-
-        Raises:
-            ScheduleError: a length is open without a sketch to choose it; or as of `Stage.split`.
+        ``lengths`` are the extents of the inner loops, outer ones first, or of the outer loops
+        without ``inner_to_outer``. In a rule of `PreloadCustomSketchRule` all of them may be None:
+        a knob then chooses. ScheduleError for others, and as of `Stage.split`.
         """
-        loop = self._loop(stage_id, iterator)
-        return list(self._do(_split, *loop, tuple(lengths), inner_to_outer))
+        stage, loop = self._loop(stage_id, iterator)
+        return list(self._do(lambda s: _split(s, stage, loop, tuple(lengths), inner_to_outer)))
 
     def fuse(self, stage_id: StageLike, iters: Sequence[IterLike]) -> te.IterVar:
         """Fuse adjacent loops; returns the new one."""
-        return self._loop_of(_of_loops, *self._loops(stage_id, iters), "fuse")
+        loop: te.IterVar = self._on_loops("fuse", stage_id, iters)
+        return loop
 
     def reorder(self, stage_id: StageLike, order: Sequence[IterLike]) -> None:
         """Put loops into an order, outermost first."""
-        self._do(_of_loops, *self._loops(stage_id, order), "reorder")
+        self._on_loops("reorder", stage_id, order)
 
     def parallel(self, stage_id: StageLike, iterator: IterLike) -> te.IterVar:
         """Run a loop on all threads; returns the loop."""
-        return self._loop_of(_marked, *self._loop(stage_id, iterator), "parallel")
+        return self._on_loop("parallel", stage_id, iterator)
 
     def vectorize(self, stage_id: StageLike, iterator: IterLike) -> te.IterVar:
         """Run a loop as vectors; returns the loop."""
-        return self._loop_of(_marked, *self._loop(stage_id, iterator), "vectorize")
+        return self._on_loop("vectorize", stage_id, iterator)
 
     def unroll(
         self, stage_id: StageLike, iterator: IterLike, max_unroll: int | None = None
@@ -218,55 +200,66 @@ class State:
             extent = self[stage].extents[loop]
             if not isinstance(extent, int) or extent > max_unroll:
                 return self[stage].iters[loop]
-        return self._loop_of(_marked, stage, loop, "unroll")
+        return self._on_loop("unroll", stage_id, iterator)
 
     def bind(self, stage_id: StageLike, iterator: IterLike, thread_name: str) -> te.IterVar:
         """Run a loop as threads of a kernel, such as ``"threadIdx.x"``; returns the loop."""
-        return self._loop_of(_bound, *self._loop(stage_id, iterator), thread_name)
+        return self._on_loop("bind", stage_id, iterator, te.thread_axis(thread_name))
 
     def pragma(self, stage_id: StageLike, iterator: IterLike, pragma_type: str) -> None:
         """Annotate a loop: ``"auto_unroll_max_step$16"`` has a value behind the ``$``."""
         kind, _, value = pragma_type.partition("$")
-        loop = self._loop(stage_id, iterator)
-        self._do(_marked, *loop, "pragma", kind, int(value) if value else True)
+        self._on_loop("pragma", stage_id, iterator, kind, int(value) if value else True)
 
     def compute_at(
         self, stage_id: StageLike, target_stage_id: StageLike, target_iter: IterLike
     ) -> None:
         """Compute a stage inside a loop of one that reads it."""
-        at = self._loop(target_stage_id, target_iter)
-        self._do(_attached, self._number(stage_id), *at)
+        number, at = self._number(stage_id), self._loop(target_stage_id, target_iter)
+        self._do(lambda s: s.schedule.stages[number].compute_at(*s._placed(*at)))
 
     def compute_inline(self, stage_id: StageLike) -> None:
         """Compute the elements of a stage where they are read."""
-        self._do(_of_loops, self._number(stage_id), (), "compute_inline")
+        self._on_loops("compute_inline", stage_id)
 
     def compute_root(self, stage_id: StageLike) -> None:
         """Compute a stage before all that read it."""
-        self._do(_of_loops, self._number(stage_id), (), "compute_root")
+        self._on_loops("compute_root", stage_id)
 
     def storage_align(
         self, stage_id: StageLike, iterator: IterLike, factor: int, offset: int
     ) -> None:
         """Pad the rows of a stage's result, see `Stage.storage_align`."""
-        self._do(_marked, *self._loop(stage_id, iterator), "storage_align", factor, offset)
+        self._on_loop("storage_align", stage_id, iterator, factor, offset)
 
     def cache_read(
         self, stage_id: StageLike, scope_name: str, reader_stage_ids: Sequence[StageLike]
     ) -> te.Operation:
         """Copy a tensor for the stages that read it; returns the operation of the new stage."""
-        readers = tuple(map(self._number, reader_stage_ids))
-        return self._stage_of(_cached_read, self._number(stage_id), scope_name, readers)
+        number, *readers = map(self._number, (stage_id, *reader_stage_ids))
+        scope: Any = scope_name
+
+        def step(state: State) -> Any:
+            ops = state.stage_ops
+            return state.schedule.cache_read(ops[number], scope, [ops[n] for n in readers])
+
+        return self._stage_of(step)
 
     def cache_write(self, stage_id: StageLike, scope_name: str) -> te.Operation:
         """Compute a stage in a copy of its result; returns the operation of the new stage."""
-        return self._stage_of(_cached_write, self._number(stage_id), scope_name)
+        number = self._number(stage_id)
+        scope: Any = scope_name
+        return self._stage_of(lambda s: s.schedule.cache_write(s.stage_ops[number], scope))
 
     def rfactor(self, stage_id: StageLike, iterator: IterLike, factor_iter_id: int) -> te.Operation:
         """Split a reduction into partial ones; returns the operation of the new stage."""
-        return self._stage_of(_factored, *self._loop(stage_id, iterator), factor_iter_id)
+        at = self._loop(stage_id, iterator)
 
-    # -- how steps are applied ------------------------------------------------------------------
+        def step(state: State) -> Any:
+            target, axis = state._placed(*at)
+            return state.schedule.rfactor(target.op, axis, factor_iter_id)
+
+        return self._stage_of(step)
 
     def _stage(self, stage: StageLike) -> Stage:
         stages = self.schedule.stages
@@ -284,7 +277,6 @@ class State:
         return ids.index(self._stage(stage).id)
 
     def _loop(self, stage: StageLike, loop: IterLike) -> tuple[int, int]:
-        """The numbers of a stage and of one of its loops."""
         owner = self._stage(stage)
         leaves = list(owner.leaf_iter_vars)
         if isinstance(loop, int):
@@ -296,38 +288,48 @@ class State:
             raise ScheduleError(f"{owner} has no loop {loop!r:.40}; its loops are {names}")
         return self._number(stage), number
 
-    def _loops(self, stage: StageLike, loops: Sequence[IterLike]) -> tuple[int, tuple[int, ...]]:
-        return self._number(stage), tuple(self._loop(stage, loop)[1] for loop in loops)
+    def _placed(self, stage: int, loop: int) -> tuple[Stage, te.IterVar]:
+        owner = self.schedule.stages[stage]
+        return owner, owner.leaf_iter_vars[loop]
 
-    def _do(self, step: Callable[..., Any], *args: Any) -> Any:
-        """Apply a step, whose arguments name stages and loops by numbers, and remember it."""
-        result = step(self, *args)
-        self._calls.append((step, args))
+    def _do(self, step: Callable[[State], Any]) -> Any:
+        """Apply a step, which names stages and loops by numbers, and remember it for copies."""
+        result = step(self)
+        self._calls.append(step)
         return result
 
-    def _loop_of(self, step: Callable[..., Any], *args: Any) -> te.IterVar:
-        loop: te.IterVar = self._do(step, *args)
-        return loop
+    def _on_loop(self, verb: str, stage: StageLike, loop: IterLike, *args: Any) -> te.IterVar:
+        """Apply a primitive to a loop, which is returned."""
+        at = self._loop(stage, loop)
 
-    def _stage_of(self, step: Callable[..., Any], *args: Any) -> te.Operation:
+        def step(state: State) -> te.IterVar:
+            target, axis = state._placed(*at)
+            getattr(target, verb)(axis, *args)
+            return axis
+
+        axis: te.IterVar = self._do(step)
+        return axis
+
+    def _on_loops(self, verb: str, stage: StageLike, loops: Sequence[IterLike] = ()) -> Any:
+        number, places = self._number(stage), [self._loop(stage, loop)[1] for loop in loops]
+
+        def step(state: State) -> Any:
+            target = state.schedule.stages[number]
+            return getattr(target, verb)(*[target.leaf_iter_vars[n] for n in places])
+
+        return self._do(step)
+
+    def _stage_of(self, step: Callable[[State], Any]) -> te.Operation:
         """The operation of a step's new stage; of one with several results that of the first."""
-        tensor = self._do(step, *args)
+        tensor = self._do(step)
         op: te.Operation = (tensor[0] if isinstance(tensor, list) else tensor).op
         return op
-
-
-# Steps: primitives of a schedule, with stages and loops by their numbers.
-
-
-def _placed(state: State, stage: int, loop: int) -> tuple[Stage, te.IterVar]:
-    target = state.schedule.stages[stage]
-    return target, target.leaf_iter_vars[loop]
 
 
 def _split(
     state: State, stage: int, loop: int, sizes: Sequence[Any], inner_to_outer: bool
 ) -> list[te.IterVar]:
-    target, axis = _placed(state, stage, loop)
+    target, axis = state._placed(stage, loop)
     if None in sizes:
         sizes = _open_sizes(state, target, axis, sizes)
     split: list[te.IterVar] = []
@@ -359,39 +361,6 @@ def _open_sizes(
     return sketch.numbers(f"{name}.{len(sketch.space.knobs)}", sizes)
 
 
-def _marked(state: State, stage: int, loop: int, verb: str, *args: Any) -> te.IterVar:
-    target, axis = _placed(state, stage, loop)
-    getattr(target, verb)(axis, *args)
-    return axis
-
-
-def _bound(state: State, stage: int, loop: int, thread: str) -> te.IterVar:
-    return _marked(state, stage, loop, "bind", te.thread_axis(thread))
-
-
-def _of_loops(state: State, stage: int, loops: tuple[int, ...], verb: str) -> Any:
-    target = state.schedule.stages[stage]
-    return getattr(target, verb)(*[target.leaf_iter_vars[n] for n in loops])
-
-
-def _attached(state: State, stage: int, at: int, loop: int) -> None:
-    state.schedule.stages[stage].compute_at(*_placed(state, at, loop))
-
-
-def _cached_read(state: State, stage: int, scope: Any, readers: tuple[int, ...]) -> te.Tensor:
-    ops = state.stage_ops
-    return state.schedule.cache_read(ops[stage], scope, [ops[n] for n in readers])
-
-
-def _cached_write(state: State, stage: int, scope: Any) -> Any:
-    return state.schedule.cache_write(state.stage_ops[stage], scope)
-
-
-def _factored(state: State, stage: int, loop: int, place: int) -> Any:
-    target, axis = _placed(state, stage, loop)
-    return state.schedule.rfactor(target.op, axis, place)
-
-
 class LayoutRewriteOption:
     """Options for the layout of operands: ``NO_REWRITE`` or ``INSERT_TRANSFORM_STAGE``.
 
@@ -400,8 +369,7 @@ class LayoutRewriteOption:
     packed already, belongs to networks, and is refused.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> print(auto_scheduler.LayoutRewriteOption.INSERT_TRANSFORM_STAGE)
+        >>> print(lw.auto_scheduler.LayoutRewriteOption.INSERT_TRANSFORM_STAGE)
         1
     """
 
@@ -412,11 +380,8 @@ class LayoutRewriteOption:
 
 def check_layout_rewrite(option: int | None) -> None:
     """Refuse all options but `NO_REWRITE` and `INSERT_TRANSFORM_STAGE`, with a `UsageError`."""
-    if option not in (
-        None,
-        LayoutRewriteOption.NO_REWRITE,
-        LayoutRewriteOption.INSERT_TRANSFORM_STAGE,
-    ):
+    options = LayoutRewriteOption
+    if option not in (None, options.NO_REWRITE, options.INSERT_TRANSFORM_STAGE):
         raise UsageError(
             f"layout_rewrite_option={option!r} is not supported: kernels take operands as they are "
             "declared, and pack them themselves; leave it out, or declare the packed operand"
@@ -428,39 +393,28 @@ class ComputeDAG:
 
     Args:
         compute_or_sche: inputs and results in calling order, or results alone; the key of a
-            workload; or a schedule, for its expression.
+            workload; or a schedule, for its expression. UsageError where it is something else;
+            TaskError where no workload has the key; TensorError where the tensors form no
+            expression, see `loopwright.space.tensor_program`.
 
     Attributes:
         tensors: inputs and results in calling order.
         places: number of each operation, producers first.
 
-    Raises:
-        UsageError: the argument is of another kind.
-        TaskError: no workload has the key.
-        TensorError: the tensors do not form an expression; see `loopwright.space.tensor_program`.
-
     Example:
-        >>> from loopwright import auto_scheduler
         >>> A = te.placeholder((16, 8), name="A")
         >>> k = te.reduce_axis((0, 8), name="k")
         >>> B = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="B")
-        >>> dag = auto_scheduler.ComputeDAG([A, B])
+        >>> dag = lw.auto_scheduler.ComputeDAG([A, B])
         >>> print(dag.flop_ct, [op.name for op in dag.ops])
         128.0 ['A', 'B']
-        >>> print(dag)
-        A = te.placeholder((16, 8), "float32", name="A")
-        k = te.reduce_axis((0, 8), name="k")
-        B = te.compute((16,), lambda i: te.sum(A[i, k], axis=[k]), name="B")
         >>> state = dag.get_init_state()
         >>> _ = state.split(B, 0, [4])
         >>> print(dag.print_python_code_from_state(state).splitlines()[3])
             i_0, i_1 = s[B].split(i, factor=4)
         >>> s, args = dag.apply_steps_from_state(state)
-        >>> f = lw.build(s, args, "llvm")
-        >>> b = np.empty(16, "float32")
-        >>> f(np.ones((16, 8), "float32"), b)
-        >>> print(b[0])
-        8.0
+        >>> print([tensor.name for tensor in args])
+        ['A', 'B']
     """
 
     _fresh: Callable[[], Scheduled]
@@ -523,11 +477,8 @@ class ComputeDAG:
     def apply_steps_from_state(
         self, state: State, layout_rewrite: int | None = LayoutRewriteOption.NO_REWRITE
     ) -> Scheduled:
-        """A schedule with the steps of a state, which stays as it is, and its arguments.
-
-        Raises:
-            UsageError: the state is of another expression, or the option of `LayoutRewriteOption`
-                is refused.
+        """A schedule with the steps of a state, which stays as it is, and its arguments; UsageError
+        where the state is of another expression, or the option is refused.
         """
         check_layout_rewrite(layout_rewrite)
         self._check(state)
@@ -540,8 +491,8 @@ class ComputeDAG:
         return state.schedule.as_python()
 
     def infer_bound_from_state(self, state: State) -> State:
-        """A copy of a state after bound inference: ``state[stage].extents`` holds the trip count of
-        every loop. A ScheduleError says that an extent contradicts a step.
+        """A copy of a state after bound inference, whose ``state[stage].extents`` are trip counts;
+        ScheduleError where an extent contradicts a step.
         """
         self._check(state)
         copy = state.copy()
@@ -562,39 +513,28 @@ class ComputeDAG:
 
 
 Function = Callable[..., Any]
-#: Tensors of `register_workload_tensors` by their keys.
-_TENSORS: dict[str, list[Tensor]] = {}
+_TENSORS: dict[str, list[Tensor]] = {}  # tensors of `register_workload_tensors` by their keys
 
 
 def register_workload(
     func_name: str | Function, f: Function | None = None, override: bool = False
 ) -> Any:
-    """Register a function of plain arguments that returns ``[inputs..., outputs...]``, and return
-    it.
-
-    The function is unchanged: a call returns its tensors. `loopwright.workload` also registers, but
-    returns a function that gives the best schedule.
+    """Register a function of plain arguments that returns ``[inputs..., outputs...]``; returned as
+    it is. `loopwright.workload` returns a function that gives the best schedule instead.
 
     Args:
         func_name: the name, or the function itself, whose workload is then named ``user/`` and its
             name.
         f: the function, if a name was given; without it, this is a decorator.
-        override: replace another function of the name.
-
-    Raises:
-        TaskError: another function has the name.
+        override: replace another function of the name, which is a TaskError otherwise.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> @auto_scheduler.register_workload
+        >>> @lw.auto_scheduler.register_workload
         ... def doubled(n):
         ...     X = te.placeholder((n,), name="X")
         ...     return [X, te.compute((n,), lambda i: X[i] * 2, name="Y")]
-        ...
         >>> print([t.name for t in doubled(64)])
         ['X', 'Y']
-        >>> print(auto_scheduler.make_workload_key(doubled, (64,)))
-        ["user/doubled", 64]
     """
     if callable(func_name):
         return _register(f"{UNNAMED}{func_name.__name__}", func_name, override)
@@ -613,19 +553,15 @@ def _register(name: str, function: Function, override: bool) -> Function:
 def register_workload_tensors(
     workload_key: str, tensors: Sequence[Tensor], override: bool = True
 ) -> str:
-    """Register tensors, inputs and results in calling order, under any text as key, and return the
-    key.
-
-    Raises:
-        TaskError: the key is taken, and ``override`` is False.
-        TensorError: they do not form an expression; see `loopwright.space.tensor_program`.
+    """Register tensors, inputs and results in calling order, under any text as key, which is
+    returned; TaskError where it is taken, and ``override`` is False; TensorError where they form no
+    expression.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> X = te.placeholder((64,), name="X")
         >>> Y = te.compute((64,), lambda i: X[i] * 2, name="Y")
-        >>> key = auto_scheduler.register_workload_tensors("doubled 64", [X, Y])
-        >>> print(auto_scheduler.ComputeDAG(key).flop_ct)
+        >>> key = lw.auto_scheduler.register_workload_tensors("doubled 64", [X, Y])
+        >>> print(lw.auto_scheduler.ComputeDAG(key).flop_ct)
         64.0
     """
     if workload_key in _TENSORS and not override:
@@ -637,17 +573,14 @@ def register_workload_tensors(
 def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
     """The key of a workload: JSON of its name and its arguments, defaults filled in.
 
-    Raises:
-        TaskError: the function, or its name, is not registered, or does not accept the arguments.
+    TaskError where the function, or its name, is not registered, or does not accept the arguments.
 
     Example:
-        >>> from loopwright import auto_scheduler
-        >>> @auto_scheduler.register_workload("example/tripled")
+        >>> @lw.auto_scheduler.register_workload("example/tripled")
         ... def tripled(n):
         ...     X = te.placeholder((n,), name="X")
         ...     return [X, te.compute((n,), lambda i: X[i] * 3, name="Y")]
-        ...
-        >>> print(auto_scheduler.make_workload_key("example/tripled", (64,)))
+        >>> print(lw.auto_scheduler.make_workload_key("example/tripled", (64,)))
         ["example/tripled", 64]
     """
     template = lookup(func)
@@ -657,16 +590,14 @@ def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
 def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     """Inputs and results of the workload of a key, in calling order.
 
-    Raises:
-        TaskError: the key is malformed, or its function is not registered.
+    TaskError where the key is malformed, or its function is not registered.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> X = te.placeholder((64,), name="X")
         >>> Y = te.compute((64,), lambda i: X[i] * 4, name="Y")
-        >>> key = auto_scheduler.register_workload_tensors("fourfold 64", [X, Y])
-        >>> print([t.name for t in auto_scheduler.workload_registry.workload_key_to_tensors(key)])
-        ['X', 'Y']
+        >>> key = lw.auto_scheduler.register_workload_tensors("fourfold 64", [X, Y])
+        >>> lw.auto_scheduler.workload_registry.workload_key_to_tensors(key) == [X, Y]
+        True
     """
     if workload_key in _TENSORS:
         return list(_TENSORS[workload_key])
@@ -675,21 +606,15 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
 
 
 def named_workload(workload_key: str) -> tuple[str, list[Json]]:
-    """Name and arguments of a workload from a key of `make_workload_key`."""
-    try:
+    name: object = None
+    with suppress(TypeError, ValueError):
         name, *args = json.loads(workload_key)
-    except (TypeError, ValueError):
-        raise _no_key(workload_key) from None
     if not isinstance(name, str):
-        raise _no_key(workload_key)
+        raise TaskError(
+            f"{workload_key!r:.80} is the key of no workload; make one by make_workload_key(func, "
+            "args), or register tensors under it by register_workload_tensors"
+        )
     return name, args
-
-
-def _no_key(workload_key: object) -> TaskError:
-    return TaskError(
-        f"{workload_key!r:.80} is the key of no workload; make one by make_workload_key(func, "
-        "args), or register tensors under it by register_workload_tensors"
-    )
 
 
 def registered_tensors(workload_key: str) -> list[Tensor] | None:

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from loopwright.compat.cost_models import RandomModel, XGBModel
-from loopwright.compat.searching import PreloadMeasuredStates, SearchPolicy, SketchPolicy
+from loopwright.compat.autotvm import bound_module, with_host
+from loopwright.compat.measuring import TuningOptions
+from loopwright.compat.search_tasks import HardwareParams, SearchTask
+from loopwright.compat.searching import (
+    PreloadMeasuredStates,
+    RandomModel,
+    SearchPolicy,
+    SketchPolicy,
+    XGBModel,
+)
 from loopwright.compat.states import ComputeDAG
 from loopwright.errors import UsageError
 from loopwright.files import FileKind, Output, marked, write
@@ -30,11 +38,6 @@ from loopwright.tuner import (
 if TYPE_CHECKING:
     from loopwright.graph import Function, ModelLike
 
-
-from loopwright.compat.autotvm import bound_module, with_host
-from loopwright.compat.measuring import TuningOptions
-from loopwright.compat.search_tasks import HardwareParams, SearchTask
-
 _COLUMNS = "ElapsedTime(s)\tEstimatedLatency(ms)\tTrials\n"
 _LATENCIES = FileKind("a table of latencies", marked(_COLUMNS.encode()))
 #: Cost models of searches by their names.
@@ -45,11 +48,9 @@ class TaskSchedulerCallback:
     """The base of callbacks of a `TaskScheduler`.
 
     Example:
-        >>> from loopwright.auto_scheduler.task_scheduler import TaskSchedulerCallback
-        >>> class Tell(TaskSchedulerCallback):
+        >>> class Tell(lw.auto_scheduler.task_scheduler.TaskSchedulerCallback):
         ...     def post_tune(self, task_scheduler, task_id):
         ...         print(task_id, task_scheduler.best_costs[task_id])
-        ...
     """
 
     def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
@@ -63,20 +64,17 @@ class PrintTableInfo(TaskSchedulerCallback):
     """Prints the table of all tasks, see `loopwright.tuner.task_table`.
 
     Example:
-        >>> from loopwright.auto_scheduler.task_scheduler import PrintTableInfo
-        >>> callbacks = [PrintTableInfo()]
+        >>> callbacks = [lw.auto_scheduler.task_scheduler.PrintTableInfo()]
     """
 
 
 class LogEstimatedLatency(TaskSchedulerCallback):
     """Writes seconds, the sum of the best times in milliseconds and the trials after each round.
 
-    Args:
-        log_file: the file, with tab-separated columns; each search overwrites it.
+    Its ``log_file`` has tab-separated columns; each search overwrites it.
 
     Example:
-        >>> from loopwright.auto_scheduler.task_scheduler import LogEstimatedLatency
-        >>> print(LogEstimatedLatency("latency.tsv").log_file)
+        >>> print(lw.auto_scheduler.task_scheduler.LogEstimatedLatency("latency.tsv").log_file)
         latency.tsv
     """
 
@@ -102,7 +100,8 @@ class LogEstimatedLatency(TaskSchedulerCallback):
 class TaskScheduler:
     """Tunes several tasks; each round of trials goes to the most promising one: Ansor's arguments
     of `loopwright.tune_tasks`, whose ``weights`` are ``task_weights``, whose ``objective`` is
-    ``objective_func`` and whose ``backward_window`` is ``backward_window_size``.
+    ``objective_func`` and whose ``backward_window`` is ``backward_window_size``. UsageError
+    where there are no tasks, or the file of a model is given.
 
     Args:
         tasks, task_weights, objective_func, strategy, alpha, beta, backward_window_size: as there.
@@ -114,29 +113,17 @@ class TaskScheduler:
     Attributes:
         best_costs: the best time of each task in seconds; 1e10 before the first.
         task_cts: rounds of each task in this search.
-        cur_score: the current cost.
-        summary: the table of the current or last search.
-
-    Raises:
-        UsageError: there are no tasks, or a file of a model is given.
+        cur_score, summary: the current cost, and the table of the current or last search.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> def doubled(n):
         ...     X = te.placeholder((n,), name="X")
-        ...     return auto_scheduler.ComputeDAG(
-        ...         [X, te.compute((n,), lambda i: X[i] * 2, name="Y")]
-        ...     )
-        ...
-        >>> tasks = [
-        ...     auto_scheduler.SearchTask(compute_dag=doubled(n), target="llvm") for n in (64, 96)
-        ... ]
-        >>> scheduler = auto_scheduler.TaskScheduler(tasks, [1, 2], callbacks=[])
-        >>> options = auto_scheduler.TuningOptions(
-        ...     num_measure_trials=2,
-        ...     runner=auto_scheduler.LocalRunner(number=1, repeat=1),
-        ...     verbose=0,
-        ... )
+        ...     return lw.auto_scheduler.ComputeDAG(te.compute((n,), lambda i: X[i] * 2, name="Y"))
+        >>> make = lw.auto_scheduler.SearchTask
+        >>> tasks = [make(compute_dag=doubled(n), target="llvm") for n in (64, 96)]
+        >>> scheduler = lw.auto_scheduler.TaskScheduler(tasks, [1, 2], callbacks=[])
+        >>> runner = lw.auto_scheduler.LocalRunner(number=1, repeat=1)
+        >>> options = lw.auto_scheduler.TuningOptions(2, runner=runner, verbose=0)
         >>> print(scheduler.tune(options).measured, max(scheduler.best_costs) < 1)
         2 True
     """
@@ -191,10 +178,8 @@ class TaskScheduler:
             adaptive_training: accepted.
             per_task_early_stopping: number of trials without a better one that ends a task.
 
-        Raises:
-            UsageError: the policy is unknown, the numbers of policies and tasks differ, or there
-                are fewer trials than tasks.
-            TuneError: as of `loopwright.tune_tasks`.
+        UsageError where the policy is unknown, policies are more or fewer than tasks, or trials
+        fewer; others as of `loopwright.tune_tasks`.
         """
         policies = self._policies(search_policy, search_policy_params)
         before = sum(policy.prepare(tune_option) for policy in policies)
@@ -225,7 +210,6 @@ class TaskScheduler:
         return self.summary
 
     def take(self, summary: TasksSummary) -> None:
-        """Note the state of the search."""
         self.summary, self.cur_score = summary, summary.cost
         self.best_costs = [row.best_seconds or 1e10 for row in summary.rows]
 
@@ -254,8 +238,6 @@ class TaskScheduler:
 
 
 class _Relay(TasksMonitor):
-    """Forwards rounds to Ansor's callbacks."""
-
     def __init__(
         self, scheduler: TaskScheduler, callbacks: Sequence[TaskSchedulerCallback]
     ) -> None:
@@ -287,28 +269,21 @@ def extract_tasks(
 
     They belong to the kernels that `loopwright.compile` builds for the same target. If a kernel has
     several implementations, such as a convolution by Winograd's algorithm, the task is that of the
-    one that is built without records; `loopwright.tune` compares them.
+    one that is built without records; `loopwright.tune` compares them. Errors are those of
+    ``autotvm.task.extract_from_program``.
 
     Args:
-        mod, params, target, target_host: as of ``autotvm.task.extract_from_program``, whose errors
-            apply.
-        hardware_params: facts of the hardware that override those of the target.
         include_simple_tasks: also tasks that only move and map elements.
         dump_workload_to_dag_log: a file of JSON with the expression of each key; None: none.
         opt_level: accepted: the passes are those of `loopwright.compile`.
-        other_targets: accepted only as None.
-
-    Raises:
-        UsageError: other targets are given.
+        other_targets: accepted only as None; UsageError for others.
 
     Example:
-        >>> from loopwright import auto_scheduler
         >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (64, 64))
         >>> y = lw.graph.op.nn.dense(lw.graph.op.nn.dense(x, w), w)
-        >>> module = lw.graph.IRModule.from_expr(y)
         >>> weights = {"w": np.ones((64, 64), "float32")}
-        >>> tasks, calls = auto_scheduler.extract_tasks(module["main"], weights, "llvm")
-        >>> print(tasks, calls)
+        >>> module = lw.graph.IRModule.from_expr(y)["main"]
+        >>> print(*lw.auto_scheduler.extract_tasks(module, weights, "llvm"))
         [SearchTask(graph/dense((1, 64), (64, 64)), llvm)] [2]
     """
     from loopwright.graph import extract_tasks as tasks_of
@@ -325,11 +300,8 @@ def extract_tasks(
     for task in (one.task for one in first):
         assert isinstance(task, AutomaticTask)
         dag = ComputeDAG(list(task.program.args))
-        tasks.append(
-            SearchTask(
-                compute_dag=dag, target=task.target, hardware_params=hardware_params, desc=str(task)
-            )
-        )
+        own = SearchTask(None, None, dag, None, task.target, None, hardware_params, desc=str(task))
+        tasks.append(own)
     if dump_workload_to_dag_log is not None:
         text = json.dumps({task.workload_key: str(task.compute_dag) for task in tasks})
         write(Output(Path(dump_workload_to_dag_log), text.encode(), _EXPRESSIONS), force=None)

@@ -1,7 +1,4 @@
-"""Statements written by hand, calls by name and buffers, under TVM's ``tir`` names.
-
-`loopwright.te.IRBuilder` does the work of the builder.
-"""
+"""Statements by `loopwright.te.IRBuilder`, calls by name and buffers, under TVM's ``tir`` names."""
 
 from __future__ import annotations
 
@@ -27,8 +24,6 @@ from loopwright.te import decl_buffer as _decl_buffer
 _NAME = re.compile(r"(?!lw_)[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: Writes the body of a function from views of its inputs and of its outputs.
 Body = Callable[[Sequence[BufferView], Sequence[BufferView]], Stmt]
-
-
 #: An argument of `call_packed`.
 PackedArg: TypeAlias = "Buffer | BufferView | BufferVar | ExprLike | str"
 
@@ -37,34 +32,19 @@ def call_packed(name: str, *args: PackedArg) -> CallPacked:
     """The statement that calls the packed function which the process knows as ``name``.
 
     The name is looked up when the statement runs (`loopwright.register_func`). The function gets an
-    `NDArray` over the memory of each buffer, which is valid during the call only, and may write
-    it, unless the buffer is an input of the program; copy what is to be kept. Its result is
-    dropped. An exception that it raises leaves the kernel and is raised again where the kernel was
-    called, with its traceback. In a parallel loop it is called from threads of the pool.
-
-    Args:
-        name: a name of a global function.
-        args: buffers (whole), numbers, expressions over scalars, and texts.
-
-    Raises:
-        TensorError: an argument is none of these, or a text has a zero byte.
-        UsageError: the name is none.
+    `NDArray` over the memory of each buffer, which is valid during the call only, and may write it,
+    unless the buffer is an input of the program; copy what is to be kept. Its result is dropped. An
+    exception that it raises leaves the kernel and is raised again where the kernel was called, with
+    its traceback. In a parallel loop it is called from threads of the pool. Arguments are buffers
+    (whole), numbers, expressions over scalars, and texts; a TensorError refuses others, a
+    UsageError a name that is none.
 
     Example:
-        >>> from loopwright import tir
-        >>> def body(inputs, outputs):
-        ...     return tir.call_packed("docs.cumsum", inputs[0], outputs[0])
-        ...
-        >>> x, y = (tir.decl_buffer((4,), "float32", name) for name in "xy")
-        >>> f = lw.build(tir.prim_func(body, [x], [y], "sums"), target="llvm")
-        >>> @lw.register_func("docs.cumsum", override=True)
-        ... def cumsum(a, out):
-        ...     out[:] = np.cumsum(a.numpy())
-        ...
-        >>> y = np.empty(4, "float32")
-        >>> f(np.ones(4, "float32"), y)
-        >>> print(y)
-        [1. 2. 3. 4.]
+        >>> x, y = (lw.tir.decl_buffer((4,), "float32", name) for name in "xy")
+        >>> body = lambda inputs, outputs: lw.tir.call_packed("docs.cumsum", inputs[0], outputs[0])
+        >>> print(lw.tir.prim_func(body, [x], [y], "sums"))
+        def sums(x: float32[4], y: out float32[4]):
+          call_packed('docs.cumsum', x, y)
     """
     return CallPacked(check_name(name), tuple(_argument(name, k, x) for k, x in enumerate(args)))
 
@@ -95,21 +75,13 @@ def _argument(name: str, k: int, x: object) -> Buffer | Expr | str:
 
 
 def stmt_seq(*stmts: Stmt) -> Stmt:
-    """Statements one after the other, as ``tvm.tir.stmt_seq`` makes them.
-
-    Raises:
-        TensorError: one is no statement.
+    """Statements one after the other, as ``tvm.tir.stmt_seq`` makes them; TensorError for others.
 
     Example:
         >>> from loopwright import tir
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
-        >>> print(f.with_body(tir.stmt_seq(f.body, tir.call_packed("docs.log", f.params[1]))))
-        def main(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = A[i] + 1.0
-          call_packed('docs.log', B)
+        >>> print(tir.stmt_seq(tir.call_packed("docs.log", 1), tir.call_packed("docs.log", 2)))
+        call_packed('docs.log', 1)
+        call_packed('docs.log', 2)
     """
     for s in stmts:
         if not isinstance(s, Stmt):
@@ -125,31 +97,25 @@ def prim_func(
 ) -> Func:
     """A function of the loop IR that is written by hand, for `loopwright.build`.
 
-    It is no schedule: it has no trace, is not tuned, and is compiled as it is.
+    It is no schedule: it has no trace, is not tuned, and is compiled as it is. TensorError where a
+    buffer has gaps, the name cannot be used, the body returns no statement, or it writes an input;
+    LowerError where a statement is malformed; the message names it.
 
     Args:
         body: given views of the inputs and of the outputs, as two sequences, returns the
             statements; those of an `ir_builder`, for example.
         inputs: arrays that are read, by `decl_buffer`; row-major without gaps.
         outputs: arrays that are written.
-        name: of the function.
-
-    Raises:
-        TensorError: a buffer has gaps, the name cannot be used, the body returns no statement, or
-            it writes an input.
-        LowerError: a statement is malformed; the message names it.
 
     Example:
-        >>> from loopwright import tir
         >>> def double(inputs, outputs):
-        ...     ib = tir.ir_builder.create()
+        ...     ib = lw.tir.ir_builder.create()
         ...     x, y = ib.buffer_ptr(inputs[0]), ib.buffer_ptr(outputs[0])
         ...     with ib.for_range(0, 4, "i") as i:
         ...         y[i] = x[i] * 2.0
         ...     return ib.get()
-        ...
-        >>> x, y = (tir.decl_buffer((4,), "float32", name) for name in "xy")
-        >>> print(tir.prim_func(double, [x], [y], "double"))
+        >>> x, y = (lw.tir.decl_buffer((4,), "float32", name) for name in "xy")
+        >>> print(lw.tir.prim_func(double, [x], [y], "double"))
         def double(x: float32[4], y: out float32[4]):
           for i in range(4):
             y[i] = x[i] * 2.0
@@ -192,38 +158,18 @@ def _parameter(x: OperandBuffer) -> Buffer:
 
 _Kind = Literal["serial", "vectorized", "unrolled"]
 #: The kinds of loops under TVM's names of several versions.
-_KINDS: dict[str, _Kind] = {
-    "serial": "serial",
-    "unroll": "unrolled",
-    "unrolled": "unrolled",
-    "vectorize": "vectorized",
-    "vectorized": "vectorized",
-}
+_KINDS: dict[str, _Kind] = {"serial": "serial", "unroll": "unrolled", "unrolled": "unrolled"}
+_KINDS |= {"vectorize": "vectorized", "vectorized": "vectorized"}
 
 
 class BufferVar:
-    """A buffer whose elements are read by ``b[i]`` and written by ``b[i] = value``.
-
-    One index into several dimensions counts the elements row by row.
+    """A buffer whose elements are read by ``b[i]`` and written by ``b[i] = value``; one index into
+    several dimensions counts the elements row by row.
     """
 
     def __init__(self, builder: IRBuilder, view: BufferView) -> None:
         self._builder, self._view = builder, view
-
-    @property
-    def buffer(self) -> Buffer:
-        """The buffer of the loop IR."""
-        return self._view.buffer
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents, outermost first."""
-        return self._view.shape
-
-    @property
-    def dtype(self) -> str:
-        """Type of an element."""
-        return self._view.dtype
+        self.buffer, self.shape, self.dtype = view.buffer, view.shape, view.dtype
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
         return self._view[self._at(indices)]
@@ -232,7 +178,6 @@ class BufferVar:
         self._builder.emit(self._view.store(self._at(indices), value))
 
     def _at(self, indices: ExprLike | tuple[ExprLike, ...]) -> ExprLike | tuple[ExprLike, ...]:
-        """The indices by dimension."""
         listed = indices if isinstance(indices, tuple) else (indices,)
         if len(listed) != 1 or len(self.shape) == 1:
             return indices
@@ -250,17 +195,14 @@ class IRBuilder:
     """Collects statements, one after the other, in loops and branches; made by `create`.
 
     Example:
-        >>> from loopwright import te, tir
-        >>> x = te.placeholder((8,), name="x")
-        >>> y = te.compute((8,), lambda i: x[i] + 1.0, name="y")
-        >>> def add_one(ins, outs):
-        ...     ib = tir.ir_builder.create()
-        ...     source, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
-        ...     with ib.for_range(0, 8, "i", kind="vectorize") as i:
-        ...         target[i] = source[i] + 1.0
-        ...     return ib.get()
-        >>> te.decl_tensor_intrin(y.op, add_one, name="add_one")
-        TensorIntrin(add_one)
+        >>> ib = lw.tir.ir_builder.create()
+        >>> x = ib.allocate("float32", (8,), "x")
+        >>> with ib.for_range(0, 8, "i", kind="vectorize") as i:
+        ...     x[i] = 1.0
+        >>> print(ib.get())
+        alloc x: float32[8]
+        for i in vectorized(8):
+          x[i] = 1.0
     """
 
     def __init__(self) -> None:
@@ -269,11 +211,7 @@ class IRBuilder:
         self._scopes = [ExitStack()]
 
     def emit(self, stmt: Stmt) -> None:
-        """Add a statement.
-
-        Raises:
-            TensorError: it is none.
-        """
+        """Add a statement."""
         self._statements.emit(stmt)
 
     @contextmanager
@@ -285,17 +223,10 @@ class IRBuilder:
         dtype: str | None = None,
         kind: str = "serial",
     ) -> Iterator[Expr]:
-        """A loop ``for name in range(begin, end)`` around what is added inside.
+        """A loop ``for name in range(begin, end)`` of whole numbers around what is added inside.
 
-        Args:
-            begin: the first value, a whole number.
-            end: the value behind the last one, a whole number.
-            name: printed name.
-            dtype: accepted for TVM's sake: loops count in int32.
-            kind: ``"serial"``, ``"vectorize"`` or ``"unroll"``.
-
-        Raises:
-            TensorError: there is no iteration, a bound is no number, or the kind is another one.
+        ``kind`` is ``"serial"``, ``"vectorize"`` or ``"unroll"``; ``dtype`` is accepted: loops
+        count in int32. TensorError where there is no iteration, or an argument is another one.
         """
         first, last = whole(begin), whole(end)
         if first is None or last is None:
@@ -318,11 +249,7 @@ class IRBuilder:
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
-        """Run what is added inside where the condition of the ``if_scope`` before does not hold.
-
-        Raises:
-            TensorError: there is no ``if_scope`` before it.
-        """
+        """Run what is added inside where the condition of the ``if_scope`` before does not hold."""
         with self._statements.else_scope(), self._scope():
             yield
 
@@ -331,14 +258,7 @@ class IRBuilder:
     ) -> BufferVar:
         """A buffer of the body's own, which exists until the scope ends in which it was asked for.
 
-        Args:
-            dtype: type of an element.
-            shape: extents, numbers.
-            name: printed name.
-            scope: ``""``, ``"local"`` or ``"global"``; all are the caller's stack or workspace.
-
-        Raises:
-            TensorError: another scope, or an extent that is no positive number.
+        ``scope`` is ``""``, ``"local"`` or ``"global"``: the caller's stack or workspace.
         """
         if scope not in ("", "local", "global"):
             raise TensorError(f"allocate {name!r}: scope={scope!r} is not supported; leave it out")
@@ -346,7 +266,6 @@ class IRBuilder:
         return BufferVar(self, view)
 
     def buffer_ptr(self, buf: BufferView) -> BufferVar:
-        """An operand of the intrinsic, to be read and written by index."""
         return BufferVar(self, buf)
 
     def likely(self, expr: Expr) -> Expr:
@@ -354,18 +273,13 @@ class IRBuilder:
         return expr
 
     def get(self) -> Stmt:
-        """All statements that were added.
-
-        Raises:
-            TensorError: a loop is still open.
-        """
+        """All statements that were added; TensorError while a loop is open."""
         if len(self._scopes) == 1:
             self._scopes[0].close()
         return self._statements.get()
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """End the life of what is allocated inside with the block."""
         with ExitStack() as stack:
             self._scopes.append(stack)
             try:
@@ -380,7 +294,6 @@ def create_builder() -> IRBuilder:
 
 
 Function = Callable[..., Expr]
-
 # What may be called by name are the functions of `loopwright.te`, which have one definition and one
 # bound of their error on every target: C's mathematics and TVM's own names stand for them.
 
@@ -406,16 +319,12 @@ def call_pure_extern(dtype: str, func_name: str, *args: ExprLike) -> Expr:
     """A function of C's mathematics, such as ``expf``: that of `loopwright.te` in its place.
 
     Functions of doubles are computed in float64, those with ``f`` behind in float32; their
-    arguments are converted to that type, and the result to ``dtype``.
-
-    Raises:
-        TensorError: it is no such function, or has another number of arguments: code of other
-            languages cannot be called.
+    arguments are converted to that type, and the result to ``dtype``. TensorError where it is no
+    such function, or has another number of arguments: code of other languages cannot be called.
 
     Example:
-        >>> from loopwright import te, tir
         >>> A = te.placeholder((4,), name="A")
-        >>> print(tir.call_pure_extern("float32", "expf", A[0]))
+        >>> print(lw.tir.call_pure_extern("float32", "expf", A[0]))
         exp(A[0])
     """
     floats = {f"{name}f": function for name, function in _C.items()}
@@ -427,14 +336,12 @@ def call_pure_extern(dtype: str, func_name: str, *args: ExprLike) -> Expr:
 def call_intrin(dtype: str, func_name: str, *args: ExprLike) -> Expr:
     """A function of TVM by its full name, such as ``"tir.exp"``: that of `loopwright.te`.
 
-    Raises:
-        TensorError: it is no function of floats, or has another number of arguments. An intrinsic
-            of one's own is a function of Python; instructions are those of `te.call_intrin`.
+    TensorError where it is no function of floats, or has another number of arguments. An intrinsic
+    of one's own is a function of Python; instructions are those of `te.call_intrin`.
 
     Example:
-        >>> from loopwright import te, tir
         >>> A = te.placeholder((4,), name="A")
-        >>> print(tir.call_intrin("float32", "tir.tanh", A[0]))
+        >>> print(lw.tir.call_intrin("float32", "tir.tanh", A[0]))
         tanh(A[0])
     """
     return _call(_find("call_intrin", func_name, _TIR), func_name, dtype, args)
@@ -461,9 +368,7 @@ def Cast(dtype: str, value: ExprLike) -> Expr:
     """A value in another dtype: ``loopwright.te.cast`` with TVM's order of arguments.
 
     Example:
-        >>> from loopwright import te, tir
-        >>> A = te.placeholder((4,), "int32", name="A")
-        >>> tir.Cast("float32", A[0]).dtype
+        >>> lw.tir.Cast("float32", te.placeholder((4,), "int32", name="A")[0]).dtype
         'float32'
     """
     return cast(as_expr(value), dtype)
@@ -481,26 +386,19 @@ def decl_buffer(
     offset_factor: int = 0,
     buffer_type: str = "",
 ) -> OperandBuffer:
-    """Describe an operand's place in memory: `loopwright.te.decl_buffer` with TVM's arguments.
+    """Describe an operand's place in memory: `loopwright.te.decl_buffer` with TVM's arguments, of
+    which some are refused by a TensorError, too.
 
     Args:
-        shape, dtype, name: those of the tensor; numbers, float32 for None, and the printed name.
         strides: for each dimension the elements from one index to the next: a number, or a variable
             or None where any stride will do. None, or empty: row-major without gaps.
         scope: ``""`` or ``"global"``.
         elem_offset, data_alignment, offset_factor: without effect: an operand may begin at any
             element, and code assumes no alignment.
-        data, buffer_type: None and ``""`` only: loopwright finds the memory, and does not
-            broadcast.
-
-    Raises:
-        TensorError: as of `loopwright.te.decl_buffer`; or ``data``, another scope, or a
-            ``buffer_type`` is given.
+        data, buffer_type: refused: loopwright finds the memory, and does not broadcast.
 
     Example:
-        >>> from loopwright import te, tir
-        >>> b = tir.decl_buffer((4, 8), "float32", "B", offset_factor=1, strides=[te.var("s"), 1])
-        >>> b.strides
+        >>> lw.tir.decl_buffer((4, 8), "float32", "B", strides=[te.var("s"), 1]).strides
         (None, 1)
     """
     refused = {"data": data is not None, "buffer_type": buffer_type != ""}

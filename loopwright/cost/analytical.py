@@ -21,16 +21,13 @@ from loopwright.task import Digits, Scheduler
 
 
 class AnalyticalModel:
-    """Predicts the speed of candidates from their schedules alone, by `loopwright.cost.cpu.cycles`
-    or, for targets of the family ``gpu``, `loopwright.cost.gpu.cycles`.
-    """
+    """Predicts the speed of candidates from their schedules, by `cpu.cycles` or `gpu.cycles`."""
 
     def __init__(self, task: Scheduler) -> None:
         self._population = Population(task, _slowdown(task.target), (False,))
 
     def predict(self, digits: np.ndarray) -> np.ndarray:
-        """Predicted log2 of the speed as a share of the machine's peak, float64 (n,), finite;
-        higher is better.
+        """Predicted log2 of the speed as a share of the machine's peak, float64 (n,), finite.
 
         ``digits`` (n, knobs) has the position of each knob's choice. A candidate whose template
         fails gets the lowest value of the others, or 0 where there are none.
@@ -51,9 +48,7 @@ def predicted(state: State, target: Target) -> float:
 
 
 def cycles(state: State, target: Target) -> float:
-    """Core cycles (those of a processor of a GPU) of one call of a schedule without unknown
-    numbers; infinite where the model says nothing.
-    """
+    """Core cycles (on a GPU, of a processor) of one call of a schedule; infinite if unknown."""
     if "gpu" in target.keys:
         found = float(gpu_cycles.cycles(state, device_of(target)))
     else:
@@ -84,9 +79,8 @@ MARGINS = {
 }
 
 
-# Candidates that far exceed the limits of their device, found before anything is built. Resources
-# are estimated from the schedule, so only a large excess counts; `loopwright.lowering.gpu_limits`
-# checks the lowered program exactly.
+# Resources are estimated before anything is built, so only a large excess counts;
+# `loopwright.lowering.gpu_limits` checks the lowered program exactly.
 
 
 class Excess:
@@ -99,8 +93,7 @@ class Excess:
     def widely(self, digits: Digits) -> npt.NDArray[np.bool_]:
         """For each limit of `MARGINS`, whether candidates exceed it widely, bool (n, limits).
 
-        ``digits`` (n, knobs) has the position of each knob's choice. A candidate that its template
-        refuses exceeds none.
+        ``digits`` is as in `AnalyticalModel.predict`. What a template refuses exceeds none.
         """
         found = self._population.evaluate(digits)
         return np.asarray(found > np.array(list(MARGINS.values()), np.float32))

@@ -1,4 +1,5 @@
-"""A model with a program for each of some batches, and one for the rest; reading models from files.
+"""Models of any batch: a program for each of some batches, and one of formulas for the rest, whose
+memory is planned for each; reading models from files.
 
 In a file, kernels and weights stand once: ``model.json`` has a program for each batch, with the
 numbers of its kernels in the archive and the names of its weights there, and a program of formulas
@@ -9,27 +10,194 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, UsageError, did_you_mean
 from loopwright.executors import saved
-from loopwright.executors.callees import SharedArrays
+from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.model import Model, refuse_host_steps
-from loopwright.executors.program import Program
-from loopwright.executors.sized_model import SizedModel, SizedProgram, SizedValue
-from loopwright.runtime import Module, linear
+from loopwright.executors.program import (
+    VERSION,
+    Array,
+    Kind,
+    Program,
+    Step,
+    Value,
+    placed,
+    reading,
+    steps_from_json,
+    steps_to_json,
+)
+from loopwright.runtime import Module, RuntimeCache, SizeFormula, evaluate, linear, text
 
-Array = npt.NDArray[Any]
+_FORMAT = "loopwright.sized_program"
+_ANY = 2  # size for the checks of a program when it is read: any size gives the same structure
+_KEEP = 16  # sizes whose programs are kept for the next call
 
-#: Of files that hold such a model.
-VERSION = 2
+
+@dataclass(frozen=True)
+class SizedValue:
+    """A tensor of a program whose extents may depend on its size.
+
+    ``shape`` has numbers, the name of the size, or formulas of it
+    (`loopwright.runtime.artifacts.manifest`); the rest is as of `Value`.
+
+    Example:
+        >>> from loopwright.executors import SizedValue
+        >>> print(SizedValue("x", (["*", "n", 2], 3), "float32", "input").at({"n": 4}).shape)
+        (8, 3)
+    """
+
+    name: str
+    shape: tuple[SizeFormula, ...]
+    dtype: str
+    kind: Kind
+
+    def at(self, sizes: Mapping[str, int]) -> Value:
+        """The value for given sizes."""
+        shape = tuple(evaluate(n, sizes) for n in self.shape)
+        return Value(self.name, shape, self.dtype, self.kind)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(text, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class SizedProgram:
+    """A program with one open size; `at` gives the program for a number.
+
+    ``size`` is its name; the rest is as of `Program`. Kernels of steps serve every size.
+
+    Example:
+        >>> from loopwright.executors import SizedProgram, SizedValue, Step
+        >>> x = SizedValue("x", ("n", 4), "float32", "input")
+        >>> y = SizedValue("y", ("n", 4), "float32", "stored")
+        >>> program = SizedProgram("n", (x, y), (Step("double", (0, 1)),), (0,), (1,))
+        >>> print(program.at(8).values[1].shape, program.at(8).pool_bytes)
+        (8, 4) 128
+    """
+
+    size: str
+    values: tuple[SizedValue, ...]
+    steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    output_names: tuple[str, ...] = ()
+
+    def at(self, number: int) -> Program:
+        """The program for a number of the size, with its memory planned; RunError where it is
+        inconsistent, UsageError for a malformed formula.
+        """
+        values = [v.at({self.size: number}) for v in self.values]
+        return placed(values, self.steps, self.inputs, self.outputs, self.output_names)
+
+    @property
+    def input_values(self) -> tuple[SizedValue, ...]:
+        return tuple(self.values[n] for n in self.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "version": VERSION,
+            "size": self.size,
+            "values": [[v.name, list(v.shape), v.dtype, v.kind] for v in self.values],
+            **steps_to_json(self.steps, self.inputs, self.outputs),
+            "output_names": list(self.output_names),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> SizedProgram:
+        """The program of `to_json`; RunError for anything else, or another version."""
+        with reading(data, _FORMAT, "program of a model whose size varies"):
+            program = SizedProgram(
+                str(data["size"]),
+                tuple(SizedValue(n, tuple(s), d, k) for n, s, d, k in data["values"]),
+                *steps_from_json(data),
+                tuple(map(str, data["output_names"])),
+            )
+            program.at(_ANY)
+        return program
+
+
+class SizedModel:
+    """A program of any size with its kernels, which take every size, and its weights.
+
+    Several threads may ask it for sizes at once. ``constants``, ``host_steps`` and ``shared`` are
+    as of `Model`.
+
+    Example:
+        >>> from loopwright.executors import SizedModel, SizedProgram, SizedValue, Step
+        >>> n = te.size_var("n")
+        >>> A = te.placeholder((n,), name="A")
+        >>> B = te.compute((n,), lambda i: A[i] * 2, name="B")
+        >>> double = lw.build(te.create_schedule(B.op), [A, B], "llvm")
+        >>> x = SizedValue("x", ("n",), "float32", "input")
+        >>> y = SizedValue("y", ("n",), "float32", "stored")
+        >>> program = SizedProgram("n", (x, y), (Step("double", (0, 1)),), (0,), (1,))
+        >>> model = SizedModel(program, {"double": double}, {})
+        >>> print(model.at(3)(np.ones(3, "float32"))[0])
+        [2. 2. 2.]
+    """
+
+    def __init__(
+        self,
+        program: SizedProgram,
+        kernels: Mapping[str, Module],
+        constants: Mapping[str, Array],
+        host_steps: Mapping[str, HostStep] | None = None,
+        shared: SharedArrays | None = None,
+    ) -> None:
+        self.program, self.kernels, self.constants = program, kernels, constants
+        self.host_steps = host_steps or {}
+        self._shared = shared
+        self._first: GraphExecutor | None = None
+        self._kept: RuntimeCache[Model] = RuntimeCache(_KEEP, counted=False)  # one "byte" a model
+        self._lock = threading.Lock()
+
+    def at(self, number: int) -> Model:
+        """The model for a number of the size, which all kernels must take; its memory is
+        planned."""
+        return self._kept.get_or_make(
+            number, lambda: _ModelOfSize(self, self.program.at(number)), nbytes=1
+        )
+
+    def executor(self, program: Program, in_place: Collection[str] = ()) -> GraphExecutor:
+        """An executor of the program for a size; all share weights, and the first `in_place`."""
+        with self._lock:
+            if self._first is None:
+                called: dict[str, Module | HostStep] = {**self.kernels, **self.host_steps}
+                self._first = GraphExecutor(program, called, self.constants, self._shared, in_place)
+            return self._first.of_size(program)
+
+
+class _ModelOfSize(Model):
+    def __init__(self, whole: SizedModel, program: Program) -> None:
+        super().__init__(program, whole.kernels, whole.constants, whole.host_steps)
+        self._whole = whole
+
+    @cached_property
+    def _first(self) -> GraphExecutor:
+        return self._whole.executor(self.program)
+
+    def _check_whole(self, done: str) -> None:
+        """Refused: it would be of one size, its kernels are of any; the model of all is saved."""
+        size, alone = self._whole.program.size, " by itself" if done == "saved" else ""
+        raise UsageError(
+            f"a model whose kernels take every {size} cannot be {done}{alone}; compile it with "
+            "this one among its batches, and take that"
+        )
+
+
+_BATCHED = 2  # version of files that hold a model for several batches
 
 
 class BatchedModel:
@@ -40,9 +208,6 @@ class BatchedModel:
         inputs: inputs of the model; extents may be formulas of the batch.
         models: the model for each batch that was declared.
         rest: the model for all other batches; None: they are refused.
-
-    Attributes:
-        size, inputs, models, rest: as given.
 
     Example:
         >>> x = lw.graph.var("x", (te.size_var("batch"), 2))
@@ -68,16 +233,13 @@ class BatchedModel:
         return tuple(self.models)
 
     def at(self, batch: int) -> Model:
-        """The model for one batch, with all executors of a `Model`.
-
-        Raises:
-            ArgumentError: it is not an integer from 1, or the model has no program for it.
+        """The model for one batch, with all executors of a `Model`; ArgumentError where it is not
+        an integer from 1, or the model has no program for it.
         """
         check_batch(self.size, batch)
         return self.models.get(batch) or self._other(int(batch))
 
     def _other(self, batch: int) -> Model:
-        """The model for a batch that was not declared."""
         if self.rest is None:
             declared = ", ".join(map(str, self.batches))
             raise ArgumentError(
@@ -91,11 +253,8 @@ class BatchedModel:
         return self.at(batch).executor()
 
     def batch_of(self, *inputs: Any) -> int:
-        """The batch of inputs, given as an array for each in order.
-
-        Raises:
-            ArgumentError: there are more or fewer inputs, one has another number of dimensions, the
-                batch is not a whole number from 1, or they disagree about it.
+        """The batch of inputs, given as an array for each in order; ArgumentError where an input
+        does not fit, the batch is not a whole number from 1, or they disagree about it.
         """
         if len(inputs) != len(self.inputs):
             names = ", ".join(v.name for v in self.inputs)
@@ -105,11 +264,8 @@ class BatchedModel:
         return self.batch_of_named({v.name: x for v, x in zip(self.inputs, inputs, strict=True)})
 
     def batch_of_named(self, inputs: Mapping[str, Any]) -> int:
-        """The batch of some inputs, given by name.
-
-        Raises:
-            ArgumentError: as of `batch_of`; there is no such input; or none of these depends on
-                the batch.
+        """The batch of some inputs, given by name; ArgumentError as of `batch_of`, where there is
+        no such input, or where none of these depends on the batch.
         """
         inputs_by_name = {v.name: v for v in self.inputs}
         batches: dict[int, str] = {}
@@ -145,10 +301,8 @@ class BatchedModel:
         return (extent - const) // factor
 
     def __call__(self, *inputs: Any) -> list[Array]:
-        """Run once, by the program for the batch of the inputs, given in order.
-
-        Raises:
-            ArgumentError: as of `batch_of` and `at`; or an input has another shape or dtype.
+        """Run once, by the program for the batch of the inputs, given in order; ArgumentError as of
+        `batch_of` and `at`, or where an input has another shape or dtype.
         """
         return self.at(self.batch_of(*inputs))(*inputs)
 
@@ -161,13 +315,8 @@ class BatchedModel:
         batch: int | None = None,
         force: bool = False,
     ) -> Path:
-        """Write the program for one batch as a library, see `Model.export_library`.
-
-        Args:
-            batch: one of `batches`; None where there is one alone.
-
-        Raises:
-            UsageError: ``batch`` is not among them, or not given; others as there.
+        """Write the program for one batch as a library, see `Model.export_library`; ``batch`` is
+        one of `batches`, which may be left out where there is one alone; else a UsageError.
         """
         known = ", ".join(map(str, self.batches))
         if batch is None and len(self.batches) == 1:
@@ -180,21 +329,14 @@ class BatchedModel:
         return self.models[batch].export_library(path, cc, fcompile, force=force)
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write all programs, their kernels, and the weights once to one file.
-
-        Errors as of `Model.save`.
-
-        Args:
-            path: the file, such as ``resnet18.lw``, which is returned.
-            force: replace a file that is no model, too.
-        """
+        """Write all programs, their kernels, and the weights once to one file; see `Model.save`."""
         others = {} if self.rest is None else self.rest.host_steps
         for steps in (*(one.host_steps for one in self.models.values()), others):
             refuse_host_steps(steps, "saved")
         parts = _Parts()
         head = {
             "format": saved.FORMAT,
-            "version": VERSION,
+            "version": _BATCHED,
             "size": self.size,
             "inputs": [[v.name, list(v.shape), v.dtype] for v in self.inputs],
             "batches": [[batch, parts.add(one)] for batch, one in self.models.items()],
@@ -214,8 +356,6 @@ def check_batch(size: str, batch: object) -> None:
 
 
 class _Parts:
-    """Distinct kernels and weights of several programs."""
-
     def __init__(self) -> None:
         self.kernels: list[Module] = []
         self.weights: dict[str, Array] = {}
@@ -276,8 +416,6 @@ def read(
 
 
 class _Reader:
-    """Kernels and weights of an archive, each read once."""
-
     def __init__(self, archive: zipfile.ZipFile, source: Path) -> None:
         self._archive, self._kernels = archive, dict[int, Module]()
         self._weights = saved.weights_of(archive, source)
@@ -300,25 +438,23 @@ def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
 
     The file holds machine code, as an executable does: run only what you trust.
 
-    Args:
-        path: the file.
-
-    Returns:
-        A `Model`, or a `BatchedModel` where the file has programs for several batches.
-
     Raises:
         UsageError: there is no such file; it is no model, damaged, or of another version.
         RunError: it cannot be read, or its parts are inconsistent.
         TargetError: its kernels are for another CPU; the message names both.
 
     Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.tanh(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.tanh(lw.graph.var("x", (4,))))
         >>> path = lw.graph.compile(module, "llvm").save("tanh.lw")
         >>> print(lw.graph.load(path))
         <Model of x: float32[4]: 1 kernels>
     """
-    with saved.opened(path) as (archive, head):
-        if head["version"] == VERSION:
-            return BatchedModel(*read(archive, head, Path(path)))
-        return Model(*saved.read(archive, head, Path(path)))
+    source = Path(path)
+    with saved.opened(source) as (archive, head):
+        if head["version"] == _BATCHED:
+            return BatchedModel(*read(archive, head, source))
+        program, names = Program.from_json(head["program"]), head["kernels"]
+        kernels = {str(name): saved.kernel_of(archive, n) for n, name in enumerate(names)}
+        weights = saved.weights_of(archive, source)
+        saved.check(source, program, kernels, weights)
+        return Model(program, kernels, weights)

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, did_you_mean
 from loopwright.executors.callees import HostStep, callees
 from loopwright.executors.graph_executor import GraphExecutor
-from loopwright.executors.program import Program
+from loopwright.executors.program import Array, Program
 from loopwright.files import FileKind, Output, marked, write
 from loopwright.runtime import (
     BenchmarkResult,
@@ -33,35 +32,24 @@ from loopwright.runtime import (
     save_params,
 )
 
-Array = npt.NDArray[Any]
-
 #: Rounds of a comparison, however long they take: with fewer there is no interval of 95 %.
 _FEWEST_ROUNDS = 6
 _PROGRAM = FileKind("a program", marked(b'"format": "loopwright.program"'))
-#: Readers of traces ignore unknown fields.
-_MADE_BY = {"otherData": {"made_by": "loopwright"}}
+_MADE_BY = {"otherData": {"made_by": "loopwright"}}  # readers of traces ignore unknown fields
 _TRACE = FileKind("a trace", marked(b'"made_by": "loopwright"'))
 
 
 class DebugExecutor(GraphExecutor):
-    """A graph executor that shows every call of a kernel.
+    """A graph executor that shows every call of a kernel; ``nodes`` are their names, in order.
 
     Args:
-        program, kernels, constants: as of `GraphExecutor`.
         dump_root: a folder, made where there is none, into which each run writes the program
             (``program.json``), the outputs of each call (``outputs.safetensors``, by the call's
             number and kernel), and when each call ran (``trace.json``, for Chrome's
             ``about:tracing`` and Perfetto). None: nothing is written.
 
-    Attributes:
-        nodes: the kernel of each call, in order.
-
-    Raises:
-        ArgumentError: as of `GraphExecutor`.
-
     Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(x))
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(lw.graph.var("x", (4,))))
         >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
         >>> executor = model.debug_executor()
         >>> executor.run(x=np.zeros(4, "float32"))
@@ -81,11 +69,8 @@ class DebugExecutor(GraphExecutor):
         self._dump_root = None if dump_root is None else Path(dump_root)
 
     def run(self, **inputs: object) -> None:
-        """Set inputs by name, run all kernels, and dump their outputs if a folder was named.
-
-        Raises:
-            ArgumentError: as of `set_input`; nothing ran.
-            RunError: a kernel failed, or the folder cannot be written.
+        """Set inputs by name, run all kernels, and dump their outputs if a folder was named, which
+        is a RunError where it cannot be written.
         """
         if inputs:
             self.set_input(None, None, **inputs)
@@ -96,19 +81,15 @@ class DebugExecutor(GraphExecutor):
             before = time.perf_counter()
             call()
             after = time.perf_counter()
-            events.append(
-                {
-                    "name": self.nodes[number],
-                    "ph": "X",
-                    "ts": 1e6 * (before - begin),
-                    "dur": 1e6 * (after - before),
-                    "pid": 0,
-                    "tid": 0,
-                    "args": {"call": number, "bytes": self._nbytes(number)},
-                }
-            )
-            if self._dump_root is not None:
-                outputs |= self._outputs_by_name(number)
+            event = {"name": self.nodes[number], "ph": "X", "pid": 0, "tid": 0}
+            event |= {"ts": 1e6 * (before - begin), "dur": 1e6 * (after - before)}
+            events.append(event | {"args": {"call": number, "bytes": self._nbytes(number)}})
+            if self._dump_root is None:
+                continue
+            step = self.program.steps[number]
+            for k, n in enumerate(step.args[-step.outputs :]):  # copies: later steps overwrite them
+                name = f"{number}_{step.kernel}_{k}"
+                outputs[name] = np.array(self._arrays[n], order="C")
         if self._dump_root is None:
             return
         program = json.dumps(self.program.to_json(), indent=1).encode()
@@ -129,15 +110,9 @@ class DebugExecutor(GraphExecutor):
     ) -> list[BenchmarkResult]:
         """Time each call of the model by itself, again and again on the same data.
 
-        Caches are warm then, which they may not be inside a run; `profile` times that.
-
-        Args:
-            number: calls in each of the `repeat` samples.
-            min_repeat_ms: lower bound of a sample in milliseconds; ``number`` grows until it
-                does.
-
-        Returns:
-            For each call the seconds of its samples.
+        Caches are warm then, which they may not be inside a run; `profile` times that. Each of the
+        ``repeat`` samples has ``number`` calls, or more until it takes ``min_repeat_ms``. Returns
+        the seconds of the samples of each call.
         """
         return [
             sampled(call.time, number, repeat, min_repeat_ms) for _, call in self._steps(ran=True)
@@ -146,26 +121,17 @@ class DebugExecutor(GraphExecutor):
     def run_individual_node(
         self, node: int | str, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0.0
     ) -> BenchmarkResult:
-        """Time one call of the model, as `run_individual` times all of them.
-
-        Raises:
-            ArgumentError: there is no such call.
+        """Time one call of the model, as `run_individual` times all of them; ArgumentError where
+        there is no such call.
         """
         return sampled(self._run_up_to(node).time, number, repeat, min_repeat_ms)
 
     def profile(self, number: int = 10, **inputs: object) -> Report:
         """Run the model several times and report the time of each call inside the runs.
 
-        Args:
-            number: runs that count; one that does not count comes before them.
-            inputs: to be set before, by name.
-
-        Returns:
-            A row for each call of the model, in order, with all its runs; its table adds up the
-            calls of one kernel.
-
-        Raises:
-            ArgumentError: as of `set_input`, or ``number`` is no whole number above zero.
+        Of the runs ``number`` count; one that does not count comes before them. The report has a
+        row for each call, in order, with all its runs; its table adds up the calls of one kernel.
+        ArgumentError as of `set_input`, or where ``number`` is no whole number above zero.
         """
         if type(number) is not int or number < 1:
             raise ArgumentError(f"profile: number is {number!r}; give a whole number above zero")
@@ -198,6 +164,8 @@ class DebugExecutor(GraphExecutor):
         model they find what the calls before it left. So the kernels take turns in
         whole runs: a round is as many runs as one place has kernels, in each of which every place
         has another one of its own, in an order that is drawn anew. The model stays as it is.
+        ArgumentError as of `set_input`, or where the model has no such kernel, or a kernel takes
+        other values; RunError where one failed.
 
         Args:
             kernels: by the name of a kernel of the model, those that compute the same.
@@ -208,11 +176,6 @@ class DebugExecutor(GraphExecutor):
         Returns:
             By the name, for each of its kernels the seconds of all its calls in a run, one for each
             round.
-
-        Raises:
-            ArgumentError: as of `set_input`; the model has no such kernel, or a kernel takes other
-                values.
-            RunError: a kernel failed.
         """
         for name in kernels:
             if name not in self.nodes:
@@ -239,18 +202,11 @@ class DebugExecutor(GraphExecutor):
     def debug_get_output(
         self, node: int | str, out: Array | NDArray | None = None, index: int = 0
     ) -> Array | NDArray:
-        """Output of one call for the present inputs: the model runs up to it.
+        """A copy of an output of one call for the present inputs: the model runs up to it.
 
-        Args:
-            node: its number, or the name of a kernel that is called once.
-            out: an array to copy it into.
-            index: which of its outputs.
-
-        Returns:
-            A copy; ``out`` where it was given.
-
-        Raises:
-            ArgumentError: there is no such call or output, or ``out`` does not fit.
+        ``node`` is the number of the call, or the name of a kernel that is called once, ``index``
+        that of its output; ``out``, where it is given, is filled and returned. ArgumentError where
+        there is no such call or output, or ``out`` does not fit.
         """
         self._run_up_to(node)
         step = self.program.steps[self._node(node)]
@@ -267,8 +223,6 @@ class DebugExecutor(GraphExecutor):
             )
         target[...] = elements
         return out
-
-    # -- steps ---------------------------------------------------------------------------------
 
     def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
         """Number and call of each step; with ``ran`` the call has already run."""
@@ -313,14 +267,6 @@ class DebugExecutor(GraphExecutor):
 
     def _nbytes(self, number: int) -> int:
         return sum(self.program.values[n].nbytes for n in self.program.steps[number].args)
-
-    def _outputs_by_name(self, number: int) -> dict[str, Array]:
-        """Copies of a step's outputs, since later steps overwrite them."""
-        step = self.program.steps[number]
-        outputs = enumerate(step.args[len(step.args) - step.outputs :])
-        return {
-            f"{number}_{step.kernel}_{k}": np.array(self._arrays[n], order="C") for k, n in outputs
-        }
 
 
 def _run_timed(

@@ -1,8 +1,7 @@
 """A program on a device, and its graph executor: all kernels in one stream, over memory there.
 
 Nothing waits between two kernels: a run puts all of them into the device's current stream and
-returns. Copies to the host wait for them, as for all queued work. Weights are copied once, and
-packed where kernels pack constants.
+returns. Copies to the host wait for them, as for all queued work.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
 from loopwright.executors.callees import Callee, HostStep, callees
-from loopwright.executors.executor import fitted
-from loopwright.executors.graph_executor import GraphExecutor, weight_of
-from loopwright.executors.program import Program, Step, Value, placed
+from loopwright.executors.executor import constants_of, fitted
+from loopwright.executors.graph_executor import GraphExecutor
+from loopwright.executors.program import Array, Program, Step, Value, placed
 from loopwright.runtime import (
     Device,
     DeviceArray,
@@ -37,13 +35,10 @@ from loopwright.runtime import (
     note_use,
 )
 
-Array = npt.NDArray[Any]
-
 
 class DeviceWeights(Mapping[int, NDArray]):
-    """The weights of a program on a device: each is copied when a kernel first reads it.
-
-    ``weights`` are arrays of the host by number of the value, ``there`` those on the device.
+    """The weights of a program on a device, each copied when a kernel first reads it: ``weights``
+    are arrays of the host by number of the value, ``there`` those on the device.
     """
 
     def __init__(
@@ -73,10 +68,7 @@ def device_callees(
     before: Sequence[Callee] = (),
     changed: Collection[int] = (),
 ) -> list[Callee]:
-    """`callees` on a device; weights that were packed and that no run reads are dropped.
-
-    UsageError where a kernel is for the host.
-    """
+    """`callees` on a device, where none is for the host; weights that no run reads are dropped."""
     for step in steps:
         module = kernels.get(step.kernel)
         if isinstance(module, Module) and not isinstance(module[module.entry_name], DeviceFunction):
@@ -100,18 +92,13 @@ class DeviceProgram:
     Weights are copied to the device, and packed where kernels pack constants, at creation.
 
     Args:
-        program: its kernels and values.
         kernels: by name, built for such devices; Python functions among them, around which values
             are copied to the host and back.
-        constants: by the names of the program's values.
-        device: the device.
+        constants: by the names of the program's values; as an attribute by their numbers.
 
     Attributes:
         program: as given, with places in memory as the device aligns them.
-        kernels, device: as given.
-        constants: the weights on the host, by numbers of values.
-        weights: those on the device.
-        callees: the callee of each step.
+        weights, callees: the weights on the device, and the callee of each step.
 
     Raises:
         UsageError: the device is not here, or kernels are not for it.
@@ -120,16 +107,14 @@ class DeviceProgram:
         OutOfMemoryError: the device has no room for the weights.
 
     Example:
-        >>> from loopwright.executors import DeviceGraphExecutor, DeviceProgram
-        >>> x = lw.graph.var("x", (4,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (4,))))
         >>> if lw.opencl().exist:
         ...     model = lw.graph.compile(module, "opencl")
-        ...     there = DeviceProgram(model.program, model.kernels, model.constants, lw.opencl())
-        ...     executor = DeviceGraphExecutor(there)
+        ...     parts = model.program, model.kernels, model.constants
+        ...     there = lw.executors.DeviceProgram(*parts, lw.opencl())
+        ...     executor = lw.executors.DeviceGraphExecutor(there)
         ...     executor.run(x=np.array([1, -2, 3, -4], "float32"))
         ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
-        ...
     """
 
     def __init__(
@@ -156,8 +141,7 @@ class DeviceProgram:
             program.output_names,
             device.api.alignment(device.device_id),
         )
-        numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
-        self.constants = {n: weight_of(program.values[n], constants) for n in numbers}
+        self.constants = constants_of(program, constants)
         self.weights = DeviceWeights(self.constants, device, {})
         nbytes = sum(a.nbytes for a in self.constants.values())
         with room(device, self.program, "its weights", nbytes):
@@ -166,10 +150,7 @@ class DeviceProgram:
 
 @contextmanager
 def room(device: Device, program: Program, what: str, nbytes: int) -> Iterator[None]:
-    """Name the model and ``what`` of it in an OutOfMemoryError of the block.
-
-    ``nbytes`` is the size that is requested.
-    """
+    """Name the model and ``what`` of it, of so many bytes, in an OutOfMemoryError of the block."""
     try:
         yield
     except OutOfMemoryError as error:
@@ -186,38 +167,30 @@ def room(device: Device, program: Program, what: str, nbytes: int) -> Iterator[N
 class DeviceGraphExecutor(GraphExecutor):
     """A model on a device, ready to run; `Model.executor` makes it.
 
-    Weights are copied there at creation, and packed where kernels pack constants; executors from
-    `another` share them. Intermediate values share one piece of memory by their lifetimes, and
-    temporary buffers of kernels another one. A run is queued in the device's
+    Weights were copied there, and packed where kernels pack constants, when ``program`` was made;
+    executors from `another` share them. Intermediate values share one piece of memory by their
+    lifetimes, and temporary buffers of kernels another one. A run is queued in the device's
     current stream, and waits for nothing.
 
     Inputs may be arrays of the host, which are copied to the device, or arrays of this device with
     ``__dlpack__``: those of PyTorch, CuPy, or `loopwright.runtime.DeviceArray`, which are copied on
     it. `set_input_zero_copy` and `set_output_zero_copy` take arrays of this device alone, without a
     copy. The result of `get_output` lies on the device; ``numpy()`` of it copies it to the host,
-    and ``torch.from_dlpack`` takes it over.
+    and ``torch.from_dlpack`` takes it over. UsageError where a graph is asked for and the device
+    records none, or a step runs in Python; OutOfMemoryError where the device has no room; the
+    message names the purpose.
 
     Args:
         program: the program on its device.
         graph: record the launches of a run as a graph of the driver, and launch this from then on.
             Profiles then see no kernels.
 
-    Attributes:
-        program: the program as placed on the device.
-        device, graph: as given.
-
-    Raises:
-        UsageError: the device records no graphs, or a step runs in Python, and one is asked for.
-        OutOfMemoryError: the device has no room; the message names the purpose.
-
     Example:
-        >>> x = lw.graph.var("x", (4,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (4,))))
         >>> if lw.opencl().exist:
         ...     executor = lw.graph.compile(module, "opencl").executor()
         ...     executor.run(x=np.array([1, -2, 3, -4], "float32"))
         ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
-        ...
     """
 
     _there: DeviceWeights
@@ -254,9 +227,7 @@ class DeviceGraphExecutor(GraphExecutor):
 
     def another(self) -> DeviceGraphExecutor:
         """The same model on the same device with memory of its own; weights are shared.
-
-        Raises:
-            OutOfMemoryError: the device has no room for a second one.
+        OutOfMemoryError where the device has no room for a second one.
         """
         executor = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
         executor.device, executor.graph, executor._there = self.device, self.graph, self._there
@@ -266,8 +237,6 @@ class DeviceGraphExecutor(GraphExecutor):
     def of_size(self, program: Program) -> GraphExecutor:
         """Refused by a UsageError: kernels of a device are built for fixed sizes."""
         raise UsageError(f"a model for {self.device} has sizes that are known; compile it for each")
-
-    # -- memory --------------------------------------------------------------------------------
 
     def _empty(self, program: Program, what: str, shape: tuple[int, ...], dtype: str) -> Any:
         nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -279,7 +248,6 @@ class DeviceGraphExecutor(GraphExecutor):
         return -(-max(nbytes, 1) // unit) * unit
 
     def _memory(self) -> Any:
-        """The memory that intermediate values share."""
         size = max(self.program.pool_bytes, 1)
         return self._empty(self.program, "values between its kernels", (size,), "uint8")
 
@@ -308,10 +276,7 @@ class DeviceGraphExecutor(GraphExecutor):
         super()._bind_again(steps)
         self._noted = self._recorded = None
 
-    # -- inputs and outputs --------------------------------------------------------------------
-
     def _fitted(self, v: Value, given: object) -> Any:
-        """An array of this device as it is, or one of the host."""
         if is_on_host(given):
             return fitted(v, given)
         where = device_of(given)
@@ -337,15 +302,15 @@ class DeviceGraphExecutor(GraphExecutor):
     def _constants(self) -> Iterable[tuple[str, Any]]:
         return ((self.program.values[n].name, a) for n, a in self._there.there.items())
 
-    def _replace(self, number: int, elements: Any) -> None:
+    def _replace(self, slot: int, elements: Any) -> None:
         if not isinstance(elements, DeviceArray):
-            name = self.program.values[number].name
+            name = self.program.values[slot].name
             raise ArgumentError(
                 f"{name!r}: the array lies on the host, and the model runs on {self.device}; "
                 "without a copy it takes arrays of that alone, such as lw.nd.empty(shape, dtype, "
                 "device)"
             )
-        super()._replace(number, elements)
+        super()._replace(slot, elements)
 
     def _output_array(self, place: int) -> Any:
         elements = super()._output_array(place)
@@ -353,14 +318,8 @@ class DeviceGraphExecutor(GraphExecutor):
             return self._there[self.program.outputs[place]]
         return elements
 
-    # -- weights -------------------------------------------------------------------------------
-
     def share_params(self, other: GraphExecutor) -> None:
-        """Use the weights of another executor of the program on this device; see `GraphExecutor`.
-
-        Raises:
-            ArgumentError: it runs another program, or on another device.
-        """
+        """As of `GraphExecutor`; ArgumentError, too, where the other runs on another device."""
         if not isinstance(other, DeviceGraphExecutor) or other.device != self.device:
             raise ArgumentError(f"share_params: the other executor does not run on {self.device}")
         super().share_params(other)
@@ -374,14 +333,8 @@ class DeviceGraphExecutor(GraphExecutor):
         self._there, self._taken = there, None
         self._take(weights, called, weights, range(len(self._calls)))
 
-    # -- running -------------------------------------------------------------------------------
-
     def sync(self) -> None:
-        """Wait for all work in the device's current stream.
-
-        Raises:
-            RunError: something in it failed.
-        """
+        """Wait for all work in the device's current stream; RunError where something failed."""
         api, device_id = self.device.api, self.device.device_id
         api.synchronize(device_id, api.current_stream(device_id))
 

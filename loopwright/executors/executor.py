@@ -1,20 +1,16 @@
-"""Base of all executors of models: inputs and outputs, by name or by position.
-
-The methods are those of TVM's graph executor.
-"""
+"""Base of all executors of models: inputs and outputs by name or position, as of TVM's."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
 from loopwright.executors.callees import copied, seconds_of
-from loopwright.executors.program import Value
+from loopwright.executors.program import Array, Program, Value
 from loopwright.runtime import (
     BenchmarkResult,
     Extent,
@@ -28,8 +24,6 @@ from loopwright.runtime import (
     is_on_host,
     sampled,
 )
-
-Array = npt.NDArray[Any]
 
 
 class Lent(NamedTuple):
@@ -47,43 +41,37 @@ class Executor(ABC):
     output; to feed outputs back, let two executors of a model write each other's inputs.
 
     Args:
-        inputs: inputs of the model, in order; their names differ.
-        outputs: outputs of the model, in order; their names differ.
-
-    Attributes:
-        inputs, outputs: as given.
+        inputs, outputs: those of the model, in order; names differ among each.
+        slots: keys of the arrays of the inputs, and of the outputs, in ``_arrays`` of a subclass.
+        alone: for each output whether it is a stored value of its own, which may lie elsewhere.
 
     Example:
-        >>> x = lw.graph.var("x", (2,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
         >>> executor = lw.graph.compile(module, "llvm").executor()
         >>> print(isinstance(executor, lw.executors.Executor), executor.get_input_info()[0])
         True {'x': (2,)}
     """
 
-    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    _arrays: Any
+
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        slots: tuple[Sequence[Any], Sequence[Any]],
+        alone: Sequence[bool],
+    ) -> None:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        (self._input_slots, self._output_slots), self._alone = slots, alone
         self._input_places = {v.name: n for n, v in enumerate(self.inputs)}
         self._output_places = {v.name: n for n, v in enumerate(self.outputs)}
         self._lent_inputs: dict[int, Lent] = {}
         self._lent_outputs: dict[int, Lent] = {}
         self._taken: Taken | None = None
 
-    # -- overridden by each executor -----------------------------------------------------------
-
     @abstractmethod
-    def _input_array(self, place: int) -> Array: ...
-
-    @abstractmethod
-    def _output_array(self, place: int) -> Array: ...
-
-    @abstractmethod
-    def _replace_input(self, place: int, elements: Array) -> None:
-        """Use another array as an input, without a copy."""
-
-    @abstractmethod
-    def _replace_output(self, place: int, elements: Array) -> None:
-        """Write an output into another array, without a copy."""
+    def _replace(self, slot: Any, elements: Any) -> None:
+        """Use another array in a slot, without a copy; where that is refused, nothing changes."""
 
     @abstractmethod
     def _constants(self) -> Iterable[tuple[str, Any]]: ...
@@ -92,7 +80,8 @@ class Executor(ABC):
     def _run(self) -> None:
         """Run the model on its inputs as they are."""
 
-    # -- overridden by executors on a device ---------------------------------------------------
+    def _output_array(self, place: int) -> Any:
+        return self._arrays[self._output_slots[place]]
 
     def _fitted(self, v: Value, given: object) -> Any:
         """The given value as an array of the shape and dtype of ``v``, without a copy."""
@@ -107,8 +96,6 @@ class Executor(ABC):
 
     def sync(self) -> None:  # noqa: B027 - one of the host waits in each run
         """Wait until all runs that were started are done; on the host it returns at once."""
-
-    # -- inputs --------------------------------------------------------------------------------
 
     def get_num_inputs(self) -> int:
         """Number of inputs."""
@@ -127,36 +114,28 @@ class Executor(ABC):
     ) -> None:
         """Copy arrays into inputs; one that `set_input_zero_copy` bound is released, not written.
 
-        Args:
-            key: the name of an input, or its place. It and its array are given by position, so that
-                inputs may be called ``key`` and ``value``.
-            named: further inputs by name.
-
-        Raises:
-            ArgumentError: there is no such input, or the array has another shape or dtype; then
-                no input was changed.
+        ``key`` is the name of an input, or its place, and ``value`` its array; further inputs go by
+        name. The first two are positional, so that inputs may have these names. ArgumentError
+        where there is no such input, or an array has another shape or dtype: no input was changed.
         """
         values: dict[str | int, object] = {name: x for name, x in named.items()}
         if key is not None:
             values[key] = value
-        places = [self._input_place(k) for k in values]
+        places = [_place(k, self._input_places, "input") for k in values]
         pairs = zip(places, values.values(), strict=True)
         fitting = [self._fitted(self.inputs[n], x) for n, x in pairs]
         self._check_idle()
         for n, elements in zip(places, fitting, strict=True):
             if n in self._lent_inputs:
-                self._replace_input(n, self._own(self.inputs[n]))
+                self._replace(self._input_slots[n], self._own(self.inputs[n]))
                 del self._lent_inputs[n]
-            copied(elements, self._input_array(n))
+            copied(elements, self._arrays[self._input_slots[n]])
 
     def set_input_zero_copy(self, key: str | int, value: object) -> None:
         """Use an array of the caller's as an input; the model reads its elements at each run.
-
-        Raises:
-            ArgumentError: as of `set_input`; it is not contiguous; or it shares bytes with an array
-                that the model writes.
+        ArgumentError, too, where it is not contiguous, or shares bytes with what the model writes.
         """
-        place = self._input_place(key)
+        place = _place(key, self._input_places, "input")
         v = self.inputs[place]
         elements = self._fitted(v, value)
         self._check_idle()
@@ -164,17 +143,12 @@ class Executor(ABC):
         for n, other in self._lent_outputs.items():
             if lent.extent.meets(other.extent):
                 raise _overlap(f"input {v.name!r}", f"output {self.outputs[n].name!r}")
-        self._replace_input(place, elements)
+        self._replace(self._input_slots[place], elements)
         self._lent_inputs[place] = lent
 
     def get_input(self, key: str | int) -> NDArray:
         """A copy of an input, as it is now."""
-        return duplicate(self._input_array(self._input_place(key)))
-
-    def _input_place(self, key: str | int) -> int:
-        return _place(key, self._input_places, "input")
-
-    # -- outputs -------------------------------------------------------------------------------
+        return duplicate(self._arrays[self._input_slots[_place(key, self._input_places, "input")]])
 
     def get_num_outputs(self) -> int:
         """Number of outputs."""
@@ -191,18 +165,22 @@ class Executor(ABC):
     def set_output_zero_copy(self, index: str | int, value: object) -> None:
         """Let the model write an output, by name or position, into an array of the caller's.
 
-        Raises:
-            ArgumentError: there is no such output; the array does not fit, or cannot be written; or
-                it shares bytes with an input, a constant or another output.
+        ArgumentError where there is no such output, or the array does not fit, is read-only, or
+        shares bytes with an input, a constant or another output.
         """
-        place = self._output_place(index)
+        place = _place(index, self._output_places, "output")
         elements = self._fitted(self.outputs[place], value)
         if isinstance(elements, np.ndarray) and not elements.flags.writeable:
             raise ArgumentError(f"the array for output {index!r} cannot be written")
         self._check_idle()
         lent = Lent(extent(elements), buffer_of(elements))
         self._check_apart(place, lent.extent, self._read_always())
-        self._replace_output(place, elements)
+        if not self._alone[place]:
+            raise ArgumentError(
+                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
+                "too; get a copy of it"
+            )
+        self._replace(self._output_slots[place], elements)
         self._lent_outputs[place] = lent
 
     def _check_apart(self, place: int, written: Extent, constants: Taken) -> None:
@@ -222,27 +200,16 @@ class Executor(ABC):
         if constant is not None:
             raise _overlap(name, f"constant {constant!r}")
 
-    def _check_own(self, place: int, *, own: bool) -> None:
-        """Refuse to write an output elsewhere that is not one stored value of its own."""
-        if not own:
-            raise ArgumentError(
-                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
-                "too; get a copy of it"
-            )
-
     def _read_always(self) -> Taken:
-        """Byte ranges of the constants."""
         if self._taken is None:
             self._taken = Taken(self._constants())
         return self._taken
 
     def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
         """A copy of an output, by name or position; in the array `out` where it is given.
-
-        Raises:
-            ArgumentError: there is no such output, or ``out`` has another shape or dtype.
+        ArgumentError where there is no such output, or ``out`` has another shape or dtype.
         """
-        place = self._output_place(index)
+        place = _place(index, self._output_places, "output")
         self._check_idle()
         if out is None:
             return duplicate(self._output_array(place))
@@ -250,18 +217,8 @@ class Executor(ABC):
         copied(self._output_array(place), target)
         return out
 
-    def _output_place(self, key: str | int) -> int:
-        return _place(key, self._output_places, "output")
-
-    # -- running -------------------------------------------------------------------------------
-
     def run(self, **inputs: object) -> None:
-        """Set inputs by name, then run the model.
-
-        Raises:
-            ArgumentError: as of `set_input`; nothing ran.
-            RunError: a kernel failed.
-        """
+        """Set inputs by name, then run the model; RunError where a kernel failed."""
         if inputs:
             self.set_input(None, None, **inputs)
         self._run()
@@ -283,26 +240,18 @@ class Executor(ABC):
 
         A run that does not count comes first; then each of ``repeat`` samples is the mean of
         ``number`` runs, or of more of them where they took less than ``min_repeat_ms``. The
-        arguments are those of TVM's ``GraphModule.benchmark``.
+        arguments are those of TVM's ``GraphModule.benchmark``. Returns seconds of a run
+        for each sample, with their mean, median, std, min and max. ArgumentError as of `set_input`;
+        UsageError where an option is out of range, or ``func_name`` is something else.
 
         Args:
-            device: ignored, accepted for TVM's signature; the model runs on its own device.
+            device: ignored; the model runs on its own device.
             func_name: ``"run"``, which is the one function of an executor.
-            repeat: samples.
-            number: runs in a sample.
             min_repeat_ms: lower bound of a sample in milliseconds; None is 0.
             limit_zero_time_iterations: attempts that take no measurable time before giving up.
             end_to_end: time copies of all inputs into the model and of all outputs out of it, too.
             cooldown_interval_ms: sleep in milliseconds after every ``repeats_to_cooldown`` samples.
-            repeats_to_cooldown: see there.
             inputs: to be set before, by name; with ``end_to_end`` in each run.
-
-        Returns:
-            Seconds of a run for each sample, with their mean, median, std, min and max.
-
-        Raises:
-            ArgumentError: as of `set_input`.
-            UsageError: an option is out of range, or ``func_name`` is something else.
         """
         if func_name != "run":
             raise UsageError(f"benchmark: an executor has the function 'run', got {func_name!r}")
@@ -316,7 +265,16 @@ class Executor(ABC):
             repeats_to_cooldown=repeats_to_cooldown,
         )
         self.set_input(None, None, **inputs)
-        once = self._end_to_end(inputs) if end_to_end else self._run
+        once = self._run
+        if end_to_end:
+            values = {v.name: self.get_input(n).numpy() for n, v in enumerate(self.inputs)} | inputs
+            outputs = [np.empty(v.shape, v.dtype) for v in self.outputs]
+
+            def once() -> None:
+                self.run(**values)
+                for n, out in enumerate(outputs):
+                    self.get_output(n, out)
+
         once()
         self.sync()
         return sampled(
@@ -329,27 +287,8 @@ class Executor(ABC):
             repeats_to_cooldown,
         )
 
-    def _end_to_end(self, inputs: dict[str, object]) -> Callable[[], None]:
-        """A run with copies of inputs and outputs; inputs that are not given keep their values."""
-        values: dict[str, object] = {
-            v.name: self.get_input(n).numpy() for n, v in enumerate(self.inputs)
-        }
-        values |= inputs
-        outputs = [np.empty(v.shape, v.dtype) for v in self.outputs]
-
-        def run() -> None:
-            self.run(**values)
-            for n, out in enumerate(outputs):
-                self.get_output(n, out)
-
-        return run
-
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """A method by its name, as TVM's executors have it: ``executor["run"]()``.
-
-        Raises:
-            ArgumentError: there is no such method.
-        """
+        """A method by its name, as TVM's executors have it: ``executor["run"]()``."""
         methods = [
             n for n in dir(type(self)) if not n.startswith("_") and callable(getattr(self, n))
         ]
@@ -373,7 +312,6 @@ def fitted(v: Value, given: object) -> Array:
 
 
 def _on_host(v: Value, given: object) -> Array:
-    """An array in host memory, without a copy."""
     if isinstance(given, np.ndarray) or is_on_host(given):
         try:
             return np.asarray(given)
@@ -384,6 +322,18 @@ def _on_host(v: Value, given: object) -> Array:
         return host_array(given)  # says where it lies
     except ArgumentError as error:
         raise ArgumentError(f"{v.name!r}: {error}") from None
+
+
+def constants_of(program: Program, constants: Mapping[str, Array]) -> dict[int, Array]:
+    """The constants of a program by number; ArgumentError where one is missing or does not fit."""
+    weights = {}
+    for n, v in enumerate(program.values):
+        if v.kind != "constant":
+            continue
+        if v.name not in constants:
+            raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
+        weights[n] = fitted(v, constants[v.name])
+    return weights
 
 
 def duplicate(elements: Array | NDArray) -> NDArray:

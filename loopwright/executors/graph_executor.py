@@ -1,36 +1,55 @@
-"""The graph executor: runs kernels one after the other over statically planned memory.
+"""The graph executor: runs kernels one after the other over statically planned memory, or, where
+it is asynchronous, steps that do not depend on each other in parallel.
 
-Named after TVM's, whose methods it has. Each kernel is bound once to the arrays that it works on,
-so that a run only calls the kernels.
+Each kernel is bound once to the arrays that it works on, so that a run only calls the kernels.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from loopwright.errors import ArgumentError, did_you_mean
-from loopwright.executors.call_sequence import in_one_piece, independent_runs, sequence
-from loopwright.executors.callees import Callee, HostStep, SharedArrays, callees, seconds_of
-from loopwright.executors.executor import Executor, fitted
-from loopwright.executors.program import Program, Value
+from loopwright.errors import ArgumentError, RunError, did_you_mean
+from loopwright.executors.callees import (
+    Callee,
+    HostStep,
+    ParallelRun,
+    SharedArrays,
+    callees,
+    dependencies,
+    in_one_piece,
+    independent_runs,
+    seconds_of,
+    sequence,
+)
+from loopwright.executors.executor import Executor, constants_of, fitted
+from loopwright.executors.program import Array, Program, Value
 from loopwright.executors.whole_program import WholeProgram, whole_program
-from loopwright.runtime import BoundCall, Module, aligned_bytes, decoded, load_params, save_params
-
-Array = npt.NDArray[Any]
+from loopwright.runtime import (
+    BoundCall,
+    Extent,
+    Module,
+    ThreadPool,
+    aligned_bytes,
+    decoded,
+    load_params,
+    save_params,
+)
 
 
 class GraphExecutor(Executor):
-    """A model, ready to run.
+    """A program of kernels, ready to run; named after TVM's, whose methods it has; ArgumentError
+    where a kernel or a constant is missing, or has another shape or dtype.
 
     Args:
-        program: its kernels and values.
         kernels: by name; Python functions among them. Stages that depend on constants alone are
             computed now, once.
         constants: by the names of the program's values; they are taken over.
@@ -39,26 +58,16 @@ class GraphExecutor(Executor):
         in_place: names of the constants that kernels read without a copy: a change of their
             elements counts in the next run, except for arrays computed from them.
 
-    Attributes:
-        program: as given.
-
-    Raises:
-        ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
-
     Example:
-        >>> from loopwright.executors import GraphExecutor, Program, Step, Value
-        >>> A = te.placeholder((4,), name="A")
-        >>> double = lw.build([A, te.compute((4,), lambda i: A[i] * 2, name="B")], "llvm")
-        >>> x, y = Value("x", (4,), "float32", "input"), Value("y", (4,), "float32", "stored")
-        >>> program = Program((x, y), (Step("double", (0, 1)),), (0,), (1,), 64)
-        >>> executor = GraphExecutor(program, {"double": double}, {})
-        >>> executor.run(x=np.ones(4, "float32"))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
+        >>> model = lw.graph.compile(module, "llvm")
+        >>> executor = lw.executors.GraphExecutor(model.program, model.kernels, model.constants)
+        >>> executor.run(x=np.array([1, -1], "float32"))
         >>> print(executor.get_output(0).numpy())
-        [2. 2. 2. 2.]
+        [1. 0.]
     """
 
-    #: The weights on the device of a `DeviceGraphExecutor`.
-    _there: object = None
+    _there: object = None  # the weights on the device of a `DeviceGraphExecutor`
 
     def __init__(
         self,
@@ -68,9 +77,8 @@ class GraphExecutor(Executor):
         shared: SharedArrays | None = None,
         in_place: Collection[str] = (),
     ) -> None:
-        numbers = [n for n, v in enumerate(program.values) if v.kind == "constant"]
-        weights = {n: weight_of(program.values[n], constants) for n in numbers}
-        live = {n for n in numbers if program.values[n].name in in_place}
+        weights = constants_of(program, constants)
+        live = {n for n in weights if program.values[n].name in in_place}
         called = callees(program.steps, kernels, weights, shared=shared, in_place=live)
         self._begin(program, kernels, weights, called)
 
@@ -81,7 +89,8 @@ class GraphExecutor(Executor):
         weights: Mapping[int, Array],
         called: Sequence[Callee],
     ) -> None:
-        super().__init__(program.input_values, program.output_values)
+        slots, alone = (program.inputs, program.outputs), program.outputs_alone
+        super().__init__(program.input_values, program.output_values, slots, alone)
         self.program, self._kernels = program, kernels
         self._weights, self._callees = weights, called
         self._pool = self._memory()
@@ -93,30 +102,20 @@ class GraphExecutor(Executor):
         self._sequence: Callable[[], None] | None = None
 
     def another(self) -> GraphExecutor:
-        """The same model with inputs, outputs and memory of its own, to run beside this one.
-
-        Weights and arrays computed from them are shared, so creating it costs little.
+        """The same model with memory of its own, to run beside this one: weights and arrays
+        computed from them are shared, so creating it costs little.
         """
         return GraphExecutor.of_size(self, self.program)
 
     def of_size(self, program: Program) -> GraphExecutor:
-        """An executor of the same kernels on values of other sizes, with the same weights.
-
-        Args:
-            program: the same steps over the same values, whose shapes may differ where kernels take
-                any size.
-
-        Raises:
-            ArgumentError: a kernel does not take values of these sizes.
+        """An executor of the same kernels and weights, on values of other shapes, where kernels
+        take any size; ArgumentError where one does not take these.
         """
         executor = GraphExecutor.__new__(GraphExecutor)
         executor._begin(program, self._kernels, self._weights, self._callees)
         return executor
 
-    # -- memory --------------------------------------------------------------------------------
-
     def _memory(self) -> Any:
-        """The memory that intermediate values share."""
         return aligned_bytes(max(self.program.pool_bytes, 1))
 
     def _share_workspace(self, others: Sequence[Any] = ()) -> None:
@@ -136,35 +135,18 @@ class GraphExecutor(Executor):
         return np.zeros(v.shape, v.dtype) if v.kind == "input" else self._weights[number]
 
     def _bound(self, callee: Callee) -> Any:
-        """A call of a step's callee on the arrays of this executor."""
         return callee.function.bind(*(self._arrays[n] for n in callee.rest))
-
-    def _input_array(self, place: int) -> Any:
-        return self._arrays[self.program.inputs[place]]
-
-    def _output_array(self, place: int) -> Any:
-        return self._arrays[self.program.outputs[place]]
-
-    def _replace_input(self, place: int, elements: Array) -> None:
-        self._replace(self.program.inputs[place], elements)
-
-    def _replace_output(self, place: int, elements: Array) -> None:
-        number = self.program.outputs[place]
-        stored = self.program.values[number].kind == "stored"
-        self._check_own(place, own=stored and self.program.outputs.count(number) == 1)
-        self._replace(number, elements)
 
     def _constants(self) -> Iterable[tuple[str, Any]]:
         return ((self.program.values[n].name, a) for n, a in self._weights.items())
 
-    def _replace(self, number: int, elements: Any) -> None:
-        """Bind the steps of a value to another array; where that is refused, nothing changes."""
-        touched = [n for n, step in enumerate(self.program.steps) if number in step.args]
-        before, self._arrays[number] = self._arrays[number], elements
+    def _replace(self, slot: int, elements: Any) -> None:
+        touched = [n for n, step in enumerate(self.program.steps) if slot in step.args]
+        before, self._arrays[slot] = self._arrays[slot], elements
         try:
             self._bind_again(touched)
         except ArgumentError:
-            self._arrays[number] = before
+            self._arrays[slot] = before
             raise
 
     def _bind_again(self, steps: Sequence[int]) -> None:
@@ -174,17 +156,12 @@ class GraphExecutor(Executor):
         self._share_workspace()
         self._sequence = None
 
-    # -- weights -------------------------------------------------------------------------------
-
     def save_params(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the weights to a safetensors file, by the names that the program gives them.
 
         These are the weights as the kernels take them, after graph passes: a convolution's, say,
-        are multiplied by the factors of a folded batch normalisation.
-
-        Raises:
-            RunError: the file cannot be written.
-            UsageError: another file is there and `force` is false.
+        are multiplied by the factors of a folded batch normalisation. RunError where the file
+        cannot be written, UsageError where another file is there and `force` is false.
         """
         values = self.program.values
         weights = {values[n].name: a for n, a in self._weights.items()}
@@ -193,16 +170,9 @@ class GraphExecutor(Executor):
     def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> None:
         """Set weights, and inputs, by name; weights that kernels pack are packed again.
 
-        Executors that shared weights with this one keep theirs.
-
-        Args:
-            params: a safetensors file, its bytes, or arrays by name. Weights that it does not name
-                stay as they are.
-
-        Raises:
-            ArgumentError: the model has no weight and no input of a name, or an array has another
-                shape or dtype; nothing was changed.
-            UsageError: the file is missing, or damaged.
+        ``params`` is a safetensors file, its bytes, or arrays by name; weights that it does not
+        name stay. Executors that shared weights with this one keep theirs. ArgumentError where an
+        array fits no weight and no input: nothing was changed; UsageError for an unreadable file.
         """
         values = self.program.values
         numbers = {values[n].name: n for n in self._weights}
@@ -227,24 +197,17 @@ class GraphExecutor(Executor):
         self._set_weights({**self._weights, **fresh}, fresh)
 
     def share_params(self, other: GraphExecutor) -> None:
-        """Use the weights of another executor, and arrays computed from them, without a copy.
-
-        Raises:
-            ArgumentError: its program is another one.
+        """Use the weights of another executor of this program, and arrays computed from them,
+        without a copy; ArgumentError where its program is another one.
         """
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
-        self._check_shared(other)
-        self._there = other._there
-        # All: kernels of one name may come from another build there.
-        self._take(other._weights, other._callees, other._weights, range(len(self._calls)))
-
-    def _check_shared(self, other: GraphExecutor) -> None:
-        """Raise ArgumentError where an output of this executor lies in weights of another."""
         self._check_idle()
         for place, lent in self._lent_outputs.items():
             self._check_apart(place, lent.extent, other._read_always())
-        self._taken = other._taken
+        self._taken, self._there = other._taken, other._there
+        # All: kernels of one name may come from another build there.
+        self._take(other._weights, other._callees, other._weights, range(len(self._calls)))
 
     def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
         """Use other weights; the steps that read a changed one are prepared again."""
@@ -269,14 +232,8 @@ class GraphExecutor(Executor):
         self._bind_again(steps)
 
     def whole_program(self, name: str) -> WholeProgram:
-        """The program as one function with the weights as they are now.
-
-        Raises:
-            UsageError: as of `loopwright.executors.whole_program.whole_program`.
-        """
+        """The program as one function with the weights as they are now."""
         return whole_program(name, self.program, self._kernels, self._callees, self._weights)
-
-    # -- running -------------------------------------------------------------------------------
 
     def _run(self) -> None:
         if self._sequence is None:
@@ -284,11 +241,7 @@ class GraphExecutor(Executor):
         self._sequence()
 
     def seconds_of_steps(self) -> list[float]:
-        """Run once, waiting for each step; the seconds of each, with the host's part.
-
-        Raises:
-            RunError: a step failed.
-        """
+        """Run once, waiting for each step; the seconds of each, with the host's part."""
         return [seconds_of(call, 1, self.sync) for call in self._calls]
 
     def run_side_by_side(self, number: int = 20, gain: float = 0.05) -> tuple[tuple[str, ...], ...]:
@@ -298,14 +251,11 @@ class GraphExecutor(Executor):
         both ways: one after the other, each with all threads, and in parallel, each on one thread
         of the pool of parallel loops. Memory stays as it is planned. It pays for kernels that are
         too small for several threads, or built for one. The result holds for this executor; where
-        calls are a loop in Python it finds nothing.
+        calls are a loop in Python it finds nothing. Returns the kernels of each group.
 
         Args:
             number: runs of each group in a sample; the medians of 5 samples are compared.
             gain: fraction of its time that a group must save.
-
-        Returns:
-            The kernels of each group that runs in parallel.
         """
         self._run()
         groups = independent_runs(self.program.steps, self.program.values)
@@ -323,7 +273,6 @@ class GraphExecutor(Executor):
 
 
 def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
-    """Whether calls take less time in parallel."""
     ways = sequence(calls), sequence(calls, [range(len(calls))])
     samples: tuple[list[float], list[float]] = ([], [])
     for _ in range(5):
@@ -334,8 +283,127 @@ def _faster_together(calls: Sequence[Any], number: int, gain: float) -> bool:
     return together < apart * (1 - gain)
 
 
-def weight_of(v: Value, constants: Mapping[str, Array]) -> Array:
-    """The array of a constant; ArgumentError where it is missing, or has another shape or dtype."""
-    if v.name not in constants:
-        raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
-    return fitted(v, constants[v.name])
+class _Borrowed(NamedTuple):
+    """Arrays of the caller's that a run reads and writes until it has ended, by name."""
+
+    run: Future[None]
+    reads: Mapping[str, Extent]
+    writes: Mapping[str, Extent]
+
+
+_lock = threading.Lock()
+_borrowed: list[_Borrowed] = []  # runs of all executors that had not ended when the last one began
+
+
+class AsyncGraphExecutor(GraphExecutor):
+    """A graph executor whose steps run on worker threads, each as soon as it can.
+
+    The caller is free meanwhile (`run_async`). A run as a whole takes longer than that of a
+    `GraphExecutor`, since threads of Python cost microseconds for each step, and kernels with
+    parallel loops get all threads one after the other; `GraphExecutor.run_side_by_side` makes
+    branches faster.
+
+    Args:
+        num_workers: worker threads, 1 to 1023, else UsageError; None: those of parallel loops.
+        share_memory: values lie where the program puts them, and a step also waits for readers of
+            the values that it overwrites. Without it each value has memory of its own: more memory,
+            and no such waits.
+
+    Example:
+        >>> x = lw.graph.var("x", (2, 4))
+        >>> branches = [lw.graph.op.nn.softmax(x, axis=n) for n in (0, 1)]
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.add(*branches))
+        >>> executor = lw.graph.compile(module, "llvm").async_executor(num_workers=2)
+        >>> executor.run_async(x=np.zeros((2, 4), "float32")).result()
+        >>> print(executor.get_output(0).numpy()[0])
+        [0.75 0.75 0.75 0.75]
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, Module],
+        constants: Mapping[str, Array],
+        num_workers: int | None = None,
+        share_memory: bool = False,
+    ) -> None:
+        self._configure(program, num_workers, share_memory)
+        super().__init__(program, kernels, constants)
+
+    @classmethod
+    def of(
+        cls, other: GraphExecutor, num_workers: int | None = None, share_memory: bool = False
+    ) -> AsyncGraphExecutor:
+        """An executor of the program of another one, with its weights."""
+        executor = cls.__new__(cls)
+        executor._configure(other.program, num_workers, share_memory)
+        executor._begin(other.program, other._kernels, other._weights, other._callees)
+        return executor
+
+    def _configure(self, program: Program, num_workers: int | None, share_memory: bool) -> None:
+        self._workers = ThreadPool(num_workers, "loopwright-step")
+        self._share_memory = share_memory
+        self._order = dependencies(program.steps, program.values if share_memory else None)
+        self._running: Future[None] | None = None
+
+    def another(self) -> AsyncGraphExecutor:
+        """The same model with workers and memory of its own; weights are shared."""
+        return self.of(self, self._workers.num_threads, self._share_memory)
+
+    def _memory(self) -> Any:
+        return super()._memory() if self._share_memory else aligned_bytes(1)
+
+    def _share_workspace(self, others: Sequence[Any] = ()) -> None:
+        """Calls may run at the same time: each keeps its own."""
+
+    def _array(self, number: int, v: Value) -> Any:
+        if v.kind != "stored" or self._share_memory:
+            return super()._array(number, v)
+        return aligned_bytes(max(v.nbytes, 1))[: v.nbytes].view(v.dtype).reshape(v.shape)
+
+    def run_async(self, **inputs: object) -> Future[None]:
+        """Set inputs by name, and begin a run; inputs and outputs are left alone until its end. The
+        ``result`` of the future that is returned raises the error of a kernel.
+
+        RunError where the last run has not ended; or that of another executor, which writes an
+        array of the caller's that this one has, or reads one that this one writes.
+        """
+        self._check_idle()
+        if inputs:
+            self.set_input(None, None, **inputs)
+        if not (self._lent_inputs or self._lent_outputs):
+            return self._begin_run()
+        reads = {f"input {self.inputs[n].name!r}": a.extent for n, a in self._lent_inputs.items()}
+        writes = {
+            f"output {self.outputs[n].name!r}": a.extent for n, a in self._lent_outputs.items()
+        }
+        with _lock:
+            _borrowed[:] = [other for other in _borrowed if not other.run.done()]
+            for other in _borrowed:
+                _check_apart(writes, {**other.reads, **other.writes})
+                _check_apart(reads, other.writes)
+            _borrowed.append(_Borrowed(self._begin_run(), reads, writes))
+            return _borrowed[-1].run
+
+    def _begin_run(self) -> Future[None]:
+        self._running = ParallelRun(self._calls, self._order, self._workers).begin()
+        return self._running
+
+    def _check_idle(self) -> None:
+        if self._running is not None and not self._running.done():
+            raise RunError(
+                "the last run has not ended; wait for its future before inputs and outputs are "
+                "touched, or another run begins"
+            )
+
+    def _run(self) -> None:
+        self.run_async().result()
+
+
+def _check_apart(these: Mapping[str, Extent], those: Mapping[str, Extent]) -> None:
+    for (one, a), (other, b) in product(these.items(), those.items()):
+        if a.meets(b):
+            raise RunError(
+                f"run_async: {one} overlaps {other} of another executor, whose run has not ended; "
+                "wait for its future, or pass another array"
+            )

@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.executors import saved
-from loopwright.executors.async_executor import AsyncGraphExecutor
 from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.debug_executor import DebugExecutor
 from loopwright.executors.device_executor import DeviceGraphExecutor, DeviceProgram
-from loopwright.executors.graph_executor import GraphExecutor
-from loopwright.executors.model_library import c_name, export_model
-from loopwright.executors.program import Program
-from loopwright.executors.whole_program import AotExecutor
+from loopwright.executors.graph_executor import AsyncGraphExecutor, GraphExecutor
+from loopwright.executors.program import Array, Program
+from loopwright.executors.whole_program import AotExecutor, c_name, export_model
 from loopwright.runtime import (
     HOST,
     Device,
@@ -33,31 +30,20 @@ from loopwright.runtime import (
 )
 from loopwright.runtime import device as as_device
 
-Array = npt.NDArray[Any]
-
 
 class Model:
     """A program of kernels with its weights.
 
     Args:
-        program: its kernels in order, and its values.
-        kernels: by name.
         constants: arrays by the names of the program's values.
         host_steps: steps that are Python functions, by name.
         shared: arrays that are kept once for several models, such as those of several batches.
 
-    Attributes:
-        program, kernels, constants, host_steps: as given.
-
     Example:
-        >>> from loopwright.executors import Model, Program, Step, Value
-        >>> A = te.placeholder((4,), name="A")
-        >>> double = lw.build([A, te.compute((4,), lambda i: A[i] * 2, name="B")], "llvm")
-        >>> x, y = Value("x", (4,), "float32", "input"), Value("y", (4,), "float32", "stored")
-        >>> program = Program((x, y), (Step("double", (0, 1)),), (0,), (1,), 64)
-        >>> model = Model(program, {"double": double}, {})
-        >>> print(model(np.ones(4, "float32"))[0])
-        [2. 2. 2. 2.]
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
+        >>> model = lw.graph.compile(module, "llvm")
+        >>> print(isinstance(model, lw.executors.Model), model(np.array([1, -1], "float32"))[0])
+        True [1. 0.]
     """
 
     def __init__(
@@ -88,6 +74,9 @@ class Model:
     ) -> GraphExecutor:
         """The model, ready to run; each executor has memory of its own, and all share weights.
 
+        UsageError where the device is of another type, or not here; or it records no graphs;
+        TargetError, OutOfMemoryError as of `DeviceGraphExecutor`.
+
         Args:
             device: where it runs, such as ``"cuda:1"``; default the first device of the type that
                 it was built for.
@@ -98,10 +87,6 @@ class Model:
 
         Returns:
             A `GraphExecutor`; on another device than the CPU a `DeviceGraphExecutor`.
-
-        Raises:
-            UsageError: the device is of another type, or not here; or it records no graphs.
-            TargetError, OutOfMemoryError: as of `DeviceGraphExecutor`.
         """
         home = as_device(self.device_type if device is None else device)
         if home.name != self.device_type:
@@ -144,14 +129,8 @@ class Model:
         refuse_host_steps(self.host_steps, done)
 
     def debug_executor(self, dump_root: str | os.PathLike[str] | None = None) -> DebugExecutor:
-        """A `DebugExecutor` of the model, which shows every call of a kernel.
-
-        Args:
-            dump_root: a folder into which each run writes its calls, their outputs and a trace;
-                None: nothing is written.
-
-        Raises:
-            UsageError: the model is not built for CPUs.
+        """A `DebugExecutor` of the model for CPUs, which shows every call of a kernel, and writes
+        each run into the folder ``dump_root``.
         """
         self._refuse_devices()
         return DebugExecutor(self.program, self._called, self.constants, dump_root)
@@ -163,10 +142,8 @@ class Model:
         return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
 
     def aot_executor(self) -> AotExecutor:
-        """The model as one function that calls its kernels, compiled now; weights are shared.
-
-        Raises:
-            UsageError: a kernel is not of compiled code of the host, or there is none.
+        """The model as one function that calls its kernels; weights are shared. UsageError
+        where a kernel is not of compiled code of the host, or there is none.
         """
         self._check_whole("one function")
         return AotExecutor(self._first.whole_program("model").module(), self.constants)
@@ -211,8 +188,7 @@ class Model:
         Of a model for devices, inputs may lie on one of them, such as tensors of PyTorch: then it
         runs there. Outputs are arrays of NumPy, or of that device, for ``torch.from_dlpack``.
 
-        Raises:
-            ArgumentError: there are more or fewer inputs, or one has another shape or dtype.
+        ArgumentError where there are more or fewer inputs, or one has another shape or dtype.
         """
         placed = [device_of(x) for x in inputs if not is_on_host(x)]
         home = next((d for d in placed if d.name == self.device_type), None)
@@ -235,14 +211,9 @@ class Model:
         The file is a zip archive without compression: ``model.json``, for each kernel its code and
         manifest, and ``weights.safetensors``. It is replaced in one step.
 
-        Args:
-            path: the file, such as ``resnet18.lw``, which is returned.
-            force: replace a file that is no model, too.
-
-        Raises:
-            UsageError: another file is there.
-            RunError: the file cannot be written; or a step is a Python function, which no file
-                holds.
+        ``path``, such as ``resnet18.lw``, is returned; ``force`` replaces a file that is no model,
+        which is a UsageError otherwise. RunError where the file cannot be written, or a step is a
+        Python function, which no file holds.
         """
         self._check_whole("saved")
         head = {

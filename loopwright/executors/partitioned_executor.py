@@ -1,13 +1,10 @@
 """Partition of a program for several devices, and the executor of one.
 
-`partition`: two devices are a bipartition by repeated minimum cuts: the side that is too light is
-merged with an adjacent step, and the cut is computed again (Yang and Wong, Efficient network flow
-based min-cut balanced partitioning, 1996). More devices are halved, and each half is cut again.
-Nets are cut, one for each value, so that a value that several steps of another device read counts
-once.
-
-`PartitionedExecutor`: a value that another device reads is copied there once, by a step of its own.
-Steps and copies run as soon as their predecessors have ended, so that devices work in parallel.
+Two devices are a bipartition by repeated minimum cuts: the side that is too light is merged with an
+adjacent step, and the cut is computed again (Yang and Wong, Efficient network flow based min-cut
+balanced partitioning, 1996). More devices are halved, and each half is cut again. Nets are cut, one
+for each value, so that a value that several steps of another device read counts, and is copied,
+once. Steps and copies run as soon as their predecessors have ended.
 """
 
 from __future__ import annotations
@@ -17,38 +14,26 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, UsageError
-from loopwright.executors.call_sequence import ParallelRun, dependencies
-from loopwright.executors.callees import Callee, callees, copied
-from loopwright.executors.executor import Executor
-from loopwright.executors.graph_executor import weight_of
-from loopwright.executors.program import Program, Step
+from loopwright.executors.callees import Callee, ParallelRun, callees, copied, dependencies
+from loopwright.executors.executor import Executor, constants_of
+from loopwright.executors.program import Array, Program, Step
 from loopwright.runtime import HOST, Device, Module, ThreadPool, array, empty
 
 #: Edges that are never cut, and the largest sum of bytes that a cut can have: flows are of 32 bits.
 _NEVER = (1 << 31) - 1
 _MOST = 1 << 30
 
-Array = npt.NDArray[Any]
-#: A value on a device; its number, and that of the device.
-_Place = tuple[int, int]
-#: The number that stands for the caller's memory.
-_CALLER = -1
+_Place = tuple[int, int]  # a value on a device; its number, and that of the device
+_CALLER = -1  # the number that stands for the caller's memory
 
 
 class Edge(NamedTuple):
-    """A value that one device writes and another one reads.
-
-    Attributes:
-        value: its number in the program.
-        source: number of the device that writes it.
-        target: number of the device that reads it.
+    """A value, by its number in the program, that one device writes and another one reads.
 
     Example:
-        >>> from loopwright.executors import Edge
-        >>> print(Edge(value=3, source=0, target=1))
+        >>> print(lw.executors.Edge(value=3, source=0, target=1))
         Edge(value=3, source=0, target=1)
     """
 
@@ -62,19 +47,15 @@ class Partition:
     """Assignment of steps to devices.
 
     Attributes:
-        program: the steps.
         devices: for each step the number of its device.
         loads: work of each device.
 
     Example:
-        >>> from loopwright.executors import Program, Step, Value, partition
-        >>> values = [Value("x", (4,), "float32", "input")]
-        >>> values += [Value(f"v{n}", (4,), "float32", "stored", 64 * n) for n in range(4)]
-        >>> steps = tuple(Step("f", (n, n + 1)) for n in range(4))
-        >>> program = Program(tuple(values), steps, (0,), (4,), 256)
-        >>> cut = partition(program, loads=[1, 1, 1, 1], capacities=[3, 1])
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(lw.graph.var("x", (4,))))
+        >>> program = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm").program
+        >>> cut = lw.executors.partition(program, loads=[1, 1], capacities=[1, 1])
         >>> print(cut.devices, cut.communication_edges, cut.bytes_moved)
-        (0, 0, 0, 1) (Edge(value=3, source=0, target=1),) 16
+        (0, 1) (Edge(value=1, source=0, target=1),) 16
     """
 
     program: Program
@@ -107,34 +88,24 @@ class Partition:
 
 
 def partition(
-    program: Program,
-    loads: Sequence[float],
-    capacities: Sequence[float],
-    tolerance: float = 0.1,
+    program: Program, loads: Sequence[float], capacities: Sequence[float], tolerance: float = 0.1
 ) -> Partition:
-    """Cut a program into one part for each device.
+    """Cut a program into one part for each device; steps at the beginning go to the first devices.
+
+    UsageError where there is not one load for each step, or a number is out of range.
 
     Args:
-        program: the steps.
         loads: work of each step, such as its operations.
         capacities: speed of each device, in proportion to the others.
         tolerance: fraction of all work by which a part may differ from its due; where no cut lies
             within it, the closest is taken.
 
-    Returns:
-        The device of each step. Steps at the beginning of the program go to the first devices.
-
-    Raises:
-        UsageError: there is not one load for each step, or a number is out of range.
-
     Example:
-        >>> from loopwright.executors import partition
         >>> x = lw.graph.var("x", (1, 4))
         >>> for _ in range(3):
         ...     x = lw.graph.op.nn.softmax(x)
-        ...
         >>> program = lw.graph.compile(lw.graph.IRModule.from_expr(x), "llvm").program
-        >>> print(partition(program, loads=[1, 1, 2], capacities=[1, 1]).devices)
+        >>> print(lw.executors.partition(program, loads=[1, 1, 2], capacities=[1, 1]).devices)
         (0, 0, 1)
     """
     if len(loads) != len(program.steps) or not all(0 <= x < np.inf for x in loads):
@@ -166,7 +137,6 @@ class _Cutter:
         self._nets = [(s, program.values[n].nbytes) for n, s in users.items() if len(s) > 1]
 
     def assign(self, steps: list[int], shares: list[tuple[int, float]], devices: list[int]) -> None:
-        """Assign steps to devices with the given shares of the work."""
         if len(shares) == 1 or not steps:
             for step in steps:
                 devices[step] = shares[0][0]
@@ -253,37 +223,23 @@ class PartitionedExecutor(Executor):
     """A model over several devices.
 
     Each value has memory of its own on each device that writes or reads it, and each device one
-    worker thread.
+    worker thread. UsageError where the numbers of devices and of sets of kernels differ from the
+    cut's; ArgumentError where a kernel or a constant is missing, or has another shape or dtype.
 
     Args:
-        cut: assignment of steps to devices.
         kernels: for each device the kernels of its steps by name, built for its target.
         devices: the device of each part; two may be the same one.
         constants: by the names of the program's values.
 
-    Attributes:
-        cut, devices: as given.
-
-    Raises:
-        UsageError: the numbers of devices and of sets of kernels differ from the cut's.
-        ArgumentError: a kernel or a constant is missing, or has another shape or dtype.
-
     Example:
-        >>> from loopwright.executors import (
-        ...     PartitionedExecutor, Program, Step, Value, partition
-        ... )
-        >>> A = te.placeholder((2,), name="A")
-        >>> double = lw.build([A, te.compute((2,), lambda i: A[i] * 2, name="B")], "llvm")
-        >>> values = [Value("x", (2,), "float32", "input")]
-        >>> values += [Value(n, (2,), "float32", "stored", at) for n, at in (("y", 0), ("z", 64))]
-        >>> steps = (Step("double", (0, 1)), Step("double", (1, 2)))
-        >>> program = Program(tuple(values), steps, (0,), (2,), 128)
-        >>> cut = partition(program, loads=[1, 1], capacities=[1, 1])
-        >>> kernels = {"double": double}
-        >>> executor = PartitionedExecutor(cut, [kernels] * 2, [lw.cpu(0)] * 2, {})
+        >>> y = lw.graph.op.nn.softmax(lw.graph.op.nn.softmax(lw.graph.var("x", (2,))))
+        >>> model = lw.graph.compile(lw.graph.IRModule.from_expr(y), "llvm")
+        >>> cut = lw.executors.partition(model.program, loads=[1, 1], capacities=[1, 1])
+        >>> kernels, devices = [model.kernels] * 2, [lw.cpu(0)] * 2
+        >>> executor = lw.executors.PartitionedExecutor(cut, kernels, devices, model.constants)
         >>> executor.run(x=np.ones(2, "float32"))
         >>> print(cut.devices, executor.get_output(0).numpy())
-        (0, 1) [4. 4.]
+        (0, 1) [0.5 0.5]
     """
 
     def __init__(
@@ -299,21 +255,20 @@ class PartitionedExecutor(Executor):
                 f"the program is cut for {len(cut.loads)} devices; there are {len(devices)}, and "
                 f"kernels for {len(kernels)}"
             )
-        super().__init__(program.input_values, program.output_values)
-        self.cut, self.devices = cut, tuple(devices)
-        weights = {
-            n: weight_of(v, constants) for n, v in enumerate(program.values) if v.kind == "constant"
-        }
+        self.cut, self.devices, self._home = cut, tuple(devices), cut.homes
+        slots = [(n, _CALLER) for n in program.inputs], [*map(self._output_at, program.outputs)]
+        super().__init__(program.input_values, program.output_values, slots, program.outputs_alone)
+        weights = constants_of(program, constants)
         self._callees = [self._callees_of(d, kernels[d], weights) for d in range(len(devices))]
-        self._home = cut.homes
         self._arrays: dict[_Place, Any] = {(n, _CALLER): w for n, w in weights.items()}
+        for slot in (*self._input_slots, *self._output_slots):
+            self._array(slot)
         self._workers = ThreadPool(len(devices), "loopwright-device")
         self._bind()
 
     def _callees_of(
         self, device: int, kernels: Mapping[str, Module], weights: Mapping[int, Array]
     ) -> list[Callee]:
-        """The callees of a device's steps; constants are copied there."""
         steps = [
             step
             for step, home in zip(self.cut.program.steps, self.cut.devices, strict=True)
@@ -324,8 +279,6 @@ class PartitionedExecutor(Executor):
         read = {n for step in steps for n in step.args if n in weights}
         there = {n: array(weights[n], device=self.devices[device]) for n in read}
         return callees(steps, kernels, there)
-
-    # -- memory --------------------------------------------------------------------------------
 
     def _is_host(self, device: int) -> bool:
         return device == _CALLER or self.devices[device].device_type == HOST
@@ -345,45 +298,22 @@ class PartitionedExecutor(Executor):
                 self._arrays[place] = empty(v.shape, v.dtype, self.devices[place[1]])
         return self._arrays[place]
 
-    def _output_at(self, place: int) -> _Place:
-        number = self.cut.program.outputs[place]
+    def _output_at(self, number: int) -> _Place:
         home = self._home.get(number, _CALLER)
         return (number, home if self._is_host(home) else _CALLER)
 
-    def _input_array(self, place: int) -> Array:
-        elements: Array = self._array((self.cut.program.inputs[place], _CALLER))
-        return elements
-
-    def _output_array(self, place: int) -> Array:
-        elements: Array = self._array(self._output_at(place))
-        return elements
-
-    def _replace_input(self, place: int, elements: Array) -> None:
-        self._replace((self.cut.program.inputs[place], _CALLER), elements)
-
-    def _replace_output(self, place: int, elements: Array) -> None:
-        number = self.cut.program.outputs[place]
-        own = number in self._home and self.cut.program.outputs.count(number) == 1
-        self._check_own(place, own=own)
-        self._replace(self._output_at(place), elements)
-
     def _constants(self) -> Iterable[tuple[str, Any]]:
-        values = self.cut.program.values
-        return (
-            (v.name, self._arrays[n, _CALLER]) for n, v in enumerate(values) if v.kind == "constant"
-        )
+        values = enumerate(self.cut.program.values)
+        return ((v.name, self._arrays[n, _CALLER]) for n, v in values if v.kind == "constant")
 
-    def _replace(self, at: _Place, elements: Array) -> None:
-        """Bind all steps to another array at a place; where that is refused, nothing changes."""
-        before, self._arrays[at] = self._array(at), elements
+    def _replace(self, slot: _Place, elements: Array) -> None:
+        before, self._arrays[slot] = self._array(slot), elements
         try:
             self._bind()
         except ArgumentError:
-            self._arrays[at] = before
+            self._arrays[slot] = before
             self._bind()
             raise
-
-    # -- steps ---------------------------------------------------------------------------------
 
     def _bind(self) -> None:
         """The calls of a run, with a copy before the first step of a device that reads a value."""
@@ -396,24 +326,13 @@ class PartitionedExecutor(Executor):
             for n in callee.rest[: -step.outputs]:
                 self._bring(n, device)
             places = [self._place(n, device) for n in callee.rest]
-            bound = callee.function.bind(*map(self._array, places))
-            self._add(self._waiting(bound, device), step.kernel, places, step.outputs)
-        for place in range(len(program.outputs)):
-            number, device = self._output_at(place)
-            self._bring(number, device)
+            call: Callable[[], object] = callee.function.bind(*map(self._array, places))
+            if not self._is_host(device):
+                call = _waiting(call, self.devices[device])
+            self._add(call, step.kernel, places, step.outputs)
+        for number in program.outputs:
+            self._bring(number, self._output_at(number)[1])
         self._order = dependencies(self._steps)
-
-    def _waiting(self, bound: Callable[[], object], device: int) -> Callable[[], object]:
-        """A call that waits for its device, whose own calls return earlier."""
-        if self._is_host(device):
-            return bound
-        home = self.devices[device]
-
-        def run() -> None:
-            bound()
-            home.sync()
-
-        return run
 
     def _bring(self, number: int, device: int) -> None:
         """Copy a value to a device that reads it, if it is not there yet."""
@@ -436,3 +355,13 @@ class PartitionedExecutor(Executor):
 
     def _run(self) -> None:
         ParallelRun(self._calls, self._order, self._workers).begin().result()
+
+
+def _waiting(bound: Callable[[], object], device: Device) -> Callable[[], object]:
+    """A call that waits for its device, whose own calls return earlier."""
+
+    def run() -> None:
+        bound()
+        device.sync()
+
+    return run

@@ -13,10 +13,12 @@ from math import prod
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import RunError, UsageError
 
+Array = npt.NDArray[Any]
 #: Origin of a value: a caller, the weights, or a kernel, which stores it in the pool.
 Kind = Literal["input", "constant", "stored"]
 _KINDS = ("input", "constant", "stored")
@@ -31,14 +33,11 @@ class Value:
 
     Attributes:
         name: of an input or a constant, as users know it; else for messages.
-        shape: its extents.
-        dtype: of its elements.
         kind: input, constant or stored.
         offset: of a stored value: its first byte in the pool.
 
     Example:
-        >>> from loopwright.executors import Value
-        >>> print(Value("x", (1, 3, 224, 224), "float32", "input").nbytes)
+        >>> print(lw.executors.Value("x", (1, 3, 224, 224), "float32", "input").nbytes)
         602112
     """
 
@@ -50,7 +49,7 @@ class Value:
 
     @property
     def nbytes(self) -> int:
-        """Its bytes."""
+        """Bytes of its elements."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -59,13 +58,10 @@ class Step:
     """A call of a kernel.
 
     Attributes:
-        kernel: its name.
-        args: numbers of values in the order of its arguments.
-        outputs: number of its outputs, which are the last arguments.
+        args: numbers of values in the order of its arguments; its ``outputs`` are the last.
 
     Example:
-        >>> from loopwright.executors import Step
-        >>> print(Step("add", (0, 1, 2)).outputs)
+        >>> print(lw.executors.Step("add", (0, 1, 2)).outputs)
         1
     """
 
@@ -78,18 +74,14 @@ class Step:
 class Program:
     """A model as an executor runs it.
 
+    RunError where it is inconsistent: an unknown number, memory outside of the pool, a value that
+    is read before it is written, or after another one has overwritten it.
+
     Attributes:
-        values: its tensors.
-        steps: its kernels, in order.
-        inputs: numbers of the values that a caller gives, in order.
-        outputs: numbers of the values that it returns, in order.
+        inputs, outputs: numbers of the values that a caller gives, and gets, in order.
         pool_bytes: memory for stored values.
         output_names: names of its outputs, in order, all different; default ``output_0``,
             ``output_1`` and so on.
-
-    Raises:
-        RunError: it is inconsistent: an unknown number, memory outside of the pool, a value that is
-            read before it is written, or after another one has overwritten it.
 
     Example:
         >>> from loopwright.executors import Program, Step, Value
@@ -135,8 +127,14 @@ class Program:
         named = zip(self.outputs, self.output_names, strict=True)
         return tuple(replace(self.values[n], name=name) for n, name in named)
 
+    @property
+    def outputs_alone(self) -> tuple[bool, ...]:
+        """For each output whether it is one stored value of its own."""
+        values, outputs = self.values, self.outputs
+        return tuple(values[n].kind == "stored" and outputs.count(n) == 1 for n in outputs)
+
     def to_json(self) -> dict[str, Any]:
-        """The program as JSON."""
+        """The form in a file, as JSON."""
         values = [[v.name, list(v.shape), v.dtype, v.kind, v.offset] for v in self.values]
         return {
             "format": _FORMAT,
@@ -149,11 +147,7 @@ class Program:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Program:
-        """The program of `to_json`.
-
-        Raises:
-            RunError: it is something else, of another version, or is inconsistent.
-        """
+        """The program of `to_json`; RunError for anything else, or another version."""
         with reading(data, _FORMAT, "program of a model"):
             return Program(
                 tuple(Value(n, tuple(s), d, k, o) for n, s, d, k, o in data["values"]),
@@ -192,7 +186,6 @@ def steps_to_json(
 def steps_from_json(
     data: Mapping[str, Any],
 ) -> tuple[tuple[Step, ...], tuple[int, ...], tuple[int, ...]]:
-    """Steps, inputs and outputs, as `steps_to_json` writes them."""
     steps = tuple(Step(k, tuple(a), o) for k, a, o in data["steps"])
     return steps, tuple(data["inputs"]), tuple(data["outputs"])
 
@@ -238,7 +231,6 @@ def _check_alive(
 
 
 def overlap(a: Value, b: Value) -> bool:
-    """Whether two stored values share bytes."""
     return a.offset < b.offset + b.nbytes and b.offset < a.offset + a.nbytes
 
 
@@ -250,10 +242,7 @@ def placed(
     output_names: Sequence[str] = (),
     alignment: int = ALIGNMENT,
 ) -> Program:
-    """A program whose stored values have offsets in memory, which are set here.
-
-    `alignment` is a power of two from 64 on.
-    """
+    """A program whose stored values get offsets; `alignment` is a power of two from 64 on."""
     lives: dict[int, tuple[int, int]] = {}  # the steps that write a stored value, and read it last
     for at, step in enumerate(steps):
         for n in step.args:
@@ -270,9 +259,8 @@ def placed(
 def share_out(
     sizes: Mapping[int, int], lives: Mapping[int, tuple[int, int]], alignment: int = ALIGNMENT
 ) -> tuple[dict[int, int], int]:
-    """Offsets in a pool for values by their bytes and their first and last steps; the pool's bytes.
-
-    Both steps are included: values that live at one time do not overlap.
+    """Offsets in a pool for values by their bytes and their first and last steps, both included, so
+    that values that live at one time do not overlap; and the pool's bytes.
     """
     offsets: dict[int, int] = {}
     rounded = {n: -(-max(size, 1) // alignment) * alignment for n, size in sizes.items()}

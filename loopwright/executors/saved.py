@@ -2,8 +2,7 @@
 
 ``model.json`` is the program with the names of the kernels; ``kernels/N.json`` and
 ``kernels/N.bin`` are a kernel's manifest and its code; ``weights.safetensors`` holds the
-constants. The archive keeps a checksum of every part. All of it is checked before any code is
-mapped.
+constants. The archive keeps a checksum of every part, checked before any code is mapped.
 """
 
 from __future__ import annotations
@@ -19,18 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import RunError, UsageError
-from loopwright.executors.program import Program, Step
+from loopwright.executors.program import Array, Program, Step
 from loopwright.files import FileKind, Output
 from loopwright.files import write as write_file
 from loopwright.runtime import ArgSpec, Artifact, Module, artifact_kind, decoded, encoded
 
-Array = npt.NDArray[Any]
 FORMAT, VERSION = "loopwright.model", 1
-#: Versions that are read: models of one program, and of several batches.
-VERSIONS = (1, 2)
+VERSIONS = (1, 2)  # versions that are read: models of one program, and of several batches
 _MODEL, _WEIGHTS = "model.json", "weights.safetensors"
 #: First bytes of a model file: ``model.json``, which is not compressed.
 SAVED = FileKind(
@@ -38,14 +34,8 @@ SAVED = FileKind(
 )
 #: Exceptions of reading an archive whose bytes were changed.
 _DAMAGE = (
-    zipfile.BadZipFile,
-    NotImplementedError,
-    EOFError,
-    LookupError,
-    OverflowError,
-    ValueError,
-    RecursionError,
-    struct.error,
+    *(zipfile.BadZipFile, NotImplementedError, EOFError, LookupError, OverflowError, ValueError),
+    *(RecursionError, struct.error),
 )
 
 
@@ -57,10 +47,8 @@ def write(
     *,
     force: bool = False,
 ) -> Path:
-    """Write ``head`` as ``model.json``, and the other parts of a model, in one step.
-
-    Kernels are numbered by their places. RunError where the file cannot be written, UsageError
-    where another file is there and ``force`` is false.
+    """Write ``head`` as ``model.json``, and the other parts of a model, in one step; kernels are
+    numbered by their places.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
@@ -81,9 +69,8 @@ def write(
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapping[str, Any]]]:
-    """The archive and ``model.json`` of a model; UsageError for other files and other versions.
-
-    Whatever is wrong with the file, also inside the block, is said in one line.
+    """The archive and ``model.json`` of a model; whatever is wrong with the file, also inside the
+    block, is an error of one line.
     """
     source = Path(path)
     try:
@@ -118,17 +105,6 @@ def _head(archive: zipfile.ZipFile, source: Path) -> Mapping[str, Any]:
     return head
 
 
-def read(
-    archive: zipfile.ZipFile, head: Mapping[str, Any], source: Path
-) -> tuple[Program, dict[str, Module], dict[str, Array]]:
-    """Read a model of one program, with errors as of `load_model`; the archive is from `opened`."""
-    program = Program.from_json(head["program"])
-    kernels = {str(name): kernel_of(archive, n) for n, name in enumerate(head["kernels"])}
-    constants = weights_of(archive, source)
-    check(source, program, kernels, constants)
-    return program, kernels, constants
-
-
 def weights_of(archive: zipfile.ZipFile, source: Path) -> dict[str, Array]:
     arrays = decoded(archive.read(_WEIGHTS), source / _WEIGHTS)
     return {name: array.numpy() for name, array in arrays.items()}
@@ -147,10 +123,7 @@ def kernel_of(archive: zipfile.ZipFile, number: int) -> Module:
 
 
 def check(
-    source: Path,
-    program: Program,
-    kernels: Mapping[str, Module],
-    constants: Mapping[str, Array],
+    source: Path, program: Program, kernels: Mapping[str, Module], constants: Mapping[str, Array]
 ) -> None:
     """Refuse parts that are not of one model."""
     for v in program.values:
@@ -169,7 +142,6 @@ def check(
 
 
 def _takes(args: Sequence[ArgSpec], step: Step, program: Program) -> bool:
-    """Whether a kernel takes the values of a step."""
     if len(args) != len(step.args):
         return False
     first_output = len(args) - step.outputs

@@ -1,27 +1,29 @@
 """A program as one function: LLVM IR that calls its kernels one after the other.
 
-The address of every value is a constant in that code, so that nothing is interpreted. The
-function has the form of a kernel, ``int32_t f(void **args, void *workspace)``: its arguments are
-the inputs and the outputs of the program in order, and its workspace holds the values between
-kernels. It is used like a kernel (checked calls, timing, libraries).
-
-Kernels and constants are symbols that the code does not define. In this process they are resolved
-to the kernels and arrays of an executor; in a library they are linked to it.
+The address of every value is a constant in that code, so that nothing is interpreted. The function
+has the form of a kernel, and is used like one: its arguments are the inputs and the outputs of the
+program in order, and its workspace holds the values between kernels. Kernels and constants are
+undefined symbols, which become those of an executor in this process; or they are linked to a
+library for C, which has a header: weights packed, in memory that processes share, read at their
+first use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from loopwright.errors import UsageError
 from loopwright.executors.callees import Callee, HostStep
 from loopwright.executors.executor import Executor
-from loopwright.executors.program import ALIGNMENT, Program, Value
+from loopwright.executors.program import ALIGNMENT, Array, Program, Value
+from loopwright.files import FileKind, Output, check, marked, write
 from loopwright.runtime import (
     Arg,
     ArgSpec,
@@ -36,20 +38,16 @@ from loopwright.runtime import (
     calls_packed,
     linker,
 )
-
-Array = npt.NDArray[Any]
+from loopwright.runtime import libraries as export
 
 
 class ProgramWriter:
-    """Writes the function, call by call.
-
-    ``functions`` and ``constants`` are those in use, by symbol. ``values_bytes`` is the offset of
-    the kernels' workspace, behind the values between them.
-    """
+    """Writes the function, call by call; ``functions`` and ``constants`` are in use, by symbol."""
 
     def __init__(self, name: str, program: Program, weights: Mapping[int, Array]) -> None:
         self.functions: dict[str, Function] = {}
         self.constants: dict[str, Array] = {}
+        #: Offset of the kernels' workspace, behind the values between them.
         self.values_bytes = -(-program.pool_bytes // ALIGNMENT) * ALIGNMENT
         self._name, self._program, self._weights = name, program, weights
         self._symbols: dict[int, str] = {}
@@ -131,7 +129,6 @@ class ProgramWriter:
         return lines
 
     def text(self) -> str:
-        """The whole as LLVM IR."""
         copies = self._copies()
         codes = ", ".join(
             f"[ %code{n}, %{f'after{n - 1}' if n > 1 else 'entry'} ]"
@@ -160,17 +157,11 @@ class ProgramWriter:
 
 @dataclass(frozen=True)
 class WholeProgram:
-    """A program as one function."""
-
-    #: LLVM IR.
-    text: str
+    text: str  # LLVM IR
     manifest: Manifest
-    #: Modules whose code it calls, by name.
-    kernels: Mapping[str, Module]
-    #: Functions of these that it calls, by symbol.
-    functions: Mapping[str, Function]
-    #: Arrays that it reads, by symbol.
-    constants: Mapping[str, Array]
+    kernels: Mapping[str, Module]  # whose code it calls, by name
+    functions: Mapping[str, Function]  # those of these that it calls, by symbol
+    constants: Mapping[str, Array]  # those that it reads, by symbol
 
     def artifact(self) -> Artifact:
         """The compiled code, with its kernels and constants undefined."""
@@ -196,10 +187,8 @@ def whole_program(
     called: Sequence[Callee],
     weights: Mapping[int, Array],
 ) -> WholeProgram:
-    """A program as one function of that name; `called` are the callees of its steps.
-
-    UsageError where a kernel is not of compiled code of the host, a step runs in Python or a kernel
-    calls it, or the function has the name of a kernel.
+    """A program as one function of that name; `called` are the callees of its steps. UsageError
+    where one is not of compiled code of the host, calls Python, or has the name of the function.
     """
     used: dict[str, Module] = {}
     for step in program.steps:
@@ -237,7 +226,6 @@ def whole_program(
 
 
 def _checked(kernel: str, module: Module) -> Manifest:
-    """The manifest of a kernel, which must be code that another function can call."""
     contents = module.artifact.contents
     if artifact_kind(contents.kind).holds != "object":
         raise UsageError(
@@ -257,18 +245,15 @@ class AotExecutor(Executor):
     wrote, `loopwright.load_module` gives the module, and neither LLVM nor a compiler is needed.
 
     Args:
-        module: whose entry function takes inputs and then outputs.
+        module: its entry function takes inputs and then outputs.
         constants: arrays of its model, by name; None: of a library, which has its own.
 
-    Raises:
-        UsageError: the function takes sizes, or is for a device.
+    UsageError where the function takes sizes, or is for a device.
 
     Example:
-        >>> from loopwright.executors import AotExecutor
-        >>> x = lw.graph.var("x", (2,))
-        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(x))
+        >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
         >>> path = lw.graph.compile(module, "llvm").export_library("relu.so")
-        >>> executor = AotExecutor(lw.load_module(path))
+        >>> executor = lw.executors.AotExecutor(lw.load_module(path))
         >>> executor.run(x=np.array([1, -1], "float32"))
         >>> print(executor.get_output(0).numpy())
         [1. 0.]
@@ -281,7 +266,8 @@ class AotExecutor(Executor):
         self._module, self._function, self._weights = module, function, constants or {}
         inputs = [_value(a) for a in function.args if not a.output]
         outputs = [_value(a) for a in function.args if a.output]
-        super().__init__(inputs, outputs)
+        slots = range(len(inputs)), range(len(inputs), len(function.args))
+        super().__init__(inputs, outputs, slots, [True] * len(outputs))
         self._arrays = [np.zeros(a.shape, a.dtype) for a in function.args]
         self._call = function.bind(*self._arrays)
 
@@ -289,24 +275,12 @@ class AotExecutor(Executor):
         """The same model, ready to run beside this one: the code and the weights are shared."""
         return AotExecutor(self._module, self._weights)
 
-    def _input_array(self, place: int) -> Array:
-        return self._arrays[place]
-
-    def _output_array(self, place: int) -> Array:
-        return self._arrays[len(self.inputs) + place]
-
     def _constants(self) -> Iterable[tuple[str, Any]]:
         return self._weights.items()
 
-    def _replace_input(self, place: int, elements: Array) -> None:
-        self._replace(place, elements)
-
-    def _replace_output(self, place: int, elements: Array) -> None:
-        self._replace(len(self.inputs) + place, elements)
-
-    def _replace(self, place: int, elements: Array) -> None:
+    def _replace(self, slot: int, elements: Array) -> None:
         arrays = [*self._arrays]
-        arrays[place] = elements
+        arrays[slot] = elements
         self._call = self._function.bind(*arrays)
         self._arrays = arrays
 
@@ -316,3 +290,136 @@ class AotExecutor(Executor):
 
 def _value(arg: Arg) -> Value:
     return Value(arg.name, arg.shape, arg.dtype.name, "stored" if arg.output else "input")
+
+
+_MOST = 1 << 31  # bytes of weights at most: code reaches them by distances of 32 bits
+_C_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "uint8_t",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+}
+#: Reserved names of parameters: names in the header, and keywords of C and C++.
+_TAKEN = frozenset(
+    [
+        *("args", "workspace", "auto", "bool", "break", "case", "catch", "char", "class", "const"),
+        *("continue", "default", "delete", "do", "double", "else", "enum", "extern", "false"),
+        *("float", "for", "friend", "goto", "if", "inline", "int", "long", "namespace", "new"),
+        *("operator", "private", "protected", "public", "register", "restrict", "return", "short"),
+        *("signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true"),
+        *("try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void"),
+        *("volatile", "while"),
+    ]
+)
+HEADER = FileKind("a header", marked(b": a model as one function. Written by loopwright"))
+_HEADER = """\
+/* {name}: a model as one function. Written by loopwright {version}.
+
+   It computes, of arrays that are row-major without gaps,
+{args}
+   `workspace` is memory of {upper}_WORKSPACE_BYTES bytes that begins at a multiple of 64, such as
+   aligned_alloc gives it. Calls that run at one time need one each. Outputs must not overlap
+   anything. The result is 0, or a code when it failed. */
+#ifndef {upper}_H
+#define {upper}_H
+#include <stdint.h>
+
+#define {upper}_WORKSPACE_BYTES {workspace}
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+/* `args`: a pointer to each input, then to each output. */
+int32_t {name}(void **args, void *workspace);
+{threads}
+static inline int32_t {name}_run({params}, void *workspace) {{
+  void *args[] = {{{values}}};
+  return {name}(args, workspace);
+}}
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+_THREADS = """
+/* Threads of its loops, the caller included, and how often one looks for work before it sleeps. */
+void lw_pool_configure(int32_t threads, int32_t spin);
+"""
+
+
+def c_name(path: Path) -> str:
+    """C identifier of a library's function: the file's name without its ending."""
+    name = re.sub(r"\W", "_", path.name.partition(".")[0], flags=re.ASCII)
+    if not name.strip("_"):
+        raise UsageError(f"export_library: {path.name!r} gives no name for a function of C")
+    return f"model_{name}" if name[0].isdigit() else name
+
+
+def export_model(
+    whole: WholeProgram,
+    path: Path,
+    cc: str | None = None,
+    fcompile: Callable[..., object] | None = None,
+    *,
+    force: bool = False,
+) -> Path:
+    header = path.with_suffix(".h")
+    check((header, HEADER), force=force)
+    with tempfile.TemporaryDirectory(prefix="loopwright-weights-") as folder:
+        weights = _weights_object(whole.constants, Path(folder) / "weights.bin")
+    kernels = {
+        f"kernel_{n}.o": module.artifact.objects for n, module in enumerate(whole.kernels.values())
+    }
+    more = {"weights.o": weights, **kernels}
+    written = export.export(whole.artifact(), path, cc, fcompile, more=more, force=force)
+    write(Output(header, _header(whole).encode(), HEADER), force=force)
+    return written
+
+
+def _weights_object(constants: Mapping[str, Array], room: Path) -> bytes:
+    """An object file with the elements of arrays under their symbols, which LLVM's assembler takes
+    from a file, so that they are never text.
+    """
+    lines, at = ['.section .rodata.lw_weights,"a",@progbits'], 0
+    with room.open("wb") as file:
+        for symbol, a in constants.items():
+            lines += [f".balign {ALIGNMENT}", f".globl {symbol}", f"{symbol}:"]
+            lines += [f'.incbin "{room}",{at},{a.nbytes}'] if a.nbytes else []
+            file.write(np.ascontiguousarray(a).tobytes())
+            at += a.nbytes
+    if at >= _MOST:
+        raise UsageError(
+            f"export_library: the model has {at} bytes of weights; a library holds up to {_MOST}. "
+            "Use save, which has no limit"
+        )
+    escaped = (line.replace("\\", "\\5C").replace('"', "\\22") for line in lines)
+    text = "".join(f'module asm "{line}"\n' for line in escaped)
+    return linker.compile_text(text, optimise=False, portable=True)
+
+
+def _header(whole: WholeProgram) -> str:
+    spec, version = whole.manifest.functions[0], whole.manifest.loopwright
+    params, values, lines, names = [], [], [], list[str]()
+    for a in spec.args:
+        name = re.sub(r"\W", "_", a.name, flags=re.ASCII) or "value"
+        if name[0].isdigit() or name in names or name in _TAKEN:  # all differ
+            name = f"{'out' if a.output else 'in'}{len(names)}_{name}"
+        names.append(name)
+        c_type = _C_TYPES.get(a.dtype, f"{a.dtype}_t")
+        params.append(f"{c_type} *{name}" if a.output else f"const {c_type} *{name}")
+        values.append(name if a.output else f"(void *){name}")
+        written = ", which it writes" if a.output else ""
+        lines.append(f"     {name}: {a.dtype}{list(a.shape)}{written}")
+    return _HEADER.format(
+        name=spec.name,
+        upper=spec.name.upper(),
+        version=version,
+        args="\n".join(lines),
+        workspace=spec.workspace_bytes,
+        threads=_THREADS if spec.uses_pool else "",
+        params=", ".join(params),
+        values=", ".join(values),
+    )

@@ -154,16 +154,9 @@ class BatchesReport:
 class CompiledBatches(BatchedModel):
     """A model of any batch whose kernels are built; made by `loopwright.graph.compile`.
 
-    Args:
-        source: the model.
-        models: the compiled model of each declared batch.
-        rest: the model that serves all other batches; None: one is built for each batch on its
-            first use, and the latest few are kept.
-        served: how other batches are served, in words.
-        build: builds the model of one batch.
-
-    Attributes:
-        models: as given; the others are those of `BatchedModel`.
+    ``models`` are those of declared batches; ``rest`` serves all others, as ``served`` tells in
+    words. Where it is None, a model is built for each batch on its first use, and the latest few
+    are kept.
 
     Example:
         >>> x = lw.graph.var("x", (te.size_var("n"), 4))
@@ -218,7 +211,6 @@ def compile_batches(
     context = PassContext.current()
 
     def build(batch: int) -> CompiledModel:
-        """Build the model of an undeclared batch, as if it had been declared."""
         with context:
             return later.model(source.at(batch))
 
@@ -236,10 +228,7 @@ def compile_batches(
 def _sized(
     symbolic: IRModule, size: SizeVar, batches: Sequence[int], builder: ModelBuilder
 ) -> tuple[SizedModel, str]:
-    """Build the model that serves any batch, and describe how its kernels came about.
-
-    Raises GraphError where an operator or a kernel needs to know the batch.
-    """
+    """A model for any batch, and how its kernels came about; GraphError where one needs it."""
     planned = plan_sized(pipeline(symbolic, target=builder.target), size)
     # Large batches have large tiles; remainders are guarded.
     kernels = sized_kernels(planned, size, sorted(batches, reverse=True), builder)

@@ -1,8 +1,7 @@
 """Compiled models: a program of kernels, each of them built once.
 
-A kernel that wins when each is called again and again may lose inside a model, where it finds other
-data in the caches. So where finalists are asked for, the fastest records of each kernel, and its
-default, take turns in runs of the whole model, all kernels at once.
+A kernel that wins when it is called again and again may lose among other data in the caches. So the
+fastest records of each kernel and its default can take turns in runs of the whole model.
 """
 
 from __future__ import annotations
@@ -95,19 +94,13 @@ class InsideReport(tuple[KernelPlayoff, ...]):
 
 
 class CompiledModel(Model):
-    """A model whose kernels are built.
-
-    Args:
-        planned: its program and the functions of its kernels.
-        kernels: the built kernels by name.
-        choices: the record each kernel was built from, by the kernel's name; none without a
-            history.
-        implementations: the implementation of each kernel's anchor, by the kernel's name; see
-            `Implementation`.
-        shared: as of `Model`.
+    """A model whose kernels are built; made by `loopwright.graph.compile`.
 
     Attributes:
-        planned, choices, implementations: as given; the others are those of `Model`.
+        planned: its program and the functions of its kernels.
+        choices: the record each kernel was built from, by the kernel's name; none without a
+            history.
+        implementations: the `Implementation` of each kernel's anchor, by the kernel's name.
         inside: how kernels compared inside runs of the model; None where they did not.
 
     Example:
@@ -152,10 +145,7 @@ class CompiledModel(Model):
         """The records its kernels were built from (none without a history), and fallback nodes.
 
         Where nodes have no kernel, the first access runs the model a few times on random data, to
-        measure their share of the time.
-
-        Raises:
-            RunError: the model has such nodes and does not run on random data.
+        measure their share of the time; RunError where that does not run.
         """
         return ModelReport(self.choices.values(), self._fallbacks)
 
@@ -171,22 +161,14 @@ def host_step(name: str, host: HostFunction) -> HostStep:
 
 @dataclass(frozen=True)
 class ModelBuilder:
-    """Builds models for a target under a history; they share kernels, weights and packed weights.
-
-    Attributes:
-        history: the records; None: those of the context around, if any.
-        finalists: the number of records of each kernel that take turns inside runs; None: none.
-        kernels: those that were built, by the keys of their tasks; new ones are added.
-        weights: arrays of weights: equal ones are kept once; None: as each model has them.
-        packed: arrays that kernels compute from weights; None: each model has its own.
-    """
+    """Builds models for a target under a history; they share kernels and weights."""
 
     target: Target
-    history: ApplyHistoryBest | None = None
-    finalists: int | None = None
-    kernels: dict[str, Module] = field(default_factory=dict)
-    weights: SharedArrays | None = None
-    packed: SharedArrays | None = None
+    history: ApplyHistoryBest | None = None  # None: the records of the context around, if any
+    finalists: int | None = None  # records of each kernel that take turns inside runs
+    kernels: dict[str, Module] = field(default_factory=dict)  # built, by the keys of their tasks
+    weights: SharedArrays | None = None  # equal ones are kept once; None: as each model has them
+    packed: SharedArrays | None = None  # computed from weights; None: each model has its own
 
     def model(self, module: IRModule, layouts: LayoutChoice | None = None) -> CompiledModel:
         """Build a module whose extents are numbers."""
@@ -235,10 +217,7 @@ class ModelBuilder:
             yield
 
     def _playoff(self, model: CompiledModel, tasks: KernelTasks, count: int) -> InsideReport:
-        """Let the ``count`` fastest records of each kernel take turns in runs on random inputs.
-
-        Without records only the defaults of several implementations take turns.
-        """
+        """Compare the ``count`` fastest records of each kernel, or else defaults, inside runs."""
         finalists: dict[str, list[KernelFinalist]] = {}
         for name, candidates in tasks.items():
             distinct: dict[str, KernelFinalist] = {}

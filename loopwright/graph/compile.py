@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from loopwright.errors import UsageError
@@ -97,9 +97,6 @@ def compile(
             the largest of these; where an operator needs to know the size, by a program that is
             built on its first use. None: all extents are numbers.
 
-    Returns:
-        A `CompiledModel`; with ``batches`` a `CompiledBatches`.
-
     Raises:
         GraphError: this is no model, nodes are not supported, a type does not fit, ``main`` has
             branches, or the layouts are of another model; with ``batches``, the inputs have no size
@@ -159,11 +156,10 @@ def compile_partitioned(
     operations and of the elements that it reads and writes.
 
     Args:
-        model: as of `compile`.
+        model, history: as of `compile`.
         targets: of each part, such as ``["llvm", "opencl"]``.
         capacities: relative capacities of the devices; None: all the same.
-        devices: of each part; None: the first device of each target's kind.
-        history: as of `compile`.
+        devices: of each part; None: the first device of each target's kind, the host for none.
 
     Raises:
         GraphError, RecordError: as of `compile`.
@@ -203,11 +199,11 @@ def compile_partitioned(
         pairs = zip(steps, cut.devices, strict=True)
         for device, name in sorted({(device, step.kernel) for step, device in pairs}):
             kernels[device][name] = builders[device].kernel(chosen[device][name], name)
-    homes = devices or [_first_device(k) for k in kernels]
-    return PartitionedExecutor(cut, kernels, homes, planned.constants)
-
-
-def _first_device(kernels: Mapping[str, Module]) -> Device:
-    """The first device of the kind that some kernels are for; the host where there are none."""
-    kinds = [artifact_kind(module.artifact.kind).device for module in kernels.values()]
-    return Device(kinds[0] if kinds else "cpu")
+    if devices is None:
+        # A part without kernels is on the host.
+        kinds = [
+            next((artifact_kind(m.artifact.kind).device for m in part.values()), "cpu")
+            for part in kernels
+        ]
+        devices = [Device(kind) for kind in kinds]
+    return PartitionedExecutor(cut, kernels, devices, planned.constants)

@@ -1,84 +1,46 @@
 """Patterns of graphs in Relay's vocabulary (`tvm.relay.dataflow_pattern`), and rewriting by them.
 
-A pattern describes the form of an expression. A match maps the parts of the pattern to expressions,
-from which a rule builds the replacement:
+A match maps the parts of a pattern to expressions, from which a rule builds the replacement::
 
-    >>> x = lw.graph.dataflow_pattern.wildcard()
-    >>> twice = lw.graph.dataflow_pattern.is_op("nn.relu")(
-    ...     lw.graph.dataflow_pattern.is_op("nn.relu")(x)
-    ... )
-    >>> rule = lw.graph.dataflow_pattern.Rule(twice, lambda m: lw.graph.op.nn.relu(m[x]))
-    >>> data = lw.graph.var("data", (4,))
-    >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.op.nn.relu(data)))
-    >>> print(lw.graph.dataflow_pattern.rewrite([rule], module))
-    def @main(%data: float32[4]) {
-      nn.relu(%data)
-    }
+    x, relu = wildcard(), is_op("nn.relu")
+    rule = Rule(relu(relu(x)), lambda m: lw.graph.op.nn.relu(m[x]))
+    module = rewrite([rule], module)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
 from loopwright.errors import GraphError
 from loopwright.graph.infer import Types
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    HostFunction,
-    OpRef,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.visitor import called, rewrite_each
+from loopwright.graph.ir.visitor import called, rewrite_function
 from loopwright.graph.registry import get_op
 
 __all__ = [
-    "DFPattern",
-    "Match",
-    "Rule",
-    "Types",
-    "is_constant",
-    "is_op",
-    "is_tuple",
-    "is_tuple_get_item",
-    "is_var",
-    "rewrite",
-    "wildcard",
-]
+    "DFPattern", "Match", "Rule", "Types", "is_constant", "is_op", "is_tuple",
+    "is_tuple_get_item", "is_var", "rewrite", "wildcard",
+]  # fmt: skip
 
 #: Operators whose two inputs may stand the other way round.
 _COMMUTATIVE = frozenset(["add", "multiply", "maximum", "minimum", "equal", "not_equal"])
-
-
 #: Expressions that the parts of a pattern matched.
-_Places = Mapping["DFPattern", Expr]
+_Places = Mapping["DFPattern", ir.Expr]
 
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """The expressions that the parts of a pattern matched.
+    """The expressions that the parts of a pattern matched."""
 
-    Attributes:
-        root: the expression that matches.
-        places: expressions by parts of the pattern, without those of alternatives not taken.
-        types: of expressions.
-    """
-
-    root: Expr
-    places: _Places
+    root: ir.Expr  #: matches the whole pattern
+    places: _Places  #: by parts of the pattern, without those of alternatives not taken
     types: Types | None = None
 
-    def __getitem__(self, part: DFPattern) -> Expr:
+    def __getitem__(self, part: DFPattern) -> ir.Expr:
         return self.places[part]
 
     def __contains__(self, part: DFPattern) -> bool:
@@ -87,7 +49,7 @@ class Match:
     def constant(self, part: DFPattern) -> Any:
         """The array of a part that is a constant."""
         found = self.places[part]
-        assert isinstance(found, Constant)
+        assert isinstance(found, ir.Constant)
         return found.data
 
     def attrs(self, part: DFPattern | None = None) -> Mapping[str, Any]:
@@ -97,57 +59,45 @@ class Match:
         assert name is not None
         return get_op(name).complete(call.attrs)
 
-    def call(self, part: DFPattern | None = None) -> Call:
+    def call(self, part: DFPattern | None = None) -> ir.Call:
         """A part that is a call; None is the root."""
         found = self.root if part is None else self.places[part]
-        assert isinstance(found, Call)
+        assert isinstance(found, ir.Call)
         return found
 
-    def type(self, part: DFPattern | Expr) -> TensorType:
-        """The type of a part, or of an expression, that is a tensor.
-
-        Raises:
-            GraphError: types were not given for matching, or it is no tensor.
-        """
+    def type(self, part: DFPattern | ir.Expr) -> ir.TensorType:
+        """The type of a part, or an expression, that is a tensor; GraphError for all else."""
         if self.types is None:
             raise GraphError("types are asked of a match without any; give `match` a module")
         return self.types.tensor(self.places[part] if isinstance(part, DFPattern) else part)
 
 
 class DFPattern:
-    """A pattern of expressions.
+    """A pattern of expressions, such as ``is_op("nn.softmax")(x).has_attr(axis=-1)``.
 
     One pattern object that occurs twice in a pattern matches one and the same expression.
 
     Example:
-        >>> from loopwright.graph.dataflow_pattern import is_constant, is_op, wildcard
+        >>> from loopwright.graph.dataflow_pattern import is_constant, wildcard
         >>> x, factor = wildcard(), is_constant()
         >>> found = (x * factor).match(lw.graph.op.multiply(2.0, lw.graph.var("x", (4,))))
-        >>> print(found.constant(factor), found[x].name)
-        2.0 x
-        >>> last = is_op("nn.softmax")(x).has_attr(axis=-1).optional(is_op("nn.relu"))
-        >>> print(last.match(lw.graph.op.nn.softmax(lw.graph.var("x", (2, 3)), axis=0)))
-        None
+        >>> print(found.constant(factor))
+        2.0
     """
 
-    def match(self, e: Expr, module: IRModule | None = None) -> Match | None:
-        """Match an expression; None where it does not match.
+    def match(self, e: ir.Expr, module: IRModule | None = None) -> Match | None:
+        """Match an expression of a module; None where it does not match.
 
-        Args:
-            e: the expression.
-            module: the module it lies in, for patterns of types.
-
-        Raises:
-            GraphError: a pattern of types is matched without a module.
+        A pattern of types without the module is a GraphError.
         """
         return self.match_typed(e, None if module is None else Types(module))
 
-    def match_typed(self, e: Expr, types: Types | None) -> Match | None:
+    def match_typed(self, e: ir.Expr, types: Types | None) -> Match | None:
         """As `match`, with the types known."""
         places = next(self.places(e, {}, types), None)
         return None if places is None else Match(e, places, types)
 
-    def places(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+    def places(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
         """All ways to match an expression, given the parts that are matched already."""
         if self in known:
             if known[self] is e:
@@ -156,7 +106,7 @@ class DFPattern:
         for found in self._inner(e, known, types):
             yield {**found, self: e}
 
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
         raise NotImplementedError
 
     def roots(self) -> frozenset[str] | None:
@@ -170,9 +120,9 @@ class DFPattern:
     def has_attr(self, **attrs: Any) -> DFPattern:
         """The pattern, where the call has these attributes, defaults included."""
 
-        def holds(e: Expr, _: Types | None) -> bool:
+        def holds(e: ir.Expr, _: Types | None) -> bool:
             name = called(e)
-            if name is None or not isinstance(e, Call):
+            if name is None or not isinstance(e, ir.Call):
                 return False
             known = get_op(name).complete(e.attrs)
             return all(n in known and known[n] == value for n, value in attrs.items())
@@ -187,12 +137,12 @@ class DFPattern:
         """The pattern, where the expression is a tensor of this shape."""
         return self._of_tensor(lambda t: t.shape == tuple(shape))
 
-    def _of_tensor(self, fits: Callable[[TensorType], bool]) -> DFPattern:
-        def holds(e: Expr, types: Types | None) -> bool:
+    def _of_tensor(self, fits: Callable[[ir.TensorType], bool]) -> DFPattern:
+        def holds(e: ir.Expr, types: Types | None) -> bool:
             if types is None:
                 raise GraphError("a pattern of types is matched; give `match` the module")
             t = types[e]
-            return isinstance(t, TensorType) and fits(t)
+            return isinstance(t, ir.TensorType) and fits(t)
 
         return _Where(self, holds)
 
@@ -214,23 +164,19 @@ class DFPattern:
 
 @dataclass(frozen=True, eq=False)
 class _Single(DFPattern):
-    """An expression for which a condition holds, whatever it is made of."""
+    holds: Callable[[ir.Expr], bool]
 
-    holds: Callable[[Expr], bool]
-
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
         if self.holds(e):
             yield known
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts(DFPattern):
-    """A tuple of patterns."""
-
     fields: tuple[DFPattern, ...]
 
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if isinstance(e, Tuple):
+    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        if isinstance(e, ir.Tuple):
             yield from _in_order(self.fields, e.fields, known, types)
 
 
@@ -239,8 +185,8 @@ class _Item(DFPattern):
     tuple_value: DFPattern
     index: int | None
 
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if isinstance(e, TupleGetItem) and self.index in (None, e.index):
+    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+        if isinstance(e, ir.TupleGetItem) and self.index in (None, e.index):
             yield from self.tuple_value.places(e.tuple_value, known, types)
 
 
@@ -254,9 +200,9 @@ class _Calls(DFPattern):
     def roots(self) -> frozenset[str]:
         return self.names
 
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
         name = called(e)
-        if name not in self.names or not isinstance(e, Call):
+        if name not in self.names or not isinstance(e, ir.Call):
             return
         if self.args is None:
             yield known
@@ -271,12 +217,12 @@ class _Where(DFPattern):
     """A pattern, where a condition of the expression and the types holds."""
 
     inner: DFPattern
-    holds: Callable[[Expr, Types | None], bool]
+    holds: Callable[[ir.Expr, Types | None], bool]
 
     def roots(self) -> frozenset[str] | None:
         return self.inner.roots()
 
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
         if self.holds(e, types):
             yield from self.inner.places(e, known, types)
 
@@ -290,13 +236,13 @@ class _Either(DFPattern):
         left, right = self.left.roots(), self.right.roots()
         return None if left is None or right is None else left | right
 
-    def _inner(self, e: Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
+    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
         yield from self.left.places(e, known, types)
         yield from self.right.places(e, known, types)
 
 
 def _in_order(
-    patterns: Sequence[DFPattern], exprs: Sequence[Expr], known: _Places, types: Types | None
+    patterns: Sequence[DFPattern], exprs: Sequence[ir.Expr], known: _Places, types: Types | None
 ) -> Iterator[_Places]:
     """All ways to match expressions with as many patterns, one each."""
     if len(patterns) != len(exprs):
@@ -308,9 +254,6 @@ def _in_order(
         yield from _in_order(patterns[1:], exprs[1:], first, types)
 
 
-# ---------------------------------------------------------------- makers
-
-
 def wildcard() -> DFPattern:
     """Any expression."""
     return _Single(lambda _: True)
@@ -318,28 +261,18 @@ def wildcard() -> DFPattern:
 
 def is_var(name: str | None = None) -> DFPattern:
     """A variable, of a name where one is given."""
-    return _Single(lambda e: isinstance(e, Var) and name in (None, e.name))
+    return _Single(lambda e: isinstance(e, ir.Var) and name in (None, e.name))
 
 
 def is_constant(fits: Callable[[Any], bool] | None = None) -> DFPattern:
-    """A constant.
-
-    Args:
-        fits: asked of its array; None: any.
-
-    Example:
-        >>> from loopwright.graph.dataflow_pattern import is_constant
-        >>> one = is_constant(lambda a: (a == 1).all())
-        >>> print(one.match(lw.graph.const([1.0, 2.0])))
-        None
-    """
-    return _Single(lambda e: isinstance(e, Constant) and (fits is None or fits(e.data)))
+    """A constant whose array fits, by default any: ``is_constant(lambda a: (a == 1).all())``."""
+    return _Single(lambda e: isinstance(e, ir.Constant) and (fits is None or fits(e.data)))
 
 
 def is_tuple(fields: Sequence[DFPattern] | None = None) -> DFPattern:
     """A tuple of some patterns; None: of any."""
     if fields is None:
-        return _Single(lambda e: isinstance(e, Tuple))
+        return _Single(lambda e: isinstance(e, ir.Tuple))
     return _Parts(tuple(fields))
 
 
@@ -352,17 +285,8 @@ def is_op(*names: str) -> Callable[..., DFPattern]:
     """An operator, or one of some; called with patterns of its inputs, a pattern of its calls.
 
     The inputs of ``add``, ``multiply``, ``maximum``, ``minimum``, ``equal`` and ``not_equal`` match
-    in both orders. ``is_op(...)(...)`` with the three dots matches calls of any inputs.
-
-    Raises:
-        GraphError: there is no such operator.
-
-    Example:
-        >>> from loopwright.graph.dataflow_pattern import is_op, wildcard
-        >>> product = is_op("nn.dense", "matmul")(wildcard(), wildcard())
-        >>> x = lw.graph.var("x", (2, 3))
-        >>> print(product.match(lw.graph.op.nn.dense(x, x)) is not None)
-        True
+    in both orders. ``is_op(...)(...)`` with the three dots matches calls of any inputs. Unknown
+    names are a GraphError.
     """
     for name in names:
         get_op(name)
@@ -379,63 +303,46 @@ _MOST = 100
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A replacement for what a pattern matches.
-
-    Attributes:
-        pattern: of the root.
-        build: from a match to an expression of the same type; None where the rule does not fit.
-    """
+    """A replacement for what a pattern matches."""
 
     pattern: DFPattern
-    build: Callable[[Match], Expr | None]
+    #: makes an expression of the same type from a match; None where the rule does not fit
+    build: Callable[[Match], ir.Expr | None]
 
 
 def rewrite(rules: Iterable[Rule], module: IRModule) -> IRModule:
     """Apply rules wherever they match, from the inputs to the results, until none matches.
 
-    Args:
-        rules: the first that matches a node is applied, then its result is matched again.
-        module: the functions; those that are one kernel already stay as they are.
-
-    Returns:
-        The module; itself where nothing matched.
+    The first rule that matches a node is applied, then its result is matched again. Functions that
+    are one kernel already stay as they are, and the module itself where nothing matches.
 
     Raises:
         GraphError: a rule builds an expression of another type, or rules undo each other endlessly.
     """
-    rewriting = _Rewriting(Types(module))
+    by_root: dict[str | None, list[Rule]] = {}
     for rule in rules:
-        rewriting.add(rule)
+        roots = rule.pattern.roots()
+        for name in (None,) if roots is None else roots:
+            by_root.setdefault(name, []).append(rule)
+    rewriting = _Rewriting(Types(module), by_root)
     changed = True
     while changed:
-        made = {n: rewriting.function(f) for n, f in module.functions.items()}
+        made = {
+            n: f if f.primitive else rewrite_function(f, rewriting.at)
+            for n, f in module.functions.items()
+        }
         changed = any(f is not module.functions[n] for n, f in made.items())
         module = IRModule(made) if changed else module
     return module
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class _Rewriting:
     types: Types
-    by_root: dict[str, list[Rule]] = field(default_factory=dict)
-    others: list[Rule] = field(default_factory=list)
+    rules: Mapping[str | None, Sequence[Rule]]  # by operator of the root; None: of any root
 
-    def add(self, rule: Rule) -> None:
-        roots = rule.pattern.roots()
-        if roots is None:
-            self.others.append(rule)
-        for name in roots or ():
-            self.by_root.setdefault(name, []).append(rule)
-
-    def function(self, f: Function) -> Function:
-        if f.primitive:
-            return f
-        made = rewrite_each(f, self._at)
-        assert isinstance(made, Function)
-        return made
-
-    def _at(self, old: Expr, new: Expr) -> Expr:
-        if isinstance(new, (OpRef, GlobalVar, HostFunction)):
+    def at(self, old: ir.Expr, new: ir.Expr) -> ir.Expr:
+        if isinstance(new, (ir.OpRef, ir.GlobalVar, ir.HostFunction)):
             return new
         wanted = self.types[old]
         self.types.keep(new, wanted)
@@ -448,17 +355,18 @@ class _Rewriting:
             new = made
         raise GraphError(f"rules undo each other without end at {_told(new)}")
 
-    def _once(self, e: Expr) -> Expr | None:
+    def _once(self, e: ir.Expr) -> ir.Expr | None:
         """Apply the first rule that fits to a node; None where none does."""
-        for rule in (*self.by_root.get(called(e) or "", ()), *self.others):
+        name = called(e)
+        named = self.rules.get(name, ()) if name is not None else ()
+        for rule in (*named, *self.rules.get(None, ())):
             match = rule.pattern.match_typed(e, self.types)
-            made: Expr | None = None if match is None else rule.build(match)
+            made: ir.Expr | None = None if match is None else rule.build(match)
             if made is not None and made is not e:
                 return made
         return None
 
 
-def _told(e: Expr) -> str:
-    """A node's text for messages."""
+def _told(e: ir.Expr) -> str:
     where = f" ({e.span})" if e.span else ""
     return f"{called(e) or type(e).__name__}{where}"

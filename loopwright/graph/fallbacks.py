@@ -33,11 +33,10 @@ def random_inputs(program: Program) -> Mapping[str, npt.NDArray[Any]]:
 
 
 def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
-    """Mean seconds, over ``runs`` runs, of all calls of each kernel or Python function in a run.
+    """Mean seconds of all calls of each kernel or Python function in a run, over ``runs`` runs.
 
-    The data are random; one more run comes before and is not timed. On a CPU calls are timed inside
-    runs, back to back. On a device each call is waited for, so that the launch overhead of the host
-    is included.
+    The data are random, and one run goes before. On a CPU calls are timed back to back; on a device
+    each is waited for, so that the launch overhead of the host is included.
     """
     inputs = random_inputs(model.program)
     if model.device_type == "cpu":
@@ -55,10 +54,6 @@ def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
     return total
 
 
-#: Runs of a model that tell the shares.
-_RUNS = 3
-
-
 @dataclass(frozen=True)
 class Fallback:
     """A node that another library computes."""
@@ -74,11 +69,7 @@ class Fallback:
 
 
 class ModelReport(Report):
-    """The records that the kernels of a model were built from, and the nodes that have no kernel.
-
-    A tuple of the choices of records; its text is a table, with a line for each node that falls
-    back.
-    """
+    """A table of the choices of records for the kernels of a model and of nodes without one."""
 
     fallbacks: tuple[Fallback, ...]  #: largest share of the time first
 
@@ -99,10 +90,9 @@ class ModelReport(Report):
 
 
 def fallbacks_of(model: Model, hosts: Mapping[str, HostFunction]) -> tuple[Fallback, ...]:
-    """The nodes of a model that have no kernel, with their share of runs on random data."""
     if not hosts:
         return ()
-    took = seconds_by_step(model, _RUNS)
+    took = seconds_by_step(model, runs=3)
     whole = sum(took.values())
     where = model.device_type
     moved = "" if where == "cpu" else f"; its values go from {where} to the host and back"

@@ -1,20 +1,15 @@
 """FuseOps: calls of operators become calls of functions, each of which is one kernel.
 
-The rules are Relay's, over the tree of post-dominators (Roesch et al., 2018). A call is fused with
-its immediate post-dominator, the first call through which all that reads it goes, and with all
-calls on the way there:
-
-* a product, a convolution or a reduction, where what follows is elementwise or broadcast;
-* elementwise and broadcast calls, where what follows is no more than injective, or ends in a
-  reduction, or in what an anchor has been fused with already;
-* injective calls, where what follows is injective.
-
-A function has one anchor at most: a product, a convolution or a reduction.
+The rules are Relay's, over the tree of post-dominators (Roesch et al., 2018): a call is fused with
+the first call through which all that reads it goes, and with all calls on the way there. Anchors
+(a product, a convolution or a reduction, one a function) take elementwise and broadcast calls after
+them; these go into what is no more than injective, ends in a reduction or was fused with an anchor;
+injective calls go into injective ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -66,8 +61,7 @@ class _Group:
 def FuseOps(module: IRModule) -> IRModule:
     """Make functions of one kernel each."""
     types = infer_types(module)
-    made = {n: _fused(f, types) for n, f in module.functions.items()}
-    return IRModule(made)
+    return IRModule({n: _fused(f, types) for n, f in module.functions.items()})
 
 
 def _fused(f: Function, types: Mapping[Expr, Type]) -> Function:
@@ -76,8 +70,7 @@ def _fused(f: Function, types: Mapping[Expr, Type]) -> Function:
     groups = _groups(f)
     made: dict[Expr, Expr] = {}
     for e in post_order(f):
-        group = groups.get(e)
-        if group is None:
+        if (group := groups.get(e)) is None:
             made[e] = e.with_children(tuple(made[c] for c in e.children))
         elif group.last.call is e:
             made[e] = _call_of(group, made, types)
@@ -116,9 +109,6 @@ def _all_blocks(top: Block) -> Iterator[Block]:
         for e, inner in block.inner.items():
             if not (isinstance(e, Function) and e.primitive):
                 waiting += inner
-
-
-# ---------------------------------------------------------------- post-dominators
 
 
 def _linked(block: Block) -> list[_Node]:
@@ -162,9 +152,6 @@ def _between(node: _Node, last: _Node) -> list[_Node]:
     return list(found)
 
 
-# ---------------------------------------------------------------- groups
-
-
 def _after_anchor(node: _Node) -> None:
     """Fuse elementwise and broadcast calls into an anchor before them."""
     if node.pattern in _ANCHORS and node.group.anchor is node:
@@ -197,9 +184,7 @@ def _extend(node: _Node, fits: Callable[[Pattern, bool], bool], once: bool = Fal
         on_the_way = _between(last, last.next)
         groups = {n.group for n in (*on_the_way, last.next)} - {node.group}
         goal = last.next.group
-        if not all(fits(g.pattern, g is goal) for g in groups):
-            return
-        if not _join(node.group, groups):
+        if not all(fits(g.pattern, g is goal) for g in groups) or not _join(node.group, groups):
             return
         if once:
             return
@@ -207,24 +192,18 @@ def _extend(node: _Node, fits: Callable[[Pattern, bool], bool], once: bool = Fal
 
 
 def _join(group: _Group, others: set[_Group]) -> bool:
-    """Merge groups; False where the result would be too large, or have two anchors."""
+    """Merge groups; False where the result is too large, or has two anchors or two results."""
     nodes = [n for g in (group, *others) for n in g.nodes]
     anchors = [g.anchor for g in (group, *others) if g.anchor is not None]
-    if len(nodes) > _MOST or len(anchors) > 1 or not _is_closed(nodes):
+    inside, last = set(nodes), max(nodes, key=lambda n: n.at)
+    # Others read only the last call: a function has one result.
+    closed = all(not n.escapes and inside.issuperset(n.users) for n in nodes if n is not last)
+    if len(nodes) > _MOST or len(anchors) > 1 or not closed:
         return False
     group.nodes, group.anchor = nodes, anchors[0] if anchors else None
     for n in nodes:
         n.group = group
     return True
-
-
-def _is_closed(nodes: Sequence[_Node]) -> bool:
-    """Whether only the last of some calls is read by others: a function has one result."""
-    inside, last = set(nodes), max(nodes, key=lambda n: n.at)
-    return all(not n.escapes and inside.issuperset(n.users) for n in nodes if n is not last)
-
-
-# ---------------------------------------------------------------- functions
 
 
 def _call_of(group: _Group, made: Mapping[Expr, Expr], types: Mapping[Expr, Type]) -> Call:

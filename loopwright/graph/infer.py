@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from loopwright.errors import GraphError, InternalError
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    FuncType,
-    GlobalVar,
-    HostFunction,
-    If,
-    Let,
-    OpRef,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import IRModule, function_text
 from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.registry import get_op
@@ -31,14 +12,8 @@ from loopwright.graph.registry import get_op
 _LINES_BEFORE = 3
 
 
-def infer_types(module: IRModule) -> dict[Expr, Type]:
-    """The type of every node of a module.
-
-    Args:
-        module: the functions.
-
-    Returns:
-        Types by node; what is called has the type of a function, operators have none.
+def infer_types(module: IRModule) -> dict[ir.Expr, ir.Type]:
+    """The type of every node of a module; called functions have one, operators do not.
 
     Raises:
         GraphError: an operator does not take its arguments, a function is called with others than
@@ -67,7 +42,7 @@ class Types:
         self._inference = _Inference(IRModule({}))
         self._known = self._inference.types = infer_types(module)
 
-    def __getitem__(self, e: Expr) -> Type:
+    def __getitem__(self, e: ir.Expr) -> ir.Type:
         waiting = [] if e in self._known else [e]
         while waiting:
             at = waiting[-1]
@@ -77,39 +52,35 @@ class Types:
             waiting += unknown
         return self._known[e]
 
-    def tensor(self, e: Expr) -> TensorType:
-        """The type of an expression that is a tensor.
-
-        Raises:
-            GraphError: it is something else.
-        """
+    def tensor(self, e: ir.Expr) -> ir.TensorType:
+        """The type of an expression that is a tensor; GraphError where it is something else."""
         found = self[e]
-        if not isinstance(found, TensorType):
+        if not isinstance(found, ir.TensorType):
             raise GraphError(f"a tensor is needed, got {found}")
         return found
 
-    def keep(self, e: Expr, t: Type) -> None:
+    def keep(self, e: ir.Expr, t: ir.Type) -> None:
         """Enter the type of an expression that replaces one of that type."""
         self._known[e] = t
 
 
-def _is_untyped(e: Expr) -> bool:
+def _is_untyped(e: ir.Expr) -> bool:
     """Whether a node is called without having a type itself."""
-    return isinstance(e, (OpRef, HostFunction))
+    return isinstance(e, (ir.OpRef, ir.HostFunction))
 
 
 class _Inference:
     def __init__(self, module: IRModule) -> None:
-        self.types: dict[Expr, Type] = {}
+        self.types: dict[ir.Expr, ir.Type] = {}
         self._module = module
         self._begun: list[str] = []
-        self._bound: dict[Var, Expr] = {}
+        self._bound: dict[ir.Var, ir.Expr] = {}
 
-    def function(self, name: str) -> FuncType:
+    def function(self, name: str) -> ir.FuncType:
         function = self._module[name]
         known = self.types.get(function)
         if known is not None:
-            assert isinstance(known, FuncType)
+            assert isinstance(known, ir.FuncType)
             return known
         if name in self._begun:
             if function.result is None:
@@ -118,48 +89,48 @@ class _Inference:
             return function.type_with(function.result)
         self._begun.append(name)
         nodes = post_order(function)
-        self._bound.update({e.var: e.value for e in nodes if isinstance(e, Let)})
+        self._bound.update({e.var: e.value for e in nodes if isinstance(e, ir.Let)})
         for e in nodes:
-            self._infer(name, e)
+            if e in self.types or _is_untyped(e):
+                continue
+            try:
+                self.types[e] = self.type_of(e)
+            except GraphError as exc:
+                if isinstance(e, ir.GlobalVar):  # what is wrong there was told with its place
+                    raise
+                raise GraphError(self._placed(name, e, str(exc))) from exc
         self._begun.pop()
         found = self.types[function]
-        assert isinstance(found, FuncType)
+        assert isinstance(found, ir.FuncType)
         return found
 
-    def _infer(self, name: str, e: Expr) -> None:
-        if e in self.types or _is_untyped(e):
-            return
-        try:
-            self.types[e] = self.type_of(e)
-        except GraphError as exc:
-            if isinstance(e, GlobalVar):  # what is wrong there was told with its place
-                raise
-            raise GraphError(self._placed(name, e, str(exc))) from exc
-
-    def type_of(self, e: Expr) -> Type:
+    def type_of(self, e: ir.Expr) -> ir.Type:
         """The type of a node whose children's types are known."""
         match e:
-            case Var():
+            case ir.Var():
                 return self._variable(e)
-            case Constant():
+            case ir.Constant():
                 return e.type
-            case GlobalVar():
+            case ir.GlobalVar():
                 return self.function(e.name)
-            case Tuple():
-                return TupleType(tuple(self.types[f] for f in e.fields))
-            case TupleGetItem():
+            case ir.Tuple():
+                return ir.TupleType(tuple(self.types[f] for f in e.fields))
+            case ir.TupleGetItem():
                 return self._item(e)
-            case Let():
+            case ir.Let():
                 return self.types[e.body]
-            case If():
+            case ir.If():
                 return self._branches(e)
-            case Function():
-                return self._function(e)
-            case Call():
+            case ir.Function():
+                body = self.types[e.body]
+                if e.result is not None and e.result != body:
+                    raise GraphError(f"the function declares {e.result}, but returns {body}")
+                return e.type_with(body)
+            case ir.Call():
                 return self._call(e)
         raise InternalError(f"{type(e).__name__} has no type rule")
 
-    def _variable(self, e: Var) -> Type:
+    def _variable(self, e: ir.Var) -> ir.Type:
         bound = self._bound.get(e)
         found = None if bound is None else self.types[bound]
         declared = found if e.type is None else e.type
@@ -169,47 +140,40 @@ class _Inference:
             raise GraphError(f"variable {e.name!r} declares {declared}, but its value is {found}")
         return declared
 
-    def _item(self, e: TupleGetItem) -> Type:
+    def _item(self, e: ir.TupleGetItem) -> ir.Type:
         found = self.types[e.tuple_value]
-        if not isinstance(found, TupleType):
+        if not isinstance(found, ir.TupleType):
             raise GraphError(f"part {e.index} is asked of {found}, which is no tuple")
         if not 0 <= e.index < len(found.fields):
             raise GraphError(f"part {e.index} is asked of {found}, from 0")
         return found.fields[e.index]
 
-    def _branches(self, e: If) -> Type:
+    def _branches(self, e: ir.If) -> ir.Type:
         condition, then, other = (self.types[c] for c in e.children)
-        if condition != TensorType((), "bool"):
+        if condition != ir.TensorType((), "bool"):
             raise GraphError(f"a condition is bool[], got {condition}")
         if then != other:
             raise GraphError(f"the branches differ: {then} and {other}")
         return then
 
-    def _function(self, e: Function) -> Type:
-        body = self.types[e.body]
-        if e.result is not None and e.result != body:
-            raise GraphError(f"the function declares {e.result}, but returns {body}")
-        return e.type_with(body)
-
-    def _call(self, e: Call) -> Type:
+    def _call(self, e: ir.Call) -> ir.Type:
         args = [self.types[a] for a in e.args]
-        if isinstance(e.op, OpRef):
+        if isinstance(e.op, ir.OpRef):
             op = get_op(e.op.name)
             return op.type_of(args, op.complete(e.attrs))
-        if isinstance(e.op, HostFunction):
+        if isinstance(e.op, ir.HostFunction):
             return e.op.result
         callee = self.types[e.op]
-        if not isinstance(callee, FuncType):
+        if not isinstance(callee, ir.FuncType):
             raise GraphError(f"{callee} is called, which is no function")
         if list(callee.params) != args:
             given = ", ".join(map(str, args))
             raise GraphError(f"{callee} is called with ({given})")
         return callee.result
 
-    def _placed(self, name: str, e: Expr, text: str) -> str:
+    def _placed(self, name: str, e: ir.Expr, text: str) -> str:
         """A message with the lines of the program around a node."""
-        known: Mapping[Expr, Type] = self.types
-        program, line_of = function_text(name, self._module[name], known)
+        program, line_of = function_text(name, self._module[name], self.types)
         where = f" ({e.span})" if e.span else ""
         if e not in line_of:
             return f"in @{name}{where}: {text}"

@@ -18,16 +18,7 @@ from loopwright.graph.building import records_of
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.fuse_ops import calls_beside
 from loopwright.graph.infer import Types
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    OpRef,
-    TensorType,
-    Var,
-    elements,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import called, free_vars
 from loopwright.graph.kernels import KernelTask, fastest, kernel_tasks
@@ -50,13 +41,9 @@ Kernels = Sequence[tuple[Sequence[KernelTask], int]]
 
 
 def kernels_of_calls(
-    calls: Sequence[Call], types: Types, layout: Layout, target: Target
+    calls: Sequence[ir.Call], types: Types, layout: Layout, target: Target
 ) -> Kernels | None:
-    """The kernels of some calls that are fused, in a layout that their inputs have already.
-
-    None where they cannot be computed so. ``types`` are of all nodes; values of other calls are
-    inputs, constants stay.
-    """
+    """The kernels of fused calls in a layout of their inputs; None where it cannot be so."""
     f, anchor = _alone(calls, types)
     known = Types(IRModule({MAIN: f}))
     r = Rewriting(known, lambda _: layout)
@@ -67,35 +54,34 @@ def kernels_of_calls(
         shape = t.shape
         as_is = len(shape) != rank or not layout.fits(shape) or (p is few and has_few(shape))
         lies = FIRST if as_is else layout
-        r.forms[p] = {lies: Var(p.name, TensorType(lies.shape(shape), t.dtype))}
+        r.forms[p] = {lies: ir.Var(p.name, ir.TensorType(lies.shape(shape), t.dtype))}
     r.walk(f.body)
     if r.home(f.body) != layout:
         return None
     return _kernels(r.form(f.body, layout), target)
 
 
-def kernels_of_transform(t: TensorType, source: Layout, to: Layout, target: Target) -> Kernels:
-    """The kernels that move a value of type (N, C, ...) from one layout to another."""
-    x = Var("x", TensorType(source.shape(t.shape), t.dtype))
+def kernels_of_transform(t: ir.TensorType, source: Layout, to: Layout, target: Target) -> Kernels:
+    x = ir.Var("x", ir.TensorType(source.shape(t.shape), t.dtype))
     return _kernels(source.moved(x, t.shape, to), target)
 
 
-def _kernels(body: Expr, target: Target) -> Kernels:
-    module = IRModule({MAIN: Function(tuple(free_vars(body)), body)})
+def _kernels(body: ir.Expr, target: Target) -> Kernels:
+    module = IRModule({MAIN: ir.Function(tuple(free_vars(body)), body)})
     planned = plan(AFTER_LAYOUTS(module))
     tasks = kernel_tasks(planned, target)
     return [(candidates, planned.calls[name]) for name, candidates in tasks.items()]
 
 
-def _alone(calls: Sequence[Call], types: Types) -> tuple[Function, Call]:
+def _alone(calls: Sequence[ir.Call], types: Types) -> tuple[ir.Function, ir.Call]:
     """Some calls as a function of what they read, and the first convolution or pool among them."""
-    params: dict[Expr, Var] = {}
-    made: dict[Expr, Expr] = {}
+    params: dict[ir.Expr, ir.Var] = {}
+    made: dict[ir.Expr, ir.Expr] = {}
 
-    def operand(e: Expr) -> Expr:
-        if e in made or isinstance(e, (OpRef, Constant)):
+    def operand(e: ir.Expr) -> ir.Expr:
+        if e in made or isinstance(e, (ir.OpRef, ir.Constant)):
             return made.get(e, e)
-        return params.setdefault(e, Var(f"x{len(params)}", types[e]))
+        return params.setdefault(e, ir.Var(f"x{len(params)}", types[e]))
 
     anchors = []
     for call in calls:
@@ -105,8 +91,8 @@ def _alone(calls: Sequence[Call], types: Types) -> tuple[Function, Call]:
             anchors.append(new)
     body = made[calls[-1]]
     (anchor,) = anchors
-    assert isinstance(anchor, Call)
-    return Function(tuple(params.values()), body), anchor
+    assert isinstance(anchor, ir.Call)
+    return ir.Function(tuple(params.values()), body), anchor
 
 
 #: Total cost of some kernels; infinite where one of them cannot be built.
@@ -133,7 +119,6 @@ class Measured:
             self.know(os.fspath(log))
 
     def know(self, history: Source | Any) -> None:
-        """Add further records; None: none."""
         if (history := records_of(history)) is not None:
             self._sources.append(history)
 
@@ -204,15 +189,12 @@ def tune_layouts(
     Inference on CPUs*, USENIX ATC 2019, and TVM's graph tuner.
 
     Args:
-        model: as of `compile`.
-        target: None is the current target, or the default one.
-        history: records of earlier runs, as of `compile`.
+        model, target, history, example_inputs: as of `compile`.
         log: the file that measurements are appended to, which is used as a history, too; None:
             they are forgotten.
         blocks: channels in a block, such as the lanes of a vector and twice as many.
         measure: False prices all kernels by the analytical model, in cycles: nothing is built, and
             records are ignored.
-        example_inputs: what a ``torch.nn.Module`` is called with.
         options: of `loopwright.tune_tasks`, such as ``measure_option``.
 
     Raises:
@@ -260,31 +242,26 @@ class LayoutCosts:
         f = module[MAIN]
         made = LayoutCosts(Places.of(f, Types(module)), identity(module), target)
         layouts = [FIRST, LAST, *(blocked(b) for b in dict.fromkeys(blocks))]
-        made._add_kernels(calls_beside(f), layouts)
-        made._add_moves()
-        return made
-
-    def _add_kernels(self, beside: Any, layouts: Sequence[Layout]) -> None:
-        for n, anchor in enumerate(self.places.anchors):
-            found = self.places.candidates(n, layouts)
-            if self.places.is_kernel(n):
+        beside = calls_beside(f)
+        for n, anchor in enumerate(made.places.anchors):
+            found = made.places.candidates(n, layouts)
+            if made.places.is_kernel(n):
                 every = {
-                    one: kernels_of_calls(beside[anchor], self.places.types, one, self.target)
+                    one: kernels_of_calls(beside[anchor], made.places.types, one, target)
                     for one in found
                 }
                 found = [one for one in found if every[one] is not None]
-                self.kernels |= {(n, one): k for one, k in every.items() if k is not None}
-            self.candidates.append(found)
-
-    def _add_moves(self) -> None:
-        largest: dict[tuple[Layout, Layout, str], TensorType] = {}
-        for t, source, to in self._transforms():
+                made.kernels |= {(n, one): k for one, k in every.items() if k is not None}
+            made.candidates.append(found)
+        largest: dict[tuple[Layout, Layout, str], ir.TensorType] = {}
+        for t, source, to in made._transforms():
             key = (source, to, t.dtype)
-            if key not in largest or elements(t) > elements(largest[key]):
+            if key not in largest or ir.elements(t) > ir.elements(largest[key]):
                 largest[key] = t
         for (source, to, dtype), t in largest.items():
-            kernels = kernels_of_transform(t, source, to, self.target)
-            self.moves[source, to, dtype] = (kernels, elements(t))
+            kernels = kernels_of_transform(t, source, to, target)
+            made.moves[source, to, dtype] = (kernels, ir.elements(t))
+        return made
 
     @property
     def transforms(self) -> list[Kernels]:
@@ -293,18 +270,11 @@ class LayoutCosts:
     def choice(self, price: Price, unit: str = "seconds") -> LayoutChoice:
         """The layouts that cost least; ``unit`` is ``"seconds"`` or ``"cycles"``."""
         chosen, cost, converted, exact = self._solved(price)
-        return LayoutChoice(
-            tuple(chosen),
-            self.places.operators,
-            self.module,
-            cost,
-            converted,
-            unit,
-            exact,
-            str(self.target),
-        )
+        prices = cost, converted, unit, exact
+        operators = self.places.operators
+        return LayoutChoice(tuple(chosen), operators, self.module, *prices, str(self.target))
 
-    def _transforms(self) -> list[tuple[TensorType, Layout, Layout]]:
+    def _transforms(self) -> list[tuple[ir.TensorType, Layout, Layout]]:
         """Each value that may be moved, with the layouts from and to."""
         every = [(t, self.candidates[a], self.candidates[b]) for a, b, t in self.places.edges]
         every += [(t, [FIRST], self.candidates[n]) for n, t in self.places.entering]
@@ -325,8 +295,7 @@ class LayoutCosts:
             [one for one in found if math.isfinite(kernels.get((n, one), 0.0))] or [FIRST]
             for n, found in enumerate(self.candidates)
         ]
-        each = {key: price(found) / count for key, (found, count) in self.moves.items()}
-        moved = self._mover(each)
+        moved = self._mover(price)
         costs = []
         for n, found in enumerate(candidates):
             prices = np.array([kernels.get((n, one), 0.0) for one in found])
@@ -352,17 +321,16 @@ class LayoutCosts:
         chosen = [found[i] for found, i in zip(candidates, choice, strict=True)]
         return chosen, cost, converted, solution.exact
 
-    def _mover(
-        self, each: dict[tuple[Layout, Layout, str], float]
-    ) -> Callable[[TensorType, Layout, Layout], float]:
-        known = [p for p in each.values() if math.isfinite(p)]
+    def _mover(self, price: Price) -> Callable[[ir.TensorType, Layout, Layout], float]:
+        """The price of a value's move, by that of the largest one of its kind for its elements."""
+        each = {key: price(kernels) / count for key, (kernels, count) in self.moves.items()}
         # A transform that could not be measured costs as much as the slowest that could.
-        worst = max(known, default=0.0)
+        worst = max((p for p in each.values() if math.isfinite(p)), default=0.0)
 
-        def moved(t: TensorType, source: Layout, to: Layout) -> float:
+        def moved(t: ir.TensorType, source: Layout, to: Layout) -> float:
             if source == to:
                 return 0.0
             own = each.get((source, to, t.dtype), worst)
-            return elements(t) * (own if math.isfinite(own) else worst)
+            return ir.elements(t) * (own if math.isfinite(own) else worst)
 
         return moved

@@ -17,12 +17,8 @@ def module_pass(
 ) -> Callable[[Callable[[IRModule], IRModule]], Pass]:
     """Turn a function ``IRModule -> IRModule`` into a pass and register its name.
 
-    Args:
-        opt_level: the lowest level of a `loopwright.PassContext` at which it runs, 0 to 3.
-        name: default the function's name.
-
-    Raises:
-        UsageError: a built-in pass has the name.
+    It runs from a `loopwright.PassContext` of ``opt_level``, 0 to 3, on. The name is by default
+    the function's; that of a built-in pass is a UsageError.
 
     Example:
         >>> @lw.graph.transform.module_pass(opt_level=1)
@@ -36,8 +32,7 @@ def module_pass(
     """
 
     def decorate(run: Callable[[IRModule], IRModule]) -> Pass:
-        made = Pass(name or run.__name__, opt_level, run, IRModule, check_module)
-        return register_pass(made)
+        return register_pass(Pass(name or run.__name__, opt_level, run, IRModule, check_module))
 
     return decorate
 
@@ -47,12 +42,7 @@ def function_pass(
 ) -> Callable[[Callable[[Function], Expr]], Pass]:
     """Turn a function ``Function -> Function`` into a pass over all functions of a module.
 
-    Args:
-        opt_level: as of `module_pass`.
-        name: as of `module_pass`.
-
-    Raises:
-        UsageError: a built-in pass has the name.
+    Arguments are those of `module_pass`.
 
     Example:
         >>> @lw.graph.transform.function_pass(opt_level=1)
@@ -70,7 +60,6 @@ def function_pass(
     """
 
     def decorate(run: Callable[[Function], Expr]) -> Pass:
-        found = name or run.__name__
 
         @wraps(run)  # whose pass it is, decides who may replace it
         def over_all(module: IRModule) -> IRModule:
@@ -78,7 +67,7 @@ def function_pass(
                 {n: _function(n, run(f)) for n, f in module.functions.items()}
             )
 
-        return module_pass(opt_level, found)(over_all)
+        return module_pass(opt_level, name or run.__name__)(over_all)
 
     return decorate
 

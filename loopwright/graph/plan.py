@@ -12,20 +12,7 @@ import numpy as np
 from loopwright.errors import GraphError
 from loopwright.executors import Kind, Program, SizedProgram, SizedValue, Step
 from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    HostFunction,
-    Let,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule, unique
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.visitor import post_order
@@ -37,15 +24,13 @@ P = TypeVar("P", Program, SizedProgram)
 
 @dataclass
 class ProgramPlan(Generic[P]):
-    """A module as a program of kernels."""
-
     program: P
     #: function of each kernel by name, with the indices of constant parameters
-    kernels: dict[str, tuple[Function, tuple[int, ...]]]
+    kernels: dict[str, tuple[ir.Function, tuple[int, ...]]]
     constants: dict[str, np.ndarray[Any, Any]]
     calls: dict[str, int]  # number of calls of each kernel in a run
     #: Python functions among its steps, by name
-    hosts: dict[str, HostFunction] = field(default_factory=dict)
+    hosts: dict[str, ir.HostFunction] = field(default_factory=dict)
 
 
 Planned: TypeAlias = ProgramPlan[Program]
@@ -54,10 +39,7 @@ SizedPlan: TypeAlias = ProgramPlan[SizedProgram]
 
 
 def plan(module: IRModule) -> Planned:
-    """The program of a module after `FuseOps`, all of whose calls are of functions of one kernel.
-
-    Its ``main`` has to be a straight program with known sizes.
-    """
+    """The program of a straight module of known sizes after `FuseOps`."""
     found = _Planner(infer_types(module), None).plan(module[MAIN])
     program = found.program.at(0)  # no extent depends on it
     return Planned(program, found.kernels, found.constants, found.calls, found.hosts)
@@ -70,27 +52,29 @@ def plan_sized(module: IRModule, size: SizeVar) -> SizedPlan:
 
 @dataclass
 class _Planner:
-    types: Mapping[Expr, Type]
+    types: Mapping[ir.Expr, ir.Type]
     size: SizeVar | None
     values: list[SizedValue] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     #: names of kernels by the hash of their function and the indices of constant parameters
     names: dict[tuple[str, tuple[int, ...]], str] = field(default_factory=dict)
-    kernels: dict[str, tuple[Function, tuple[int, ...]]] = field(default_factory=dict)
+    kernels: dict[str, tuple[ir.Function, tuple[int, ...]]] = field(default_factory=dict)
     constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
-    hosts: dict[str, HostFunction] = field(default_factory=dict)
+    hosts: dict[str, ir.HostFunction] = field(default_factory=dict)
 
-    def plan(self, main: Function) -> SizedPlan:
-        where: dict[Expr, list[int]] = {}
+    def plan(self, main: ir.Function) -> SizedPlan:
+        where: dict[ir.Expr, list[int]] = {}
         used: set[str] = set()
         for p in main.params:
             where[p] = [self._add(unique(p.name, used), self.types[p], "input")]
         body = post_order(main.body)
-        inner = {e for f in body if isinstance(f, Function) for e in post_order(f)}
+        inner = {e for f in body if isinstance(f, ir.Function) for e in post_order(f)}
         # A constant of a kernel's function may be an argument outside of it, too.
-        inner -= {c for e in body if e not in inner for c in e.children if isinstance(c, Constant)}
-        bound = {e.var: e.value for e in body if isinstance(e, Let)}
+        inner -= {
+            c for e in body if e not in inner for c in e.children if isinstance(c, ir.Constant)
+        }
+        bound = {e.var: e.value for e in body if isinstance(e, ir.Let)}
         for e in body:
             if e not in inner and e not in where:
                 where[e] = self._numbers(e, where, bound, used)
@@ -99,28 +83,32 @@ class _Planner:
         return SizedPlan(program, self.kernels, self.constants, self.calls, self.hosts)
 
     def _numbers(
-        self, e: Expr, where: dict[Expr, list[int]], bound: Mapping[Var, Expr], used: set[str]
+        self,
+        e: ir.Expr,
+        where: dict[ir.Expr, list[int]],
+        bound: Mapping[ir.Var, ir.Expr],
+        used: set[str],
     ) -> list[int]:
         match e:
-            case Constant():
+            case ir.Constant():
                 name = unique(e.name or "constant", used)
                 self.constants[name] = e.data
                 return [self._add(name, e.type, "constant")]
-            case Var():
+            case ir.Var():
                 return where[bound[e]]
-            case Let():
+            case ir.Let():
                 return where[e.body]
-            case Tuple():
+            case ir.Tuple():
                 if any(len(where[f]) != 1 for f in e.fields):
                     raise GraphError("tuples of tuples have no place in a program; flatten them")
                 return [where[f][0] for f in e.fields]
-            case TupleGetItem():
+            case ir.TupleGetItem():
                 return [where[e.tuple_value][e.index]]
-            case Call(op=Function() as f) if f.primitive:
+            case ir.Call(op=ir.Function() as f) if f.primitive:
                 return self._step(e, f, [where[a][0] for a in e.args])
-            case HostFunction():
+            case ir.HostFunction():
                 return []
-            case Call(op=HostFunction() as host):
+            case ir.Call(op=ir.HostFunction() as host):
                 name = f"{_plain(host.name)}_by_{_plain(host.by)}_{len(self.hosts)}"
                 self.hosts[name] = host
                 return self._add_step(e, name, [where[a][0] for a in e.args])
@@ -130,25 +118,27 @@ class _Planner:
             "executor runs calls one after the other; run FuseOps before"
         )
 
-    def _step(self, call: Call, function: Function, args: list[int]) -> list[int]:
+    def _step(self, call: ir.Call, function: ir.Function, args: list[int]) -> list[int]:
         constant = tuple(i for i, n in enumerate(args) if self.values[n].kind == "constant")
         key = structural_hash(function), constant
         if key not in self.names:
-            self.names[key] = f"{_label(function)}_{len(self.names)}"
+            calls = [e for e in post_order(function.body) if isinstance(e, ir.Call)]
+            label = joined_names([getattr(e.op, "name", "call") for e in calls])
+            self.names[key] = f"{label}_{len(self.names)}"
             self.kernels[self.names[key]] = (function, constant)
         name = self.names[key]
         self.calls[name] = self.calls.get(name, 0) + 1
         return self._add_step(call, name, args)
 
-    def _add_step(self, call: Call, name: str, args: list[int]) -> list[int]:
+    def _add_step(self, call: ir.Call, name: str, args: list[int]) -> list[int]:
         result = self.types[call]
-        parts = result.fields if isinstance(result, TupleType) else (result,)
+        parts = result.fields if isinstance(result, ir.TupleType) else (result,)
         outputs = [self._add(name, t, "stored") for t in parts]
         self.steps.append(Step(name, (*args, *outputs), len(outputs)))
         return outputs
 
-    def _add(self, name: str, t: Type, kind: Kind) -> int:
-        if not isinstance(t, TensorType):
+    def _add(self, name: str, t: ir.Type, kind: Kind) -> int:
+        if not isinstance(t, ir.TensorType):
             raise GraphError(f"{name!r} is {t}; a program's values are tensors")
         known: dict[IndexVar, str] = {} if self.size is None else {self.size: self.size.name}
         if any(v not in known for n in t.shape for v in size_vars([n])):
@@ -166,10 +156,9 @@ class _Planner:
         )
 
 
-def _label(function: Function) -> str:
-    """A name from the operators of a kernel."""
-    calls = [e for e in post_order(function.body) if isinstance(e, Call)]
-    names = [getattr(e.op, "name", "call").rpartition(".")[2] for e in calls]
+def joined_names(operators: Sequence[str]) -> str:
+    """Up to four operators, without their namespaces, and the number of others."""
+    names = [name.rpartition(".")[2] for name in operators]
     return "_".join(names[:4]) + (f"_and_{len(names) - 4}" if len(names) > 4 else "")
 
 

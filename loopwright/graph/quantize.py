@@ -12,7 +12,7 @@ from loopwright.errors import GraphError, UsageError, did_you_mean
 from loopwright.graph.compile import compile
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.expr import Call, Constant, Expr, Function, TensorType, Tuple, Type, const
+from loopwright.graph.ir.expr import Call, Constant, Expr, Function, TensorType, Tuple, const
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import called, post_order, rewrite_each
 from loopwright.graph.registry import get_op
@@ -50,10 +50,7 @@ def calibrate(
     percentile: float,
     target: TargetLike,
 ) -> list[ValueRange]:
-    """The ranges of some float tensors of a function over all data, which are inputs by name.
-
-    ``percentile`` is the percentage of the numbers that lie inside, for that method.
-    """
+    """The ranges of float tensors over all data; ``percentile`` of the numbers lie inside."""
     given = list(data)
     if not given:
         raise GraphError("there are no calibration data; give the inputs of one run at least")
@@ -84,8 +81,9 @@ def calibrate(
         counts[n] += np.histogram(a, _BINS, _limits(found[n], method))[0]
 
     each(count)
-    cut = _by_entropy if method == "entropy" else lambda c, r: _by_percentile(c, r, percentile)
-    return [cut(c, r) for c, r in zip(counts, found, strict=True)]
+    if method == "entropy":
+        return [_by_entropy(c, r) for c, r in zip(counts, found, strict=True)]
+    return [_by_percentile(c, r, percentile) for c, r in zip(counts, found, strict=True)]
 
 
 def _limits(r: ValueRange, method: Method) -> tuple[float, float]:
@@ -108,10 +106,7 @@ def _by_percentile(counts: Array, r: ValueRange, percentile: float) -> ValueRang
 
 
 def _by_entropy(counts: Array, r: ValueRange) -> ValueRange:
-    """The range whose quantised numbers are distributed most like the numbers themselves.
-
-    Its threshold minimises the Kullback-Leibler divergence, as in TensorRT (Migacz, 2017).
-    """
+    """The range of least Kullback-Leibler divergence, as in TensorRT (Migacz, 2017)."""
     half = _BINS // 2
     sizes = counts[half:] + counts[:half][::-1]
     tried = range(_LEVELS, half + 1, _STEP)
@@ -175,8 +170,8 @@ def quantize(
         target: what the model is run on for calibration; None as in `compile`.
 
     Returns:
-        A module in which quantised values and weights are quantised and dequantised in the manner
-        of QDQ models. `compile` turns these into integer products.
+        A module with values and weights quantised and dequantised in the manner of QDQ models,
+        which `compile` turns into integer products.
 
     Raises:
         GraphError: there are no data, inputs do not fit, or a value or a weight is not finite.
@@ -196,7 +191,13 @@ def quantize(
         raise UsageError(f"percentile is {percentile}; give more than 50, and 100 at most")
     module = FOLDING(module_of(model))
     main = module[MAIN]
-    products = _without(_products(module, of_values), skip)
+    products = _products(module, of_values)
+    spans = {p.span for p in products}
+    for name in skip:
+        if name not in spans:
+            hint = did_you_mean(name, spans)
+            raise UsageError(f"no product that could be quantised has the span {name!r}{hint}")
+    products = [p for p in products if p.span not in skip]
     read = [*(p.args[0] for p in products), *(p.args[1] for p in products if _of_values(p))]
     values = list(dict.fromkeys(read))
     if not values:
@@ -216,15 +217,6 @@ def _by_name(main: Function, given: Mapping[str, Array] | Array) -> Mapping[str,
     return {main.params[0].name: given}
 
 
-def _without(products: Sequence[Call], skip: Sequence[str]) -> list[Call]:
-    spans = {p.span for p in products}
-    for name in skip:
-        if name not in spans:
-            hint = did_you_mean(name, spans)
-            raise UsageError(f"no product that could be quantised has the span {name!r}{hint}")
-    return [p for p in products if p.span not in skip]
-
-
 def _products(module: IRModule, of_values: bool) -> list[Call]:
     """The products of float32 data with constant weights, and with other data where asked for."""
     types = infer_types(module)
@@ -233,20 +225,17 @@ def _products(module: IRModule, of_values: bool) -> list[Call]:
         name = called(e)
         if name is None or name not in CHANNELS or not isinstance(e, Call):
             continue
-        t = types[e.args[0]]
-        chosen = _pays(name, e) or (of_values and _of_values(e) and _are_matrices(e, types))
-        if isinstance(t, TensorType) and t.dtype == "float32" and chosen:
+        t, other = (types[a] for a in e.args[:2])
+        if not isinstance(t, TensorType) or t.dtype != "float32":
+            continue
+        matrices = all(isinstance(x, TensorType) and len(x.shape) >= 2 for x in (t, other))
+        if _pays(name, e) or (of_values and _of_values(e) and matrices):
             found.append(e)
     return found
 
 
 def _of_values(product: Call) -> bool:
     return called(product) == "matmul" and not any(isinstance(a, Constant) for a in product.args)
-
-
-def _are_matrices(product: Call, types: Mapping[Expr, Type]) -> bool:
-    found = [types[a] for a in product.args]
-    return all(isinstance(t, TensorType) and len(t.shape) >= 2 for t in found)
 
 
 def _pays(name: str, product: Call) -> bool:
@@ -265,8 +254,8 @@ def _annotated(
 ) -> Function:
     """The function with its values and weights quantised and dequantised.
 
-    A product's first operand is quantised for all its readers; its second operand for this product,
-    as int8, unless it is the first operand of another product.
+    A first operand is quantised for all readers, a second one for its product as int8, unless it is
+    a first operand, too.
     """
     chosen, first = set(products), {p.args[0] for p in products}
 
@@ -306,7 +295,6 @@ def _there_and_back(e: Expr, scale: np.float32, zero: int, dtype: str) -> Expr:
 
 
 def _weight(product: Call) -> Expr:
-    """A weight of int8 with a scale for each output channel, dequantised."""
     weight, axis = product.args[1], CHANNELS[called(product) or ""]
     assert isinstance(weight, Constant)
     data: np.ndarray[Any, Any] = weight.data

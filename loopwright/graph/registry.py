@@ -1,13 +1,9 @@
 """Operators of graphs as registered data: their inputs, computation, fusion, implementations.
 
-An operator is one function over tensors of an expression: its parameters by position are the
-inputs, those by keyword alone are the attributes, its docstring describes it. So the type of a call
-is that of the expression, and cannot differ from what is computed.
-
-That definition is one implementation. Others are registered beside it, each with a priority, the
-condition under which it computes the same, and its error bound (`Implementation`). Without
-measurements a kernel takes the one of the highest priority; with records of a tuning run, the
-fastest. The idea, and ``plevel``, are those of TVM's ``OpStrategy``.
+An operator is one function over tensors, with its inputs by position and its attributes by keyword;
+the type of a call is that of its expression. Other implementations stand beside that definition,
+each with a priority, a condition and an error bound, as in TVM's ``OpStrategy``: a kernel takes the
+one of the highest priority, with records the fastest.
 """
 
 from __future__ import annotations
@@ -24,17 +20,7 @@ import numpy as np
 
 from loopwright import te
 from loopwright.errors import GraphError, LoopwrightError, did_you_mean
-from loopwright.graph.ir.expr import (
-    Attrs,
-    Call,
-    Expr,
-    OpRef,
-    TensorType,
-    TupleType,
-    Type,
-    const,
-    tensor_type,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.rounding import computed
 from loopwright.lowering import PassContext
 from loopwright.target import Target
@@ -65,38 +51,23 @@ class Pattern(enum.IntEnum):
 class Op:
     """A registered operator.
 
-    Attributes:
-        name: such as ``"nn.conv"``.
-        pattern: how it fuses.
-        compute: makes the tensors of a call from its tensors and attributes.
-        inputs: the names of its inputs.
-        optional: how many of them, the last ones, may be left out.
-        variadic: whether any number of tensors may follow the inputs.
-        attrs: its attributes with their defaults; ``inspect.Parameter.empty`` where there is none.
-        summary: what it computes, in one line.
-
     Example:
         >>> op = lw.graph.get_op("nn.softmax")
         >>> print(op.inputs, dict(op.attrs), op.pattern.name)
         ('data',) {'axis': -1} OPAQUE
     """
 
-    name: str
-    pattern: Pattern
-    compute: Compute
-    inputs: tuple[str, ...]
-    optional: int
-    variadic: bool
-    attrs: Attrs
-    summary: str
+    name: str  #: such as ``"nn.conv"``
+    pattern: Pattern  #: how it fuses
+    compute: Compute  #: makes the tensors of a call from its tensors and attributes
+    inputs: tuple[str, ...]  #: names of its inputs
+    optional: int  #: number of inputs, the last ones, that may be left out
+    variadic: bool  #: whether any number of tensors may follow the inputs
+    attrs: ir.Attrs  #: with their defaults; ``inspect.Parameter.empty`` where there is none
+    summary: str  #: what it computes, in one line
 
-    def __call__(self, *args: Any, span: str = "", **attrs: Any) -> Call:
-        """A call of the operator.
-
-        Args:
-            args: expressions, or arrays and numbers, which become constants.
-            span: where it comes from, for messages.
-            attrs: attributes by name.
+    def __call__(self, *args: Any, span: str = "", **attrs: Any) -> ir.Call:
+        """A call of the operator; arrays and numbers among ``args`` become constants.
 
         Raises:
             GraphError: too few or too many inputs, an attribute that is unknown or missing, or of a
@@ -107,15 +78,11 @@ class Op:
             wanted = f"{least} or more" if self.variadic else f"{least} to {most}"
             wanted = str(most) if least == most and not self.variadic else wanted
             raise GraphError(f"{self.name} takes {wanted} inputs, got {len(args)}")
-        exprs = tuple(a if isinstance(a, Expr) else const(a) for a in args)
-        return Call(OpRef(self.name), exprs, self.complete(attrs), span=span)
+        exprs = tuple(a if isinstance(a, ir.Expr) else ir.const(a) for a in args)
+        return ir.Call(ir.OpRef(self.name), exprs, self.complete(attrs), span=span)
 
-    def complete(self, given: Mapping[str, Any]) -> Attrs:
-        """All attributes: those given, and the defaults of the others.
-
-        Raises:
-            GraphError: one is unknown or missing, or has a value that no attribute has.
-        """
+    def complete(self, given: Mapping[str, Any]) -> ir.Attrs:
+        """The given attributes, and defaults for the others; GraphError as of `__call__`."""
         for name in given:
             if name not in self.attrs:
                 hint = did_you_mean(name, self.attrs)
@@ -129,29 +96,22 @@ class Op:
             raise GraphError(f"{self.name} needs the attribute {', '.join(missing)}")
         return MappingProxyType({n: _plain(self.name, n, v) for n, v in values.items()})
 
-    def tensors(self, args: Sequence[te.Tensor], attrs: Attrs) -> list[te.Tensor]:
-        """The tensors of a call; 16-bit results are rounded once.
-
-        Args:
-            args: a tensor for each input that is given.
-            attrs: all attributes.
-        """
+    def tensors(self, args: Sequence[te.Tensor], attrs: ir.Attrs) -> list[te.Tensor]:
+        """The tensors of a call with all attributes; 16-bit results are rounded once."""
         return computed(self.compute, args, attrs)
 
-    def type_of(self, args: Sequence[Type], attrs: Attrs) -> Type:
-        """The type of a call for the types of its arguments.
-
-        Raises:
-            GraphError: the operator does not take arguments of these types and attributes.
-        """
+    def type_of(self, args: Sequence[ir.Type], attrs: ir.Attrs) -> ir.Type:
+        """The type of a call; GraphError where the operator takes no such arguments."""
         for n, t in enumerate(args):
-            if not isinstance(t, TensorType):
+            if not isinstance(t, ir.TensorType):
                 raise GraphError(f"{self.name} takes tensors, but input {n} is {t}")
         return _type_of(self, tuple(args), tuple(sorted(attrs.items())))
 
 
 @lru_cache(maxsize=1 << 14)
-def _type_of(op: Op, args: tuple[TensorType, ...], attrs: tuple[tuple[str, Any], ...]) -> Type:
+def _type_of(
+    op: Op, args: tuple[ir.TensorType, ...], attrs: tuple[tuple[str, Any], ...]
+) -> ir.Type:
     given = [te.placeholder(t.shape, t.dtype, name=f"x{n}") for n, t in enumerate(args)]
     try:
         made = op.compute(*given, **dict(attrs))
@@ -159,8 +119,8 @@ def _type_of(op: Op, args: tuple[TensorType, ...], attrs: tuple[tuple[str, Any],
         text = " ".join(str(exc).split())
         raise GraphError(f"{op.name}({', '.join(map(str, args))}): {text}") from exc
     if isinstance(made, te.Tensor):
-        return tensor_type(made)
-    return TupleType(tuple(tensor_type(t) for t in made))
+        return ir.tensor_type(made)
+    return ir.TupleType(tuple(ir.tensor_type(t) for t in made))
 
 
 def _plain(op: str, name: str, value: Any) -> Any:
@@ -184,14 +144,7 @@ _WORKLOAD_FORMS: dict[str, Compute] = {}
 
 
 def register_op(name: str, pattern: Pattern) -> Callable[[Compute], Op]:
-    """Decorate a function over tensors to make it an operator of graphs.
-
-    Args:
-        name: of the operator; letters, digits, dots and underscores.
-        pattern: how it fuses.
-
-    Returns:
-        A decorator, which gives an `Op`: called with expressions, it makes a call.
+    """Decorate a function over tensors to make it an `Op`: called with expressions, it makes calls.
 
     Raises:
         GraphError: another function has the name.
@@ -240,10 +193,7 @@ def _origin(function: Compute) -> tuple[object, object]:
 
 
 def get_op(name: str) -> Op:
-    """The operator of a name.
-
-    Raises:
-        GraphError: there is none; the nearest name is told.
+    """The operator of a name; GraphError, with the nearest name, where there is none.
 
     Example:
         >>> print(lw.graph.get_op("add").summary)
@@ -265,16 +215,11 @@ def op_names() -> list[str]:
 
 
 def remove_op(name: str) -> None:
-    """Forget an operator.
-
-    Raises:
-        GraphError: there is none of the name.
+    """Forget an operator; GraphError where there is none of the name.
 
     Example:
-        >>> @lw.graph.register_op("example.same", lw.graph.Pattern.ELEMENTWISE)
-        ... def same(data):
-        ...     return te.compute(data.shape, lambda *i: data(*i), name="same")
-        ...
+        >>> same = lambda data: te.compute(data.shape, lambda *i: data(*i), name="same")
+        >>> _ = lw.graph.register_op("example.same", lw.graph.Pattern.ELEMENTWISE)(same)
         >>> lw.graph.remove_op("example.same")
         >>> print("example.same" in lw.graph.op_names())
         False
@@ -289,27 +234,17 @@ DEFINITION, PLEVEL = "definition", 10
 MAX_ERROR = 1e-5
 
 #: Decides about a call by its inputs as tensors, all its attributes, and the target.
-Condition = Callable[[Sequence[te.Tensor], Attrs, Target], bool]
-Priority = Callable[[Sequence[te.Tensor], Attrs, Target], int]
+Condition = Callable[[Sequence[te.Tensor], ir.Attrs, Target], bool]
+Priority = Callable[[Sequence[te.Tensor], ir.Attrs, Target], int]
 
 
-def _always(_inputs: Sequence[te.Tensor], _attrs: Attrs, _target: Target) -> bool:
+def _always(_inputs: Sequence[te.Tensor], _attrs: ir.Attrs, _target: Target) -> bool:
     return True
 
 
 @dataclass(frozen=True, eq=False)
 class Implementation:
     """One way to compute an operator.
-
-    Attributes:
-        op: the operator.
-        name: distinguishes it from others of the operator.
-        compute: as of the operator: makes the tensors of a call from its tensors and attributes.
-        plevel: its priority, or a function that gives it for a call; that of definitions is 10.
-        condition: whether it can compute a call.
-        error: the largest distance from the exact result, as a share of the largest result, for
-            inputs drawn from normal distributions, beyond that of the definition; 0 where it only
-            sums in another order.
 
     Example:
         >>> found = lw.graph.implementations("nn.conv_channels_last")
@@ -318,24 +253,23 @@ class Implementation:
     """
 
     op: str
-    name: str
-    compute: Compute
-    plevel: int | Priority = PLEVEL
-    condition: Condition = _always
+    name: str  #: distinguishes it from others of the operator
+    compute: Compute  #: as of the operator
+    plevel: int | Priority = PLEVEL  #: or a function that gives it for a call
+    condition: Condition = _always  #: whether it can compute a call
+    #: the largest distance from the exact result, as a share of the largest result, for inputs
+    #: drawn from normal distributions, beyond that of the definition; 0 where it only sums in
+    #: another order
     error: float = 0.0
 
-    def priority(self, inputs: Sequence[te.Tensor], attrs: Attrs, target: Target) -> int:
+    def priority(self, inputs: Sequence[te.Tensor], attrs: ir.Attrs, target: Target) -> int:
         return self.plevel if isinstance(self.plevel, int) else self.plevel(inputs, attrs, target)
 
-    def tensors(self, inputs: Sequence[te.Tensor], attrs: Attrs) -> list[te.Tensor]:
-        """The tensors of a call.
-
-        Raises:
-            GraphError: they differ from those of the operator in number, shape or dtype.
-        """
+    def tensors(self, inputs: Sequence[te.Tensor], attrs: ir.Attrs) -> list[te.Tensor]:
+        """The tensors of a call; GraphError where number, shape or dtype are not the operator's."""
         found = computed(self.compute, inputs, attrs)
-        wanted = get_op(self.op).type_of([tensor_type(t) for t in inputs], attrs)
-        types = [tensor_type(t) for t in found]
+        wanted = get_op(self.op).type_of([ir.tensor_type(t) for t in inputs], attrs)
+        types = [ir.tensor_type(t) for t in found]
         if types != list(getattr(wanted, "fields", [wanted])):
             told = ", ".join(map(str, types))
             raise GraphError(
@@ -355,12 +289,9 @@ def register_implementation(
 ) -> Callable[[Compute], Compute]:
     """Decorate a function over tensors to make it a further way to compute an operator.
 
-    Its parameters are those of the operator. Models that are compiled or tuned later know it.
-
-    Args:
-        op: the operator's name.
-        name: of the implementation; a later one of a name replaces the earlier one.
-        plevel, condition, error: see `Implementation`.
+    Its parameters are those of the operator. Models that are compiled or tuned later know it. A
+    later one of a name replaces the earlier one. ``plevel``, ``condition`` and ``error`` are those
+    of `Implementation`.
 
     Raises:
         GraphError: there is no such operator, or the name is that of definitions.
@@ -389,10 +320,7 @@ def register_implementation(
 
 
 def register_workload_form(op: str, compute: Compute) -> None:
-    """Let records of a workload of `loopwright.ops` serve kernels of a single call of an operator.
-
-    ``compute`` writes the operator as the workload does, which names its records.
-    """
+    """Let records of a workload serve kernels of one call, which ``compute`` writes as it does."""
     _WORKLOAD_FORMS[op] = compute
 
 
@@ -405,8 +333,7 @@ def workload_form(op: str) -> Implementation | None:
 def implementations(op: str) -> list[Implementation]:
     """The ways to compute an operator: its definition first, then others as they were registered.
 
-    Raises:
-        GraphError: there is no such operator.
+    GraphError where there is no such operator.
 
     Example:
         >>> print([one.name for one in lw.graph.implementations("nn.softmax")])
@@ -417,10 +344,7 @@ def implementations(op: str) -> list[Implementation]:
 
 
 def remove_implementation(op: str, name: str) -> None:
-    """Forget an implementation.
-
-    Raises:
-        GraphError: there is none of the name.
+    """Forget an implementation; GraphError where there is none of the name.
 
     Example:
         >>> lw.graph.remove_implementation("nn.softmax", "fast")
@@ -435,13 +359,9 @@ def remove_implementation(op: str, name: str) -> None:
 
 
 def applicable(
-    op: str, inputs: Sequence[te.Tensor], attrs: Attrs, target: Target
+    op: str, inputs: Sequence[te.Tensor], attrs: ir.Attrs, target: Target
 ) -> list[Implementation]:
-    """The implementations that can compute a call, those of high priority first.
-
-    The definition is always among them. The setting ``max_error`` of the `loopwright.PassContext`
-    in force limits their error.
-    """
+    """The implementations of a call within ``max_error`` of the `PassContext`, by priority."""
     most = PassContext.current().number("max_error", MAX_ERROR)
     found = [
         one

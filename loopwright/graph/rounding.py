@@ -12,7 +12,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Read, cast
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import map_nodes, walk
 from loopwright.ops import compute
 
 #: The dtype that floats of 16 bits are computed in.
@@ -31,31 +31,20 @@ def computed(
     found = _listed(compute(*inputs, **attrs))
     if not any(t.dtype in dtypes.HALVES for t in inputs) or _roundings(found, inputs) < 2:
         return found
-    wide = [_wide(t) if t.dtype in dtypes.HALVES else t for t in inputs]
+    wide, narrow = list(inputs), {}
+    for n, t in enumerate(inputs):
+        if t.dtype in dtypes.HALVES:  # a placeholder, until what reads it casts the narrow tensor
+            constant = getattr(t.op, "constant", False)
+            wide[n] = te.placeholder(t.shape, WIDE, name=t.name, constant=constant)
+            narrow[wide[n]] = t
     exact = _listed(compute(*wide, **attrs))
-    narrow = {w: t for w, t in zip(wide, inputs, strict=True) if w is not t}
+
+    def narrowed(r: Read) -> Expr:
+        return cast(narrow[r.source](*r.indices), WIDE) if r.source in narrow else r
+
     for op in _operations(exact, wide):
-        op.body = _reading(op.body, narrow)
+        op.body = map_nodes(op.body, Read, narrowed)
     return [as_dtype(t, as_is.dtype) for t, as_is in zip(exact, found, strict=True)]
-
-
-def _wide(t: te.Tensor) -> te.Tensor:
-    """A float32 placeholder for a tensor, until `_reading` replaces it."""
-    constant = getattr(t.op, "constant", False)
-    return te.placeholder(t.shape, WIDE, name=t.name, constant=constant)
-
-
-def _reading(body: Expr, narrow: Mapping[te.Tensor, te.Tensor]) -> Any:
-    """A body that casts what it reads of narrow tensors, in place of their placeholders."""
-
-    # Any: an expression gives an expression.
-    def visit(e: Any) -> Any:
-        new = e.map_children(visit)
-        if isinstance(new, Read) and new.source in narrow:
-            return cast(narrow[new.source](*new.indices), WIDE)
-        return new
-
-    return visit(body)
 
 
 def as_dtype(t: te.Tensor, dtype: str) -> te.Tensor:
@@ -78,7 +67,6 @@ def _roundings(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> int
 
 
 def _operations(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> list[te.ComputeOp]:
-    """The operations that make tensors from inputs."""
     seen, waiting, found = {t.op for t in inputs}, [t.op for t in tensors], list[te.ComputeOp]()
     while waiting:
         op = waiting.pop()

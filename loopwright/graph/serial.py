@@ -12,26 +12,7 @@ import numpy as np
 
 from loopwright import te
 from loopwright.errors import GraphError
-from loopwright.graph.ir.expr import (
-    Array,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    FuncType,
-    GlobalVar,
-    HostFunction,
-    If,
-    Let,
-    OpRef,
-    Size,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.sizes import SizeVar
@@ -40,10 +21,7 @@ _FORMAT, _VERSION = "loopwright.graph", 1
 
 
 def save_json(module: IRModule) -> str:
-    """A module as JSON text, its constants among it.
-
-    Args:
-        module: any module; extents are numbers or size variables.
+    """A module as JSON text, its constants among it; extents are numbers or size variables.
 
     Raises:
         GraphError: an extent is an expression of size variables, or a Python function is called.
@@ -65,50 +43,50 @@ def save_json(module: IRModule) -> str:
 
 class _Writer:
     def __init__(self) -> None:
-        self.number: dict[Expr, int] = {}
+        self.number: dict[ir.Expr, int] = {}
         self.sizes: list[dict[str, Any]] = []
         self._vars: dict[SizeVar, int] = {}
 
-    def node(self, e: Expr) -> dict[str, Any]:
+    def node(self, e: ir.Expr) -> dict[str, Any]:
         self.number[e] = len(self.number)
         found: dict[str, Any] = {"kind": type(e).__name__, **self._own(e)}
         if e.children:
             found["children"] = [self.number[c] for c in e.children]
         return {**found, "span": e.span} if e.span else found
 
-    def _own(self, e: Expr) -> dict[str, Any]:
+    def _own(self, e: ir.Expr) -> dict[str, Any]:
         match e:
-            case Var():
+            case ir.Var():
                 return {"name": e.name, "type": self._type(e.type)}
-            case Constant():
+            case ir.Constant():
                 data = base64.b64encode(np.ascontiguousarray(e.data).tobytes()).decode()
                 return {"name": e.name, "type": self._type(e.type), "data": data}
-            case GlobalVar() | OpRef():
+            case ir.GlobalVar() | ir.OpRef():
                 return {"name": e.name}
-            case HostFunction():
+            case ir.HostFunction():
                 raise GraphError(
                     f"{e.name} is computed by {e.by} in Python ({e.reason:.120}), which has no "
                     "JSON; import the model with fallback=False to see all such nodes"
                 )
-            case Call():
+            case ir.Call():
                 return {"attrs": dict(e.attrs)}
-            case Function():
+            case ir.Function():
                 return {"result": self._type(e.result), "attrs": dict(e.attrs)}
-            case TupleGetItem():
+            case ir.TupleGetItem():
                 return {"index": e.index}
         return {}
 
-    def _type(self, t: Type | None) -> Any:
+    def _type(self, t: ir.Type | None) -> Any:
         match t:
-            case TensorType():
+            case ir.TensorType():
                 return {"shape": [self._size(n) for n in t.shape], "dtype": t.dtype}
-            case TupleType():
+            case ir.TupleType():
                 return {"fields": [self._type(f) for f in t.fields]}
-            case FuncType():
+            case ir.FuncType():
                 return {"params": [*map(self._type, t.params)], "result": self._type(t.result)}
         return None
 
-    def _size(self, n: Size) -> Any:
+    def _size(self, n: ir.Size) -> Any:
         if isinstance(n, int):
             return n
         if not isinstance(n, SizeVar):
@@ -154,7 +132,7 @@ class _Reader:
         self._sizes = [te.size_var(s["name"], s["dtype"]) for s in data["sizes"]]
 
     def module(self) -> IRModule:
-        made: list[Expr] = []
+        made: list[ir.Expr] = []
         for d in self._data["nodes"]:
             numbers = d.get("children", [])
             if any(not isinstance(n, int) or not 0 <= n < len(made) for n in numbers):
@@ -166,66 +144,66 @@ class _Reader:
                 )
             made.append(replace(e, span=d["span"]) if d.get("span") else e)
         functions = {name: made[n] for name, n in self._data["functions"].items()}
-        found = {name: f for name, f in functions.items() if isinstance(f, Function)}
+        found = {name: f for name, f in functions.items() if isinstance(f, ir.Function)}
         if len(found) < len(functions):
             raise GraphError("a function of this graph is none")
         return IRModule(found)
 
-    def node(self, d: Mapping[str, Any], children: list[Expr]) -> Expr | None:
+    def node(self, d: Mapping[str, Any], children: list[ir.Expr]) -> ir.Expr | None:
         """A node over its children, without its span; None for an unknown kind."""
         match d["kind"], children:
             case "Var", _:
-                return Var(d["name"], self.type(d["type"]))
+                return ir.Var(d["name"], self.type(d["type"]))
             case "Constant", _:
-                return Constant(self.elements(d), d["name"])
+                return ir.Constant(self.elements(d), d["name"])
             case "GlobalVar", _:
-                return GlobalVar(d["name"])
+                return ir.GlobalVar(d["name"])
             case "OpRef", _:
-                return OpRef(d["name"])
+                return ir.OpRef(d["name"])
             case "Call", [*args, op]:
-                return Call(op, tuple(args), _tuples(d["attrs"]))
+                return ir.Call(op, tuple(args), _tuples(d["attrs"]))
             case "Function", [*params, body]:
-                variables = tuple(p for p in params if isinstance(p, Var))
+                variables = tuple(p for p in params if isinstance(p, ir.Var))
                 if len(variables) < len(params):
                     raise GraphError("a parameter of a function of this graph is no variable")
-                return Function(variables, body, self.type(d["result"]), _tuples(d["attrs"]))
+                return ir.Function(variables, body, self.type(d["result"]), _tuples(d["attrs"]))
             case "Tuple", _:
-                return Tuple(tuple(children))
+                return ir.Tuple(tuple(children))
             case "TupleGetItem", [whole]:
-                return TupleGetItem(whole, d["index"])
-            case "Let", [value, Var() as var, body]:
-                return Let(var, value, body)
+                return ir.TupleGetItem(whole, d["index"])
+            case "Let", [value, ir.Var() as var, body]:
+                return ir.Let(var, value, body)
             case "Let", [_, _, _]:
                 raise GraphError("a let of this graph binds no variable")
             case "If", [condition, then, otherwise]:
-                return If(condition, then, otherwise)
+                return ir.If(condition, then, otherwise)
             case "Call" | "Function" | "TupleGetItem" | "Let" | "If" as kind, _:
                 raise ValueError(f"{len(children)} children of a {kind}")
         return None
 
-    def elements(self, d: Mapping[str, Any]) -> Array:
+    def elements(self, d: Mapping[str, Any]) -> ir.Array:
         found = self.type(d["type"])
-        if not isinstance(found, TensorType) or not found.static:
+        if not isinstance(found, ir.TensorType) or not found.static:
             raise GraphError(f"a constant of this graph has the type {found}")
         raw = base64.b64decode(d["data"], validate=True)
         return np.frombuffer(raw, np.dtype(found.dtype)).reshape(found.shape)  # type: ignore[arg-type]
 
-    def type(self, d: Any) -> Type | None:
+    def type(self, d: Any) -> ir.Type | None:
         if d is None:
             return None
         if "shape" in d:
-            return TensorType(tuple(self._size(n) for n in d["shape"]), d["dtype"])
+            return ir.TensorType(tuple(self._size(n) for n in d["shape"]), d["dtype"])
         if "fields" in d:
-            return TupleType(tuple(self._known(f) for f in d["fields"]))
-        return FuncType(tuple(self._known(p) for p in d["params"]), self._known(d["result"]))
+            return ir.TupleType(tuple(self._known(f) for f in d["fields"]))
+        return ir.FuncType(tuple(self._known(p) for p in d["params"]), self._known(d["result"]))
 
-    def _known(self, d: Any) -> Type:
+    def _known(self, d: Any) -> ir.Type:
         found = self.type(d)
         if found is None:
             raise GraphError("a type of this graph has a part without a type")
         return found
 
-    def _size(self, n: Any) -> Size:
+    def _size(self, n: Any) -> ir.Size:
         return self._sizes[n["size"]] if isinstance(n, dict) else n
 
 

@@ -1,10 +1,7 @@
-"""Modules and kernels of symbolic size.
+"""Modules and kernels of symbolic size: two modules of different sizes merged, or a size bound.
 
-A module of symbolic size is merged from two that were traced with different sizes, or has a number
-put in the place of its size. A schedule of a known batch is a trace of steps, replayed on the same
-expression with a size variable in it: loops over the batch then have as many iterations as a call
-needs, guarded where a tile runs over the end. So a schedule tuned for a declared batch serves the
-others as well.
+The schedule of a declared batch, a trace of steps, is replayed on the expression with a size
+variable: loops have as many iterations as a call needs, guarded where a tile runs over the end.
 """
 
 from __future__ import annotations
@@ -18,23 +15,9 @@ import numpy as np
 from loopwright import driver, te
 from loopwright.errors import GraphError, InternalError, LoopwrightError
 from loopwright.graph.building import ModelBuilder, records_in_force
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    FuncType,
-    HostFunction,
-    OpRef,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    TupleType,
-    Type,
-    Var,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import MAIN, IRModule
-from loopwright.graph.ir.visitor import called, post_order, rewrite_each, rewrite_function
+from loopwright.graph.ir.visitor import called, post_order, rewrite_function
 from loopwright.graph.kernels import fastest, tasks_of
 from loopwright.graph.plan import SizedPlan
 from loopwright.ir.sizes import SizeVar, evaluate, size_vars
@@ -42,13 +25,11 @@ from loopwright.runtime import Module
 from loopwright.task import schedule_of
 
 #: Nodes over children alone.
-_PLAIN = (Function, Tuple, TupleGetItem)
+_PLAIN = (ir.Function, ir.Tuple, ir.TupleGetItem)
 
 
 @dataclass
 class Generalised:
-    """A module of symbolic size."""
-
     module: IRModule  # the second module, with a size variable in the types of its parameters
     size: SizeVar
     numbers: tuple[int, int]  # the value of the size in the two modules
@@ -57,55 +38,53 @@ class Generalised:
 
 
 def generalised(first: IRModule, second: IRModule) -> Generalised:
-    """Merge modules of two sizes into one of any size; ``main`` has to be a straight program.
+    """Merge straight modules of two sizes, the first extent of an input that differs, into one.
 
-    The first extent of an input that differs is the size; others are a multiple of it plus a
-    number.
+    Others are a multiple of the size plus a number.
     """
     mains = first[MAIN], second[MAIN]
     nodes, others = map(post_order, mains)
     if len(nodes) != len(others):
         raise GraphError("modules of two sizes have other numbers of nodes")
-    extents = zip(*(_extents(main.params) for main in mains), strict=True)
+    shapes = [
+        [n for p in main.params if isinstance(p.type, ir.TensorType) for n in p.type.shape]
+        for main in mains
+    ]
+    extents = zip(*shapes, strict=True)
     one, other = next(((a, b) for a, b in extents if a != b), (0, 0))
     if one == other:
         raise GraphError("modules of two sizes have inputs of the same extents")
     pairs = dict(zip(others, nodes, strict=True))
     pairing = _Pairing(te.size_var("size"), one, other, pairs)
-    main = rewrite_each(mains[1], pairing.merged)
-    assert isinstance(main, Function)
+    main = rewrite_function(mains[1], pairing.merged)
     return Generalised(IRModule({MAIN: main}), pairing.size, (one, other), tuple(pairing.pattern))
-
-
-def _extents(params: Sequence[Var]) -> list[Any]:
-    return [n for p in params if isinstance(p.type, TensorType) for n in p.type.shape]
 
 
 @dataclass
 class _Pairing:
-    """Maps nodes of the second module to those of the first."""
-
     size: SizeVar
     one: int
     other: int
-    nodes: Mapping[Expr, Expr]
+    nodes: Mapping[ir.Expr, ir.Expr]
     pattern: list[object] = field(default_factory=list)
 
-    def merged(self, e: Expr, rebuilt: Expr) -> Expr:
+    def merged(self, e: ir.Expr, rebuilt: ir.Expr) -> ir.Expr:
         """A node of the second module over merged children, with the variable in its extents."""
         twin = self.nodes[e]
         same = type(e) is type(twin) and [self.nodes[c] for c in e.children] == [*twin.children]
         match rebuilt, twin:
-            case (Var(type=TensorType() as b), Var(type=TensorType() as a)) if (
+            case (ir.Var(type=ir.TensorType() as b), ir.Var(type=ir.TensorType() as a)) if (
                 b.dtype == a.dtype and len(b.shape) == len(a.shape)
             ):
                 shape = tuple(map(self._extent, a.shape, b.shape))
-                return replace(rebuilt, type=TensorType(shape, b.dtype))
-            case Constant(), Constant() if _equal(rebuilt.data, twin.data):
+                return replace(rebuilt, type=ir.TensorType(shape, b.dtype))
+            case ir.Constant(), ir.Constant() if _equal(rebuilt.data, twin.data):
                 return rebuilt
-            case Call(), Call() if same and called(e) == called(twin) and called(e) is not None:
+            case ir.Call(), ir.Call() if (
+                same and called(e) == called(twin) and called(e) is not None
+            ):
                 return replace(rebuilt, attrs=self._attrs(e, rebuilt.attrs, twin.attrs))
-            case OpRef(name=name), OpRef(name=known) if name == known:
+            case ir.OpRef(name=name), ir.OpRef(name=known) if name == known:
                 return rebuilt
             case _ if same and isinstance(e, _PLAIN):
                 if getattr(e, "index", None) == getattr(twin, "index", None):
@@ -120,7 +99,9 @@ class _Pairing:
         self.pattern.append((factor, more))
         return self.size * factor + more if factor else more
 
-    def _attrs(self, e: Expr, attrs: Mapping[str, Any], twin: Mapping[str, Any]) -> dict[str, Any]:
+    def _attrs(
+        self, e: ir.Expr, attrs: Mapping[str, Any], twin: Mapping[str, Any]
+    ) -> dict[str, Any]:
         merged = dict(attrs)
         for name in {*attrs, *twin}:
             if attrs.get(name) == twin.get(name):
@@ -144,11 +125,8 @@ def _equal(a: Any, b: Any) -> bool:
     """Whether two arrays have the same bits; they are often the same object."""
     if a.__array_interface__ == b.__array_interface__:
         return True
-    return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(_bits(a), _bits(b)))
-
-
-def _bits(a: Any) -> Any:
-    return np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+    x, y = (np.ascontiguousarray(v).reshape(-1).view(np.uint8) for v in (a, b))
+    return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(x, y))
 
 
 def bound(module: IRModule, size: SizeVar, number: int) -> IRModule:
@@ -157,31 +135,30 @@ def bound(module: IRModule, size: SizeVar, number: int) -> IRModule:
     return IRModule(made)
 
 
-def bound_function(function: Function, size: SizeVar, number: int) -> Function:
-    return rewrite_function(function, lambda _, e: _bound(e, size, number))
+def bound_function(function: ir.Function, size: SizeVar, number: int) -> ir.Function:
+    def change(_: ir.Expr, e: ir.Expr) -> ir.Expr:
+        match e:
+            case ir.Var(type=t) if t is not None:
+                found = _bound_type(t, size, number)
+                return e if found == t else replace(e, type=found)
+            case ir.Function(result=t) if t is not None:
+                return replace(e, result=_bound_type(t, size, number))
+            case ir.HostFunction():
+                return replace(e, result=_bound_type(e.result, size, number))
+        return e
+
+    return rewrite_function(function, change)
 
 
-def _bound(e: Expr, size: SizeVar, number: int) -> Expr:
-    match e:
-        case Var(type=t) if t is not None:
-            found = _bound_type(t, size, number)
-            return e if found == t else replace(e, type=found)
-        case Function(result=t) if t is not None:
-            return replace(e, result=_bound_type(t, size, number))
-        case HostFunction():
-            return replace(e, result=_bound_type(e.result, size, number))
-    return e
-
-
-def _bound_type(t: Type, size: SizeVar, number: int) -> Type:
+def _bound_type(t: ir.Type, size: SizeVar, number: int) -> ir.Type:
     match t:
-        case TensorType():
-            return TensorType(tuple(evaluate(n, {size: number}) for n in t.shape), t.dtype)
-        case TupleType():
-            return TupleType(tuple(_bound_type(f, size, number) for f in t.fields))
-        case FuncType():
+        case ir.TensorType():
+            return ir.TensorType(tuple(evaluate(n, {size: number}) for n in t.shape), t.dtype)
+        case ir.TupleType():
+            return ir.TupleType(tuple(_bound_type(f, size, number) for f in t.fields))
+        case ir.FuncType():
             params = tuple(_bound_type(p, size, number) for p in t.params)
-            return FuncType(params, _bound_type(t.result, size, number))
+            return ir.FuncType(params, _bound_type(t.result, size, number))
 
 
 @dataclass(frozen=True)
@@ -193,10 +170,9 @@ class SizedKernels:
 def sized_kernels(
     planned: SizedPlan, size: SizeVar, batches: Sequence[int], builder: ModelBuilder
 ) -> SizedKernels:
-    """Build the kernels of a program of any batch.
+    """Build the kernels of any batch, as scheduled for the first of ``batches`` that serves all.
 
-    The schedule is that of the first of ``batches`` that serves every batch. Kernels that do not
-    depend on the batch are shared with other programs of the builder.
+    Those that do not depend on the batch are shared with other programs of the builder.
     """
     modules, used = {}, set[int]()
     with builder.applied():
@@ -208,7 +184,7 @@ def sized_kernels(
 
 def _built(
     name: str,
-    function: Function,
+    function: ir.Function,
     constants: tuple[int, ...],
     size: SizeVar,
     batches: Sequence[int],

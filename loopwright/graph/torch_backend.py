@@ -12,21 +12,17 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from loopwright.errors import GraphError, RunError
 from loopwright.executors import GraphExecutor, Model, SharedArrays, SizedModel
 from loopwright.graph.building import CompiledModel, ModelBuilder, records_in_force, records_of
-from loopwright.graph.frontend.torch.fallback import (
-    FallbackShare,
-    elements_of,
-    held,
-    held_type,
-    is_empty,
-)
+from loopwright.graph.frontend.torch import fallback
+from loopwright.graph.frontend.torch.fallback import FallbackShare, held, is_empty
 from loopwright.graph.frontend.torch.importer import TorchImporter, attribute, lacks_converter
 from loopwright.graph.frontend.torch.memory import (
     TensorLayout,
@@ -38,9 +34,7 @@ from loopwright.graph.frontend.torch.memory import (
 from loopwright.graph.frontend.torch.model import decompositions, input_type
 from loopwright.graph.frontend.torch.options import Options, options_of
 from loopwright.graph.frontend.torch.outputs import (
-    Empty,
     InputView,
-    StorageView,
     eager_layouts,
     eager_outputs,
     input_views,
@@ -90,8 +84,11 @@ def loopwright(
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         return CompiledGraph(graph, _static_inputs(), found, _behind_others(outputs)).boxed()
 
+    def refuse_gradients(graph: Any, inputs: Sequence[Any]) -> Any:
+        raise GraphError(_NO_GRADIENTS)
+
     backend = aot_autograd(
-        fw_compiler=_refuse_gradients,
+        fw_compiler=refuse_gradients,
         inference_compiler=inference,
         decompositions={**torch._decomp.core_aten_decompositions(), **decompositions()},
     )
@@ -129,27 +126,26 @@ def compiled_models() -> list[CompiledModel]:
     return [model for ref in _MODELS if (model := ref()) is not None]
 
 
-def _refuse_gradients(graph: Any, inputs: Sequence[Any]) -> Any:
-    raise GraphError(_NO_GRADIENTS)
+def _metadata() -> Any:
+    """AOTAutograd's facts about the graph that is compiled; None where there are none."""
+    context = torch_package()._guards.TracingContext.try_get()
+    return None if context is None else context.fw_metadata
 
 
 def _static_inputs() -> frozenset[int]:
-    """The indices of inputs that are parameters or buffers, as AOTAutograd found them.
-
-    A buffer that the model itself writes into is not among them: it is a new tensor in every call.
+    """The indices of inputs that are parameters or buffers, as AOTAutograd found them. A buffer
+    that the model itself writes into is not among them: it is a new tensor in every call.
     """
-    context = torch_package()._guards.TracingContext.try_get()
-    if context is None or context.fw_metadata is None:
+    found = _metadata()
+    if found is None:
         return frozenset()
-    found = context.fw_metadata
     written = [False] * len(found.tokens) + [info.mutates_data for info in found.input_info]
     return frozenset(n for n in found.static_input_indices if not written[n])
 
 
 def _behind_others(outputs: list[Any]) -> list[Any]:
     """Shift outputs to where AOTAutograd expects them: behind effect tokens and mutated inputs."""
-    context = torch_package()._guards.TracingContext.try_get()
-    found = None if context is None else context.fw_metadata
+    found = _metadata()
     if found is None or found.num_outputs != len(outputs):
         return []
     if any(map(torch_package().utils._python_dispatch.is_traceable_wrapper_subclass, outputs)):
@@ -188,7 +184,8 @@ class CompiledGraph:
 
     def _build(self, args: Sequence[Any]) -> _Build:
         """Find or make the build for these sizes and strides; the latest ones are kept."""
-        key = tuple(map(_sizes, args)) if self._dynamic else None
+        sizes = ((*a.shape, *a.stride()) if hasattr(a, "shape") else a for a in args)
+        key = tuple(sizes) if self._dynamic else None
         found = self._builds.pop(key, None)
         if found is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
@@ -208,15 +205,8 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
-def _sizes(value: Any) -> Any:
-    return (*value.shape, *value.stride()) if hasattr(value, "shape") else value
-
-
 def _specialised(graph: Any, args: Sequence[Any]) -> Any:
-    """A graph whose sizes are numbers, for inputs of these sizes.
-
-    Made without a tracer, which would patch the modules of all threads while it runs.
-    """
+    # Made without a tracer, which would patch the modules of all threads while it runs.
     torch = torch_package()
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -246,13 +236,8 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
     return torch.fx.GraphModule(graph, made)
 
 
-class Served(NamedTuple):
-    """A model with its executor, for one size of a graph."""
-
-    model: Model
-    executor: GraphExecutor
-    weights: Weights
-    moved: list[int]  # indices of weights that are its last inputs
+#: A model with its executor, for one size of a graph; indices of weights that are its last inputs.
+_Served: TypeAlias = "tuple[Model, GraphExecutor, Weights, list[int]]"
 
 
 class AnySize:
@@ -268,11 +253,8 @@ class AnySize:
 
     def serve(
         self, module: IRModule, weights: Weights, args: Sequence[Any], many: bool
-    ) -> Served | None:
-        """Serve a module by the program of any size; None: it needs its own.
-
-        ``many`` says that so many sizes came that no more programs are to be built.
-        """
+    ) -> _Served | None:
+        """Serve by the program of any size; None: it needs its own. ``many``: build no more."""
         if self._whole is not None and self._whole[1].changed(args):
             self._known, self._whole = [], None
         pair = self._paired(module) if many and self._possible else None
@@ -290,15 +272,13 @@ class AnySize:
             return None
         sized, weights, moved, live = self._whole
         model = sized.at(pair.numbers[1])
-        return Served(model, sized.executor(model.program, live), weights, moved)
+        return model, sized.executor(model.program, live), weights, moved
 
     def _paired(self, module: IRModule) -> Generalised | None:
         """Merge this module with a known one of another size; None where they differ more."""
         for known in self._known:
-            try:
+            with suppress(GraphError):  # the same size, another graph, or other weights
                 return generalised(known, module)
-            except GraphError:  # the same size, another graph, or other weights
-                continue
         return None
 
     def _built(
@@ -317,10 +297,8 @@ class AnySize:
 
 
 class _Build:
-    """A graph of known sizes as a model, and its state to run.
-
-    Weights are constants of the model. One that moved, or whose derived values are out of date,
-    makes the model anew; kernels stay.
+    """A graph of known sizes as a model, and its state to run. Weights are constants of the model.
+    One that moved, or whose derived values are out of date, makes the model anew; kernels stay.
     """
 
     def __init__(self, whole: CompiledGraph, graph: Any, eager: Sequence[Any], many: bool) -> None:
@@ -338,9 +316,13 @@ class _Build:
         if self._weights is None or self._weights.changed(args):
             self._make(args)
         # Outputs first: an input may be what the last call gave, and lies in what it was bound to.
-        fresh = [self._fresh(place) for place in range(len(self._layouts))]
+        # Small ones are copied (None): kernels would have to be bound to their tensors.
+        fresh = [
+            None if n in self._buffers or not self._writes(n) else self._bound_tensor(n)
+            for n in range(len(self._layouts))
+        ]
         for place, source in enumerate(self._inputs):
-            self._set_input(place, args[source] if type(source) is int else source.tensor((), args))
+            self._set_input(place, args[source] if type(source) is int else source((), args))
         try:
             if self._share.known:
                 self._executor.run()
@@ -349,30 +331,23 @@ class _Build:
         except RunError as error:  # raised by PyTorch, as it would have been without this backend
             raise (error.__cause__ or error) from None
         made = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
-        return [
-            o.tensor(made, args) if isinstance(o, (StorageView, InputView, Empty)) else o
-            for o in self._outputs
-        ]
+        return [o(made, args) if callable(o) else o for o in self._outputs]
 
     def _set_input(self, place: int, tensor: Any) -> None:
         """Bind a tensor to an input, unless it is already: the executor keeps its memory alive."""
         plain = tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj())
         if plain and self._addresses[place] == tensor.data_ptr():
             return
-        self._executor.set_input_zero_copy(place, elements_of(tensor))
+        self._executor.set_input_zero_copy(place, fallback.elements_of(tensor))
         shared = plain and not tensor.data_ptr() % tensor.itemsize
         self._addresses[place] = tensor.data_ptr() if shared else None
 
     def _make(self, args: Sequence[Any]) -> None:
-        torch = torch_package()
-        self._weights = None
-        places = [n for n in sorted(self._maybe_static) if is_weight(args[n])]
-        with torch.no_grad():
-            constant = bool(self._options.records or records_in_force())
-            options = self._options
-            weights = Weights(
-                {n: args[n] for n in places}, options.resolved, constant, options.freezing
-            )
+        self._weights, options = None, self._options
+        tensors = {n: args[n] for n in sorted(self._maybe_static) if is_weight(args[n])}
+        with torch_package().no_grad():
+            constant = bool(options.records or records_in_force())
+            weights = Weights(tensors, options.resolved, constant, options.freezing)
             module = self._module(args, weights)
         served = self._any_size.serve(module, weights, args, self._many)
         if served is None:
@@ -390,7 +365,13 @@ class _Build:
         module, moved = weights.with_inputs(module)
         weights.leave(moved)
         self._inputs += moved
-        self.model = model = self._compiled(module)
+        options, target = self._options, self._options.resolved
+        if options.tunes and not self._kernels:
+            tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
+        history = records_of(options.records)
+        # Kernels of the previous model are taken over.
+        builder = ModelBuilder(target, history, kernels=self._kernels, packed=_PACKED)
+        self.model = model = builder.model(module)
         self._hosts = model.planned.hosts
         _MODELS[:] = [ref for ref in _MODELS if ref() is not None] + [weakref.ref(model)]
         self._executor = model.executor(in_place=weights.in_place(module, model))
@@ -416,7 +397,7 @@ class _Build:
         sources: dict[Expr, Any] = {}
 
         def add(node: Any, value: Any, source: Any) -> None:
-            param = Var(node.name, held_type(value) or input_type(node.name, value))
+            param = Var(node.name, fallback.held_type(value) or input_type(node.name, value))
             bound[node], sources[param] = held(param, value), source
 
         for n, (node, value) in enumerate(zip(self._holders, args, strict=True)):
@@ -438,26 +419,7 @@ class _Build:
                 add(node, value, view)
         return bound, sources
 
-    def _compiled(self, module: IRModule) -> CompiledModel:
-        """The model; kernels of the previous one are taken over."""
-        options, target = self._options, self._options.resolved
-        if options.tunes and not self._kernels:
-            tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
-        history = records_of(options.records)
-        return ModelBuilder(target, history, kernels=self._kernels, packed=_PACKED).model(module)
-
-    def _fresh(self, place: int) -> Any:
-        """A tensor for the model to write an output into.
-
-        None where the output is copied, as small ones are: kernels would have to be bound to the
-        tensor.
-        """
-        if place in self._buffers or not self._writes(place):
-            return None
-        return self._bound_tensor(place)
-
     def _writes(self, place: int) -> bool:
-        """Whether the model makes an output as a value of its own."""
         program = self.model.program
         number = program.outputs[place]
         return program.values[number].kind == "stored" and program.outputs.count(number) == 1
@@ -484,10 +446,7 @@ class _Build:
 
 
 def _turned(tensor: Any) -> tuple[int, ...] | None:
-    """The order of dimensions in which a tensor is contiguous.
-
-    None where it is as it is, or in none, or where no kernel reads it.
-    """
+    """The order in which a tensor is contiguous; None if as it is, or where no kernel reads it."""
     memory = TensorLayout.of(tensor)
     if memory is None or memory.permutation is None or dtype_of(tensor) is None:
         return None

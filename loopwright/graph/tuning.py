@@ -35,17 +35,6 @@ from loopwright.tuner.run import loop
 class ModelTask:
     """A task of a model.
 
-    Attributes:
-        task: the tuning task; its key is the hash of the expression and the kind of target.
-        weight: number of calls of its kernels in a run of the model.
-        kernels: their names in the compiled model; of several batches with the batch appended, such
-            as ``"dense_0@8"``.
-        ops: the operators that they are made of, in order.
-        implementation: of their anchor, see `Implementation`.
-        group: equal for tasks that compute the same kernels in different ways: the fastest counts.
-        rank: number of tasks of its group that have a higher priority.
-        constant_bytes: bytes of the constants that one call of its kernels reads.
-
     Example:
         >>> x = lw.graph.var("x", (1, 64))
         >>> y = lw.graph.op.nn.dense(x, np.ones((64, 64), "float32"))
@@ -55,21 +44,20 @@ class ModelTask:
         [(2, ('nn.dense',))]
     """
 
-    task: Task
-    weight: int
+    task: Task  #: its key is the hash of the expression and the kind of target
+    weight: int  #: number of calls of its kernels in a run of the model
+    #: names in the compiled model; of several batches with the batch appended: ``"dense_0@8"``
     kernels: tuple[str, ...]
-    ops: tuple[str, ...]
-    implementation: str = DEFINITION
+    ops: tuple[str, ...]  #: the operators that they are made of, in order
+    implementation: str = DEFINITION  #: of their anchor, see `Implementation`
+    #: equal for tasks that compute the same kernels in different ways: the fastest counts
     group: str = ""
-    rank: int = 0
-    constant_bytes: int = 0
+    rank: int = 0  #: number of tasks of its group that have a higher priority
+    constant_bytes: int = 0  #: of the constants that one call of its kernels reads
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only moves and maps elements.
-
-        No operator of it sums or multiplies along an axis.
-        """
+        """Whether no operator sums or multiplies along an axis: elements are moved and mapped."""
         return all(get_op(name).pattern <= Pattern.INJECTIVE for name in self.ops)
 
 
@@ -89,18 +77,13 @@ def extract_tasks(
     kernel whose operator has several implementations has a task for each that can compute it.
 
     Args:
-        model: a module, an ONNX model as `from_onnx` takes it, or a model of PyTorch as
-            `from_torch` does. Nodes without a kernel have no task.
-        target: None is the current target, or the default one.
+        model, target, example_inputs, layouts, batches: as of `compile`, but for measured layouts.
+            Of several batches each expression has one task; its weight is the sum of its calls in a
+            run of each batch. Nodes without a kernel have no task.
         ops: only tasks that contain one of these operators, such as ``["nn.conv"]``, in any layout;
             None: all.
         include_simple_tasks: also tasks that only move and map elements, whose default mostly runs
             at memory speed; they are left out unless ``ops`` names one of their operators.
-        example_inputs: what a ``torch.nn.Module`` is called with.
-        layouts: what `tune_layouts` chose for the model, or the file that this was saved to; None:
-            as `ConvertLayout` has it.
-        batches: as of `compile`: the tasks of all these batches, each expression once; its weight
-            is the sum of its calls in a run of each batch.
 
     Raises:
         GraphError: there is no such operator, this is no model, or `compile` would refuse it.
@@ -116,7 +99,12 @@ def extract_tasks(
         1 graph/dense((1, 64), (10, 64)) ('dense_0',)
         1 graph/softmax((1, 10)) ('softmax_1',)
     """
-    _check(ops)
+    if isinstance(ops, str):
+        raise GraphError(f"ops are given as a list of names: [{ops!r}]")
+    for name in ops or ():
+        if name not in op_names():
+            hint = did_you_mean(str(name), op_names())
+            raise GraphError(f"there is no operator {name!r}{hint}; see lw.graph.op_names()")
     resolved = resolve_target(target)
     if batches is None:
         module = module_of(one_batch(model), example_inputs=example_inputs)
@@ -131,13 +119,11 @@ def extract_tasks(
             for batch in checked_batches(batches)
             for planned in [prepared(source.at(batch), target=resolved)]
         )
-    if ops is not None:
-        return [
-            one
-            for one in found
-            if not set(ops).isdisjoint([*one.ops, *map(_of_any_layout, one.ops)])
-        ]
-    return [one for one in found if include_simple_tasks or not one.is_simple]
+    if ops is None:
+        return [one for one in found if include_simple_tasks or not one.is_simple]
+    # `ConvertLayout` and `AlterOpLayout` give operators other names.
+    names = {name + end for name in ops for end in ("", CHANNELS_LAST, CHANNELS_BLOCKED)}
+    return [one for one in found if not names.isdisjoint(one.ops)]
 
 
 def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
@@ -152,23 +138,23 @@ def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
                 kernels = (*before.kernels, name)
                 found[key] = replace(before, weight=before.weight + calls, kernels=kernels)
                 continue
-            operators = operators_of(planned.kernels[name][0])
-            read = _constant_bytes(planned, name)
+            program = planned.program
+            step = next(step for step in program.steps if step.kernel == name)
+            values = [program.values[n] for n in step.args]
             found[key] = ModelTask(
-                one.task, calls, (name,), operators, one.implementation, group, rank, read
+                one.task,
+                calls,
+                (name,),
+                operators_of(planned.kernels[name][0]),
+                one.implementation,
+                group,
+                rank,
+                constant_bytes=sum(v.nbytes for v in values if v.kind == "constant"),
             )
     return list(found.values())
 
 
-def _constant_bytes(planned: Planned, kernel: str) -> int:
-    program = planned.program
-    step = next(step for step in program.steps if step.kernel == kernel)
-    values = [program.values[n] for n in step.args]
-    return sum(v.nbytes for v in values if v.kind == "constant")
-
-
 def _merged(found: Iterable[tuple[int, list[ModelTask]]]) -> list[ModelTask]:
-    """The tasks of several batches, each once."""
     merged: dict[str, ModelTask] = {}
     for batch, tasks in found:
         for one in tasks:
@@ -181,28 +167,11 @@ def _merged(found: Iterable[tuple[int, list[ModelTask]]]) -> list[ModelTask]:
     return list(merged.values())
 
 
-def _of_any_layout(op: str) -> str:
-    """The name that an operator had before `ConvertLayout` or `AlterOpLayout`."""
-    return op.removesuffix(CHANNELS_LAST).removesuffix(CHANNELS_BLOCKED)
-
-
-def _check(ops: Collection[str] | None) -> None:
-    if isinstance(ops, str):
-        raise GraphError(f"ops are given as a list of names: [{ops!r}]")
-    known: Sequence[str] = op_names()
-    for name in ops or ():
-        if name not in known:
-            hint = did_you_mean(str(name), known)
-            raise GraphError(f"there is no operator {name!r}{hint}; see lw.graph.op_names()")
-
-
 #: Trials of a task, on average, where no limit is given.
 TRIALS = 64
 #: Bytes of weights that are told: more than caches hold.
 _MOST = 64 << 20
-#: Name of the number of trials in `tune_tasks`.
-_TRIALS = "n_trial"
-#: Names of its other limits.
+#: Limits of `tune_tasks` beside the number of trials.
 _LIMITS = ("early_stopping", "per_task_early_stopping", "min_gain")
 
 
@@ -235,8 +204,7 @@ def tune(
     its weights often is slow where each time they come from memory.
 
     Args:
-        model: a module, an ONNX model as `from_onnx` takes it, a model of PyTorch as `from_torch`
-            does, or tasks of `extract_tasks`.
+        model: as of `extract_tasks`, or tasks that it gave.
         target: of the kernels; None is the current target, or the default one. Of tasks, their own.
         log: the file that measurements are appended to.
         trials: valid results that the log has to hold of all tasks together, at least one a task;
@@ -256,8 +224,7 @@ def tune(
     Raises:
         GraphError: this is no model, or it has nothing to tune.
         UsageError: a limit is malformed, or there are fewer trials than tasks.
-        TuneError, NothingRan: as of `loopwright.tune_tasks`.
-        TuningInterrupted: Ctrl-C; the log is synced.
+        TuneError, NothingRan, TuningInterrupted: as of `loopwright.tune_tasks`.
 
     Example:
         >>> x = lw.graph.var("x", (8, 64))
@@ -269,13 +236,11 @@ def tune(
         >>> model = lw.compile(module, "llvm", history="model.jsonl")
     """
     begin = time.monotonic()
-    if _TRIALS in options:
-        raise UsageError(f"{_TRIALS}: of a model it is called trials, of all its tasks together")
+    if "n_trial" in options:
+        raise UsageError("n_trial: of a model it is called trials, of all its tasks together")
     limit = seconds(timeout)
-    if isinstance(model, list):
-        tasks = _by_work(model)
-    else:
-        found = extract_tasks(
+    if not isinstance(model, list):
+        model = extract_tasks(
             model,
             target,
             ops=ops,
@@ -284,7 +249,7 @@ def tune(
             layouts=layouts,
             batches=batches,
         )
-        tasks = _by_work(found)
+    tasks = _by_work(model)
     if trials is None and limit is None and all(options.get(name) is None for name in _LIMITS):
         trials = TRIALS * len(tasks)
     if limit is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from loopwright.errors import RecordError, UsageError
 from loopwright.history.call_overhead import AsCalled, time_as_called
 from loopwright.history.choice import Choice, Match, Report
-from loopwright.history.contexts import Source, logs_of
+from loopwright.history.contexts import Source, Workload, logs_of
 from loopwright.history.fit import Here
 from loopwright.history.selection import (
     KnownRecords,
@@ -24,7 +24,6 @@ from loopwright.history.selection import (
 from loopwright.presenting import duration
 from loopwright.records import (
     Checked,
-    Json,
     Record,
     canonical_json,
     default_record,
@@ -118,9 +117,7 @@ class ApplyHistoryBest(DispatchContext):
         strict: bool = False,
         verdicts: bool = True,
     ) -> None:
-        self.any_hardware = any_hardware
-        self.strict = strict
-        self.verdicts = verdicts
+        self.any_hardware, self.strict, self.verdicts = any_hardware, strict, verdicts
         self.skipped = 0
         self._choices: dict[tuple[str, str], Choice] = {}
         self._given: dict[tuple[str, str], ConfigEntity] = {}
@@ -128,17 +125,11 @@ class ApplyHistoryBest(DispatchContext):
         self._known.add(self._read(records))
 
     def load(self, records: Source | Iterable[Any]) -> None:
-        """Take in more records.
-
-        Raises:
-            RecordError, UsageError: as :func:`apply_history_best`.
-        """
+        """Take in more records; errors as of :func:`apply_history_best`."""
         self._known.add(self._read(records))
         self._choices.clear()
 
-    def update(
-        self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
-    ) -> None:
+    def update(self, target: TargetLike, workload: Workload, cfg: ConfigEntity) -> None:
         """Use a configuration for a workload from now on, whatever the records say (AutoTVM)."""
         task = task_of(target, workload)
         self._given[_name(task)] = task.config(cfg)
@@ -146,8 +137,7 @@ class ApplyHistoryBest(DispatchContext):
     def apply(self, task: Task) -> Scheduled | None:
         """The schedule of the best record for the task, or None.
 
-        Raises:
-            RecordError: the context is strict, and no record fits, or the best one is not checked.
+        RecordError where the context is strict, and no record fits, or the best is not checked.
         """
         if _name(task) in self._given:
             self._choices[_name(task)] = Choice(str(task), task.key, None, match=Match.GIVEN)
@@ -195,10 +185,8 @@ class ApplyHistoryBest(DispatchContext):
     def verify(self, task: Task, module: Module) -> AsCalled:
         """Time what was built for a task as users call it; the report shows the time from then on.
 
-        Raises:
-            RunError: a call failed.
-            UsageError: an operand is used as an index, the template makes no inputs, and there is
-                no telling which values keep it inside.
+        RunError where a call failed. UsageError where an operand is used as an index, the template
+        makes no inputs, and there is no telling which values keep it inside.
         """
         choice = self.explain(task)
         if task.make_inputs is None:
@@ -234,15 +222,8 @@ class ApplyHistoryBest(DispatchContext):
         return Choice(str(task), task.key, None, passed.texts(), near_misses=near), None
 
     def finalists(self, task: Task, count: int) -> list[tuple[Choice, Scheduled]]:
-        """The best records that can be built here and whose answers are right, with schedules.
-
-        Args:
-            task: the task whose records are meant.
-            count: largest number of records.
-
-        Returns:
-            The fastest first; verdicts are not considered.
-        """
+        """The best ``count`` records that can be built here and whose answers are right, fastest
+        first, with schedules; verdicts are not considered."""
         candidates = self._chosen(task, needs_playoff=False)[0]
         return list(islice((c for c in candidates if c[0].checked is Checked.YES), count))
 

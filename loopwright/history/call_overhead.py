@@ -140,7 +140,11 @@ def time_as_called(
     apart = [_placed(value, _NUMPY_ALIGNMENT) for value in values]
     call = module.timed_call(*aligned)
     call.run()
-    called, numbers = _called(module, function, aligned)
+    # Constants are given once; the others are the arguments of the function that users call.
+    specs = module.artifact.contents.function(function.name).args
+    constants = [array for array, arg in zip(aligned, specs, strict=True) if arg.constant]
+    called = module.with_constants(*constants) if constants else function
+    numbers = [n for n, arg in enumerate(specs) if not arg.constant]
     aligned, apart = [aligned[n] for n in numbers], [apart[n] for n in numbers]
     estimate = time_call(call, 1)
     once = min(_from_python(called, apart, 1) for _ in range(3))
@@ -163,18 +167,6 @@ def time_as_called(
         TurnRatio.of(plain, tuned),
         TurnRatio.of(numpys, plain),
     )
-
-
-def _called(
-    module: Module, function: Function, arrays: Sequence[Array]
-) -> tuple[Callable[..., None], list[int]]:
-    """The function that users call, and the positions of the arguments that are not constants."""
-    specs = module.artifact.contents.function(function.name).args
-    varying = [n for n, arg in enumerate(specs) if not arg.constant]
-    if len(varying) == len(specs):
-        return function, varying
-    constants = [arrays[n] for n, arg in enumerate(specs) if arg.constant]
-    return module.with_constants(*constants), varying
 
 
 def _in_tuning(module: Module, call: KernelCall, estimate: float) -> float:

@@ -31,17 +31,14 @@ class Choice:
     """The record that a task got, or the reasons why it got none.
 
     Attributes:
-        task: The task in words.
-        key: Its key.
-        record: The record; None where none fits, and the default configuration is built. Where the
-            record's verdict says that the default is as fast, that is built, and this is the record
-            that says so.
+        record: None where none fits, and the default configuration is built. Where the record's
+            verdict says that the default is as fast, that is built, and this is the record that
+            says so.
         reasons: Reasons why records were passed over, most frequent first.
         hardware: ``"same"``, ``"unknown"`` (the record does not say) or ``"other"``.
         replayed: True when the recorded trace was replayed, since the template makes another
             schedule of the record's configuration now.
         note: Other differences, such as the number of threads.
-        match: Exact, compatible or default.
         checked: Whether the answer of the record's kernel was compared with the reference.
         check_reason: Reason why it was not.
         verdict: Comparison of the record with the default configuration; None: it won no playoff.

@@ -31,7 +31,7 @@ def logs_of(source: Source | Iterable[Any] | None) -> Iterator[Log]:
     elif isinstance(source, Store):
         yield open_log(source.path)
     elif (record := _record(source)) is not None:
-        yield _loose([record])
+        yield Log(Path("records"), [record])
     elif isinstance(source, (str, os.PathLike)) and not _is_line(source):
         yield from map(open_log, _files(Path(source)))
     elif isinstance(source, (str, bytes)):
@@ -62,7 +62,7 @@ def _parts(source: Iterable[Any]) -> Iterator[Log]:
     if lines:
         yield load_lines(lines)
     if records:
-        yield _loose(records)
+        yield Log(Path("records"), records)
 
 
 def _record(source: object) -> Record | None:
@@ -77,10 +77,6 @@ def _is_line(source: object) -> bool:
     return isinstance(source, str) and (source.endswith("\n") or source.lstrip()[:1] in ("{", "#"))
 
 
-def _loose(records: list[Record]) -> Log:
-    return Log(Path("records"), records)
-
-
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
@@ -91,6 +87,8 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
+#: A task, or the name and arguments that are its workload in AutoTVM.
+Workload: TypeAlias = Task | tuple[Json, ...]
 #: A configuration, its index, or ``{knob: value}``.
 Config: TypeAlias = ConfigEntity | int | Mapping[str, Json]
 
@@ -101,9 +99,7 @@ class _ConfigContext(DispatchContext):
     def apply(self, task: Task) -> Scheduled | None:
         """The schedule under this context's configuration, or None where it has none.
 
-        Raises:
-            InstantiationError: the template refuses the configuration.
-            SpaceError: it is none of the task's space.
+        InstantiationError where the template refuses it, SpaceError where the task has no such one.
         """
         config = self.config_for(task)
         return None if config is None else task.instantiate(config)
@@ -112,8 +108,7 @@ class _ConfigContext(DispatchContext):
 class ApplyConfig(_ConfigContext):
     """Run every template inside the block under one configuration.
 
-    Args:
-        config: A configuration, its index, or ``{knob: value}``.
+    The configuration may also be an index, or ``{knob: value}``.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -132,9 +127,7 @@ class ApplyConfig(_ConfigContext):
         """The configuration, in the space of the task."""
         return task.config(self.config)
 
-    def update(
-        self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
-    ) -> None:
+    def update(self, target: TargetLike, workload: Workload, cfg: ConfigEntity) -> None:
         """Use another configuration from now on, for every template."""
         self.config = cfg
 
@@ -147,12 +140,9 @@ class ApplyFixedConfig(_ConfigContext):
     outside.
 
     Args:
-        tasks: Tasks whose templates are meant.
         schedule_names: Name, or names, of those templates that are to be fixed; empty: all.
+            UsageError for one that is of no task.
         configs: Configuration by name of the template; index 0 for those that are not in it.
-
-    Raises:
-        UsageError: a name is that of no task.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -185,9 +175,7 @@ class ApplyFixedConfig(_ConfigContext):
         """The template's configuration; None for templates that are not named."""
         return task.config(self._configs.get(task.name, 0)) if task.name in self._names else None
 
-    def update(
-        self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
-    ) -> None:
+    def update(self, target: TargetLike, workload: Workload, cfg: ConfigEntity) -> None:
         """Use another configuration for a template from now on."""
         self._configs[task_of(target, workload).name] = cfg
 
@@ -198,11 +186,7 @@ class ApplyGraphBest(_ConfigContext):
     Once all records are used up, a task that has come before gets the configuration of that time,
     and others are left to the contexts outside.
 
-    Args:
-        records: A log with one record for each call, in order; see ``apply_history_best``.
-
-    Raises:
-        RecordError: a log is missing or cannot be read.
+    ``records`` is a log with one record for each call, in order; errors as of `apply_history_best`.
 
     Example:
         >>> from loopwright.task import ApplyGraphBest
@@ -219,11 +203,7 @@ class ApplyGraphBest(_ConfigContext):
         self._known: dict[str, ConfigEntity] = {}
 
     def apply(self, task: Task) -> Scheduled | None:
-        """The schedule of the next record.
-
-        Raises:
-            RecordError: the record is of another task.
-        """
+        """The schedule of the next record; RecordError where that is of another task."""
         if self._next < len(self._records):
             record = self._records[self._next]
             if task.alias != record.task and task.key != record.expression:
@@ -239,8 +219,6 @@ class ApplyGraphBest(_ConfigContext):
         """The configuration that the task got last; None where it has not come yet."""
         return self._known.get(task.alias)
 
-    def update(
-        self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
-    ) -> None:
+    def update(self, target: TargetLike, workload: Workload, cfg: ConfigEntity) -> None:
         """Use another configuration for a workload once the records are used up."""
         self._known[task_of(target, workload).alias] = cfg

@@ -48,14 +48,9 @@ def dag_of(expression: Expression) -> Dag:
 
 #: Errors that data which no program has written may raise where it is read.
 _MALFORMED = (
-    LoopwrightError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
+    LoopwrightError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -256,13 +256,9 @@ def why_not_applied(
     may still refuse a configuration when it is built. The best of several records is not
     chosen either: ``apply_history_best(...).explain(task)`` does that.
 
-    Args:
-        records: such as ``loopwright.records.load(path).records``, of loopwright or of AutoTVM.
-        target: the target to build for; None: the kind that a record names, on this machine.
-        any_hardware: as of ``apply_history_best``.
-
-    Returns:
-        One text for each record, in order.
+    ``records`` are those of a log, such as ``loopwright.records.load(path).records``, of loopwright
+    or of AutoTVM. Without a target each is asked for the kind that it names, on this machine.
+    ``any_hardware`` is as of ``apply_history_best``.
 
     Example:
         >>> from loopwright import records

@@ -19,7 +19,6 @@ from loopwright.measure import Closeness, Comparison, DataPlan, compare, input_s
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
-    from loopwright.inspection.applying_here import applies_here
     from loopwright.inspection.bench import (
         Contestant,
         CpuLimits,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from loopwright.inspection.schedules import (
         ChosenSchedule,
         RecordName,
+        applies_here,
         best_schedule,
         default_schedule,
     )

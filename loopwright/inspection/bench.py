@@ -35,7 +35,6 @@ _REFUSED = (BuildError, CodegenError, LowerError, RunError, UsageError)
 
 @contextmanager
 def locked(device: Device, announce: Callable[[str], None]) -> Iterator[None]:
-    """Hold a device: no other process of loopwright times anything there."""
     from loopwright.measure import DeviceLock, lock_names
 
     with ExitStack() as stack:
@@ -47,14 +46,11 @@ def locked(device: Device, announce: Callable[[str], None]) -> Iterator[None]:
 
 
 def threads_of(module: Module) -> int:
-    """Number of threads that a kernel of the CPU runs on."""
     return int(module.artifact.manifest["num_threads"]) or runtime.get_num_threads()
 
 
 @dataclass(frozen=True)
 class RunPlace:
-    """Device on which a kernel or a model runs."""
-
     device: Device
     threads: int  # those that run, or launch, its kernels; 0: any
 
@@ -79,16 +75,13 @@ class RunPlace:
 
     @contextmanager
     def held(self, announce: Callable[[str], None]) -> Iterator[None]:
-        """Hold the device; threads stay on their CPUs."""
         pinned = runtime.pinned(self.threads) if self.threads else nullcontext()
         with locked(self.device, announce), pinned:
             yield
 
 
 def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
-    """Arrays for the entry function: random inputs, outputs full of NaN or of a pattern. A task
-    knows the meaning of its inputs, such as indices; without it they are small numbers.
-    """
+    """Random inputs, of the meaning that a task knows, and poisoned outputs of a kernel."""
     from loopwright.measure import DataPlan, arguments, input_set, poison, task_inputs
 
     args = arguments(module.artifact)
@@ -102,14 +95,11 @@ def random_arguments(module: Module, task: Task | None = None) -> list[Array]:
 
 
 def on_device(arrays: Sequence[Array], device: Device) -> Sequence[Any]:
-    """Arrays for the kernels of a device: those of the CPU as they are, else copies."""
     return arrays if device == runtime.cpu() else [runtime.array(a, device=device) for a in arrays]
 
 
 @dataclass
 class Contestant:
-    """One column of a benchmark."""
-
     name: str
     sample: Callable[[], float | None]  # seconds of a call, measured now; None once it failed
     times: list[float] = field(default_factory=list)
@@ -120,7 +110,6 @@ class Contestant:
 
 
 def kernel_contestant(name: str, module: Module, task: Task, device: Device) -> Contestant:
-    """Kernel on random data, called once."""
     call = module.timed_call(*on_device(random_arguments(module, task), device))
     call.run()
     estimate = runtime.time_call(call, 1)
@@ -138,11 +127,7 @@ def model_run(executor: Executor) -> Callable[[], object]:
 
 
 def model_sampler(run: Callable[[], object]) -> Callable[[], float]:
-    """Function that takes a sample: seconds of a run, the mean of about 50 ms of runs.
-
-    A run that is not timed comes before each sample, so that caches and waiting threads of other
-    code do not count.
-    """
+    """Function that samples seconds of a run: about 50 ms of runs after one that warms up."""
 
     def seconds(number: int) -> float:
         begin = time.perf_counter()
@@ -163,8 +148,8 @@ def model_sampler(run: Callable[[], object]) -> Callable[[], float]:
 def sample_in_turns(
     contestants: Sequence[Contestant], rounds: int, peak: Callable[[], float | None] | None = None
 ) -> list[float]:
-    """Take a sample of each contestant per round, starting with another one each time; returns the
-    peaks in operations a second that ``peak`` measured after each round, without unknown ones.
+    """Sample all in each round, another one first each time; returns the known peaks, operations a
+    second, which ``peak`` measured after each round.
     """
     peaks: list[float] = []
     for turn in range(rounds):
@@ -184,11 +169,7 @@ def sample_below_peak(
     limited: Sequence[Contestant],
     peak: Callable[[], float | None],
 ) -> tuple[list[float], str]:
-    """Sample in turns, and once more if one of the ``limited`` is above the peak.
-
-    Returns:
-        The peaks of all rounds, and a doubt about them in words.
-    """
+    """Sample in turns, again if one of ``limited`` is above the peak; the peaks, and a doubt."""
     for _ in range(2):
         for one in contestants:
             one.times.clear()
@@ -207,8 +188,6 @@ def sample_below_peak(
 
 @dataclass(frozen=True)
 class Gain:
-    """Comparison of one contestant with another, from samples taken in turns."""
-
     one: str
     other: str
     gain: PairedGain | None  # of the one; None with too few rounds for an interval
@@ -216,7 +195,6 @@ class Gain:
     limit: str = ""  # name of the peak, such as ``"FMA peak (AVX2)"``; empty where none is known
 
     def text(self) -> str:
-        """Comparison as a sentence, as ``tune`` words it."""
         if self.gain is None:
             return f"{self.one} and {self.other}: too few rounds for an interval; give 6 or more"
         other, note = self.other, ""
@@ -240,7 +218,6 @@ def gains_of(
     of_peak: Mapping[str, float | None] | None = None,
     limit: str = "",
 ) -> list[Gain]:
-    """Gains of the tuned contestant, else of the default one, over each of the others."""
     from loopwright.measure import paired_gain
 
     times = {one.name: one.times for one in contestants}
@@ -277,9 +254,7 @@ class CpuLimits:
 
 
 class DeviceLimits:
-    """Limits of a device for the kernels of a task, measured in this process.
-
-    ``name`` of the limit by arithmetic is empty without one; ``doubt`` is the reason why a limit is
+    """Limits of a device for a task's kernels, measured here; ``doubt`` tells why one is
     unknown.
     """
 
@@ -308,9 +283,7 @@ class DeviceLimits:
         return rate
 
     def bandwidth(self) -> float | None:
-        """Bytes a second of memory, measured now; None where unknown, or where a cache holds
-        all.
-        """
+        """Bytes a second of memory, measured now; None where unknown, or a cache holds all."""
         from loopwright.measure import bandwidth_limit, stays_in_cache
 
         if stays_in_cache(self.nbytes, self._device):
@@ -330,9 +303,7 @@ class DeviceLimits:
 def device_rates(
     device: Device, announce: Callable[[str], None]
 ) -> tuple[float | None, float | None, str]:
-    """Most operations and most bytes a second of a device, measured now, None where unknown; and
-    the reason why one is unknown.
-    """
+    """Most operations and bytes a second, measured now, None where unknown, and the reason."""
     from loopwright.measure import device_limit, in_this_process
     from loopwright.target import Target
 

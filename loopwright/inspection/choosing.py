@@ -30,7 +30,6 @@ _LISTED = 5
 
 
 def log_of(log: LogLike) -> Log:
-    """Open log, or the one at a path; `RecordError` if there is none, or it is unreadable."""
     return log if isinstance(log, Log) else open_log(log)
 
 
@@ -77,11 +76,7 @@ def choose(
 
 
 def of_run(log: Log, records: Iterable[Record], run: str | None) -> list[Record]:
-    """Records of the run whose name begins with ``run``, or all; `RecordError` if there is no such
-    run.
-
-    ``log`` is for messages.
-    """
+    """Records of the run whose name begins with ``run``, or all; `RecordError` if there is none."""
     records = list(records)
     if run is None:
         return records
@@ -111,7 +106,6 @@ def _by_id(log: Log, records: Sequence[Record], wanted: str) -> Record:
 
 
 def _by_word(log: Log, records: Sequence[Record], word: str) -> Record:
-    """Best record, or that of the default configuration, of one task on one machine."""
     setups = by_setup(records)
     groups = list(setups.values())
     if len(groups) > 1:

@@ -46,14 +46,11 @@ ASK_S = 2.0
 
 @dataclass(frozen=True)
 class ReportState:
-    """Report of one state of the logs."""
-
     stamp: str  # unique name of this state
     page: Page  # its data
     parts: PageParts  # parts of the page that depend on it
 
     def document(self) -> str:
-        """Whole page, which polls for updates."""
         return document(self.page, self.parts, live=ASK_S, stamp=self.stamp)
 
     def head(self) -> dict[str, str]:
@@ -67,15 +64,11 @@ class ReportState:
 
 
 class LiveReport:
-    """Current report of some logs; safe for several threads.
-
-    A log may be missing, empty, cut or replaced at any time. While a report is made, and for a
-    while after it, the last one is returned. ``task`` selects tasks by a part of their key or name.
-    """
+    """Current report of logs that may be missing, cut or replaced; safe for several threads."""
 
     def __init__(self, paths: Sequence[str], task: str | None = None) -> None:
         self.paths = [Path(path) for path in paths]
-        self.task = task
+        self.task = task  # selects tasks by a part of their key or name
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._begun = f"{time.time_ns():x}"
@@ -84,7 +77,7 @@ class LiveReport:
         self._state: ReportState | None = None
 
     def state(self) -> ReportState:
-        """Current report, or the last one while a new one is not due."""
+        """Current report, or the last one while a new one is made, or not due."""
         state = self._state
         if state is not None and not self._lock.acquire(blocking=False):
             return state
@@ -98,7 +91,6 @@ class LiveReport:
             self._lock.release()
 
     def _refresh(self) -> None:
-        """Make the report again where the logs changed and it is due."""
         if time.monotonic() < self._next:
             return
         # Looked at before reading: what is appended meanwhile is found the next time.
@@ -125,7 +117,6 @@ class LiveReport:
 
 
 def _fingerprint(path: Path) -> tuple[int, ...]:
-    """Detects changes of a file; empty while there is none."""
     try:
         status = os.stat(path)
     except OSError:
@@ -148,10 +139,7 @@ _HEADERS = {
 
 
 def application(report: LiveReport) -> Starlette:
-    """Web application: the page at ``/``, and updates at ``/live``.
-
-    `LoopwrightError` if Starlette is not installed.
-    """
+    """The page at ``/``, its updates at ``/live``; a LoopwrightError without Starlette."""
     try:
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
@@ -184,10 +172,7 @@ def application(report: LiveReport) -> Starlette:
 
 
 def bound_socket(port: int) -> socket.socket:
-    """Listening socket on the loopback address; port 0 takes any that is free.
-
-    `LoopwrightError` if the port is in use, or not allowed.
-    """
+    """Listening loopback socket; port 0: any free one. A LoopwrightError where it is refused."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -206,10 +191,7 @@ def bound_socket(port: int) -> socket.socket:
 
 
 def serve(report: LiveReport, listener: socket.socket) -> None:
-    """Serve a report until Ctrl-C, and close the listener of `bound_socket`.
-
-    `LoopwrightError` if Starlette or uvicorn is not installed.
-    """
+    """Serve a report until Ctrl-C, and close the listener of `bound_socket`."""
     try:
         import uvicorn
     except ImportError as error:

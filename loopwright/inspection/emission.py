@@ -36,9 +36,9 @@ def emit(schedule: Schedule, args: Sequence[Tensor], target: Target, kind: str) 
         target: its target. The text may be of another kind: it is then of the same program for a
             target with the options that both have, such as the CPU and threads.
         kind: ``"nest"`` (the loop nest after all passes), ``"llvm"`` (LLVM IR, optimised), ``"c"``,
-            ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``,
-            ``"ptx"`` (NVRTC's output for CUDA C++, before machine code), or ``"hip"``
-            (the kernels of the target ``cuda`` for AMD's GPUs, which nothing here compiles).
+            ``"asm"`` (assembly of the target's own compiler), ``"opencl"``, ``"cuda"``, ``"ptx"``
+            (NVRTC's output for CUDA C++, before machine code), or ``"hip"`` (the kernels of the
+            target ``cuda`` for AMD's GPUs, which nothing here compiles).
 
     Raises:
         UsageError: another kind, or the target has no assembly.
@@ -77,18 +77,10 @@ def text_of(
     trial: int | None = None,
     run: str | None = None,
 ) -> str:
-    """Emit one text of the kernel of a record, rebuilt from its log.
-
-    Args:
-        log: the log, or its path.
-        record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
-        kind: see `emit`.
-        trial: the number of a trial instead.
-        run: the run of that trial.
+    """Emit one text of the kernel of a record, rebuilt from its log; see `choose` and `emit`.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt.
-        UsageError: see `choose` and `emit`.
 
     Example:
         >>> from loopwright.inspection import text_of
@@ -104,7 +96,6 @@ def text_of(
 
 
 def of_kind(target: Target, kind: str) -> Target:
-    """Target of a kind with the options that a given one shares with it."""
     if target.kind == kind:
         return target
     shared = {k: v for k, v in target.options.items() if k in KINDS[kind].options}
@@ -116,16 +107,11 @@ _CONDITION = 60
 
 
 def outline(func: Func) -> str:
-    """Loops of a function with their extents and marks, and the tensors that they write.
+    """Loops of a lowered function with their extents and marks, and the tensors that they write.
 
-    Loops that stand directly within each other share a line. Indices and arithmetic are left out,
-    and so are guards that stand in front of the same loops in any case.
-
-    Args:
-        func: a lowered function.
-
-    Returns:
-        Lines of text, indented by nesting.
+    Lines are indented by nesting; loops that stand directly within each other share one. Indices
+    and arithmetic are left out, and so are guards that stand in front of the same loops in any
+    case.
 
     Example:
         >>> A = te.placeholder((64, 32), name="A")
@@ -140,7 +126,6 @@ def outline(func: Func) -> str:
 
 
 def _lines(stmt: Stmt, loops: Sequence[str]) -> Iterator[str]:
-    """Lines of a statement inside of loops that have no line yet."""
     match stmt:
         case For():
             mark = "" if stmt.kind == "serial" else stmt.tag or stmt.kind
@@ -172,7 +157,6 @@ def _lines(stmt: Stmt, loops: Sequence[str]) -> Iterator[str]:
 
 
 def _under(head: str, parts: Sequence[Stmt]) -> Iterator[str]:
-    """Lines of consecutive statements, below those of the loops around them."""
     if head:
         yield head
     indent = "  " if head else ""

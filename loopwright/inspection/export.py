@@ -42,7 +42,7 @@ def export(
 
     Running the file builds the kernel, compares its answer with the same computation without a
     schedule, and times it; ``--help`` lists its other functions. The file has the computation as
-    Python: the tensor expression, and the calls of the schedule's primitives.
+    Python: the tensor expression, and the calls of the schedule's primitives. Returns its text.
 
     Args:
         log: the log, or its path.
@@ -51,9 +51,6 @@ def export(
         form: ``"data"`` for the JSON of the log in place of Python. That is also used where Python
             cannot express the program, and the file says why.
         force: replace any file.
-
-    Returns:
-        The text of the file.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
@@ -83,7 +80,6 @@ def export(
 
 
 def kernel_text(log: Log, record: Record, form: Form = "python") -> str:
-    """Text of an exported kernel; see `export`."""
     rebuilt, expression = rebuild(log, record), expression_of(log, record)
     dag = rebuilt.schedule.dag
     program, why = ("", "it was exported as data") if form == "data" else _as_python(rebuilt)
@@ -208,7 +204,6 @@ def _constants(
 
 
 def _assigned(name: str, value: Mapping[str, object]) -> str:
-    """Dictionary as a constant, in lines of readable width."""
     line = f"{name} = {dict(value)!r}"
     if len(line) <= _WIDTH:
         return line
@@ -232,7 +227,6 @@ def _as_python(rebuilt: Rebuilt) -> tuple[str, str]:
 
 
 def _literal(data: Json) -> str:
-    """JSON as texts in Python, a line each."""
     text = json.dumps(data, separators=(",", ":"))
     parts = [text[at : at + _WIDTH - 10] for at in range(0, len(text), _WIDTH - 10)]
     return "\n".join(["", *(f"    {part!r}" for part in parts), ""])

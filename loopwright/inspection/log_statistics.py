@@ -28,9 +28,7 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 @dataclass(frozen=True)
 class TimeSpent:
-    """Use of the wall time of some records, in seconds."""
-
-    wall: float  # all of it, pauses left out
+    wall: float  # all of it, in seconds like all others, pauses left out
     run: float  # running kernels of the search: timing and checking them
     #: measuring again, apart from the search: playoffs, and after a drift of the machine
     again: float
@@ -52,15 +50,12 @@ class Throughput:
 
     @property
     def per_minute(self) -> float:
-        """Trials a minute over the whole time; 0 where there is no time."""
         seconds = self.interval * len(self.successful)
         return (sum(self.successful) + sum(self.failed)) / seconds * 60.0 if seconds else 0.0
 
 
 @dataclass(frozen=True)
 class _Clock:
-    """Records by the time at which they ended."""
-
     row: npt.NDArray[np.int64]  # index of the record
     wall: Floats  # seconds since the record before
     search: npt.NDArray[np.bool_]  # False for repeated measurements
@@ -71,7 +66,7 @@ class _Clock:
 
 
 def _clock(records: Iterable[Record]) -> _Clock | None:
-    """Clock of some records; None where no record has one."""
+    """Records by the time at which they ended; None where no record has a clock."""
     columns = fields_of(records, "ts", "phase", "valid", "build_s", "run_s", "same_as")
     ts, build, run = (np.array(columns[n], np.float64) for n in (0, 3, 4))
     search, failed = np.array([not x for x in columns[1]], bool), ~np.array(columns[2], bool)
@@ -100,21 +95,14 @@ def _clock(records: Iterable[Record]) -> _Clock | None:
 def time_spent(
     records: Iterable[Record], headers: Sequence[Mapping[str, Json]] = ()
 ) -> TimeSpent | None:
-    """Use of the time of one log's records in any order; None where none has a clock.
-
-    All tasks of a machine share its time. ``headers`` of the log have the number of builders;
-    without them it is one for each core.
-    """
+    """Use of the time of one log's records, which all tasks share; None without a clock."""
     return time_spent_by({"all": list(records)}, headers).get("all")
 
 
 def time_spent_by(
     groups: Mapping[_Name, Sequence[Record]], headers: Sequence[Mapping[str, Json]] = ()
 ) -> dict[_Name, TimeSpent]:
-    """Use of the time of each group of a log's records, such as its tasks, where any has a clock.
-
-    The groups share one clock: while one group waits for another, that is not its time.
-    """
+    """Use of the time of groups of a log's records: waiting for another is not a group's time."""
     records = [record for group in groups.values() for record in group]
     clock = _clock(records)
     if clock is None:
@@ -152,9 +140,7 @@ def _builders(records: Sequence[Record], headers: Sequence[Mapping[str, Json]]) 
 
 
 def throughput(records: Iterable[Record], bins: int = BINS) -> Throughput | None:
-    """Trials in at most ``bins`` equal intervals of the searching time of one log's records, fewer
-    for few trials; None where none has a clock.
-    """
+    """Trials in at most ``bins`` equal intervals of the searching time; None without a clock."""
     clock = _clock(records)
     if clock is None or not clock.search.any():
         return None
@@ -171,15 +157,12 @@ def throughput(records: Iterable[Record], bins: int = BINS) -> Throughput | None
 
 @dataclass(frozen=True)
 class TriedStructure:
-    """One measured structure."""
-
     name: str
     trials: int  # its records, failed ones and repeated measurements among them
     seconds: float | None  # median time of its fastest record; None where none ran
 
 
 def structure_of(record: Record) -> str | None:
-    """Structure of a record; None where its space has none."""
     name = record.config.get(STRUCTURE)
     return name if isinstance(name, str) else None
 

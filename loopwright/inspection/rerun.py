@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from loopwright.env import usable_cpus
 from loopwright.errors import LoopwrightError
 from loopwright.history import Here, Rebuilt, expression_of, rebuild
-from loopwright.inspection.applying_here import task_of
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
+from loopwright.inspection.schedules import task_of
 from loopwright.inspection.speed import seed_of, work_of
 from loopwright.inspection.ties import Change, change, median_interval
 from loopwright.presenting import duration
@@ -37,23 +37,17 @@ _log = logging.getLogger("loopwright.inspection")
 
 @dataclass(frozen=True)
 class Rerun:
-    """Record beside a new measurement of its kernel.
-
-    Attributes:
-        record: the record.
-        result: the new measurement: seconds per call of each sample, whether the answer is right,
-            or the error.
-        reference: the reference of the answer, in words.
-        differences: changes since then (CPU, threads, compiler), in words, and whether other
-            programs use the machine.
-        flop: arithmetic operations of a call; 0 where there are none to count.
-    """
+    """Record beside a new measurement of its kernel."""
 
     record: Record
+    #: The new measurement: seconds per call of each sample, whether the answer is right, or the
+    #: error.
     result: MeasureResult
-    reference: str
+    reference: str  #: the reference of the answer, in words
+    #: Changes since then (CPU, threads, compiler), in words, and whether other programs use the
+    #: machine.
     differences: tuple[str, ...] = ()
-    flop: int = 0
+    flop: int = 0  #: arithmetic operations of a call; 0 where there are none to count
 
     @property
     def change(self) -> Change | None:
@@ -62,7 +56,6 @@ class Rerun:
         return change(self.record.times, self.result.times) if comparable else None
 
     def lines(self) -> list[str]:
-        """Outcome in words, a line each."""
         r = self.record
         rows = [
             ("record", f"{r.id}, {title(r)}"),
@@ -81,7 +74,6 @@ class Rerun:
         return html_block("A kernel once more", html_table(rows))
 
     def to_json(self) -> dict[str, Json]:
-        """Outcome for scripts: seconds, shares as numbers."""
         result, changed = self.result, self.change
         interval = median_interval(result.times)
         error = result.error
@@ -114,7 +106,15 @@ class Rerun:
         if median is None:
             return "none"
         speed = f", {self.flop / median / 1e9:.4g} GFLOP/s" if self.flop else ""
-        return f"{duration(median)} per call{_between(self.result)}{speed}"
+        interval = median_interval(self.result.times)
+        if interval is None:
+            between = f"{len(self.result.times)} samples, too few for an interval"
+        else:
+            low, high = map(duration, interval)
+            unit = low.rpartition(" ")[2]
+            low = low.removesuffix(f" {unit}") if high.endswith(f" {unit}") else low
+            between = f"95 %: {low} to {high}"
+        return f"{duration(median)} per call ({between}){speed}"
 
     def _recorded(self) -> str:
         r = self.record
@@ -128,16 +128,6 @@ class Rerun:
         if changed is None:
             return f"{duration(r.median)}"
         return f"{duration(r.median)}; now {changed.text()}"
-
-
-def _between(result: MeasureResult) -> str:
-    interval = median_interval(result.times)
-    if interval is None:
-        return f" ({len(result.times)} samples, too few for an interval)"
-    low, high = map(duration, interval)
-    unit = low.rpartition(" ")[2]
-    low = low.removesuffix(f" {unit}") if high.endswith(f" {unit}") else low
-    return f" (95 %: {low} to {high})"
 
 
 def rerun(
@@ -162,10 +152,9 @@ def rerun(
         trial: the number of a trial instead, where one task and one run make it unique.
         run: the run of that trial, or the beginning of its name.
         timeout: seconds that building, and that running, may take.
-        announce: called with messages for the user, such as waiting for the device; None: a
-            warning of the logger ``loopwright.inspection``.
-        device: the device that it runs on, such as ``"opencl:1"``; empty: the first of the kind
-            that its target names.
+        announce: called with messages for the user, such as waiting for the device; None: a warning
+            of the logger ``loopwright.inspection``.
+        device: the device, such as ``"opencl:1"``; empty: the first of its target's kind.
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt from its log.
@@ -194,7 +183,6 @@ def rerun(
 
 
 def _busy() -> list[str]:
-    """Other use of the machine, where that is enough to disturb a timing."""
     load, cores = os.getloadavg()[0], len(usable_cpus())
     if load < _BUSY * cores:
         return []
@@ -202,7 +190,6 @@ def _busy() -> list[str]:
 
 
 def _task(record: Record, rebuilt: Rebuilt) -> tuple[ScheduledTask, str]:
-    """Kernel of a record as a task, and the reference of its answer."""
     from loopwright.measure import ScheduledTask
 
     template_task = _known_task(record, rebuilt)

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopwright.errors import RecordError, UsageError
-from loopwright.history import Match, Rebuilt, apply_history_best, logs_of, rebuild
+from loopwright.errors import LoopwrightError, RecordError, UsageError
+from loopwright.history import (
+    FieldDifference,
+    Here,
+    Match,
+    apply_history_best,
+    failed_checks,
+    logs_of,
+    rebuild,
+    refusal,
+)
 from loopwright.inspection.choosing import WORDS, choose, title
 from loopwright.presenting import counted, duration
-from loopwright.records import Checked, Log, Record, Store, check_has_records, fields_of, threads
+from loopwright.records import (
+    Checked,
+    Log,
+    Record,
+    Store,
+    by_task,
+    check_has_records,
+    fields_of,
+    threads,
+)
+from loopwright.target import Target
+from loopwright.task import Task, create_task
 
 if TYPE_CHECKING:
     from loopwright.history import ApplyHistoryBest
@@ -22,6 +42,7 @@ if TYPE_CHECKING:
     from loopwright.schedule import Schedule
     from loopwright.task import Task
     from loopwright.te import Tensor
+
 
 #: Records of a log that are checked, at most, until one is found right.
 _CHECKS = 8
@@ -50,9 +71,7 @@ class ChosenSchedule:
         return nullcontext() if self.passes is None else self.passes
 
     def build(self, task: Task, *, verify: bool = False) -> Module:
-        """Compile for the target of a task, or take the code from the user's cache; ``verify`` puts
-        the time of the kernel, as users call it, into the report.
-        """
+        """Compile, or take from the cache; ``verify`` times the kernel as users call it."""
         from loopwright.driver import build
 
         name = re.sub(r"\W+", "_", task.name)
@@ -65,8 +84,6 @@ class ChosenSchedule:
 
 @dataclass(frozen=True)
 class RecordName:
-    """Record that a user names: by its id, or by its trial and the run of that."""
-
     record: str | None = None  # an id, the beginning of one, ``"best"`` or ``"default"``
     trial: int | None = None
     run: str | None = None
@@ -157,7 +174,6 @@ class _Checker:
         return checked
 
     def check_best(self, context: ApplyHistoryBest) -> None:
-        """Check the best record; a wrong one makes way for the next best."""
         for _ in range(_CHECKS):
             choice, scheduled = context.choose(self.task)
             if choice.record is None or scheduled is None or choice.checked is Checked.YES:
@@ -177,14 +193,19 @@ class _Checker:
 def _of_named_record(
     task: Task, logs: Sequence[Log], name: RecordName, checker: _Checker | None
 ) -> ChosenSchedule:
-    """Schedule of the named record, checked if it never was; another workload or number of threads
-    is refused.
-    """
     log = _joined(logs)
     record = _named_record(task, log, name)
     _check_fit(task, record)
     rebuilt = rebuild(log, record)
-    _check_expression(task, record, rebuilt)
+    # A template may now compute something else.
+    recorded = rebuilt.schedule.dag.hash
+    schedule, args = task.expression(recorded if recorded in task.dag_hashes else "")
+    same = schedule.dag.hash == recorded
+    if not same or schedule.arg_ids(args) != rebuilt.schedule.arg_ids(rebuilt.args):
+        raise RecordError(
+            f"record {record.id} computes {recorded}, and {task} is now {schedule.dag.hash}: its "
+            "template has changed; `loopwright records rerun` takes the expression from the log"
+        )
     time = "no time" if record.median is None else f"{duration(record.median)} per call in the log"
     chosen = ChosenSchedule(
         rebuilt.schedule, rebuilt.args, None, rebuilt.passes, f"record {record.id} ({time})"
@@ -214,7 +235,6 @@ def _joined(logs: Sequence[Log]) -> Log:
 
 
 def _named_record(task: Task, log: Log, name: RecordName) -> Record:
-    """The named record, preferably one of the task."""
     (counts,) = fields_of(log.records, "threads")
     rows = zip(log.records, counts, strict=True)
     of_task = [(record, count) for record, count in rows if task.is_of(record)]
@@ -252,13 +272,73 @@ def _threads(task: Task) -> int:
     return threads(task.target.canonical, {}) or len(usable_cpus())
 
 
-def _check_expression(task: Task, record: Record, rebuilt: Rebuilt) -> None:
-    """Refuse a record whose template now computes something else."""
-    recorded = rebuilt.schedule.dag.hash
-    schedule, args = task.expression(recorded if recorded in task.dag_hashes else "")
-    same = schedule.dag.hash == recorded
-    if not same or schedule.arg_ids(args) != rebuilt.schedule.arg_ids(rebuilt.args):
-        raise RecordError(
-            f"record {record.id} computes {recorded}, and {task} is now {schedule.dag.hash}: its "
-            "template has changed; `loopwright records rerun` takes the expression from the log"
+#: Options of a target that default to this machine's.
+_OF_MACHINE = frozenset({"mcpu", "mattr", "num_threads"})
+
+
+@dataclass(frozen=True)
+class AppliesHere:
+    #: whether a build of its task on this machine, with the record's target options, gets it
+    applied: bool
+    reason: str  # reason for the answer, in words
+    differs: tuple[FieldDifference, ...]  # fields in which record and machine differ
+    #: False where the template is not known here: the record was judged by itself, without a test
+    #: whether its configuration still makes the same program.
+    known: bool
+
+
+def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
+    """Whether a record would be applied on this machine, by the rule of `apply_history_best`;
+    others of its task among ``records``, those of its log, may take precedence.
+
+    Example:
+        >>> from loopwright.inspection.schedules import applies_here
+        >>> records = lw.records.load("matmul.jsonl").records
+        >>> print(applies_here(lw.records.best(records), records).differs)
+        ()
+    """
+    groups = by_task(records).values()
+    group = next((g for g in groups if any(other is record for other in g)), [])
+    try:
+        # A log names no program to be run, so that of a C compiler is left out.
+        target = Target(
+            {k: v for k, v in record.target.items() if k not in _OF_MACHINE and k != "cc"}
         )
+    except LoopwrightError as exc:
+        return AppliesHere(False, f"its target cannot be used here: {exc}", (), False)
+    here = Here(target.canonical, {})
+    fit = here.fit(record)
+    differs = (*fit.refused, *fit.others)
+    if reason := refusal(record, fit, failed_checks(group)):
+        return AppliesHere(False, reason, differs, True)
+    task = task_of(record, target)
+    if task is None:
+        reason = (
+            f"nothing speaks against it ({record.op!r}, which it was tuned as, is not known here)"
+        )
+        return AppliesHere(True, reason, differs, False)
+    choice = apply_history_best(group).explain(task)
+    if choice.record is None:
+        return AppliesHere(False, "; ".join(choice.reasons), differs, True)
+    if choice.record.candidate != record.candidate:
+        return AppliesHere(False, f"record {choice.record.id} goes before it", differs, True)
+    if choice.match is Match.DEFAULT:
+        verdict = choice.against_default
+        return AppliesHere(False, f"the default is built instead: it is {verdict}", differs, True)
+    if choice.record.id != record.id:
+        words = f"a later measurement of it, record {choice.record.id}, counts"
+        return AppliesHere(True, words, differs, True)
+    return AppliesHere(True, f"{choice.match} match", differs, True)
+
+
+def task_of(record: Record, target: Target) -> Task | None:
+    """Record's task; None where its template is not known here, or takes other arguments."""
+    import loopwright.ops  # noqa: F401  (its templates become known)
+    from loopwright.task import TASKS
+
+    if record.op not in TASKS:
+        return None
+    try:
+        return create_task(record.op, record.args, target)
+    except LoopwrightError:
+        return None

@@ -23,8 +23,6 @@ LOOKED_AT = 32
 
 @dataclass(frozen=True)
 class Tie:
-    """Candidate that may be as fast as the winner."""
-
     record: Record
     ratio: float  # its time over that of the winner
     low: float  # lower end of the 95 % confidence interval of that ratio
@@ -41,12 +39,7 @@ def ties_of(
 
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
     a bootstrap of their windows. A candidate with fewer than five windows has no interval, and is
-    no tie. Only the `LOOKED_AT` candidates that are nearest in rank are compared.
-
-    Args:
-        winner: a record that has times; any one, not only the best.
-        records: those of its setup.
-        order: result of :func:`loopwright.records.ranked` for them, where that is known already.
+    no tie. Only the `LOOKED_AT` candidates that are nearest in rank, by ``order``, are compared.
 
     Example:
         >>> from loopwright.inspection.ties import ties_of
@@ -100,12 +93,9 @@ _TOO_NOISY = 0.1
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
     """Confidence interval (95 %) of the median of samples; None with fewer than 6 samples.
 
-    Its ends are samples themselves: each sample lies below the median with probability 1/2,
-    whatever the shape of the noise is, so that the binomial distribution tells how many may lie
-    outside (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.5).
-
-    Args:
-        samples: in any order.
+    Its ends are samples themselves: each lies below the median with probability 1/2, whatever the
+    shape of the noise is, so that the binomial distribution tells how many may lie outside
+    (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.5).
 
     Example:
         >>> from loopwright.inspection import median_interval
@@ -124,24 +114,18 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
 class Change:
     """Change of the time of a kernel from one measurement to another.
 
-    Attributes:
-        gain: share by which it is faster now, such as 0.031 for 3.1 %; negative where slower.
-        low: lower end of the 95 % confidence interval of the gain.
-        high: upper end.
-
     Example:
         >>> from loopwright.inspection import Change
         >>> print(Change(gain=0.31, low=0.29, high=0.33).gain)
         0.31
     """
 
-    gain: float
-    low: float
+    gain: float  #: share by which it is faster now, such as 0.031 for 3.1 %; negative: slower
+    low: float  #: lower end of the 95 % confidence interval of the gain
     high: float
 
     @property
     def margin(self) -> float:
-        """Half of the width of the interval."""
         return (self.high - self.low) / 2
 
     @property
@@ -163,17 +147,10 @@ class Change:
 
 
 def change(before: Sequence[float], now: Sequence[float]) -> Change | None:
-    """Compare two sets of times of one kernel, taken at different moments.
+    """Compare two sets of times of one kernel, in seconds per call, taken at different moments.
 
     The interval is that of `records.reports.differences.time_ratio`. It covers the noise within
-    each set, not changes of the machine between them.
-
-    Args:
-        before: seconds per call.
-        now: seconds per call.
-
-    Returns:
-        None where one of them has fewer than 5 samples.
+    each set, not changes of the machine between them. None where one has fewer than 5 samples.
 
     Example:
         >>> from loopwright.inspection import change

@@ -36,8 +36,6 @@ _PACE_S = 120.0
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """State of one task."""
-
     name: str  # the task as a call of its template
     trials: int  # measured ones that have a time
     failed: int  # failed trials
@@ -50,14 +48,11 @@ class TaskStatus:
 
     @property
     def speed(self) -> str:
-        """Best so far in words."""
         return "-" if self.best_s is None else speed_text(self.best_s, self.flop)
 
 
 @dataclass(frozen=True)
 class Status:
-    """State of a run, as far as its log tells."""
-
     path: Path  # the log
     exists: bool
     tasks: tuple[TaskStatus, ...] = ()  # in the order in which they appeared
@@ -75,8 +70,6 @@ class Status:
 
 
 class _Line(NamedTuple):
-    """Columns of a record that tell the state of its task."""
-
     task: str
     candidate: str
     median: float | None
@@ -96,8 +89,6 @@ class _Line(NamedTuple):
 
 
 class _Task:
-    """Facts on one task, kept up to date line by line."""
-
     def __init__(self, first: Record) -> None:
         self.name = task_text(first.op, first.args)
         #: Items are candidate, seconds, and number of the trial.
@@ -109,28 +100,24 @@ class _Task:
         self.dag = ""
 
     def rank(self, line: _Line) -> None:
-        """Add a measurement to the ranking."""
         if line.wrong or line.failed_again:
             self.ranking.refute(line.candidate)
             return
         if line.usable and not line.same_as:
-            self._add(line)
+            # Measurements of a playoff are ranked once its winner is known.
+            placed: list[tuple[_Line, Place | None]] = [(line, None)]
+            if is_of_playoff(line.phase, line.verdict):
+                columns = (line.candidate, line.run, line.times, line.verdict, line.ts)
+                placed = [*self.playoffs.add(line, *columns)]
+            for one, place in placed:
+                if one.median is not None:
+                    item = (one.candidate, one.median, one.trial)
+                    self.ranking.add(one.candidate, item, one.median, one.ts, place)
             # AutoTVM numbers no trials and names no run: there every record would be trial 0.
             if line.trial == 0 and line.run:
                 self.default_s = line.median
         if line.checked is Checked.YES:
             self.ranking.vouch(line.candidate)
-
-    def _add(self, line: _Line) -> None:
-        """Rank a measurement; those of a playoff once its winner is known."""
-        placed: list[tuple[_Line, Place | None]] = [(line, None)]
-        if is_of_playoff(line.phase, line.verdict):
-            columns = (line.candidate, line.run, line.times, line.verdict, line.ts)
-            placed = [*self.playoffs.add(line, *columns)]
-        for one, place in placed:
-            if one.median is not None:
-                item = (one.candidate, one.median, one.trial)
-                self.ranking.add(one.candidate, item, one.median, one.ts, place)
 
     def status(self) -> TaskStatus:
         best = self.ranking.best
@@ -148,8 +135,6 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Run:
-    """Limits of a run from its header."""
-
     resumed: int
     n_trial: int | None
     timeout: float | None
@@ -184,9 +169,6 @@ class _Run:
 class Watcher:
     """Collects the news of a `loopwright.records.Follower` into the state of the run.
 
-    Args:
-        path: the log.
-
     Example:
         >>> from pathlib import Path
         >>> from loopwright.inspection.watch import Watcher
@@ -215,11 +197,7 @@ class Watcher:
         self._valid: Counter[str] = Counter()
 
     def take(self, news: News) -> None:
-        """Take in the news of a look (`Follower.look`).
-
-        Raises:
-            RecordError: somebody else made the index of the log, and it is malformed.
-        """
+        """Take in the news of a look; `RecordError` for a malformed index that another made."""
         if news.restarted:
             self._forget(news.exists)
         self._exists = news.exists
@@ -240,7 +218,6 @@ class Watcher:
         self._event, self._event_ts = _in_words(last), last.ts
 
     def status(self, now: float | None = None) -> Status:
-        """State of the run; ``now`` is seconds since the epoch, None for this moment."""
         done, limit, eta = self._limits(time.time() if now is None else now)
         return Status(
             self.path,
@@ -283,7 +260,7 @@ class Watcher:
         return (len(self._pace) - 1) / spent * 60.0 if spent > 0 else None
 
     def _limits(self, now: float) -> tuple[int, int | None, float | None]:
-        """Trials that count for the last run, its number of trials, and when it will have ended."""
+        """Trials that count for the last run, its number of trials, and seconds until its end."""
         last = self._last_run
         if last is None:
             return sum(self._valid.values()), None, None
@@ -317,19 +294,13 @@ PROC = Path("/proc")
 
 
 class Writers(NamedTuple):
-    """Processes that have a log open for writing."""
-
     pids: tuple[int, ...]  # ascending
     known: bool  # False where the system does not tell
     hidden: bool  # whether processes, perhaps a writer among them, hide their files from this user
 
 
 def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
-    """Find the processes of this machine that have a file open for writing.
-
-    Args:
-        path: the file.
-        proc: folder in which the system shows its processes.
+    """Find the processes of this machine, by ``proc``, that have a file open for writing.
 
     Example:
         >>> from loopwright.inspection.watch import writers_of
@@ -354,10 +325,7 @@ def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
 
 
 def _writes(process: Path, wanted: os.stat_result) -> bool:
-    """Whether a process has a file open for writing.
-
-    `PermissionError` if its open files are hidden, another `OSError` if it has ended.
-    """
+    """Whether a process has a file open for writing; `OSError` if it hides that, or ended."""
     for fd in os.listdir(process / "fd"):
         try:
             if not os.path.samestat(os.stat(process / "fd" / fd), wanted):
@@ -372,11 +340,7 @@ def _writes(process: Path, wanted: os.stat_result) -> bool:
 
 
 def check_may_grow(path: str | os.PathLike[str]) -> None:
-    """Refuse, by a `RecordError`, a path that is no log and cannot become one: a folder, a pipe,
-    another file.
-
-    A missing or empty file may become a log. Only the first line of a log is read.
-    """
+    """Refuse what is no log, by a `RecordError`; missing or empty, it may still become one."""
     if not os.path.exists(path):
         return
     if not os.path.isfile(path) and not os.path.isdir(path):

@@ -1,8 +1,7 @@
-"""Affine index arithmetic: ``const + sum(coeff * var)``, intervals, and exact division.
+"""Affine index arithmetic: ``const + sum(coeff * var)``, intervals, and exact division."""
 
-Almost every index of a scheduled program is affine over its loops. Keeping indices in this form
-makes regions, guards and addresses a matter of adding dictionaries; there is no rewriting of terms.
-"""
+# Almost every index of a scheduled program is affine over its loops. So regions, guards and
+# addresses are a matter of adding dictionaries; there is no rewriting of terms.
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ class Affine:
         return hash((self.const, frozenset(self.terms.items())))
 
     def __repr__(self) -> str:
-        parts = [f"{c}*{v.name}" for v, c in self.terms.items()]
-        return " + ".join([*parts, str(self.const)])
+        return " + ".join([*(f"{c}*{v.name}" for v, c in self.terms.items()), str(self.const)])
 
     def bounds(self, ranges: Ranges) -> Interval:
         """Inclusive bounds, exact when variables vary independently."""
@@ -162,10 +160,7 @@ class Affine:
 
 
 def form_expr(x: Affine, ranges: Ranges) -> Expr:
-    """Expression of a form, in int64 where a part of it may leave int32.
-
-    Variables without bounds are taken to keep it inside int32.
-    """
+    """Expression of a form, in int64 where it may leave int32; variables without bounds do not."""
     worst = abs(x.const)
     for v, c in x.terms.items():
         worst += abs(c) * max(map(abs, ranges.get(v, (0, 0))))
@@ -177,10 +172,8 @@ Extent = int | Affine
 
 
 def to_affine(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Affine | None:
-    """Affine form of an integer expression, or None.
-
-    ``env`` replaces variables on the way; ``ranges`` of the others decide ``//`` and ``%``.
-    """
+    """Affine form of an integer expression, or None; ``env`` replaces variables on the way, and
+    ``ranges`` of the others decide ``//`` and ``%``."""
     match e:
         case Const(value=int(v)):
             return Affine(v)
@@ -188,9 +181,7 @@ def to_affine(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Affine | No
             return env[e] if e in env else Affine.of(e)
         case Cast(value=v, dtype=d) if dtypes.is_int(d) and dtypes.is_int(v.dtype):
             x = to_affine(v, env, ranges)
-            if x is None or not _inside(x, ranges, v.dtype, d):
-                return None
-            return x
+            return x if x is not None and _inside(x, ranges, v.dtype, d) else None
         case Unary(op="-", a=a):
             x = to_affine(a, env, ranges)
             return x * -1 if x is not None else None
@@ -237,13 +228,10 @@ def whole_part(x: Affine, m: int) -> tuple[Affine, Affine]:
 def div_mod(
     x: Affine, m: int, ranges: dict[Var, Interval], lets: list[tuple[Var, Expr]], hint: str
 ) -> tuple[Affine, Affine]:
-    """Exact ``(x // m, x % m)`` as affine forms, with new let-bound variables where needed.
-
-    With ``x = m*w + d*A + B``, ``0 <= B < d`` and ``d | m``: the quotient is ``w + A // (m/d)`` and
-    the remainder ``(A % (m/d)) * d + B``. Only A's quotient and remainder need variables, so the
-    low part (a vector lane, say) stays affine. New variables are appended to ``lets`` with their
-    definitions and entered in ``ranges``.
-    """
+    """Exact ``(x // m, x % m)``; new variables go to ``lets``, with definitions, and ``ranges``."""
+    # With ``x = m*w + d*A + B``, ``0 <= B < d`` and ``d | m``: the quotient is ``w + A // (m/d)``
+    # and the remainder ``(A % (m/d)) * d + B``. Only A's quotient and remainder need variables, so
+    # the low part (a vector lane, say) stays affine.
     whole, part = whole_part(x, m)
     lo, hi = part.bounds(ranges)
     if lo // m == hi // m:
@@ -260,12 +248,10 @@ def div_mod(
 
 
 def shorter_division(e: Binary, env: Mapping[Var, Affine], ranges: Ranges) -> Expr | None:
-    """``x // m`` or ``x % m`` of less than all of ``x``; None where each term of it is needed.
-
-    ``(16*i + j) // 32`` is ``i // 2`` where ``j`` lies in 0..15, and the remainder
-    ``i % 2 * 16 + j``; ``(32*i + j) // 32`` is ``i + j // 32``. Lanes of a vector that were inside
-    of a division are thus outside, or gone.
-    """
+    """``x // m`` or ``x % m`` of less than all of ``x``; None where each term is needed."""
+    # ``(16*i + j) // 32`` is ``i // 2`` where ``j`` lies in 0..15, and the remainder
+    # ``i % 2 * 16 + j``; ``(32*i + j) // 32`` is ``i + j // 32``. Lanes of a vector that were
+    # inside of a division are thus outside, or gone.
     x = to_affine(e.a, env, ranges)
     if x is None or not isinstance(e.b, Const) or e.b.value < 1 or not _inside(x, ranges, e.dtype):
         return None
@@ -282,10 +268,7 @@ def shorter_division(e: Binary, env: Mapping[Var, Affine], ranges: Ranges) -> Ex
 
 
 def split_digits(x: Affine, m: int, ranges: Ranges) -> tuple[Affine, Affine, int]:
-    """``x = d * high + low`` with ``0 <= low < d``, where ``d`` divides ``m``.
-
-    The largest such ``d`` for which ``high`` takes whole terms of ``x``.
-    """
+    """``x = d * high + low`` for the largest ``d`` that divides ``m``, with ``0 <= low < d``."""
     terms = sorted(x.terms.items(), key=lambda t: abs(t[1]))
     for cut in range(len(terms) - 1, 0, -1):
         d = m
@@ -299,7 +282,6 @@ def split_digits(x: Affine, m: int, ranges: Ranges) -> tuple[Affine, Affine, int
 
 
 def interval(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> Interval | None:
-    """Inclusive bounds of an integer expression, or None when they are not known."""
     a = to_affine(e, env, ranges)
     if a is not None:
         return a.bounds(ranges) if all(v in ranges for v in a.terms) else None
@@ -325,17 +307,24 @@ def _interval_op(op: str, p: Interval | None, q: Interval | None) -> Interval | 
         return p[0] + q[0], p[1] + q[1]
     if op == "-":
         return p[0] - q[1], p[1] - q[0]
-    if op == "*":
-        corners = [x * y for x in p for y in q]
+    if op == "*" or (op == "//" and q[0] > 0):
+        corners = [x * y if op == "*" else x // y for x in p for y in q]
         return min(corners), max(corners)
-    if op == "min":
-        return min(p[0], q[0]), min(p[1], q[1])
-    if op == "max":
-        return max(p[0], q[0]), max(p[1], q[1])
-    if op == "//" and q[0] > 0:
-        corners = [x // y for x in p for y in q]
-        return min(corners), max(corners)
+    if op in ("min", "max"):
+        pick = min if op == "min" else max
+        return pick(p[0], q[0]), pick(p[1], q[1])
     return None
+
+
+def decided(op: str, difference: Interval) -> bool | None:
+    """Whether ``a op b`` holds, by bounds of ``a - b``; None where they do not tell."""
+    lo, hi = difference
+    yes, no = {
+        "<": (hi < 0, lo >= 0), "<=": (hi <= 0, lo > 0), ">": (lo > 0, hi <= 0),
+        ">=": (lo >= 0, hi < 0), "==": (lo == hi == 0, lo > 0 or hi < 0),
+        "!=": (lo > 0 or hi < 0, lo == hi == 0),
+    }[op]  # fmt: skip
+    return True if yes else False if no else None
 
 
 def fits(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
@@ -345,17 +334,17 @@ def fits(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
 
 
 def exact(e: Expr, env: Mapping[Var, Affine], ranges: Ranges) -> bool:
-    """Whether ``e`` is arithmetic on axes that may be done in wide integers and cut at the end.
-
-    Sums and products that wrap come out the same when only the result is cut to its dtype; operands
-    of divisions and comparisons must be known not to wrap. Variables that neither ``env`` nor
-    ``ranges`` knows hold data.
-    """
+    """Whether ``e`` is arithmetic on axes that may be done in wide integers and cut at the end."""
+    # Sums and products that wrap come out the same when only the result is cut to its dtype;
+    # operands of divisions and comparisons must be known not to wrap. Variables that neither
+    # ``env`` nor ``ranges`` knows hold data.
     match e:
+        case Const() | Var() if not dtypes.is_int(e.dtype):
+            return False
         case Const():
-            return dtypes.is_int(e.dtype)
+            return True
         case Var():
-            return dtypes.is_int(e.dtype) and (e in env or e in ranges)
+            return e in env or e in ranges
         case Cast(value=v, dtype=d) if dtypes.is_int(d) and dtypes.is_int(v.dtype):
             wider = dtypes.bits(d) > dtypes.bits(v.dtype)
             return exact(v, env, ranges) and (not wider or fits(v, env, ranges))

@@ -5,18 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from loopwright import dtypes
-from loopwright.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Dim,
-    Expr,
-    IfThenElse,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir.expr import Binary, Call, Cast, Const, Dim, Expr, IfThenElse, Select, Unary, Var
 from loopwright.ir.kinds import SHARED, Scope
 from loopwright.ir.node import node
 

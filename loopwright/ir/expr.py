@@ -1,20 +1,19 @@
-"""Expressions, shared by tensor expressions and the loop IR.
-
-`Read` names a tensor (te) or a stage (schedule); lowering turns it into the load of a buffer.
-
-``a == b`` is an expression, as ``a < b`` is. Its ``bool`` is the structural truth, for programs
-that look at expressions; in a function that describes a program (`tracing`) it is refused where it
-is not decided. In dictionaries and sets every node is a key of its own. Passes compare by
-`loopwright.ir.node.same`, which builds nothing.
-
-NaN: ``max`` and ``min`` give NaN when either operand is NaN (as ``numpy.maximum``), everywhere.
-"""
+"""Expressions, shared by tensor expressions and the loop IR."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+# `Read` names a tensor (te) or a stage (schedule); lowering turns it into the load of a buffer.
+#
+# ``a == b`` is an expression. Its ``bool`` is the structural truth, for programs that look at
+# expressions; in a function that describes a program (`tracing`) it is refused where it is not
+# decided. In dictionaries and sets every node is a key of its own. Passes compare by
+# `loopwright.ir.node.same`, which builds nothing.
+#
+# NaN: ``max`` and ``min`` give NaN when either operand is NaN (as ``numpy.maximum``), everywhere.
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import reduce as fold
 from numbers import Number
 from typing import Any, Union
 
@@ -23,7 +22,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir.kinds import IterVarKind
-from loopwright.ir.node import Node, node, same
+from loopwright.ir.node import Node, distinct, node, same
 
 # ---------------------------------------------------------------- operations and functions
 
@@ -139,17 +138,10 @@ class ExprOps:
             raise TensorError("'-' on a bool operand: cast it to an integer type first")
         return const(-e.value, e.dtype) if isinstance(e, Const) else Unary("-", e, e.dtype)
 
-    def __lt__(self, o: ExprLike) -> Expr:
-        return binary("<", self, o)
-
-    def __le__(self, o: ExprLike) -> Expr:
-        return binary("<=", self, o)
-
-    def __gt__(self, o: ExprLike) -> Expr:
-        return binary(">", self, o)
-
-    def __ge__(self, o: ExprLike) -> Expr:
-        return binary(">=", self, o)
+    __lt__ = _operators("<")[0]
+    __le__ = _operators("<=")[0]
+    __gt__ = _operators(">")[0]
+    __ge__ = _operators(">=")[0]
 
     def __eq__(self, o: object) -> Any:
         return _equality("==", self, o)
@@ -213,10 +205,7 @@ class Var(Expr):
 
 @node
 class Const(Expr):
-    """A literal; floats are stored as Python floats already rounded to their dtype.
-
-    ``value`` is a Python bool, int or float, as the dtype says.
-    """
+    """A literal; ``value`` is a bool, an int or, rounded to its dtype, a float of Python."""
 
     value: Any
     dtype: str
@@ -239,11 +228,7 @@ class Unary(Expr):
 
 @node
 class Binary(Expr):
-    """Arithmetic, comparison or logic on two operands of one dtype.
-
-    ``//`` and ``%`` round towards minus infinity; ``tdiv`` and ``tmod`` towards zero. Shifts take
-    their amount modulo the width (`SHIFTS`).
-    """
+    """Operation on values of one dtype; ``//`` and ``%`` round down, ``tdiv`` and ``tmod`` to 0."""
 
     op: str
     a: Expr
@@ -282,11 +267,8 @@ class Call(Expr):
 
 @node
 class Read(Expr):
-    """An element of a tensor, before buffers exist.
-
-    ``source`` is the tensor (te), the index of an operation in a DAG, or a stage (schedule);
-    ``value_index`` is that of the output, of a stage that has several.
-    """
+    """Element of ``source``: a tensor (te), the index of an operation in a DAG, or a stage with
+    ``value_index`` for its output (schedule)."""
 
     source: Any
     indices: tuple[Expr, ...]
@@ -366,11 +348,9 @@ def _equality(op: str, a: ExprOps, b: object) -> Any:
 
 
 def _truth(e: Expr, described: bool) -> bool | None:
-    """Truth of a condition, as far as constants and equal operands decide it; None: they do not.
-
-    Other operands of ``==`` and ``!=`` differ, unless a program is being ``described``: there a
-    float is not known to equal itself, as NaN does not.
-    """
+    """Truth of a condition, as far as constants and equal operands decide it."""
+    # Other operands of ``==`` and ``!=`` differ, unless a program is being ``described``: there a
+    # float is not known to equal itself, as NaN does not.
     match e:
         case Const(value=v):
             return bool(v)
@@ -412,11 +392,8 @@ def const(value: float | bool, dtype: str) -> Const:
 
 
 def as_expr(x: object, dtype: str | None = None) -> Expr:
-    """Turn a Python number, NumPy scalar, axis or expression into an expression.
-
-    Python integers are int32 (int64 when they do not fit), floats float32, as in TE, unless
-    ``dtype`` is given.
-    """
+    """Turn a number (int32, or int64 where it does not fit; float32), an axis or an expression into
+    an expression."""
     if isinstance(x, Expr):
         return x
     if isinstance(x, IterVar):
@@ -454,10 +431,7 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
 
 
 def promote(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, str]:
-    """Two operands converted to one dtype, and that dtype.
-
-    A Python number takes the dtype of the other operand where its value fits.
-    """
+    """Two operands converted to one dtype (a number takes the other's where it fits), and that."""
     if isinstance(a, int | float) and not isinstance(b, int | float):
         y = as_expr(b)
         return _common(_literal(a, y.dtype), y)
@@ -496,16 +470,17 @@ def binary(op: str, a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> Expr:
             f"'/' on integers ({dtype}) is ambiguous: use // (floor), te.truncdiv (towards zero), "
             "or cast an operand to a float"
         )
-    if dtype == "bool" and op in ("+", "-", "*", "//", "%", "tdiv", "tmod"):
+    if dtype == "bool" and op in ("+", "-", "*", *DIVISIONS):
         raise TensorError(f"{op!r} on bool operands: cast them to an integer type first")
-    if op in ("//", "%", "tdiv", "tmod") and dtypes.is_float(dtype) and op != "%":
-        raise TensorError(f"{op!r} on {dtype}: it is for integers; use / and te.floor for floats")
-    if op == "%" and dtypes.is_float(dtype):
-        raise TensorError(f"'%' on {dtype}: it is for integers; use te.fmod for floats")
-    if op in ("//", "%", "tdiv", "tmod") and isinstance(y, Const) and y.value == 0:
+    if op in DIVISIONS and dtypes.is_float(dtype):
+        instead = "te.fmod" if op == "%" else "/ and te.floor"
+        raise TensorError(f"{op!r} on {dtype}: it is for integers; use {instead} for floats")
+    if op in DIVISIONS and isinstance(y, Const) and y.value == 0:
         raise TensorError(f"{op!r} by the constant zero")
     folded = _fold(op, x, y, dtype)
-    return folded if folded is not None else Binary(op, x, y, _result(op, dtype))
+    if folded is not None:
+        return folded
+    return Binary(op, x, y, "bool" if op in COMPARE else dtype)
 
 
 def _bitwise(op: str, x: Expr, y: Expr, dtype: str) -> Expr:
@@ -532,15 +507,11 @@ def invert(a: ExprLike | ExprOps) -> Expr:
     return Unary("not" if e.dtype == "bool" else "~", e, e.dtype)
 
 
-def _result(op: str, dtype: str) -> str:
-    return "bool" if op in COMPARE else dtype
-
-
 def _fold(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
     if not dtypes.is_int(dtype):
         return None
     if isinstance(x, Const) and isinstance(y, Const) and op in FOLD:
-        return const(FOLD[op](x.value, y.value), _result(op, dtype))
+        return const(FOLD[op](x.value, y.value), "bool" if op in COMPARE else dtype)
     if isinstance(y, Const):
         if (op in ("+", "-", *SHIFTS) and y.value == 0) or (op in ("*", "//") and y.value == 1):
             return x
@@ -549,3 +520,19 @@ def _fold(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
     if isinstance(x, Const) and ((op == "+" and x.value == 0) or (op == "*" and x.value == 1)):
         return y
     return None
+
+
+#: Every class of expressions that reads no memory.
+PureExpr = Var | Const | Binary | Cast | Select | IfThenElse | Unary | Call
+
+
+def conjuncts(cond: Expr) -> list[Expr]:
+    """Conditions of which all hold where a condition does."""
+    if isinstance(cond, Binary) and cond.op == "and":
+        return [*conjuncts(cond.a), *conjuncts(cond.b)]
+    return [cond]
+
+
+def all_of(conds: Iterable[Expr]) -> Expr:
+    """The conjunction of one condition or more, each once."""
+    return fold(lambda a, b: Binary("and", a, b, "bool"), distinct(conds))

@@ -1,17 +1,17 @@
-"""Instructions that compilers do not find in loops, each with its meaning as loops.
+"""Instructions that compilers do not find in loops, each with its meaning as loops."""
 
-The statement `IntrinsicCall` names an instruction and holds its meaning as loops. So a program with
-instructions runs everywhere and gives equal results: a code generator writes the instruction where
-it knows it and the CPU has it (`loopwright.codegen.llvm.instructions`), and the loops elsewhere.
-Instructions of a warp are run by its 32 lanes together, and some operands are spread over the
-registers of the lanes: fragments, whose buffers are of scope ``warp``.
-"""
+# The statement `IntrinsicCall` names an instruction and holds its meaning as loops. So a program
+# with instructions runs everywhere and gives equal results: a code generator writes the instruction
+# where it knows it and the CPU has it (`loopwright.codegen.llvm.instructions`), and the loops
+# elsewhere. Instructions of a warp are run by its 32 lanes together, and some operands are spread
+# over the registers of the lanes: fragments, whose buffers are of scope ``warp``.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
+from operator import add
 
 from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
@@ -48,8 +48,6 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction, with its meaning as loops."""
-
     name: str
     operands: tuple[Operand, ...]
     #: Makes loops that do the same from the elements where the operands begin.
@@ -108,12 +106,10 @@ _BELOW_TF32 = 13
 
 
 def round_tf32(x: Expr) -> Expr:
-    """The value of tf32 that is nearest to a float32, ties away from zero, as a float32.
-
-    ``cvt.rna.tf32.f32`` of PTX rounds so. Values beyond the largest become infinite, NaN stays NaN.
-    """
+    """The value of tf32 nearest to a float32, ties away from zero (``cvt.rna.tf32.f32`` of PTX), as
+    a float32. Values beyond the largest become infinite, NaN stays NaN."""
     bits = Call("reinterpret", (x,), "int32")
-    nearest = binary("&", binary("+", bits, 1 << (_BELOW_TF32 - 1)), -1 << _BELOW_TF32)
+    nearest = (bits + (1 << (_BELOW_TF32 - 1))) & (-1 << _BELOW_TF32)
     # The sum may carry the bits of a NaN into the sign.
     is_number = binary("==", x, x)
     return Select(is_number, Call("reinterpret", (nearest,), "float32"), x, "float32")
@@ -126,7 +122,6 @@ class _Loops:
         self.loops: list[tuple[Var, int]] = []
 
     def over(self, **extents: int) -> list[Var]:
-        """Variables of new loops, which are inside of the loops so far."""
         new = [(Var(name), n) for name, n in extents.items()]
         self.loops += new
         return [v for v, _ in new]
@@ -144,10 +139,8 @@ class _Lane:
         self.g, self.t = Var("g"), Var("t")
 
     def run(self, *stmts: Stmt) -> Stmt:
-        """The statements with ``g`` and ``t`` defined."""
         width = WARP_LANES[1]
-        inner = Let(self.t, binary("%", self.lane, width), seq(*stmts))
-        return Let(self.g, binary("//", self.lane, width), inner)
+        return Let(self.g, self.lane // width, Let(self.t, self.lane % width, seq(*stmts)))
 
     def own(self, x: Load, registers: Sequence[int | Expr]) -> tuple[Expr, ...]:
         """Indices of a register of this lane, in the fragment that begins at ``x``."""
@@ -157,8 +150,7 @@ class _Lane:
         self, x: Load, fragment: Fragment, shown: Callable[[Expr], Expr]
     ) -> tuple[Buffer, Stmt]:
         """Memory that all lanes read, and the statement that puts ``shown`` of this lane's
-        registers there.
-        """
+        registers there."""
         extents = [n for _, _, n in fragment.registers]
         seen = Buffer(f"{x.buffer.name}.seen", (*WARP_LANES, *extents), x.dtype, "warp")
         loops = _Loops()
@@ -169,8 +161,6 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Multiplied:
-    """Formats and fragments of one kind of mma."""
-
     #: Name of the instructions, of which some transpose B.
     name: str
     #: Element type of A and B.
@@ -218,8 +208,8 @@ def _mma(kind: _Multiplied, transposed: bool) -> Instruction:
     b_fragment = kind.b_nk if transposed else kind.b
 
     def added(c: Load, at: tuple[Expr, ...], x: Expr, y: Expr) -> Stmt:
-        product = binary("*", cast(x, "float32"), cast(y, "float32"))
-        return Store(c.buffer, at, binary("+", Load(c.buffer, at, c.dtype), product))
+        product = cast(x, "float32") * cast(y, "float32")
+        return Store(c.buffer, at, Load(c.buffer, at, c.dtype) + product)
 
     def plain(given: Sequence[Load]) -> Stmt:
         c, a, b = given
@@ -236,7 +226,7 @@ def _mma(kind: _Multiplied, transposed: bool) -> Instruction:
         of_b, show_b = me.show(b, b_fragment, kind.factor)
         high, low, k_high, k_t = loops.over(high=2, low=2, k2=2, k1=4)
         k_low = loops.over(k0=kind.neighbours) if kind.neighbours > 1 else []
-        column = binary("+", binary("*", me.t, 2), low)
+        column = me.t * 2 + low
         x = Load(of_a, (me.g, k_t, k_high, high, *k_low), a.dtype)
         y = Load(of_b, (column, k_t, k_high, *k_low), b.dtype)
         update = loops.around(added(c, me.own(c, (high, low)), x, y))
@@ -270,41 +260,29 @@ def _fill() -> Instruction:
     return Instruction("zero_m16n8_f32", operands, plain, lanes)
 
 
-#: From the number of a matrix and of its row, which a lane gives, to its place in a tile.
-RowOfLane = Callable[[Expr, Expr], tuple[Expr, Expr]]
-
-
-def _down_then_right(q: Expr, r: Expr) -> tuple[Expr, Expr]:
-    return binary("+", binary("*", binary("%", q, 2), 8), r), binary("*", binary("//", q, 2), 8)
-
-
-def _right_then_down(q: Expr, r: Expr) -> tuple[Expr, Expr]:
-    return binary("+", binary("*", binary("//", q, 2), 8), r), binary("*", binary("%", q, 2), 8)
-
-
-#: The four matrices of 8 x 8 of each ldmatrix in the order of the registers that they go to.
-_LDMATRIX: dict[str, tuple[Fragment, RowOfLane]] = {
-    "a": (FRAGMENT_A, _down_then_right),
-    "b_trans": (_PAIR_OF_B, _down_then_right),
-    "b": (_PAIR_OF_B_TRANSPOSED, _right_then_down),
+#: Fragments of each ldmatrix, and whether its four matrices of 8 x 8 go to the registers downwards
+#: first; else to the right first.
+_LDMATRIX = {
+    "a": (FRAGMENT_A, True),
+    "b_trans": (_PAIR_OF_B, True),
+    "b": (_PAIR_OF_B_TRANSPOSED, False),
 }
 
 
 def ldmatrix_row(name: str, lane: Expr) -> tuple[Expr, Expr]:
-    """First element of the row of 8, in the tile of 16 x 16, whose address a lane gives.
-
-    ``name`` is that of an instruction ``ldmatrix_x4``.
-    """
+    """First element of the row of 8, in the tile of 16 x 16, whose address a lane gives."""
     which = name.removeprefix("ldmatrix_x4_").rpartition("_")[0]
-    return _LDMATRIX[which][1](binary("//", lane, 8), binary("%", lane, 8))
+    matrix, row = lane // 8, lane % 8
+    down, right = matrix % 2, matrix // 2
+    if not _LDMATRIX[which][1]:
+        down, right = right, down
+    return down * 8 + row, right * 8
 
 
 def _ldmatrix(which: str, dtype: str) -> Instruction:
-    """``F[i, j] = S[i, j]``: a tile of 16 x 16 elements from shared memory into fragments.
-
-    A lane reads 8 elements of one row; all lanes meet and take their two elements of each matrix,
-    with ``.trans`` from two rows.
-    """
+    """``F[i, j] = S[i, j]``: a tile of 16 x 16 elements from shared memory into fragments."""
+    # A lane reads 8 elements of one row; all lanes meet and take their two elements of each matrix,
+    # with ``.trans`` from two rows.
     fragment, _ = _LDMATRIX[which]
     name = f"ldmatrix_x4_{which}_{SHORT[dtype]}"
 
@@ -321,18 +299,13 @@ def _ldmatrix(which: str, dtype: str) -> Instruction:
         rows = Buffer(f"{s.buffer.name}.rows", (*WARP_LANES, 8), s.dtype, "warp")
         (e,) = reading.over(e=8)
         row, column = ldmatrix_row(name, lane)
-        value = Load(s.buffer, moved(s, (row, binary("+", column, e))), s.dtype)
+        value = Load(s.buffer, moved(s, (row, column + e)), s.dtype)
         read = reading.around(Store(rows, (me.g, me.t, e), value))
         q1, q0, low = taking.over(q1=2, q0=2, low=2)
-        pair = binary("+", binary("*", me.t, 2), low)
+        pair = me.t * 2 + low
         of_row, element = (pair, me.g) if which.endswith("trans") else (me.g, pair)
         # The rows of matrix q are those of lanes 8 q to 8 q + 7: g is 2 q + row // 4.
-        q = binary("+", binary("*", q1, 2), q0)
-        at = (
-            binary("+", binary("*", q, 2), binary("//", of_row, 4)),
-            binary("%", of_row, 4),
-            element,
-        )
+        at = ((q1 * 2 + q0) * 2 + of_row // 4, of_row % 4, element)
         take = taking.around(Store(f.buffer, me.own(f, (q1, q0, low)), Load(rows, at, s.dtype)))
         return me.run(Allocate(rows, seq(read, Barrier("warp"), take, Barrier("warp"))))
 
@@ -394,18 +367,12 @@ class DotProduct:
         return f"dot_{self.lanes}x{self.group}_{operands}{result}"
 
 
-def _plus(a: Expr, b: Expr) -> Expr:
-    return binary("+", a, b)
-
-
 def _dot(dot: DotProduct) -> Instruction:
-    """A dot product as an instruction; sums of integers wrap as int32 does.
+    """A dot product as an instruction; sums of integers wrap as int32 does."""
 
-    ``vpdpbusd`` of AVX-512 VNNI and AVX-VNNI for an unsigned and a signed operand, with a
-    correction for two of one kind; ``vdpbf16ps`` of AVX-512 BF16, which adds the odd element first
-    and takes denormal numbers for zeros.
-    """
-
+    # ``vpdpbusd`` of AVX-512 VNNI and AVX-VNNI for an unsigned and a signed operand, with a
+    # correction for two of one kind; ``vdpbf16ps`` of AVX-512 BF16, which adds the odd element
+    # first and takes denormal numbers for zeros.
     def plain(given: Sequence[Load]) -> Stmt:
         c, a, b = given
         j = Var("lane")
@@ -414,15 +381,15 @@ def _dot(dot: DotProduct) -> Instruction:
         def product(k: int) -> Expr:
             x = Load(a.buffer, moved(a, (k,)), a.dtype)
             y = Load(b.buffer, moved(b, (j, k)), b.dtype)
-            return binary("*", cast(x, dot.result), cast(y, dot.result))
+            return cast(x, dot.result) * cast(y, dot.result)
 
         old = Load(c.buffer, at, c.dtype)
         products = [product(k) for k in range(dot.group)]
-        if dot.result == "float32":
-            total = fold(_plus, [old, *reversed(products)])  # the last product is added first
-        else:
-            total = binary("+", old, fold(_plus, products))
-        return For(j, dot.lanes, "vectorized", Store(c.buffer, at, total))
+        # Of floats the last product is added first.
+        terms = (
+            [old, *reversed(products)] if dot.result == "float32" else [old, fold(add, products)]
+        )
+        return For(j, dot.lanes, "vectorized", Store(c.buffer, at, fold(add, terms)))
 
     return Instruction(
         dot.name,

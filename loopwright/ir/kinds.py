@@ -15,11 +15,9 @@ LOOP_KINDS: tuple[LoopKind, ...] = get_args(LoopKind)
 
 #: Marks of a loop in a schedule: any kind but the plain one.
 MarkKind = Literal["vectorized", "unrolled", "parallel", "thread"]
-MARK_KINDS: tuple[MarkKind, ...] = get_args(MarkKind)
 
 #: Whether iterations of an axis write different elements, or are combined into one.
 AxisKind = Literal["spatial", "reduce"]
-AXIS_KINDS: tuple[AxisKind, ...] = get_args(AxisKind)
 
 #: Meaning of an `IterVar`: an axis of a compute, or a thread axis that loops are bound to.
 IterVarKind = Literal["spatial", "reduce", "thread"]
@@ -40,4 +38,3 @@ WARP_SIZE = 32
 
 #: Place of a stage: on its own, inside a loop of another, or in its readers' expressions.
 AttachKind = Literal["root", "at", "inline"]
-ATTACH_KINDS: tuple[AttachKind, ...] = get_args(AttachKind)

@@ -1,10 +1,9 @@
-"""The `node` decorator: immutable tree nodes with a stored hash and cheap rewriting.
+"""The `node` decorator: immutable tree nodes with a stored hash and cheap rewriting."""
 
-A node class lists its fields as annotations. It gets slots, an ``__init__`` in field order and
-`map_children`. `same` compares nodes by structure, and a `StructuralKey` finds them by it in
-dictionaries; the hash of a structure is computed once. Assignment after construction is refused
-under ``__debug__`` only, so that ``python -O`` pays nothing.
-"""
+# A node class lists its fields as annotations. It gets slots, an ``__init__`` in field order and
+# `map_children`. `same` compares nodes by structure, and a `StructuralKey` finds them by it in
+# dictionaries; the hash of a structure is computed once. Assignment after construction is refused
+# under ``__debug__`` only, so that ``python -O`` pays nothing.
 
 from __future__ import annotations
 
@@ -61,10 +60,8 @@ def _refuse(self: object, name: str, _value: object) -> None:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two nodes, or tuples of them, have the same structure.
-
-    Constants of different dtypes differ, as do 0.0 and -0.0; NaN is the same as NaN.
-    """
+    """Whether two nodes, or tuples of them, have the same structure. Constants of different dtypes
+    differ, as do 0.0 and -0.0; NaN is the same as NaN."""
     if a is b:
         return True
     kind = type(a)
@@ -152,10 +149,8 @@ def _make_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> 
 
 
 def _make_walks(cls: type, fields: tuple[str, ...]) -> tuple[Any, Any]:
-    """Write ``map_children`` and ``children`` out as source, since passes spend their time in them.
-
-    Fields whose annotations say that they hold plain values are left out.
-    """
+    """Write ``map_children`` and ``children`` out as source, since passes spend their time in them;
+    fields of plain values are left out."""
     annotations = inspect.get_annotations(cls)
     inner = [n for n in fields if annotations.get(n) not in _PLAIN]
     mapped, collected = [], []

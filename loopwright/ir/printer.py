@@ -161,7 +161,6 @@ def _dim(x: Dim, names: UniqueNames) -> str:
 
 
 def shape_text(shape: Sequence[Dim], names: UniqueNames | None = None) -> str:
-    """A shape as text: ``[n, 4]``."""
     names = names or UniqueNames()
     return f"[{', '.join(_dim(x, names) for x in shape)}]"
 

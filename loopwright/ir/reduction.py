@@ -6,30 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loopwright.ir.affine import to_affine
-from loopwright.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IfThenElse,
-    IterVar,
-    Read,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir.expr import Binary, Expr, IfThenElse, IterVar, PureExpr, Read, Select, Var
 from loopwright.ir.node import Node, node, same
 from loopwright.ir.visitor import free_vars, substitute
 
 
 @node
 class Combiner(Node):
-    """A commutative, associative reducer of one or more values at once.
-
-    ``result`` combines the variables ``lhs`` and ``rhs``. All fields but the name have one
-    entry for each output.
-    """
+    """A commutative, associative reducer of one or more values at once; ``result`` combines ``lhs``
+    and ``rhs``, and all fields but the name have one entry for each output."""
 
     name: str
     lhs: tuple[Var, ...]
@@ -38,7 +23,6 @@ class Combiner(Node):
     identity: tuple[Expr, ...]
 
     def combine(self, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
-        """``result`` with ``a`` for ``lhs`` and ``b`` for ``rhs``."""
         env = dict(zip((*self.lhs, *self.rhs), (*a, *b), strict=True))
         return tuple(substitute(e, env) for e in self.result)
 
@@ -46,21 +30,18 @@ class Combiner(Node):
 @node
 class Reduce(Expr):
     """The reduction of ``source`` (one expression for each output) over ``axes``; a whole body.
-
-    Only points where ``where`` holds are combined. ``init`` gives starting values in place of the
-    combiner's identity. ``dtype`` is that of output 0.
-    """
+    ``init`` gives starting values in place of the identity; ``dtype`` is that of output 0."""
 
     combiner: Combiner
     source: tuple[Expr, ...]
     axes: tuple[IterVar, ...]
+    #: Only points where this holds are combined.
     where: Expr | None
     init: tuple[Expr, ...] | None
     dtype: str
 
     @property
     def start(self) -> tuple[Expr, ...]:
-        """Starting value of each output: ``init``, or the combiner's identity."""
         return self.combiner.identity if self.init is None else self.init
 
     def outputs(self) -> tuple[Reduced, ...]:
@@ -79,10 +60,7 @@ class Reduced(Expr):
 
 @node
 class Tuple(Expr):
-    """The body of a compute with several outputs: one value for each, of any dtype.
-
-    ``dtype`` is that of output 0.
-    """
+    """The body of a compute with several outputs; ``dtype`` is that of output 0."""
 
     values: tuple[Expr, ...]
     dtype: str
@@ -90,9 +68,7 @@ class Tuple(Expr):
 
 #: Every class of expressions over tensors in the body of a compute. A `match` over it that forgets
 #: one does not pass the type checker.
-AnyTensorExpr = (
-    Var | Const | Read | Binary | Cast | Select | IfThenElse | Unary | Call | Reduce | Tuple
-)
+AnyTensorExpr = PureExpr | Read | Reduce | Tuple
 
 
 def outputs_of(body: Expr) -> tuple[Expr, ...]:
@@ -139,24 +115,19 @@ class Scan:
 
 
 def scan_of(axes: Sequence[IterVar], reduction: Reduce, over: IterVar) -> Scan | None:
-    """A reduction of one output, without ``init``, along ``over`` as a scan; None if it is none.
-
-    The condition is ``where``, or that of a `Select` or an `IfThenElse` which else gives the
-    identity of the combiner.
-    """
-    sizes = [x.extent for x in (*axes, *reduction.axes)]
-    if len(reduction.source) != 1 or reduction.init is not None:
+    """A reduction of one output, without ``init``, along ``over`` as a scan; None if it is none."""
+    # The condition is ``where``, or that of a `Select` or an `IfThenElse` which else gives the
+    # identity of the combiner.
+    extents = [x.extent for x in (*axes, *reduction.axes)]
+    single = len(reduction.source) == 1 and reduction.init is None
+    if not single or not all(isinstance(n, int) for n in extents):
         return None
-    if not all(isinstance(n, int) for n in sizes):
-        return None
-    (source,), (identity,) = reduction.source, reduction.combiner.identity
+    where, (source,), (identity,) = reduction.where, reduction.source, reduction.combiner.identity
     if isinstance(source, Select | IfThenElse):
-        found = _compared(axes, reduction, over, source.cond, source.a)
-        if found is not None and same(source.b, identity):
-            return found if found.place.var not in _read_by(reduction.where) else None
-    if reduction.where is None:
-        return None
-    return _compared(axes, reduction, over, reduction.where, source)
+        scan = _compared(axes, reduction, over, source.cond, source.a)
+        if scan is not None and same(source.b, identity):
+            return None if where is not None and scan.place.var in free_vars(where) else scan
+    return None if where is None else _compared(axes, reduction, over, where, source)
 
 
 def _compared(
@@ -176,7 +147,7 @@ def _compared(
     places = [x for x in axes if x.var in rest.terms]
     if len(places) != 1 or set(rest.terms) != {over.var, places[0].var}:
         return None
-    if places[0].var in _read_by(element):
+    if places[0].var in free_vars(element):
         return None
     signs = rest.terms[over.var], rest.terms[places[0].var]
     if signs not in ((-1, 1), (1, -1)):
@@ -184,7 +155,3 @@ def _compared(
     forward = signs == (-1, 1)
     offset = rest.const if forward else -rest.const
     return Scan(places[0], over, forward, offset, condition, element)
-
-
-def _read_by(e: Expr | None) -> set[Var]:
-    return set() if e is None else set(free_vars(e))

@@ -77,8 +77,6 @@ def check_extent(e: Expr, what: str) -> Expr:
 
 
 class Sizes:
-    """Arithmetic on extents."""
-
     def __init__(self, extents: Iterable[Dim] = ()) -> None:
         #: Bounds of size variables; users of the object enter loops beside them.
         self.ranges = SizeRanges()
@@ -162,7 +160,6 @@ class Sizes:
         return _plain(out)
 
     def floor_div(self, a: Extent, m: int) -> Extent:
-        """``a // m`` for a positive constant m."""
         if isinstance(a, int):
             return a // m
         whole, part = whole_part(a, m)
@@ -178,7 +175,6 @@ class Sizes:
         return _plain(whole + Affine.of(self._derived[key]))
 
     def ceil_div(self, a: Extent, m: int) -> Extent:
-        """``ceil(a / m)`` for a positive constant m."""
         return self.floor_div(a + (m - 1), m)
 
     def _product(self, a: Var, b: Var) -> Var:
@@ -207,7 +203,6 @@ class Sizes:
         return a if hi <= 0 else b if lo >= 0 else None
 
     def most(self, a: Extent, b: Extent) -> Extent | None:
-        """The larger of two, or None when neither is known to be."""
         small = self.least(a, b)
         return None if small is None else b if small is a else a
 

@@ -1,7 +1,4 @@
-"""Statements and functions of the loop IR.
-
-Loops start at 0. ``vectorized`` and ``unrolled`` stay kinds of a loop until code generation.
-"""
+"""Statements and functions of the loop IR; vector and unrolled loops stay until code generation."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from loopwright.ir.kinds import LoopKind, Scope
 from loopwright.ir.node import Node, node
 from loopwright.ir.reduction import Combiner
 from loopwright.ir.sizes import SizeVar
+from loopwright.ir.visitor import nodes
 
 S = TypeVar("S", bound="Stmt")
 
@@ -41,15 +39,12 @@ def map_statements(s: S, f: Callable[[Stmt], Stmt]) -> S:
 
 @node
 class For(Stmt):
-    """``for var in range(extent): body``.
+    """``for var in range(extent): body``; ``tag`` names the thread axis of a loop of kind
+    ``thread``."""
 
-    A loop of kind ``thread`` has the name of its thread axis as ``tag``. The thread loops of a
-    kernel enclose all of it: blockIdx, then buffers in shared memory, then threadIdx. A loop tagged
-    ``vthread`` stands anywhere until virtual threads are injected.
-    ``extent`` is a positive int, or an expression over size variables that is never below 1; that
-    of a vectorized or unrolled loop is an int.
-    """
-
+    # The thread loops of a kernel enclose all of it: blockIdx, then buffers in shared memory, then
+    # threadIdx. A loop tagged ``vthread`` stands anywhere until virtual threads are injected.
+    # ``extent`` is never below 1; that of a vectorized or unrolled loop is an int.
     var: Var
     extent: Dim
     kind: LoopKind
@@ -80,10 +75,7 @@ def is_launch(s: object) -> TypeGuard[For]:
 
 @node
 class Let(Stmt):
-    """Bind ``var`` to ``value``, which has the same dtype, in ``body``.
-
-    The value is computed once, where the statement stands; inside a vector loop once for each lane.
-    """
+    """Bind ``var`` to ``value``, computed once (in a vector loop: for each lane), in ``body``."""
 
     var: Var
     value: Expr
@@ -92,8 +84,6 @@ class Let(Stmt):
 
 @node
 class If(Stmt):
-    """Run ``then`` when ``cond`` holds, else ``orelse``, if there is one."""
-
     cond: Expr
     then: Stmt
     orelse: Stmt | None = None
@@ -101,11 +91,7 @@ class If(Stmt):
 
 @node
 class Store(Stmt):
-    """``buffer[indices] = value``.
-
-    With ``nontemporal`` the element is not needed soon: a hint that it need not stay in a cache,
-    which changes no value.
-    """
+    """``buffer[indices] = value``; ``nontemporal`` hints that no cache need keep the element."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -122,25 +108,20 @@ class Seq(Stmt):
 
 @node
 class Allocate(Stmt):
-    """``buffer`` exists, uninitialised, while ``body`` runs.
-
-    With ``halves`` (the variable of the loop around it) the body is a `Seq` of two statements, the
-    first of which fills the buffer: the pass InjectDoubleBuffer may give it ``copies`` places and
-    run that statement ``copies - 1`` iterations ahead.
-    """
+    """``buffer`` exists, uninitialised, while ``body`` runs."""
 
     buffer: Buffer
     body: Stmt
+    #: The variable of the loop around it, if the body is a `Seq` of two statements, the first of
+    #: which fills the buffer: the pass InjectDoubleBuffer may give it ``copies`` places and run
+    #: that statement ``copies - 1`` iterations ahead.
     halves: Var | None = None
     copies: int = 2
 
 
 @node
 class Check(Stmt):
-    """Leave the function with an error unless ``cond`` holds.
-
-    ``text`` is the message, with ``{0}`` and so on for the integers in ``values``.
-    """
+    """Leave the function with an error, ``text.format(*values)``, unless ``cond`` holds."""
 
     cond: Expr
     text: str
@@ -149,11 +130,8 @@ class Check(Stmt):
 
 @node
 class View(Stmt):
-    """``buffer`` uses the memory of ``of`` from byte ``offset`` on, while ``body`` runs.
-
-    ``of`` is a buffer of uint8. The view begins uninitialised; data that another view has stored in
-    the same bytes are lost.
-    """
+    """``buffer`` uses the memory of the uint8 buffer ``of`` from byte ``offset`` on. It begins
+    uninitialised; data that another view has stored in the same bytes are lost."""
 
     buffer: Buffer
     of: Buffer
@@ -163,10 +141,8 @@ class View(Stmt):
 
 @node
 class Prefetch(Stmt):
-    """Bring the cache line of ``buffer[indices]`` nearer: a hint, which changes no value.
-
-    The indices may lie outside of the buffer. Vector code prefetches the line of its first lane.
-    """
+    """Bring the cache line of ``buffer[indices]``, which may lie outside, nearer: a hint. Vector
+    code prefetches the line of its first lane."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -174,20 +150,15 @@ class Prefetch(Stmt):
 
 @node
 class Barrier(Stmt):
-    """Every thread of a block waits here for the others, and sees what they wrote to ``scope``.
-
-    Of scope ``warp``: every lane of a warp waits for the others of its warp.
-    """
+    """Wait for all threads of the block and see what they wrote to ``scope``; of scope ``warp`` for
+    the lanes of the warp."""
 
     scope: Scope
 
 
 @node
 class AsyncGroup(Stmt):
-    """``body``, whose stores to shared memory may take effect as late as an `AsyncWait` asks.
-
-    Each time a thread runs the statement it makes one group. Stores at once are legal, too.
-    """
+    """Group of stores to shared memory that take effect at once, or as late as `AsyncWait` asks."""
 
     body: Stmt
 
@@ -201,13 +172,11 @@ class AsyncWait(Stmt):
 
 @node
 class AllReduce(Stmt):
-    """``buffer[indices]`` of each thread becomes the combination over all threads of its group.
-
-    Threads that differ only in the thread axes named by ``tags`` form a group. ``buffers`` are
-    local, one for each result of the combiner. Every thread of the block runs the statement.
-    """
+    """``buffer[indices]`` of each thread becomes the combination over all threads of its group:
+    those that differ only in the thread axes ``tags``. Every thread of the block runs it."""
 
     combiner: Combiner
+    #: Local ones, one for each result of the combiner.
     buffers: tuple[Buffer, ...]
     indices: tuple[Expr, ...]
     tags: tuple[str, ...]
@@ -215,11 +184,8 @@ class AllReduce(Stmt):
 
 @node
 class IntrinsicCall(Stmt):
-    """Instruction ``name`` of `loopwright.ir.instructions`, applied to its operands.
-
-    ``operands`` are the elements where the operands begin. ``body`` means the same as the
-    instruction: the interpreter runs it, and code generators without the instruction write it.
-    """
+    """Instruction ``name`` of `loopwright.ir.instructions`, applied to operands that begin at these
+    elements; ``body`` has its meaning as loops, for all who do not write the instruction."""
 
     name: str
     operands: tuple[Load, ...]
@@ -228,13 +194,11 @@ class IntrinsicCall(Stmt):
 
 @node
 class CallPacked(Stmt):
-    """Call the packed function that this process knows as ``name``; its result is dropped.
+    """Call the packed function that this process knows as ``name``; its result is dropped."""
 
-    An argument is a whole buffer, which is row-major without gaps and which the function may write
-    unless it is an input of the program; a scalar expression; or a text. The effects of the
-    function are not known: passes keep the statement in its place. An exception leaves the program.
-    """
-
+    # An argument is a whole row-major buffer, which the function may write unless it is an input of
+    # the program; a scalar; or a text. The effects of the function are not known: passes keep the
+    # statement in its place. An exception leaves the program.
     name: str
     args: tuple[Buffer | Expr | str, ...]
 
@@ -292,15 +256,12 @@ PREPARE, PREPARED = "_prepare", "_prepared"
 
 
 class SplitFunc(Func):
-    """A function in two parts, one after the other, of which the first needs constants alone.
+    """A function in two parts, one after the other, of which the first needs constants alone."""
 
-    ``prepare`` takes the constants that it reads and writes the ``kept`` buffers; ``main`` takes
-    the other arguments, those constants that it reads itself, and the kept buffers behind them. The
-    function itself is the whole: it takes all arguments and does both, so that code which knows
-    nothing of the parts may treat it as any function. With another body it is a plain `Func`. Of
-    ``whole``, which gives name, parameters, outputs and sizes, the body does not matter.
-    """
-
+    # ``prepare`` takes the constants that it reads and writes the ``kept`` buffers; ``main`` takes
+    # the other arguments, those constants that it reads itself, and the kept buffers behind them.
+    # As a `Func` it is the whole and does both; with another body it is a plain `Func`. Of
+    # ``whole``, which gives name, parameters, outputs and sizes, the body does not matter.
     __slots__ = ("kept", "main", "prepare")
     prepare: Func
     main: Func
@@ -331,3 +292,14 @@ def seq(*stmts: Stmt) -> Stmt:
     for s in stmts:
         flat.extend(s.stmts if isinstance(s, Seq) else (s,))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def buffers_of(s: Stmt) -> list[Buffer]:
+    """Buffers that a statement uses, in order, on which signatures of functions depend."""
+    seen: dict[Buffer, None] = {}
+    for n in nodes(s):
+        if isinstance(n, Load | Store | Prefetch):
+            seen.setdefault(n.buffer)
+        elif isinstance(n, CallPacked):
+            seen.update(dict.fromkeys(n.buffers))
+    return list(seen)

@@ -1,11 +1,10 @@
-"""Equality and hashes of programs by structure: names of variables and buffers do not count.
+"""Equality and hashes of programs by structure: names of variables and buffers do not count."""
 
-Two programs are equal when one becomes the other by renaming: variables that a loop, a let, a
-reduction or a parameter list defines, and buffers that a parameter list or an allocation defines,
-stand for each other by the place of their definition (alpha equivalence, as of TVM's
-``structural_equal``). Variables and buffers that nothing in the program defines are free: they are
-equal only to themselves, unless they are mapped to each other as well.
-"""
+# Two programs are equal when one becomes the other by renaming: variables that a loop, a let, a
+# reduction or a parameter list defines, and buffers that a parameter list or an allocation defines,
+# stand for each other by the place of their definition (alpha equivalence, as of TVM's
+# ``structural_equal``). Variables and buffers that nothing in the program defines are free: they
+# are equal only to themselves, unless they are mapped to each other as well.
 
 from __future__ import annotations
 
@@ -49,11 +48,8 @@ def structural_hash(a: object, map_free_vars: bool = False) -> int:
     """A hash of 64 bits that is equal for programs that are equal by structure.
 
     It is the same in every process. Free variables count with name and dtype, which only programs
-    of other variables of the same names share.
-
-    Args:
-        a: as of `structural_equal`.
-        map_free_vars: as of `structural_equal`; the hash belongs to the same setting.
+    of other variables of the same names share. Arguments are as of `structural_equal`; the hash
+    belongs to the same setting of ``map_free_vars``.
 
     Raises:
         UsageError: it is no program.
@@ -65,8 +61,7 @@ def structural_hash(a: object, map_free_vars: bool = False) -> int:
         True
     """
     texts = (part if isinstance(part, str) else part[1] for part in _structure(a, map_free_vars))
-    digest = hashlib.sha256("\n".join(texts).encode()).digest()
-    return int.from_bytes(digest[:8], "little")
+    return int.from_bytes(hashlib.sha256("\n".join(texts).encode()).digest()[:8], "little")
 
 
 def _structure(a: object, map_free_vars: bool) -> list[_Part]:
@@ -93,7 +88,6 @@ class _Walk:
         self._free: dict[Var | Buffer, int] = {}
 
     def define(self, x: Var | Buffer, numbers: dict[Var | Buffer, int]) -> None:
-        """Write a definition; while ``numbers`` has it, ``x`` is a number."""
         numbers[x] = self._count
         self._count += 1
         if isinstance(x, Buffer):

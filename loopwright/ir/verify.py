@@ -1,11 +1,10 @@
-"""Well-formedness of functions of the loop IR, which every pass may rely on and must keep.
+"""Well-formedness of functions of the loop IR, which every pass may rely on and must keep."""
 
-Checked are names (a variable is defined before it is used and once on each path, a buffer exists
-where it is touched), accesses (one integer index for each dimension, element types), types of
-expressions, loops (extent, kind), and that the iterations of a parallel or vectorized loop write
-different elements. Bounds are not checked: `instrument_bound_checkers` does that while a program
-runs.
-"""
+# Checked are names (a variable is defined before it is used and once on each path, a buffer exists
+# where it is touched), accesses (one integer index for each dimension, element types), types of
+# expressions, loops (extent, kind), and that the iterations of a parallel or vectorized loop write
+# different elements. Bounds are not checked: `instrument_bound_checkers` does that while a program
+# runs.
 
 from __future__ import annotations
 
@@ -55,10 +54,15 @@ from loopwright.ir.stmt import (
 
 
 def verify(f: Func, when: str = "") -> None:
-    """Refuse a malformed function; ``when`` says what was done to it last:
-    ``"after pass Simplify"``.
-    """
-    _Verifier(f, when).run()
+    """Refuse a malformed function; ``when`` says what was done to it last: ``"after pass P"``."""
+    if len(f.params) != len(f.outputs):
+        _Verifier(f, when).fail(f"{len(f.params)} parameters, but {len(f.outputs)} output marks")
+    verifier = _Verifier(f, when)
+    for v in f.sizes:
+        verifier.define(v, frozenset())
+    for p in f.params:
+        verifier.define_buffer(p)
+    verifier.stmt(f.body)
 
 
 class _Verifier:
@@ -72,15 +76,6 @@ class _Verifier:
         self.apart: list[tuple[For, set[Buffer]]] = []
         self.guards: list[frozenset[Var]] = []
         self.launches = 0
-
-    def run(self) -> None:
-        if len(self.f.params) != len(self.f.outputs):
-            self.fail(f"{len(self.f.params)} parameters, but {len(self.f.outputs)} output marks")
-        for v in self.f.sizes:
-            self.define(v, frozenset())
-        for p in self.f.params:
-            self.define_buffer(p)
-        self.stmt(self.f.body)
 
     def fail(self, what: str) -> NoReturn:
         when = f" {self.when}" if self.when else ""
@@ -237,7 +232,6 @@ class _Verifier:
         del self.vars[s.var]
 
     def in_kernel(self, what: str) -> None:
-        """Refuse what only the threads of a kernel can do together."""
         if not self.launches:
             self.fail(f"{what} stands outside of every kernel")
 

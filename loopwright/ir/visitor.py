@@ -1,10 +1,9 @@
-"""Walks over programs, substitution, and base classes for passes.
+"""Walks over programs, substitution, and base classes for passes that keep state."""
 
-A subclass of `Visitor`, which looks at a program, or `Mutator`, which builds another, defines a
-method such as ``visit_Load(self, e)`` for each class of nodes that it cares about; every other node
-goes to `generic_visit`. The classes are for passes that keep state. Others are as well written as
-functions with ``match``, ``map_children`` and `loopwright.ir.stmt.map_statements`.
-"""
+# A subclass of `Visitor`, which looks at a program, or `Mutator`, which builds another, defines a
+# method such as ``visit_Load(self, e)`` for each class of nodes that it cares about; every other
+# node goes to `generic_visit`. Passes without state are as well written as functions with
+# ``match``, ``map_children`` and `loopwright.ir.stmt.map_statements`.
 
 from __future__ import annotations
 
@@ -13,6 +12,9 @@ from typing import Any, ClassVar, TypeVar
 
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.node import Node
+
+N = TypeVar("N", bound=Node)
+K = TypeVar("K", bound=Node)
 
 
 class _Dispatch:
@@ -27,8 +29,7 @@ class _Dispatch:
         """Call the method for a node's class, or `generic_visit`."""
         kind = type(n)
         if kind not in self._methods:
-            name = f"visit_{kind.__name__}"
-            self._methods[kind] = getattr(self, name, self.generic_visit)
+            self._methods[kind] = getattr(self, f"visit_{kind.__name__}", self.generic_visit)
         return self._methods[kind](n)
 
     def generic_visit(self, n: Node) -> Any:
@@ -85,26 +86,17 @@ class Mutator(_Dispatch):
         return n.map_children(lambda c: self.visit(c) if isinstance(c, enters) else c)
 
 
-N = TypeVar("N", bound=Node)
-
-
 def substitute(n: N, env: Mapping[Var, Expr]) -> N:
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        if isinstance(n, Var):
-            return env.get(n, n)
-        return n.map_children(go)
+        return env.get(n, n) if isinstance(n, Var) else n.map_children(go)
 
     out: N = go(n) if env else n
     return out
 
 
-K = TypeVar("K", bound=Node)
-
-
 def map_nodes(n: N, kind: type[K], f: Callable[[K], Node]) -> N:
-    """``n`` with ``f(x)`` for each node ``x`` of a class, those below ``x`` first; an expression
-    has to become an expression and a statement a statement."""
+    """``n`` with ``f(x)`` for each node ``x`` of a class, those below ``x`` first."""
 
     def go(n: Any) -> Any:
         new = n.map_children(go)
@@ -127,7 +119,6 @@ def nodes(n: Node) -> Iterator[Node]:
 
 
 def walk(n: Node, visit: Callable[[Node], object]) -> None:
-    """Call ``visit`` on each of `nodes`."""
     visit(n)
     for c in n.children():
         walk(c, visit)

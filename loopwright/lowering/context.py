@@ -1,9 +1,8 @@
-"""Passes and the context that decides which of them run: `PassContext`, `func_pass`, `Sequential`.
+"""Passes, and the context that decides which run: `PassContext`, `func_pass`, `Sequential`."""
 
-Names and meaning are those of ``tvm.transform``. Settings reach the builder processes of a tuning
-run (`PassContext.to_json`); passes and instruments, which are Python objects, cannot. Modules of
-passes enter them in the table here when they are imported, as `loopwright.lowering` does.
-"""
+# Names and meaning are those of ``tvm.transform``. Settings reach the builder processes of a tuning
+# run (`PassContext.to_json`); passes and instruments, which are Python objects, cannot. Modules of
+# passes enter them in the table here when they are imported, as `loopwright.lowering` does.
 
 from __future__ import annotations
 
@@ -90,7 +89,6 @@ def check_setting(key: str, value: ConfigValue) -> tuple[str, ConfigValue]:
 
 
 def changes_program(key: str, value: ConfigValue) -> bool:
-    """Whether a setting makes programs differ from those without it."""
     setting = _SETTINGS[key]
     return setting.changes_program and value != setting.default
 
@@ -118,7 +116,6 @@ class Pass:
     Attributes:
         name: its name in contexts and reports.
         opt_level: the lowest level of a context at which it runs.
-        run: the function itself.
         subject: the class of the programs that it takes and gives.
         check: raises an error where a program is malformed; it gets the program, and the text that
             says after which pass.
@@ -268,8 +265,7 @@ class PassContext:
                     f"PassContext: {x!r} is no instrument; derive a class from "
                     "transform.PassInstrument and give an object of it"
                 )
-        asked = "verify" in self.config
-        self.verify = self.flag("verify") if asked else env.settings().verify
+        self.verify = self.flag("verify") if "verify" in self.config else env.settings().verify
         self._tokens: list[Token[PassContext | None]] = []
 
     @staticmethod
@@ -347,17 +343,12 @@ class PassContext:
         # Those of graphs have done their work before.
         own = {n for n, p in _registered.items() if _built_in(p) and p.subject is Func}
         lists = {k: sorted(v & own) for k, v in named.items()}
-        config = {k: v for k, v in self.config.items() if changes_program(k, v)}
-        parts = {**lists, "config": config}
+        parts = {**lists, "config": {k: v for k, v in self.config.items() if changes_program(k, v)}}
         return {**level, **{k: v for k, v in parts.items() if v}}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> PassContext:
-        """The context of `to_json`.
-
-        Raises:
-            UsageError: as the constructor.
-        """
+        """The context of `to_json`."""
         return PassContext(**data)
 
     def run_pass(self, info: Pass, f: T) -> T:
@@ -403,9 +394,7 @@ class Sequential:
         >>> B = te.compute((64, 2), lambda i, j: A[i, j] + 1, name="B")
         >>> s = te.create_schedule(B.op)
         >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 4)
-        >>> with lw.PassContext(disabled_pass=["UnrollLoop"]):
-        ...     f = lw.lower(s, [A, B])
-        ...
+        >>> f = lw.lower(s, [A, B], simple_mode=True)
         >>> passes = lw.transform.Sequential([lw.transform.UnrollLoop, lw.transform.Simplify])
         >>> print(passes(f))
         def main(A: float32[64, 2], B: out float32[64, 2]):
@@ -447,16 +436,16 @@ def _check_level(level: object, who: str) -> None:
         raise UsageError(f"{who}: opt_level {level!r} is not 0, 1, 2 or 3")
 
 
-def _names(given: Iterable[str | Pass], what: str) -> list[str]:
-    if isinstance(given, str):
-        raise UsageError(f"PassContext: {what} is a list of names, got the text {given!r}")
-    return [find_pass(name).name for name in _listed(given, what)]
+def _names(names: Iterable[str | Pass], what: str) -> list[str]:
+    if isinstance(names, str):
+        raise UsageError(f"PassContext: {what} is a list of names, got the text {names!r}")
+    return [find_pass(name).name for name in _listed(names, what)]
 
 
-def _listed(given: Iterable[T], what: str) -> Iterable[T]:
-    if not isinstance(given, Iterable):
-        raise UsageError(f"PassContext: {what} is a list, got {given!r}; write [{given!r}]")
-    return given
+def _listed(values: Iterable[T], what: str) -> Iterable[T]:
+    if not isinstance(values, Iterable):
+        raise UsageError(f"PassContext: {what} is a list, got {values!r}; write [{values!r}]")
+    return values
 
 
 _current: ContextVar[PassContext | None] = ContextVar("pass_context", default=None)
@@ -539,9 +528,9 @@ class PassTimingInstrument(PassInstrument):
 
     def render(self) -> str:
         """A table: pass, calls, milliseconds."""
-        rows = [(n, f"{self.calls[n]}", f"{t * 1e3:.3f}") for n, t in self.seconds.items()]
-        rows.append(("total", "", f"{sum(self.seconds.values()) * 1e3:.3f}"))
-        return "\n".join(f"{name:28} {calls:>6} {ms:>10} ms" for name, calls, ms in rows)
+        rows = [(n, str(self.calls[n]), t) for n, t in self.seconds.items()]
+        rows.append(("total", "", sum(self.seconds.values())))
+        return "\n".join(f"{n:28} {calls:>6} {t * 1e3:>10.3f} ms" for n, calls, t in rows)
 
 
 class _Printer(PassInstrument):

@@ -1,6 +1,7 @@
-"""The limits of a GPU, and the check of a lowered function against them before code is written: a
-candidate that no driver would launch is refused at once, with the reason. Extents that depend on
-sizes are checked when the kernel is launched."""
+"""The limits of a GPU, and the check of a lowered function against them before code is written."""
+
+# A candidate that no driver would launch is refused at once, with the reason. Extents that depend
+# on sizes are checked when the kernel is launched.
 
 from __future__ import annotations
 
@@ -73,7 +74,6 @@ def limits_of(options: Mapping[str, object]) -> GpuLimits:
 
 
 def verify_target_limits(f: Func, schedule: Schedule) -> None:
-    """Check a function against the limits of the target in force, if that has any."""
     target = Target.current(allow_none=True)
     if target is not None and "gpu" in target.keys:
         verify_gpu_limits(f, limits_of(target.options), schedule)
@@ -85,7 +85,6 @@ def verify_gpu_limits(
     """Check every kernel of a lowered function.
 
     Args:
-        f: the function, as `loopwright.lowering.lower` returns it.
         limits: those of the device; default `GpuLimits`.
         schedule: the schedule of ``f``, to check its virtual threads as well.
 
@@ -154,8 +153,7 @@ class _KernelCheck:
         raise LowerError(f"gpu limits: function {self.name!r}: {text}")
 
     def walk(self, s: Node) -> list[Buffer]:
-        """Check thread axes and vectorized loops; the local buffers that take most memory at
-        once."""
+        """Check thread axes and vectors; the local buffers that take most memory at once."""
         match s:
             case For(kind="thread") if is_launch(s):
                 self.axis(s)
@@ -226,6 +224,5 @@ def _bytes(buffers: list[Buffer]) -> int:
 
 
 def _bound(s: For) -> str:
-    """The loops that a launch axis stands for, in words."""
     text = str(dict(s.pragmas).get("bound", s.var.name))
     return text if text.startswith("env_threads") else f"loop {text}"

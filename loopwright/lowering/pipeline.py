@@ -1,8 +1,4 @@
-"""From a schedule to a function: the nest is built, then the passes of `PIPELINE` run in order.
-
-The current `PassContext` decides which of the passes run, and can add a user's passes after each
-phase.
-"""
+"""From a schedule to a function: the nest is built, then the passes of `PIPELINE` run in order."""
 
 from __future__ import annotations
 
@@ -51,9 +47,8 @@ from loopwright.te import ArgId, OperandBuffer, Tensor, read_arg_id
 
 # ---------------------------------------------------------------- constant operands
 #
-# a function ``prepare`` computes the root stages
-# that depend on these alone, a packed copy of weights say, before calls, and ``main`` takes its
-# results as further arguments.
+# A function ``prepare`` computes the root stages that depend on these alone, a packed copy of
+# weights say, before calls, and ``main`` takes its results as further arguments.
 
 #: Buffers of arguments by stage and output.
 Params = Mapping[tuple[StageId, int], Buffer]
@@ -63,14 +58,8 @@ def constant_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
     """Stages whose values constant placeholders determine, these included.
 
     A stage whose buffer cannot be handed over (of another scope than global memory, or with aligned
-    strides) counts as one that varies, and so do its readers.
-
-    Args:
-        state: the schedule's state.
-        arguments: stages whose results are the caller's, which varies as well.
-
-    Returns:
-        Nothing for a program without constant placeholders.
+    strides) counts as one that varies, and so do its readers. The results of ``arguments`` are the
+    caller's, and vary as well.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -117,9 +106,8 @@ def prepared_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
 
 
 def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> SplitFunc | None:
-    """Split a function in two parts; None where nothing can be computed before calls. Sizes come
-    with a call: a program with size variables is left whole where the part before calls depends on
-    one, or an argument that varies does not determine it."""
+    # Sizes come with a call: a program with size variables is left whole where the part before
+    # calls depends on one, or an argument that varies does not determine it.
     first = prepared_stages(bounds.state, frozenset(sid for sid, _ in params))
     if not first:
         return None
@@ -135,11 +123,8 @@ def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> Sp
     if size_vars(shapes) or any(isinstance(v, SizeVar) for v in free_vars(prepare)):
         return None
     of_first = tuple(b for b in whole.params if b in read)
-    second = [
-        x
-        for x in zip(whole.params, whole.outputs, strict=True)
-        if not x[0].constant or x[0] in also
-    ]
+    pairs = zip(whole.params, whole.outputs, strict=True)
+    second = [(b, is_output) for b, is_output in pairs if not b.constant or b in also]
     of_second = tuple(b for b, _ in second)
     determined = {n for b in of_second for n in b.shape if isinstance(n, SizeVar)}
     if not determined.issuperset(whole.sizes):
@@ -155,7 +140,6 @@ def split(whole: Func, bounds: Bounds, params: Params, partition_cap: int) -> Sp
 
 
 def _kept(bounds: Bounds, params: Params, first: set[StageId]) -> dict[tuple[StageId, int], Buffer]:
-    """The buffers of the first part that the second one reads."""
     state = bounds.state
 
     def root_of(sid: StageId) -> StageId:
@@ -183,8 +167,8 @@ def _touched(s: Stmt) -> set[Buffer]:
 
 @func_pass(opt_level=1, name="LoopPartition")
 def loop_partition(f: Func) -> Func:
-    """Stands for the partition by the nest's builder (`loopwright.lowering.nest.tiles`), so
-    that contexts can disable it by name as they disable passes."""
+    # Stands for the partition by the nest's builder (`loopwright.lowering.nest.tiles`), so that
+    # contexts can disable it by name as they disable passes.
     return f
 
 
@@ -218,11 +202,9 @@ def lower(
     """Lower a schedule to a loop nest.
 
     Args:
-        s: the schedule.
         args: inputs and outputs in calling order; size variables among them change nothing. An
             intermediate result that is computed inside another stage exists in no array, and is
             left out of the arguments of the function.
-        name: name of the function.
         binds: for scripts of TVM, see `loopwright.build`; it changes nothing.
         simple_mode: stop after the nest is built (no unrolling by pragma).
 
@@ -301,8 +283,7 @@ def build_nest(s: Schedule, arg_ids: Sequence[ArgId], name: str) -> Func:
                 f"lower: the constant tensor {s.state.label(sid)!r} is not in the arguments; its "
                 "values come with a call, or by with_constants"
             )
-    partition = context.enabled(loop_partition)
-    cap = context.count("partition_cap", PARTITION_CAP) if partition else 0
+    cap = context.count("partition_cap", PARTITION_CAP) if context.enabled(loop_partition) else 0
     body = NestBuilder(bounds, params, cap).build()
     outputs = tuple(not s.state.stages[sid].op.is_placeholder for sid, _ in params)
     f = Func(name, tuple(params.values()), outputs, body, s.dag.sizes)
@@ -329,8 +310,7 @@ def run_passes(f: Func) -> Func:
             B[i] = A[i] + 1.0
     """
     if isinstance(f, SplitFunc):
-        parts = _run_pipeline(f.prepare), _run_pipeline(f.main)
-        f = SplitFunc(f, *parts, f.kept)
+        f = SplitFunc(f, _run_pipeline(f.prepare), _run_pipeline(f.main), f.kept)
     else:
         f = _run_pipeline(f)
     check_work(f)
@@ -369,8 +349,7 @@ def pass_order() -> list[list[str]]:
 def _parameters(
     s: Schedule, arg_ids: Sequence[tuple[int, int]]
 ) -> dict[tuple[StageId, int], Buffer]:
-    """Buffers of the arguments in calling order, by stage and output. One output of several
-    suffices: the others live inside the function."""
+    """Buffers of the arguments in calling order; of several outputs one suffices."""
     state = s.state
     if len(set(arg_ids)) != len(arg_ids):
         raise LowerError("lower: a tensor is given twice in the arguments")
@@ -391,7 +370,6 @@ def _parameters(
 
 
 def _check_argument(stage: StageState, label: str) -> None:
-    """Refuse a stage whose buffer cannot be the caller's array."""
     if stage.attach.kind != "root":
         raise LowerError(
             f"lower: {label!r} is an argument, so it must be computed at root "
@@ -446,8 +424,7 @@ class _Copies:
 
 
 def check_work(f: Func) -> None:
-    """Refuse a function of too much code; the error names the loop with most copies and the
-    limit."""
+    """Refuse a function of too much code; the error names the loop with most copies."""
     _Count(f.name, PassContext.current().count("code_limit", CODE_LIMIT)).stmt(f.body, _Copies())
 
 

@@ -10,13 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loopwright.lazy import lazy_names
-from loopwright.measure.batch import BuildResult, MeasureBatch, create_measure_batch
 from loopwright.measure.devices import DeviceLock, lock_log
 from loopwright.measure.interfaces import FinalistResult, MeasurerLike, PlayoffPlan, PlayoffResult
-from loopwright.measure.measurer import Measurer
+from loopwright.measure.measurer import (
+    BuildResult,
+    MeasureBatch,
+    Measurer,
+    create_measure_batch,
+    recheck,
+)
 from loopwright.measure.options import LocalBuilder, LocalRunner, MeasureOption, measure_option
 from loopwright.measure.paired_ratios import PairedGain, paired_gain
-from loopwright.measure.record_check import recheck
 from loopwright.measure.result import (
     ErrorKind,
     MeasureError,
@@ -30,7 +34,7 @@ from loopwright.measure.space_file import MeasuredSpace, Replay, load_space
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
     from loopwright.measure.building import code_of
-    from loopwright.measure.candidate import make_candidate
+    from loopwright.measure.candidate import make_candidate, plan_of, task_inputs
     from loopwright.measure.comparison import (
         Array,
         Closeness,
@@ -42,7 +46,6 @@ if TYPE_CHECKING:
     )
     from loopwright.measure.device_limit import bandwidth_limit, in_this_process
     from loopwright.measure.devices import lock_names, measured_on
-    from loopwright.measure.input_data import plan_of, task_inputs
     from loopwright.measure.inputs import DataPlan, arguments, input_set
     from loopwright.measure.interfaces import KnowsCode, SharesPrograms, TellsPhases, ignore, played
     from loopwright.measure.machine_limit import (
@@ -55,12 +58,17 @@ if TYPE_CHECKING:
         moving,
         stays_in_cache,
     )
+    from loopwright.measure.measurer import ScheduledTask
     from loopwright.measure.options import WINDOW_S, WINDOWS, machine_memory
     from loopwright.measure.paired_ratios import CONFIDENCE, SMALLEST_GAIN
-    from loopwright.measure.record_check import ScheduledTask
     from loopwright.measure.result import is_reusable
-    from loopwright.measure.workers.os_process import FailureCause, WorkerProgram
-    from loopwright.measure.workers.process import Worker, take, wait_any
+    from loopwright.measure.workers.process import (
+        FailureCause,
+        Worker,
+        WorkerProgram,
+        take,
+        wait_any,
+    )
     from loopwright.measure.workers.protocol import Done, Failed, Message, Reply
     from loopwright.measure.workers.worker import main
 

@@ -16,28 +16,19 @@ from dataclasses import asdict
 from loopwright.errors import InternalError, UsageError
 from loopwright.measure.candidate import Candidate
 from loopwright.measure.options import LocalBuilder
-from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult, is_reusable
-from loopwright.measure.workers.os_process import FROM_OUTSIDE, FailureCause, WorkerFailure
-from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
-from loopwright.measure.workers.protocol import (
-    BuildReply,
-    CompileRequest,
-    Failed,
-    LoweredReply,
-    LowerRequest,
-    UnknownTarget,
+from loopwright.measure.result import MeasureError, MeasureResult, is_reusable
+from loopwright.measure.workers import protocol
+from loopwright.measure.workers.process import (
+    FROM_OUTSIDE,
+    Outcome,
+    Worker,
+    WorkerFailure,
+    take,
+    wait_any,
 )
 from loopwright.records import Json
 from loopwright.runtime import Artifact, DeviceCode, artifact_kind
 from loopwright.te import declared_in
-
-_KINDS = {
-    FailureCause.TIMEOUT: ErrorKind.BUILD_TIMEOUT,
-    FailureCause.CRASH: ErrorKind.BUILD_CRASH,
-    FailureCause.KILLED: ErrorKind.BUILD_CRASH,
-    FailureCause.STOPPED: ErrorKind.BUILD_TIMEOUT,
-    FailureCause.MEMORY: ErrorKind.MEMORY,
-}
 
 
 class Same:
@@ -45,11 +36,7 @@ class Same:
 
 
 class Build:
-    """A candidate at the builders: waiting, being built, or done.
-
-    ``limit`` is in seconds. ``wanted`` is called once the program is lowered and has its key; if it
-    returns False, the build ends there. None: it is always compiled.
-    """
+    """A candidate at the builders; it ends, lowered, where ``wanted`` says no to its key."""
 
     def __init__(
         self,
@@ -77,36 +64,30 @@ class Build:
 
     @property
     def artifact(self) -> Artifact:
-        """The code of a build that succeeded."""
         assert isinstance(self.outcome, Artifact)
         return self.outcome
 
     @property
     def compiled(self) -> Artifact | MeasureError:
-        """The outcome of a build that went on to the end."""
         if self.outcome is None or isinstance(self.outcome, Same):
             raise InternalError(f"the build of {self.candidate.name} has no code")
         return self.outcome
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
-        """Take the reply of the worker, or its failure; a lowered program goes on to compilation.
-
-        Raises a UsageError where builders do not know the target, so that no candidate can be
-        built.
-        """
+        """Take the worker's reply or failure; a lowered program goes on to compilation."""
         self.seconds += seconds
         match outcome:
-            case LoweredReply():
+            case protocol.LoweredReply():
                 self.program = outcome.program
                 if self._wanted is not None and not self._wanted(self):
                     self.outcome = Same()
-            case BuildReply():
+            case protocol.BuildReply():
                 self.outcome = Artifact(outcome.manifest, outcome.payload)
-            case Failed():
+            case protocol.Failed():
                 self.outcome = MeasureError(outcome.kind, outcome.text)
             case WorkerFailure():
-                self.outcome = MeasureError(_KINDS[outcome.cause], outcome.text)
-            case UnknownTarget():
+                self.outcome = MeasureError(outcome.cause.kind("BUILD"), outcome.text)
+            case protocol.UnknownTarget():
                 raise UsageError(
                     f"candidates for the target {outcome.kind!r} cannot be measured: it was "
                     "registered in this process, and they are built and run in others, which know "
@@ -118,10 +99,7 @@ class Build:
 
 
 class BuildPool:
-    """Builder processes with a queue; all waiting happens in `pump`.
-
-    ``workers`` are processes of another pool to be shared; None: processes of its own.
-    """
+    """Builder processes, its own or another pool's, with a queue; only `pump` waits."""
 
     def __init__(
         self,
@@ -153,22 +131,17 @@ class BuildPool:
     ) -> Build:
         """Queue a build, before all others if ``first``, with a limit of ``seconds``."""
         build = Build(candidate, seconds or self.option.timeout, wanted, label)
-        if first:
-            self._waiting.appendleft(build)
-        else:
-            self._waiting.append(build)
+        self._waiting.insert(0 if first else len(self._waiting), build)
         self._dispatch()
         return build
 
     def pump(self, others: Sequence[Worker] = ()) -> None:
-        """Wait until a builder, or one of ``others``, has a result; then hand out more work."""
         wait_any([*others, *self._running])
         for worker in [w for w in self._running if w.outcome is not None]:
             self._advance(worker, self._running[worker])
         self._dispatch()
 
     def _advance(self, worker: Worker, build: Build) -> None:
-        """Take the reply of a worker, and have it compile a program that is only lowered."""
         outcome = take(worker)
         if build.begins_again(outcome):
             del self._running[worker]
@@ -177,22 +150,17 @@ class BuildPool:
         build.finish(outcome, worker.seconds)
         if build.outcome is None:
             left = max(build.limit - build.seconds, 0.001)
-            worker.submit(CompileRequest(), seconds=left, restart=False)
+            worker.submit(protocol.CompileRequest(), seconds=left, restart=False)
             return
         del self._running[worker]
         self.built += not isinstance(build.outcome, Same)
 
     def feed(self) -> None:
-        """Serve the builders while the queue is longer than they can begin.
-
-        Call this after each of many builds that are queued, so that no builder idles between
-        lowering a program and compiling it.
-        """
+        """Serve builders while the queue is long: none idles between lowering and compiling."""
         while len(self._waiting) > len(self.workers) > 0:
             self.pump()
 
     def wait(self, builds: Sequence[Build]) -> None:
-        """Return when all these are done."""
         while any(build.outcome is None for build in builds):
             self.pump()
 
@@ -221,7 +189,7 @@ class BuildPool:
         worker.start()  # a dead worker knows nothing: see that before asking what it knows
         c = build.candidate
         fresh = c.dag.hash not in worker.sent
-        request = LowerRequest(
+        request = protocol.LowerRequest(
             dag=c.dag.hash,
             target=self.target if c.target is None else c.target,
             trace=c.trace,
@@ -246,10 +214,7 @@ def code_of(artifact: Artifact) -> str:
 
 
 def resources_of(artifact: Artifact) -> dict[str, Json] | None:
-    """Resources of an artifact, as the device's compiler reports them; the maximum of its kernels.
-
-    None for code of CPUs, and where the compiler reports nothing.
-    """
+    """Largest resources of its kernels, as a device's compiler reports them; None for none."""
     if artifact_kind(artifact.kind).device == "cpu":
         return None
     kernels = DeviceCode.of(artifact.contents, artifact.objects).resources.values()
@@ -273,14 +238,11 @@ class Programs:
         return self._builds.setdefault(build.program, build) is build
 
     def compiled(self, build: Build) -> Build:
-        """The build that has, or is making, the code of a candidate's program."""
         return self._builds[build.program] if isinstance(build.outcome, Same) else build
 
     def result(self, program: str) -> MeasureResult | None:
-        """The result of a program; None where it is not measured."""
         return self._results.get(program) or self._known.get(program)
 
     def note(self, result: MeasureResult) -> None:
-        """Keep a result that others of its program may share."""
         if is_reusable(result):
             self._results[result.program] = result

@@ -32,11 +32,6 @@ _ROUNDINGS = 4.0
 class Comparison(NamedTuple):
     """Result of comparing one output.
 
-    Attributes:
-        max_error: largest absolute difference; infinite when one side is NaN or infinite and the
-            other is not.
-        problem: one line about the worst element, or None when all are within the tolerance.
-
     Example:
         >>> from loopwright.inspection import compare
         >>> one = np.ones(4, "float32")
@@ -44,17 +39,16 @@ class Comparison(NamedTuple):
         Comparison(max_error=0.0, problem=None)
     """
 
+    #: Largest absolute difference; infinite when one side is NaN or infinite and the other is not.
     max_error: float
-    problem: str | None
+    problem: str | None  #: a line about the worst element; None: all are within the tolerance
 
 
 def poison(array: Array, pattern: int = PATTERN) -> None:
     """Fill an output with NaN or a pattern, so that an unwritten element cannot look right.
 
-    Args:
-        array: the output.
-        pattern: the byte for types without NaN; with another than the default, floats get a number
-            too.
+    ``pattern`` is the byte for types without NaN; with another than the default, floats get a
+    number too.
 
     Example:
         >>> from loopwright.inspection import poison
@@ -76,10 +70,8 @@ def reduction_length(dag: Dag) -> int:
 
 
 def computed_in(dag: Dag) -> str:
-    """The shortest float type in which a DAG does arithmetic; empty where it does none in floats.
-
-    Conversions alone do not count: a float16 matmul that accumulates in float32 computes in
-    float32.
+    """Shortest float type of a DAG's arithmetic, conversions left out; empty for none. A float16
+    matmul that accumulates in float32 computes in float32.
     """
     from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
@@ -105,10 +97,8 @@ def tolerance(dtype: str, length: int, computed: str = "") -> float:
     """Allowed error relative to the largest expected value; 0 for integers and bool.
 
     Rounding errors of a sum of n random terms grow like sqrt(n) relative to its typical size; the
-    constant covers intrinsics and a reference that is itself rounded. A missing or doubled term is
-    far above it. Where the result is stored in a shorter type than it was computed in, the last
-    rounding may go either way. ``length`` is that of `reduction_length`, ``computed`` that of
-    `computed_in`, or empty for the type of the output.
+    constant covers intrinsics and a rounded reference. A missing or doubled term is far above it. A
+    result stored in a shorter type than it was computed in may be rounded either way at last.
     """
     if not dtypes.is_float(dtype):
         return 0.0
@@ -129,34 +119,24 @@ class KnownElements(NamedTuple):
 class Closeness(NamedTuple):
     """Required accuracy of an answer.
 
-    Attributes:
-        length: see `reduction_length`.
-        computed: see `computed_in`.
-        exact: it must be equal: with these inputs any right schedule gives the same bits.
-        rounding: for each output the difference of two right answers that add up the same terms in
-            different ways; empty where not known.
-
     Example:
         >>> from loopwright.inspection import Closeness
         >>> print(Closeness(length=64, exact=False).length)
         64
     """
 
-    length: int
-    computed: str = ""
-    exact: bool = False
+    length: int  #: see `reduction_length`
+    computed: str = ""  #: see `computed_in`
+    exact: bool = False  #: it must be equal: any right schedule gives the same bits
+    #: For each output the difference of two right answers that add up the same terms in different
+    #: ways; empty where not known.
     rounding: tuple[float, ...] = ()
 
     def allowed(self, dtype: str, scale: float, output: int) -> float:
-        """Largest allowed difference of an element.
+        """Largest allowed difference in an output of this dtype, with finite elements to ``scale``.
 
         Where a sum goes into a function whose result is much smaller, the rounding of the sum
         decides; ``rounding``, from two right answers, shows how much of that is left.
-
-        Args:
-            dtype: type of the output.
-            scale: largest finite element of the output.
-            output: number of the output.
         """
         relative = tolerance(dtype, self.length, self.computed) * max(scale, _SMALLEST)
         if not self.rounding:
@@ -220,7 +200,7 @@ def compare(
 
 
 def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
-    """Compare the known elements of an output; ``name`` is that of the output, for the text."""
+    """Compare the known elements of an output."""
     actual = got.reshape(-1)[known.places].astype(known.values.dtype)
     distance = _distances(actual, known.values)
     distance[np.isinf(known.errors)] = 0.0
@@ -274,7 +254,7 @@ def split(data: bytes, args: Sequence[Arg]) -> list[Array]:
 
 
 def known_bytes(sets: Sequence[Sequence[KnownElements]]) -> bytes:
-    """Expected outputs, set after set, output after output; see `known_from`."""
+    """Expected outputs, set after set, output after output, for `known_from`."""
     parts = [
         part
         for outputs in sets

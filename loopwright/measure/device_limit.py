@@ -21,7 +21,7 @@ from loopwright.measure.comparison import computed_in
 from loopwright.measure.machine_limit import MachineLimit, bytes_of, higher, stays_in_cache
 from loopwright.measure.result import MeasureError
 from loopwright.measure.runner import Runner
-from loopwright.measure.workers.yardstick import Yardstick
+from loopwright.measure.workers.device_kernels import Yardstick
 from loopwright.records import Json
 from loopwright.runtime import Artifact, Device
 from loopwright.schedule import Schedule
@@ -55,11 +55,7 @@ class YardstickProgram:
 
 @lru_cache(maxsize=16)
 def arithmetic(target: Target, dtype: str = "float32", turns: int = _TURNS) -> YardstickProgram:
-    """Fused multiply-adds, ``turns`` for each of some independent accumulators.
-
-    ``dtype`` is float32 or float64; shorter floats are computed in float32 by every kernel of ours
-    that does not use tensor cores. Raises a UsageError where the target has no blocks and threads.
-    """
+    """Fused multiply-adds of float32 or float64; a UsageError without blocks and threads."""
     threads = _threads(target)
     alone = target.options.get("thread_warp_size") == 1
     accumulators = _ALONE if alone else _IN_WARPS
@@ -119,7 +115,6 @@ def _multiply_adds(threads: int, accumulators: int, turns: int, dtype: str) -> _
 
 
 def _copy(threads: int) -> _Program:
-    """Neighbouring threads copy neighbouring elements."""
     n = te.size_var("n")
     A = te.placeholder((n, _COPIES, threads), _COPIED, name="A")
     B = te.compute((n, _COPIES, threads), lambda b, i, t: A[b, i, t], name="B")
@@ -150,13 +145,7 @@ def device_limit(
     *,
     on_tensor_cores: bool = False,
 ) -> MachineLimit | None:
-    """The limit that bounds kernels of a device with these arguments; None where none is known.
-
-    ``flop`` counts floating point operations of one call, or is 0; ``rate`` measures on the device,
-    of which only properties are read here. Products on tensor cores are not bounded by the peak of
-    multiply-adds in registers. Raises a LoopwrightError where a yardstick kernel cannot be built,
-    or fails.
-    """
+    """The limit that bounds a device's kernels with these arguments, as far as one is known."""
     nbytes = bytes_of(artifact)
     in_cache = stays_in_cache(nbytes, device)
     memory = None if in_cache else bandwidth_limit(nbytes, target, rate)
@@ -165,15 +154,12 @@ def device_limit(
 
 
 def arithmetic_limit(flop: int, dag: Dag, target: Target, rate: Rate) -> MachineLimit:
-    """The limit by arithmetic: in float64 where that is the only float, else in float32, in which
-    kernels compute shorter types, too.
-    """
+    """The limit by arithmetic in float64, if the only float, else in float32, as of short types."""
     dtype = "float64" if computed_in(dag) == "float64" else "float32"
     return _limit(arithmetic(target, dtype), flop, rate)
 
 
 def bandwidth_limit(nbytes: int, target: Target, rate: Rate) -> MachineLimit:
-    """The limit by memory bandwidth."""
     return _limit(memory(target), nbytes, rate)
 
 

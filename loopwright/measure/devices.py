@@ -36,13 +36,7 @@ CPU_LOCK = "cpu0"
 
 
 def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
-    """The devices on which candidates of a task are measured.
-
-    ``wanted`` has names of devices with commas between them; empty: the first of the target's kind.
-    Raises a UsageError where one of them is missing, they are not equal, so that their times cannot
-    be compared, or not all code for the target runs there; a TargetError where they are of another
-    architecture than the target's.
-    """
+    """The devices for candidates: those of ``wanted``, which must be equal, or the first."""
     kind = device_of_target(target.kind) or _CPU
     devices = tuple(device(name) for name in names_of(wanted) or [kind])
     if len(set(devices)) < len(devices):
@@ -59,7 +53,6 @@ def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
 
 
 def _check(one: Device, kind: str, target: Target) -> None:
-    """Refuse a device that cannot run code for a target."""
     if one.name != kind:
         raise UsageError(
             f"code for the target {target.kind} runs on devices of type {kind}, and {one} is none; "
@@ -82,7 +75,7 @@ def _check(one: Device, kind: str, target: Target) -> None:
 
 
 def lock_names(devices: Sequence[Device]) -> list[str]:
-    """The names of the locks of devices, equal for all processes of this machine, in order.
+    """Names of locks of devices, for all processes of this machine, in order.
 
     A device that the host's processor implements takes the lock of the CPU too: each disturbs the
     times of the other.
@@ -105,14 +98,6 @@ _FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 
 _T = TypeVar("_T")
-
-
-def _private_dir() -> Path:
-    """The folder of this user's locks, the same for all its processes on this machine."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    if base and os.path.isdir(base) and os.access(base, os.W_OK):
-        return Path(base) / "loopwright"
-    return Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
 
 
 def _open_private(path: Path) -> int:
@@ -145,10 +130,7 @@ def _refused(path: Path, function: Callable[..., _T], *args: object) -> _T:
 
 
 def _open(folder: int, path: Path) -> int:
-    """Open or make a file to be locked, relative to the descriptor of its folder.
-
-    Raises a TuneError for a link, or a file of another user or with a second name.
-    """
+    """Open or make a file to be locked; a TuneError for a link, or one of somebody else."""
     try:
         fd = os.open(path.name, _FILE, 0o600, dir_fd=folder)
     except OSError as e:
@@ -171,7 +153,6 @@ def _open(folder: int, path: Path) -> int:
 
 
 def _holder(fd: int) -> str:
-    """``process 12 (command)``, or a general phrase when the file is not readable."""
     try:
         data = json.loads(os.pread(fd, 4096, 0))
         command = "".join(c if c.isprintable() else "?" for c in data["command"])
@@ -198,12 +179,9 @@ def _sign(fd: int) -> None:
 class DeviceLock:
     """Held while kernels are timed, so that two processes never time on one device at once.
 
-    Args:
-        device: name of the device, such as ``"cpu0"``.
-        announce: called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
-
-    Raises:
-        TuneError: (also on `acquire`) the folder of locks, or the file, is not this user's.
+    ``announce`` is called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
+    Raises a TuneError, also on `acquire` and `try_acquire`, where the folder of locks, or the file,
+    is not this user's.
 
     Example:
         >>> from loopwright.measure import DeviceLock
@@ -215,7 +193,12 @@ class DeviceLock:
 
     def __init__(self, device: str = "cpu0", announce: Callable[[str], None] | None = None) -> None:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", device)
-        self.path = _private_dir() / f"{safe}.lock"
+        # The folder of this user's locks, the same for all its processes on this machine.
+        folder = Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
+        base = os.environ.get("XDG_RUNTIME_DIR")
+        if base and os.path.isdir(base) and os.access(base, os.W_OK):
+            folder = Path(base) / "loopwright"
+        self.path = folder / f"{safe}.lock"
         self._device, self._announce = device, announce
         self._fd: int | None = None
         self._waiting_fd: int | None = None
@@ -229,15 +212,10 @@ class DeviceLock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock."""
         return self._fd is not None
 
     def try_acquire(self) -> str:
-        """Take the lock if it is free; returns its owner, empty where this object has it now.
-
-        Raises:
-            TuneError: the folder of locks, or the file, is not this user's.
-        """
+        """Take the lock if it is free; returns its owner, empty where this object has it now."""
         if self._fd is not None:
             return ""
         fd = self._open_file()
@@ -260,8 +238,13 @@ class DeviceLock:
         start = time.monotonic()
         fd = self._open_file()
         self._waiting_fd = fd
+        announce = self._announce
         try:
-            self._wait(fd)
+            while not _try(fd):
+                if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
+                    announce(f"waiting for {self._device}: {_holder(fd)} is timing on it")
+                    announce = None
+                time.sleep(_POLL_S)
             _sign(fd)
         except BaseException:  # Ctrl-C too must not leave the file open
             os.close(fd)
@@ -278,16 +261,6 @@ class DeviceLock:
         finally:
             os.close(folder)
 
-    def _wait(self, fd: int) -> None:
-        """Return with the lock; announce once that it takes long."""
-        start = time.monotonic()
-        announce = self._announce
-        while not _try(fd):
-            if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
-                announce(f"waiting for {self._device}: {_holder(fd)} is timing on it")
-                announce = None
-            time.sleep(_POLL_S)
-
     def release(self) -> None:
         """Give the lock back, where it is held."""
         if self._fd is None:
@@ -300,14 +273,10 @@ class DeviceLock:
 
 @contextlib.contextmanager
 def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
-    """Refuse a second tuning run on the same log and task.
+    """Refuse a second tuning run on the same log and task; an empty task key means any task.
 
-    The lock is a file beside the log, ``<log>.<task>.lock``, removed at the end. The log itself is
-    not locked: appending to it locks it for an instant.
-
-    Args:
-        path: the log; it need not exist.
-        task: key of the task; empty: one run per log whatever the task.
+    The lock is a file beside the log, ``<log>.<task>.lock``, removed at the end. The log itself,
+    which need not exist, is not locked: appending to it locks it for an instant.
 
     Raises:
         TuneError: another run holds it; the text names its process and command.
@@ -332,13 +301,11 @@ def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
             raise TuneError(text) from e
         stack.callback(os.close, fd)
         stack.callback(fcntl.flock, fd, fcntl.LOCK_UN)
-        stack.callback(_remove, folder, lock)
-        yield lock
-
-
-def _remove(folder: int, lock: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(lock.name, dir_fd=folder)
+        try:
+            yield lock
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(lock.name, dir_fd=folder)
 
 
 def _lock_file(folder: int, lock: Path, log: Path) -> int:
@@ -353,15 +320,9 @@ def _lock_file(folder: int, lock: Path, log: Path) -> int:
                 "wait until it ends, stop it, or choose another log"
             )
         # The former owner may have removed the file between our opening and locking it.
-        if _same_file(fd, folder, lock.name):
-            _sign(fd)
-            return fd
+        with contextlib.suppress(FileNotFoundError):
+            there = os.stat(lock.name, dir_fd=folder, follow_symlinks=False)
+            if os.path.samestat(there, os.fstat(fd)):
+                _sign(fd)
+                return fd
         os.close(fd)
-
-
-def _same_file(fd: int, folder: int, name: str) -> bool:
-    try:
-        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return os.path.samestat(there, os.fstat(fd))

@@ -11,7 +11,7 @@ elements, each with an error of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from loopwright.te import Span
 
 
-_Draw = Callable[[np.random.Generator, tuple[int, ...], str], Array]
 Edge = Literal["mixed", "special", "one sign"]
 #: Fewer lines than this cannot show all kinds: then each element has a kind of its own.
 _LINES = 8
@@ -79,42 +78,31 @@ def edge_input(
     span: Span | None = None,
     kind: Edge = "mixed",
 ) -> Array:
-    """Data of one argument.
+    """Data of one argument; the kind changes along dimension ``line``, or from element to element.
 
-    ``line`` is the dimension along which kinds change; None: from element to element. ``span``
-    marks an index: values from its first to its last, often these two. Of the kinds, ``"mixed"``
-    gives each line another one; ``"special"`` ordinary floats and zeros, a few of which are
-    infinite, NaN or at the limits of the type, and integers at their limits or zero; ``"one sign"``
-    lines of large negative and of large positive floats, the first one negative, and integers near
-    the lowest.
+    An index, marked by its ``span``, is often one of its ends. Of the kinds, ``"mixed"`` is another
+    one for each line; ``"special"`` ordinary floats and zeros, a few of which are infinite, NaN or
+    at the limits of the type, and integers at their limits or zero; ``"one sign"`` lines of large
+    negative and of large positive floats, and integers near the lowest.
     """
     rng, size = np.random.default_rng(seed), tuple(shape)
+    is_float = dtypes.is_float(dtype)
     if span is not None:
         inside = rng.integers(span[0], span[1] + 1, size, dtype=np.int64)
         which = rng.integers(0, 4, size)
         return np.asarray(np.choose(which, [span[0], span[1], inside, inside])).astype(dtype)
     if kind == "one sign":
         return _of_one_sign(rng, size, dtype, line)
-    if dtypes.is_float(dtype) and kind == "special":
+    if is_float and kind == "special":
         return _with_specials(rng, size, dtype, line)
-    kinds = _FLOATS if dtypes.is_float(dtype) else _LIMITS if kind == "special" else _INTEGERS
-    return _in_lines(rng, size, dtype, line, kinds)
-
-
-def _in_lines(
-    rng: np.random.Generator,
-    size: tuple[int, ...],
-    dtype: str,
-    line: int | None,
-    kinds: Sequence[_Draw],
-) -> Array:
-    """An array each of whose lines is drawn by one of these functions."""
+    draw = _draw_floats if is_float else _draw_integers
+    kinds = _FLOATS if is_float else _LIMITS if kind == "special" else _INTEGERS
     out = np.empty(size, np.dtype(dtype))
     lines = _lines(out, line)
     which = rng.permutation(np.arange(len(lines)) % len(kinds))
-    for number, draw in enumerate(kinds):
+    for number, name in enumerate(kinds):
         numbers = np.flatnonzero(which == number)
-        lines[numbers] = draw(rng, (numbers.size, *lines.shape[1:]), dtype)
+        lines[numbers] = draw(name, rng, (numbers.size, *lines.shape[1:]), dtype)
     return out
 
 
@@ -125,17 +113,13 @@ def _lines(array: Array, line: int | None) -> Array:
     return np.moveaxis(array, line, 0)
 
 
-def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
-    return rng.standard_normal(size, dtype=np.float32)
-
-
 def _with_specials(
     rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
 ) -> Array:
     """Ordinary numbers and zeros; special values in a quarter of lines, or 1 of 4096 elements."""
     import ml_dtypes
 
-    values, info = _some_zeros(rng, size, dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    values, info = _draw_floats("some zeros", rng, size, dtype), ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     largest = float(info.max)
     some = [np.nan, np.inf, -np.inf, largest, -largest, float(info.smallest_normal)]
     lines = _lines(values, line)
@@ -148,105 +132,73 @@ def _with_specials(
     return values
 
 
-def _some_zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    values = _normal(rng, size)
-    values[rng.integers(0, 4, size, dtype=np.int8) == 0] *= 0.0  # which keeps the sign
-    return values.astype(dtype)
-
-
-def _mixed(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    most = _MIXED[dtype == "float16"]
-    powers = rng.integers(-most, most + 1, size, dtype=np.int8)
-    return np.asarray(np.ldexp(_normal(rng, size), powers)).astype(dtype)
-
-
-def _large(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return (_normal(rng, size) * np.exp2(_powers(rng, size, dtype))).astype(dtype)
-
-
-def _small(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return (_normal(rng, size) * np.exp2(-_powers(rng, size, dtype))).astype(dtype)
-
-
-def _powers(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    """One exponent for each line: the sizes that mixed lines leave out, up to the largest."""
-    low, high = (powers[dtype == "float16"] for powers in (_MIXED, _LARGE))
-    return rng.integers(low, high + 1, (size[0], *[1] * (len(size) - 1))).astype(np.float32)
-
-
 def _of_one_sign(
     rng: np.random.Generator, size: tuple[int, ...], dtype: str, line: int | None
 ) -> Array:
     """Lines of one sign: a wrong start of a maximum, or a truncated sum, shows."""
     if dtype == "bool":
-        return _lowest(rng, size, dtype)
+        return np.zeros(size, dtype)
     if not dtypes.is_float(dtype):
-        return np.asarray(_lowest(rng, size, dtype) + rng.integers(0, 4, size, np.dtype(dtype)))
-    values = -np.ldexp(1.0 + np.abs(_normal(rng, size)), _LARGE[dtype == "float16"])
+        lowest = np.full(size, int(dtypes.limits(dtype)[0]), dtype)
+        return np.asarray(lowest + rng.integers(0, 4, size, np.dtype(dtype)))
+    normal = rng.standard_normal(size, dtype=np.float32)
+    values = -np.ldexp(1.0 + np.abs(normal), _LARGE[dtype == "float16"])
     if line is not None:
         np.moveaxis(values, line, 0)[1::2] *= -1.0
     return values.astype(dtype)
 
 
-def _zeros(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    if not dtypes.is_float(dtype):
+def _draw_floats(kind: str, rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    """Floats of one kind; the first dimension is that of lines."""
+    one_each = (*size[:1], *[1] * (len(size) - 1))
+    if kind == "halves":  # few numbers, so that many are equal; half of them are rounded to even
+        return np.asarray(rng.integers(-8, 9, size, dtype=np.int8) * np.float32(0.5)).astype(dtype)
+    if kind == "equal":
+        small = rng.integers(0, 2, one_each) == 0
+        ordinary, large = (_draw_floats(k, rng, one_each, dtype) for k in ("ordinary", "large"))
+        return np.asarray(np.broadcast_to(np.where(small, ordinary, large), size))
+    mixed, largest = (powers[dtype == "float16"] for powers in (_MIXED, _LARGE))
+    if kind == "mixed":
+        powers = rng.integers(-mixed, mixed + 1, size, dtype=np.int8)
+        normal = rng.standard_normal(size, dtype=np.float32)
+        return np.asarray(np.ldexp(normal, powers)).astype(dtype)
+    values = rng.standard_normal(size, dtype=np.float32)
+    if kind == "some zeros":
+        values[rng.integers(0, 4, size, dtype=np.int8) == 0] *= 0.0  # which keeps the sign
+    elif kind in ("large", "small"):
+        # One exponent for each line: the sizes that mixed lines leave out, up to the largest.
+        exponents = rng.integers(mixed, largest + 1, one_each).astype(np.float32)
+        values = values * np.exp2(exponents if kind == "large" else -exponents)
+    else:
+        values = values * np.float32(0.0 if kind == "zeros" else 4.0)
+    return values.astype(dtype)
+
+
+def _draw_integers(kind: str, rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    """Integers or bool of one kind; the first dimension is that of lines."""
+    if kind == "zeros" or (kind == "lowest" and dtype == "bool"):
         return np.zeros(size, dtype)
-    return (_normal(rng, size) * np.float32(0.0)).astype(dtype)
-
-
-def _equal(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    one_each = (size[0], *[1] * (len(size) - 1))
-    values = (_large_or_not if dtypes.is_float(dtype) else _full)(rng, one_each, dtype)
-    return np.asarray(np.broadcast_to(values, size))
-
-
-def _large_or_not(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return np.where(
-        rng.integers(0, 2, size) == 0, _some(rng, size, dtype), _large(rng, size, dtype)
-    )
-
-
-def _some(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return (_normal(rng, size) * np.float32(4.0)).astype(dtype)
-
-
-def _halves(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    """Few numbers, so that many are equal; half of them are rounded to even."""
-    return np.asarray(rng.integers(-8, 9, size, dtype=np.int8) * np.float32(0.5)).astype(dtype)
-
-
-def _full(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
+    if kind == "equal":
+        one_each = (size[0], *[1] * (len(size) - 1))
+        return np.asarray(np.broadcast_to(_draw_integers("full", rng, one_each, dtype), size))
     if dtype == "bool":
+        if kind in ("few", "highest"):
+            return np.ones(size, np.bool_)
         return rng.integers(0, 2, size, dtype=np.uint8).view(np.bool_)
-    low, high = dtypes.limits(dtype)
-    return rng.integers(int(low), int(high), size, np.dtype(dtype), endpoint=True)
+    if kind == "few":
+        return rng.integers(0 if dtypes.is_unsigned(dtype) else -4, 5, size).astype(dtype)
+    low, high = map(int, dtypes.limits(dtype))
+    if kind in ("lowest", "highest"):
+        return np.full(size, low if kind == "lowest" else high, dtype)
+    if kind == "limits":
+        some = np.array([low, high, low + 1, high - 1, 0, 1, 0 if low == 0 else -1], dtype)
+        return some[rng.integers(0, len(some), size)]
+    return rng.integers(low, high, size, np.dtype(dtype), endpoint=True)
 
 
-def _few(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    if dtype == "bool":
-        return np.ones(size, np.bool_)
-    return rng.integers(0 if dtypes.is_unsigned(dtype) else -4, 5, size).astype(dtype)
-
-
-def _limits(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    if dtype == "bool":
-        return _full(rng, size, dtype)
-    low, high = dtypes.limits(dtype)
-    some = np.array([low, high, int(low) + 1, int(high) - 1, 0, 1, 0 if low == 0 else -1], dtype)
-    return some[rng.integers(0, len(some), size)]
-
-
-def _lowest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return np.full(size, int(dtypes.limits(dtype)[0]), dtype)
-
-
-def _highest(rng: np.random.Generator, size: tuple[int, ...], dtype: str) -> Array:
-    return np.full(size, int(dtypes.limits(dtype)[1]), dtype)
-
-
-_FLOATS = (_some_zeros, _some, _mixed, _zeros, _equal, _large, _small, _halves)
-_INTEGERS = (_full, _few, _zeros, _equal, _limits, _full)
-_LIMITS = (_limits, _lowest, _highest, _zeros)
+_FLOATS = ("some zeros", "ordinary", "mixed", "zeros", "equal", "large", "small", "halves")
+_INTEGERS = ("full", "few", "zeros", "equal", "limits", "full")
+_LIMITS = ("limits", "lowest", "highest", "zeros")
 
 
 #: The sets of inputs for which whole answers are computed, and those at the edges of their types.
@@ -256,41 +208,31 @@ EDGES: dict[int, Edge] = {2: "mixed", 3: "special", 4: "one sign"}
 
 @dataclass(frozen=True)
 class DataPlan:
-    """Plan of the data of some arguments.
+    """Plan of the data of some arguments."""
 
-    Attributes:
-        spans: for each argument, the values it may take as an index; None where it is not used as
-            one. Empty: no argument is.
-        largest: floats of set 1 are integers of at most this size; 0: random as in set 0.
-        lines: for each argument the dimension that moves with one of an output, or None; empty:
-            none is known.
-    """
-
+    #: For each argument, the values it may take as an index; None where it is not used as one.
+    #: Empty: no argument is.
     spans: tuple[Span | None, ...] = ()
-    largest: int = 0
+    largest: int = 0  #: floats of set 1 are integers of at most this size; 0: random as in set 0
+    #: For each argument the dimension that moves with one of an output, or None; empty: none is
+    #: known.
     lines: tuple[int | None, ...] = ()
 
     def merge(self, other: DataPlan) -> DataPlan:
-        """A plan that is right for the kernels of both."""
         if not other.spans or not self.spans:
             spans = self.spans or other.spans
         else:
-            spans = tuple(map(_both, self.spans, other.spans))
+            spans = tuple(
+                a or b if a is None or b is None else (max(a[0], b[0]), min(a[1], b[1]))
+                for a, b in zip(self.spans, other.spans, strict=True)
+            )
         return DataPlan(spans, min(self.largest, other.largest), self.lines or other.lines)
 
     def span(self, index: int) -> Span | None:
-        """Values that argument number ``index`` may take; None: any."""
         return self.spans[index] if self.spans else None
 
     def made(self, arg: Arg, index: int, seed: int, number: int) -> Array:
-        """The data of one argument in a set, from a seed.
-
-        Args:
-            arg: the argument.
-            index: its position.
-            seed: seed of set 0.
-            number: number of the set.
-        """
+        """The data of one argument in a set; ``seed`` is that of set 0."""
         largest = self.largest if number else 0
         span, shift = self.span(index), number * _NEXT_SEED
         if number in EDGES:
@@ -308,10 +250,7 @@ class DataPlan:
         )
 
     def varied(self, given: Array, index: int) -> Array:
-        """Set 1 of an argument whose set 0 was given: its elements in the opposite order.
-
-        An argument that is used as an index stays as it is: its order may matter.
-        """
+        """Set 1 from set 0: in the opposite order; an index, whose order may matter, unchanged."""
         if self.span(index) is not None:
             return given
         return np.ascontiguousarray(given.reshape(-1)[::-1]).reshape(given.shape)
@@ -319,12 +258,6 @@ class DataPlan:
 
 #: Step of the seeds of the sets; any number that users do not choose as a step of seeds.
 _NEXT_SEED = 0x5E7
-
-
-def _both(a: Span | None, b: Span | None) -> Span | None:
-    if a is None or b is None:
-        return a or b
-    return max(a[0], b[0]), min(a[1], b[1])
 
 
 def input_set(
@@ -358,11 +291,9 @@ def input_set(
 
 
 def arguments(artifact: Artifact) -> list[Arg]:
-    """The arguments of an artifact's entry function, in calling order."""
     entry = artifact.contents.function(artifact.entry)
     return [Arg.of(spec) for spec in entry.args]
 
 
 def outputs(artifact: Artifact) -> list[Arg]:
-    """The arguments of the entry function that it writes."""
     return [arg for arg in arguments(artifact) if arg.output]

@@ -23,47 +23,32 @@ Sampler = Callable[[], float | None]
 
 @dataclass(frozen=True)
 class PlayoffPlan:
-    """Plan of a playoff.
+    """Plan of a playoff."""
 
-    Attributes:
-        default: the default configuration, which takes part whatever its speed; None where it
-            cannot.
-        places: number of other participants: distinct programs whose answer is right.
-        seconds: time that it may take, building and checking included, unless the least number of
-            rounds takes longer.
-        timeout: seconds after which no round begins; None for no limit.
-        flop: floating point operations of one call; 0 where there are none to count.
-        beside: samplers of other programs for each round of the second part, by name.
-    """
-
+    #: The default configuration, which takes part whatever its speed; None where it cannot.
     default: ConfigEntity | None = None
-    places: int = 8
+    places: int = 8  #: number of other participants: distinct programs whose answer is right
+    #: Time that it may take, building and checking included, unless the least number of rounds
+    #: takes longer.
     seconds: float = 0.0
-    timeout: float | None = None
-    flop: int = 0
+    timeout: float | None = None  #: seconds after which no round begins; None for no limit
+    flop: int = 0  #: floating point operations of one call; 0 where there are none to count
+    #: Samplers of other programs for each round of the second part, by name.
     beside: Mapping[str, Sampler] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class FinalistResult:
-    """Result of measuring one finalist again.
-
-    Attributes:
-        config: its configuration.
-        times: seconds per call, one for each round of the first part that it took part in; empty
-            where it failed.
-        error: the error that excludes it, or None.
-        checked: whether its answer was compared with the reference.
-        check_reason: the reason why it was not; empty when it was.
-        max_error: largest difference from the reference; None where nothing was compared.
-    """
+    """Result of measuring one finalist again."""
 
     config: ConfigEntity
+    #: Seconds per call, one for each round of the first part that it took part in; empty where it
+    #: failed.
     times: tuple[float, ...] = ()
-    error: MeasureError | None = None
-    checked: Checked = Checked.NO
-    check_reason: str = ""
-    max_error: float | None = None
+    error: MeasureError | None = None  #: the error that excludes it
+    checked: Checked = Checked.NO  #: whether its answer was compared with the reference
+    check_reason: str = ""  #: the reason why it was not; empty when it was
+    max_error: float | None = None  #: largest difference; None where nothing was compared
 
     @property
     def order(self) -> tuple[bool, float]:
@@ -71,27 +56,25 @@ class FinalistResult:
         return self.checked is not Checked.YES, statistics.median(self.times or [math.inf])
 
 
+def share_of_peak(at_peak: Sequence[float], samples: Sequence[float]) -> float:
+    """Share of a limit, by seconds of a call there and measured; 0 where either has none."""
+    if not at_peak or not samples:
+        return 0.0
+    return statistics.median(at_peak) / statistics.median(samples)
+
+
 @dataclass(frozen=True)
 class PlayoffResult:
-    """The outcome of a playoff.
+    """The outcome of a playoff."""
 
-    Attributes:
-        finalists: all participants, the best first; failed ones last.
-        best: seconds per call of the best of them in the rounds of the second part.
-        default: those of the default configuration; empty where it did not run.
-        peak: name of the limit of the machine that was sampled beside them; empty for none.
-        at_peak: seconds that a call would take at that limit, one for each sample.
-        beside: seconds of the programs sampled beside them, by name; NaN where a sample failed.
-        notes: remarks for people.
-    """
-
-    finalists: tuple[FinalistResult, ...]
-    best: tuple[float, ...] = ()
-    default: tuple[float, ...] = ()
-    peak: str = ""
-    at_peak: tuple[float, ...] = ()
+    finalists: tuple[FinalistResult, ...]  #: all participants, the best first; failed ones last
+    best: tuple[float, ...] = ()  #: seconds per call of the best in the rounds of the second part
+    default: tuple[float, ...] = ()  #: those of the default configuration; empty if it did not run
+    peak: str = ""  #: name of the limit of the machine sampled beside them; empty for none
+    at_peak: tuple[float, ...] = ()  #: seconds of a call at that limit, one for each sample
+    #: Seconds of the programs sampled beside them, by name; NaN where a sample failed.
     beside: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: remarks for people
 
     @property
     def winner(self) -> FinalistResult | None:
@@ -126,17 +109,10 @@ class PlayoffResult:
 
     def of_peak_by(self, samples: Sequence[float]) -> float:
         """As `of_peak`, for samples of the winner or of the default."""
-        if not self.at_peak or not samples:
-            return 0.0
-        return statistics.median(self.at_peak) / statistics.median(samples)
+        return share_of_peak(self.at_peak, samples)
 
     def gain_over(self, name: str, samples: Sequence[float] | None = None) -> PairedGain | None:
-        """Gain of the winner over the program sampled beside it under this name.
-
-        Args:
-            name: name of the program.
-            samples: samples of the default, in place of the winner's.
-        """
+        """Gain of the winner, or of the default's samples, over a program beside it."""
         pairs = zip(self.beside.get(name, ()), samples or self.best, strict=False)
         kept = [(other, own) for other, own in pairs if not math.isnan(other)]
         return paired_gain([other for other, _ in kept], [own for _, own in kept])
@@ -181,29 +157,15 @@ class MeasurerLike(Protocol):
     def measure(
         self, inputs: Sequence[MeasureInput], incumbent: float | None = None
     ) -> Iterator[MeasureResult]:
-        """Yield one result per input, in order.
-
-        Args:
-            inputs: the candidates.
-            incumbent: best time so far in seconds per call.
-        """
+        """Yield one result per input, in order; ``incumbent``: best time, seconds per call."""
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """Check and measure the fastest candidates again, interleaved with the default.
-
-        Args:
-            candidates: the fastest first; one that repeats a program, or is wrong, is replaced by
-                the next.
-            plan: number of participants, programs sampled beside them, and duration.
+        """Check and measure the fastest, which come first, in turns with the default; one that
+        repeats a program, or is wrong, is replaced by the next.
         """
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
-        """Measure configurations once more, without a race; one result each, in order.
-
-        Args:
-            configs: the configurations.
-            windows: number of samples of each.
-        """
+        """Measure configurations once more, ``windows`` samples of each, without a race."""
 
 
 @runtime_checkable
@@ -211,10 +173,7 @@ class KnowsCode(Protocol):
     """A measurer that does not run object code with known times."""
 
     def know(self, results: Mapping[str, MeasureResult]) -> None:
-        """Use results, by `MeasureResult.code`, for candidates that are compiled to the same code.
-
-        Each names in ``times_of`` the record that it is from.
-        """
+        """Use results of this hardware, by `MeasureResult.code`; ``times_of`` names the record."""
 
 
 @runtime_checkable
@@ -222,9 +181,7 @@ class TellsPhases(Protocol):
     """A measurer that reports its current phase."""
 
     def on_phase(self, listen: Callable[[str], object]) -> None:
-        """Call ``listen`` with the innermost running phase, such as ``"build"``, whenever that
-        changes; with the empty name where none runs.
-        """
+        """Call ``listen`` with the innermost running phase, empty for none, on each change."""
 
 
 @runtime_checkable
@@ -237,9 +194,4 @@ class SharesPrograms(Protocol):
         incumbent: float | None,
         known: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """Yield one result per input, in order.
-
-        ``incumbent`` is the best time so far in seconds per call, ``known`` has results by
-        `MeasureResult.program`: a candidate of such a program gets a copy whose ``same_as`` is the
-        program.
-        """
+        """As `MeasurerLike.measure`; a ``known`` program's result is shared; ``same_as`` tells."""

@@ -28,8 +28,8 @@ _CACHE = 4 << 20
 class MachineLimit:
     """Known limit of all kernels of a task: the roofline.
 
-    Arrays that fit into the last cache are not bounded by memory, but by that cache, and those that
-    the cores' own caches hold by neither. Of two limits it is the one at which a call takes longer
+    Arrays that fit into the last cache are bounded by that cache, not by memory, and those in the
+    cores' own caches by neither. Of two limits the one counts at which a call takes longer
     (Williams, Waterman, Patterson, "Roofline", CACM 52, 2009).
     """
 
@@ -40,12 +40,10 @@ class MachineLimit:
 
     @property
     def each_round(self) -> bool:
-        """Whether a sample is quick enough to be taken in every round."""
         return not self.by_moving
 
     @property
     def by_moving(self) -> bool:
-        """Whether the time is that of moving the arguments."""
         return self.name in (BANDWIDTH, CACHE_BANDWIDTH)
 
     def sample(self) -> float:
@@ -57,8 +55,7 @@ def arithmetic_of(dag: Dag) -> str:
     """Operand type of products: ``"float32"``, ``"float64"``, ``"int8"`` for bytes that are summed
     up as int32, ``"bfloat16"`` likewise in float32; empty for anything else.
 
-    Half floats that are rounded after each operation have no known limit, nor have integers of more
-    than 8 bits.
+    Half floats that are rounded after each operation have no known limit, nor wider integers.
     """
     from loopwright.ir.expr import Binary, Cast  # not at the top: runners import no compiler
     from loopwright.ir.node import Node
@@ -86,16 +83,11 @@ def arithmetic_of(dag: Dag) -> str:
 
 
 def arithmetic_roof(target: Target, dag: Dag) -> Roof | None:
-    """The instruction of a target that bounds the arithmetic of a program; None: none is known."""
     return roof_of(target, arithmetic_of(dag))
 
 
 def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> MachineLimit | None:
-    """The limit that bounds kernels of the CPU with these arguments; None where none is known.
-
-    ``nbytes`` is the size of all arguments, ``flop`` the operations of one call, or 0, ``roof`` the
-    instruction that bounds the arithmetic, or None.
-    """
+    """The limit of CPU kernels with arguments of ``nbytes``; ``flop`` may be 0, ``roof`` None."""
     arithmetic = None
     if flop and roof is not None:
         arithmetic = MachineLimit(roof.name, flop, partial(_peak, threads, roof))
@@ -103,9 +95,7 @@ def limit_of(nbytes: int, flop: int, threads: int, roof: Roof | None) -> Machine
 
 
 def moving(nbytes: int, threads: int) -> MachineLimit | None:
-    """The limit by moving so many bytes on the CPU: of memory, or of its last cache; None where
-    they stay in the caches of the cores.
-    """
+    """The limit by moving bytes on the CPU, of memory or its last cache; None in cores' caches."""
     caches = sorted(runtime.cpu(0).cache_sizes.values())
     if caches and nbytes > caches[-1]:
         return MachineLimit(BANDWIDTH, nbytes, partial(_bandwidth, threads, None))
@@ -127,7 +117,6 @@ def bytes_of(artifact: Artifact) -> int:
 
 
 def stays_in_cache(nbytes: int, device: runtime.Device) -> bool:
-    """Whether arrays of so many bytes together fit into the last cache of a device."""
     return nbytes <= max(device.cache_sizes.values(), default=_CACHE)
 
 
@@ -150,9 +139,8 @@ def time_out_of_reach(
 ) -> MeasureError | None:
     """An error where no call on the CPU can take so little time, in seconds per call.
 
-    The operations are those of the expression, and where these are too many, the ones that are left
-    in the lowered program, against the FMA peak measured now: the runner must be idle, the device
-    held.
+    The operations are those of the expression, and where these are too many, the ones left in the
+    lowered program, against the FMA peak now: the runner must be idle, the device held.
     """
     if not times:  # a playoff whose time was up before its first round
         return None

@@ -53,7 +53,6 @@ def _count(owner: str, name: str, value: int | None) -> None:
 
 
 def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: str) -> None:
-    """Refuse a function, or an unknown name, where one of ``known`` is required."""
     if isinstance(value, str) and value in known:
         return
     names = " or ".join(map(repr, known))
@@ -62,7 +61,6 @@ def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: st
 
 
 def _device_names(given: object) -> str:
-    """Names of devices with commas between them; raises a UsageError for a wrong name."""
     parts = given.split(",") if isinstance(given, str) else given
     parts = [parts] if isinstance(parts, Device) else parts
     if not isinstance(parts, list | tuple) or not all(isinstance(p, str | Device) for p in parts):
@@ -92,8 +90,8 @@ class LocalBuilder:
         build_func: ``"default"``, or ``"tar"``, AutoTVM's other name of its default; both mean the
             code of the target's compiler. A function is refused: builders are other processes,
             which get data and never import a user's script (docs/adr/018, 019).
-        memory_bytes: memory that one builder may take beyond what it starts with; None: half of
-            the machine's divided by the number of builders, at least 1 GiB.
+        memory_bytes: memory that one builder may take beyond what it starts with; None: half of the
+            machine's divided by the number of builders, at least 1 GiB.
 
     Example:
         >>> print(lw.LocalBuilder(timeout=5, n_parallel=2).n_parallel)
@@ -126,12 +124,10 @@ class LocalBuilder:
 
     @property
     def processes(self) -> int:
-        """Number of builder processes."""
         return self.n_parallel or len(usable_cpus())
 
     @property
     def memory_limit(self) -> int:
-        """Bytes that one builder may take."""
         return self.memory_bytes or max(1 << 30, machine_memory() // 2 // self.processes)
 
 
@@ -147,8 +143,8 @@ class LocalRunner:
 
     Attributes:
         timeout: seconds that running one candidate may take at most; then it is killed
-            (``RUN_TIMEOUT``). Once there is an incumbent the limit is
-            max(1 s, 20 x incumbent), at most this.
+            (``RUN_TIMEOUT``). Once there is an incumbent the limit is max(1 s, 20 x incumbent), at
+            most this.
         number: calls per sample; the sample is their mean.
         repeat: number of samples.
         min_repeat_ms: ``number`` grows until one sample takes at least this long.
@@ -161,11 +157,11 @@ class LocalRunner:
             from memory, as they do in a model. For kernels on CPUs only. None: the tuning run
             decides: 0, or for a model the bytes of its weights.
         check: check a candidate that would become the best: its outputs on two sets of inputs, and
-            that it touches nothing else (`loopwright.measure.workers.checkup`).
+            that it touches nothing else (`loopwright.measure.workers.run_role`).
         racing: stop after a warm-up and one run when that run takes more than twice the incumbent,
             after 2 samples when both are more than 10 % behind it.
-        memory_bytes: memory that the runner may take beyond what it starts with; None: half of
-            the machine's.
+        memory_bytes: memory that the runner may take beyond what it starts with; None: half of the
+            machine's.
         seed: seed of the input data.
         device: names of the devices that kernels run on, such as ``"opencl:0"``, or several with
             commas, or in a list: candidates are spread over them, which must be equal. Empty: the
@@ -216,7 +212,6 @@ class LocalRunner:
 
     @property
     def devices(self) -> str:
-        """Names of the devices with commas between them; empty: the first of the target's kind."""
         assert isinstance(self.device, str)  # it was made one
         return self.device
 
@@ -232,15 +227,10 @@ class LocalRunner:
 
     @property
     def memory_limit(self) -> int:
-        """Bytes that the runner may take."""
         return self.memory_bytes or max(1 << 30, machine_memory() // 2)
 
     def limit(self, incumbent: float | None) -> float:
-        """Seconds that one candidate may take.
-
-        Args:
-            incumbent: best time so far in seconds per call, or None.
-        """
+        """Seconds that one candidate may take; ``incumbent`` is the best time per call so far."""
         if incumbent is None:
             return self.timeout
         return min(self.timeout, max(SHORTEST_LIMIT_S, SLOW_RATIO * incumbent))
@@ -262,14 +252,7 @@ class MeasureOption:
 def measure_option(
     builder: LocalBuilder | str = "local", runner: LocalRunner | str = "local"
 ) -> MeasureOption:
-    """Choose how candidates are built and run.
-
-    Args:
-        builder: a `LocalBuilder`, or ``"local"`` for its defaults.
-        runner: a `LocalRunner`, or ``"local"`` for its defaults.
-
-    Raises:
-        UsageError: another value.
+    """Choose how candidates are built and run; ``"local"`` stands for the defaults.
 
     Example:
         >>> option = lw.measure_option(
@@ -278,15 +261,15 @@ def measure_option(
         >>> print(option.runner.repeat)
         3
     """
-    made_builder = LocalBuilder() if builder == "local" else builder
-    made_runner = LocalRunner() if runner == "local" else runner
-    if not isinstance(made_builder, LocalBuilder):
-        raise UsageError(_refusal("builder", made_builder, "LocalBuilder"))
-    if not isinstance(made_runner, LocalRunner):
-        raise UsageError(_refusal("runner", made_runner, "LocalRunner"))
-    return MeasureOption(made_builder, made_runner)
-
-
-def _refusal(what: str, value: object, kind: str) -> str:
-    hint = did_you_mean(value, ["local"]) if isinstance(value, str) else ""
-    return f'measure_option: {what} must be "local" or a {kind}; it is {value!r}{hint}'
+    builder = LocalBuilder() if builder == "local" else builder
+    runner = LocalRunner() if runner == "local" else runner
+    for name, value, kind in (("builder", builder, LocalBuilder), ("runner", runner, LocalRunner)):
+        if not isinstance(value, kind):
+            hint = did_you_mean(value, ["local"]) if isinstance(value, str) else ""
+            raise UsageError(
+                f'measure_option: {name} must be "local" or a {kind.__name__}; '
+                f"it is {value!r}{hint}"
+            )
+    assert isinstance(builder, LocalBuilder)
+    assert isinstance(runner, LocalRunner)
+    return MeasureOption(builder, runner)

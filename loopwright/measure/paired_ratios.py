@@ -32,12 +32,6 @@ FEWEST_ROUNDS = 6
 class PairedGain:
     """Relative gain in speed of one kernel over another.
 
-    Attributes:
-        gain: the estimate, such as 0.031 for 3.1 %; negative where it is slower.
-        low: lower end of the interval of the gain.
-        high: upper end.
-        rounds: number of paired samples it rests on.
-
     Example:
         >>> from loopwright.measure import PairedGain
         >>> gain = PairedGain(gain=0.31, low=0.29, high=0.33, rounds=20)
@@ -45,14 +39,13 @@ class PairedGain:
         faster 0.02
     """
 
-    gain: float
-    low: float
+    gain: float  #: the estimate, such as 0.031 for 3.1 %; negative where it is slower
+    low: float  #: lower end of the interval of the gain
     high: float
-    rounds: int
+    rounds: int  #: number of paired samples it rests on
 
     @property
     def margin(self) -> float:
-        """Half the width of the interval."""
         return (self.high - self.low) / 2
 
     @property
@@ -65,14 +58,9 @@ class PairedGain:
 
 
 def paired_gain(base: Sequence[float], other: Sequence[float]) -> PairedGain | None:
-    """Compare the seconds per call of two kernels that were sampled in turns.
+    """Gain of ``other`` over ``base``, seconds per call, each above 0, sampled in the same rounds.
 
-    Args:
-        base: seconds of the baseline, one a round, each above 0.
-        other: seconds of the other in the same rounds.
-
-    Returns:
-        The relative gain of ``other``; None with fewer than `FEWEST_ROUNDS` rounds.
+    None with fewer than `FEWEST_ROUNDS` rounds.
 
     Raises:
         ValueError: the numbers of samples differ.
@@ -101,7 +89,7 @@ def paired_gain(base: Sequence[float], other: Sequence[float]) -> PairedGain | N
 
 @lru_cache(maxsize=128)
 def _cut(rounds: int) -> int | None:
-    """Number of means outside of the interval on each side; None where no interval is possible."""
+    """Number of means outside of the interval on each side; None where none is possible."""
     # How many of all choices of signs give each sum of ranks: the distribution of the test.
     ways = [1]
     for rank in range(1, rounds + 1):

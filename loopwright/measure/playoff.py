@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import BuildError, CodegenError, LowerError, RunError, UsageError
 from loopwright.measure.building import Build
-from loopwright.measure.candidate import Candidate
-from loopwright.measure.interfaces import FinalistResult, PlayoffPlan, PlayoffResult
+from loopwright.measure.interfaces import FinalistResult, PlayoffPlan, PlayoffResult, share_of_peak
 from loopwright.measure.machine_limit import (
     MachineLimit,
     arithmetic_roof,
@@ -28,9 +27,7 @@ from loopwright.measure.machine_limit import (
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
 from loopwright.measure.result import MeasureError
-from loopwright.measure.runner import wrong_answer
-from loopwright.measure.session import MeasureSession
-from loopwright.measure.workers.protocol import CheckReply
+from loopwright.measure.session import CheckResult, MeasureSession
 from loopwright.records import Checked
 from loopwright.runtime import Artifact, get_num_threads
 
@@ -44,11 +41,7 @@ LOSING, LOSES_AFTER = 1.1, 3
 
 
 class Finalist:
-    """One configuration in the playoff.
-
-    Its slot is where the runner keeps its code. Slot 0 belongs to ordinary trials: filling it
-    empties the others.
-    """
+    """One configuration in the playoff; slot 0 of the runner belongs to ordinary trials."""
 
     def __init__(self, slot: int, config: ConfigEntity) -> None:
         self.slot, self.config = slot, config
@@ -59,61 +52,46 @@ class Finalist:
         self.first = 0.0
         # Number of the runner process that holds its code.
         self.launched = -1
-        # Seconds per call, one for each round: of the first part, of the second, of the latest
-        # round (empty where it failed).
+        # Seconds per call, one for each round: of the first part, and of the second.
         self.times: list[float] = []
         self.judged: list[float] = []
-        self.latest: list[float] = []
         # Whether it left the first part before its end. Its times are then of fewer rounds, perhaps
         # of faster minutes of the machine, so that it wins against none that stayed.
         self.left = False
         self.error: MeasureError | None = None
-        self.checked = Checked.NO
-        self.check_reason = ""
-        self.max_error: float | None = None
+        self.check = CheckResult()
 
     @property
-    def candidate(self) -> Candidate:
+    def built(self) -> Build:
         assert self.build is not None
-        return self.build.candidate
-
-    @property
-    def artifact(self) -> Artifact:
-        assert self.build is not None
-        return self.build.artifact
+        return self.build
 
     @property
     def code(self) -> bytes | None:
-        """Object code; None where it was not built."""
         outcome = None if self.build is None else self.build.outcome
         return outcome.objects if isinstance(outcome, Artifact) else None
 
     @property
     def order(self) -> tuple[bool, bool, bool, float]:
-        """Sort key of finalists, the best first."""
         result = self.result()
         unchecked, median = result.order
         return result.error is not None, unchecked, (self.twin or self).left, median
 
     def result(self) -> FinalistResult:
-        """Result of the first part where there was one."""
         of = self.twin or self
         error = self.error or of.error
         return FinalistResult(
             self.config,
             () if error else tuple(of.times or of.judged),
             error,
-            of.checked,
-            of.check_reason,
-            of.max_error,
+            of.check.checked,
+            of.check.reason,
+            of.check.max_error,
         )
 
 
 def may_win(finalists: Sequence[Finalist]) -> list[Finalist]:
-    """Finalists that were not clearly slower than the leader in every round, nor failed.
-
-    All have a sample of each round, except those that failed.
-    """
+    """Finalists that neither failed nor were clearly slower than the leader in every round."""
     playing = [f for f in finalists if f.error is None]
     leader = min(playing, key=lambda f: statistics.median(f.times), default=None)
     return [
@@ -145,8 +123,6 @@ _TENSOR_CORES = "its products are made by tensor cores, whose peak is not measur
 
 
 class Playoff:
-    """One playoff in progress."""
-
     def __init__(self, session: MeasureSession, plan: PlayoffPlan) -> None:
         self.session, self.plan = session, plan
         self.started = time.perf_counter()
@@ -188,7 +164,6 @@ class Playoff:
 
     @property
     def _default(self) -> Finalist | None:
-        """The default configuration while it takes part."""
         if self.plan.default is None or self.finalists[0].error is not None:
             return None
         return self.finalists[0]
@@ -199,31 +174,19 @@ class Playoff:
         return [f for f in self.finalists if f.error is None and f.twin is None]
 
     def _enter(self, configs: Sequence[ConfigEntity]) -> None:
-        """Build and check these configurations."""
         first = len(self.finalists) + 1
         fresh = [Finalist(first + i, config) for i, config in enumerate(configs)]
-        self._build(fresh)
+        builds = self.session.enqueue(configs)
+        self.session.wait_for(builds)
         self.session.take_devices()
-        for f in fresh:
-            if f.error is None:
+        for f, build in zip(fresh, builds, strict=True):
+            f.build = build if isinstance(build, Build) else None
+            outcome = build.outcome if isinstance(build, Build) else build
+            if isinstance(outcome, MeasureError):
+                self._fail(f, outcome)
+            else:
                 self._admit(f)
             self.finalists.append(f)
-
-    def _build(self, finalists: Sequence[Finalist]) -> None:
-        """Build all of them; equal candidates share one build."""
-        builds: dict[str, Build] = {}
-        for f in finalists:
-            candidate = self.session.instantiate(f.config)
-            if isinstance(candidate, MeasureError):
-                self._fail(f, candidate)
-                continue
-            if candidate.key not in builds:
-                builds[candidate.key] = self.session.builds.add(candidate)
-            f.build = builds[candidate.key]
-        self.session.wait_for(list(builds.values()))
-        for f in finalists:
-            if f.build is not None and isinstance(f.build.outcome, MeasureError):
-                self._fail(f, f.build.outcome)
 
     def _admit(self, f: Finalist) -> None:
         """Check a finalist, unless one with equal code was checked already."""
@@ -232,20 +195,15 @@ class Playoff:
         if f.twin is not None:
             return
         if not self.session.option.runner.check:
-            f.checked, f.check_reason = Checked.OFF, "checking is switched off"
+            f.check = CheckResult(Checked.OFF, "checking is switched off")
             return
-        reply = self.session.runner.undisturbed(
-            lambda: self._load(f) or self.session.check(f.candidate, f.artifact, slot=f.slot)
-        )
-        if isinstance(reply, CheckReply):
-            f.max_error = reply.max_error
-        error = wrong_answer(reply)
-        if error is not None:
-            self._fail(f, error)
-        elif reply is None:
-            f.check_reason = self.session.why_unchecked
-        else:
-            f.checked = Checked.YES
+        result = self.session.runner.undisturbed(lambda: self._load(f) or self._check(f))
+        f.check = CheckResult(error=result) if isinstance(result, MeasureError) else result
+        if f.check.error is not None:
+            self._fail(f, f.check.error)
+
+    def _check(self, f: Finalist) -> CheckResult:
+        return self.session.check(f.built.candidate, f.built.artifact, slot=f.slot)
 
     # -- the two parts ------------------------------------------------------------------------
 
@@ -260,9 +218,8 @@ class Playoff:
                 finalists = staying
             if turn >= LOSES_AFTER and len(finalists) < 2:
                 return
-            self._round(finalists, turn, PLAYOFF_WINDOW_S)
-            for f in finalists:
-                f.times += f.latest
+            for f in self._in_turn(finalists, turn):
+                f.times += self._sample(f, PLAYOFF_WINDOW_S)
 
     def _judge_best(self) -> Finalist | None:
         """Judge the best; where it fails now, the next one. None when all failed."""
@@ -292,50 +249,53 @@ class Playoff:
         Math. Stat. 36, 1965). Two finalists alone need no first part: both are judged.
         """
         pair = [f for f in self._playing if f in (best, self._default) or not self._chosen]
-        self._begin_judging(best)
-        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, 1.0, lambda: _narrow(pair)):
-            self._sample_beside(turn)
-            self._round(pair, turn, WINDOW_S)
-            for f in pair:
-                f.judged += f.latest
+
+        def is_narrow() -> bool:
+            if len(pair) < 2:
+                return True
+            gain = paired_gain(pair[0].judged, pair[1].judged)
+            return gain is not None and gain.margin <= SMALLEST_GAIN
+
+        for f in self.finalists:
+            f.judged = []
+        self.beside = {name: [] for name in self.plan.beside}
+        self.at_peak = []
+        self._find_limit(best.built)
+        for turn in self._rounds(JUDGING, FEWEST_ROUNDS, 1.0, is_narrow):
+            if self.limit is not None and self.limit.each_round:
+                self._sample_limit(self.limit)
+            for name, sample in self.plan.beside.items():
+                # Every other round is enough once intervals are possible.
+                seconds = None if turn >= FEWEST_ROUNDS and turn % 2 else sample()
+                self.beside[name].append(math.nan if seconds is None else seconds)
+            for f in self._in_turn(pair, turn):
+                f.judged += self._sample(f, WINDOW_S)
             if any(f.error for f in pair):
                 return
         for f in pair if self.session.on_cpu else ():
-            error = time_out_of_reach(self.session.task.target, f.candidate, f.judged)
+            error = time_out_of_reach(self.session.task.target, f.built.candidate, f.judged)
             if error is not None:
                 self._fail(f, error)
         if self.limit is not None and not self.limit.each_round:
             self._sample_limit(self.limit)
 
-    def _begin_judging(self, best: Finalist) -> None:
-        for f in self.finalists:
-            f.judged = []
-        self.beside = {name: [] for name in self.plan.beside}
-        self.at_peak = []
+    def _find_limit(self, best: Build) -> None:
         if self.limit is not None or self._no_limit:
             return
-        if not self.session.on_cpu:
-            self._find_device_limit(best)
+        session, dag, flop = self.session, best.candidate.dag, self.plan.flop
+        target = session.task.target
+        if session.on_cpu:
+            threads = target.canonical.get("num_threads") or get_num_threads()
+            roof = arithmetic_roof(target, dag)
+            self.limit = limit_of(bytes_of(best.artifact), flop, threads, roof)
             return
-        target = self.session.task.target
-        threads = target.canonical.get("num_threads") or get_num_threads()
-        roof = arithmetic_roof(target, best.candidate.dag)
-        self.limit = limit_of(bytes_of(best.artifact), self.plan.flop, threads, roof)
-
-    def _find_device_limit(self, best: Finalist) -> None:
-        """Find the limit of the device that the runner has, or note why there is none."""
         from loopwright.measure import device_limit
 
-        candidate, session = best.candidate, self.session
-        on_tensor_cores = device_limit.uses_tensor_cores(candidate.trace)
+        on_tensor_cores = device_limit.uses_tensor_cores(best.candidate.trace)
+        rate = device_limit.in_runner(session.runner)
         try:
             self.limit = device_limit.device_limit(
-                best.artifact,
-                candidate.dag,
-                self.plan.flop,
-                session.task.target,
-                session.devices[0],
-                device_limit.in_runner(session.runner),
+                *(best.artifact, dag, flop, target, session.devices[0], rate),
                 on_tensor_cores=on_tensor_cores,
             )
         except (BuildError, CodegenError, LowerError, RunError, UsageError) as error:
@@ -344,36 +304,20 @@ class Playoff:
             self._give_up_limit(_TENSOR_CORES)
 
     def _give_up_limit(self, why: str) -> None:
-        """Go on without a limit, and note the reason, once."""
         self.limit = None
         if not self._no_limit:
             self.notes.append(f"{_UNKNOWN}: {why}")
         self._no_limit = True
 
     def _sample_limit(self, limit: MachineLimit) -> None:
-        """Sample the limit; where a device refuses, it is given up."""
         try:
             self.at_peak.append(limit.sample())
         except RunError as error:
             self.at_peak = []
             self._give_up_limit(str(error))
 
-    def _sample_beside(self, turn: int) -> None:
-        """Sample the limit and the caller's programs, every other round once intervals are
-        possible.
-        """
-        if self.limit is not None and self.limit.each_round:
-            self._sample_limit(self.limit)
-        for name, sample in self.plan.beside.items():
-            left_out = turn >= FEWEST_ROUNDS and turn % 2
-            seconds = None if left_out else sample()
-            self.beside[name].append(math.nan if seconds is None else seconds)
-
     def _of_peak(self, best: Finalist) -> float:
-        """Share of the limit that the best reached; 0 where it is not known."""
-        if not self.at_peak or not best.judged:
-            return 0.0
-        return statistics.median(self.at_peak) / statistics.median(best.judged)
+        return share_of_peak(self.at_peak, best.judged)
 
     def _rounds(
         self,
@@ -384,11 +328,10 @@ class Playoff:
     ) -> Iterator[int]:
         """Number the rounds of a part: the least count, and more while there is time.
 
-        ``counts`` are the least and the most; ``fewest`` is for kernels so slow that there is no
-        time for the least count. ``share`` is the part of the playoff's time that may have passed
-        by the end of the part; building and checking use their part of it. ``enough`` ends the part
-        after the least count. The same share of its time limit ends the part after its first round,
-        so that there is time for a verdict.
+        ``counts`` are the least and the most, ``fewest`` is for kernels so slow that there is no
+        time for the least. ``share`` of the playoff's time, and after the first round of its time
+        limit, may have passed by the end, so that there is time for a verdict. ``enough`` ends it
+        after the least count.
         """
         least, most = counts
         begun = time.perf_counter()
@@ -402,16 +345,13 @@ class Playoff:
             yield turn
 
     def _late(self, share: float = 1.0) -> bool:
-        """Whether this share of the time limit has passed."""
         timeout = self.plan.timeout
         return timeout is not None and time.perf_counter() - self.started >= share * timeout
 
-    def _round(self, finalists: Sequence[Finalist], turn: int, window_s: float) -> None:
-        """Take one sample of each finalist."""
-        # Each round begins with another one: nobody always follows the same neighbour.
+    def _in_turn(self, finalists: Sequence[Finalist], turn: int) -> list[Finalist]:
+        """Each round begins with another one: nobody always follows the same neighbour."""
         start = turn % max(1, len(finalists))
-        for f in [*finalists[start:], *finalists[:start]]:
-            f.latest = self._sample(f, window_s)
+        return [*finalists[start:], *finalists[:start]]
 
     def _sample(self, f: Finalist, window_s: float) -> list[float]:
         """Seconds per call, as a list of one; empty where it fails."""
@@ -436,7 +376,7 @@ class Playoff:
         worker.start()
         if f.launched == worker.launched:
             return None
-        race = self.session.runner.load_and_race(f.artifact, None, slot=f.slot, race=False)
+        race = self.session.runner.load_and_race(f.built.artifact, None, slot=f.slot, race=False)
         if isinstance(race, MeasureError):
             return race
         f.first, f.launched = race.first, worker.launched
@@ -445,11 +385,3 @@ class Playoff:
     def _fail(self, f: Finalist, error: MeasureError) -> None:
         f.error = error
         self.session.announce(f"playoff: a finalist is out ({error})")
-
-
-def _narrow(pair: Sequence[Finalist]) -> bool:
-    """Whether the gain of one over the other is known as accurately as needed."""
-    if len(pair) < 2:
-        return True
-    gain = paired_gain(pair[0].judged, pair[1].judged)
-    return gain is not None and gain.margin <= SMALLEST_GAIN

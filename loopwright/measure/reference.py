@@ -54,11 +54,7 @@ _MOST, _FEWEST = 1 << 16, 16
 
 
 class References:
-    """Right answers by key, computed on first use.
-
-    ``announce`` is called once per key with the reason why there is no reference or why it is not
-    the template's.
-    """
+    """Right answers by key; reasons for the lack of a template's are announced once per key."""
 
     def __init__(
         self,
@@ -74,8 +70,8 @@ class References:
     def key(self, candidate: Candidate, artifact: Artifact) -> str:
         """Name of the answers to the computation of a candidate, on its data.
 
-        A runner may serve several tasks: those that compute the same share the answers of the naive
-        schedule, but not those of a template's own reference.
+        Tasks of one runner that compute the same share the answers of the naive schedule, but not
+        those of a template's own reference.
         """
         task = self._task
         owner = "" if task.reference is None else repr((task.name, task.args))
@@ -101,7 +97,6 @@ class References:
     def _known(
         self, c: Candidate, artifact: Artifact, number: int, work: int = _WORK
     ) -> list[KnownElements]:
-        """Right elements of each output for a set of inputs."""
         from loopwright.te import read_arg_id  # they know tensors
 
         args, places = arguments(artifact), [read_arg_id(i) for i in c.arg_ids]
@@ -160,7 +155,6 @@ class References:
         return Answers((answers[0], answers[1]), exact is not None)
 
     def _result(self, inputs: Sequence[Array], expected: Sequence[Arg]) -> list[Array] | str:
-        """The result of the NumPy function, or what is wrong with it."""
         function = self._task.reference
         assert function is not None
         try:
@@ -178,10 +172,7 @@ class References:
     def _equal_in_float32(
         self, args: Sequence[Arg], expected: Sequence[Arg], answer: Sequence[Array]
     ) -> bool:
-        """Whether the NumPy function is accurate enough on short floats.
-
-        NumPy computes in the type of its inputs unless the function does otherwise.
-        """
+        """Whether the NumPy function, which computes in them, is accurate on short floats."""
         inputs = self._runner.input_arrays(args, 1)
         if all(a.dtype.name not in dtypes.HALVES for a in inputs):
             return True
@@ -209,9 +200,7 @@ class References:
         return Answers(right, exact, _apart(right, other, expected))
 
     def _cancelled(self, c: Candidate, artifact: Artifact) -> tuple[float, ...]:
-        """For each output the effect of rounding where the terms of its sums cancel in all
-        elements, so that their own size means nothing; else 0.
-        """
+        """Effect of rounding on outputs in which the terms of all sums cancel; else 0."""
         length = reduction_length(c.dag)
         close, bounds = Closeness(length, computed_in(c.dag)), []
         some = self._known(c, artifact, 0, _FEW_WORK)
@@ -223,7 +212,6 @@ class References:
         return tuple(bounds)
 
     def _naive_answers(self, dag: Dag, ids: Sequence[ArgId]) -> tuple[bytes, bytes] | MeasureError:
-        """The results of the naive schedule of a program for both sets of inputs."""
         on_cpu = runs_on_cpu(self._task.target.kind)
         # A schedule without bound loops runs on the CPU.
         target = None if on_cpu else Target("llvm").canonical
@@ -274,9 +262,7 @@ def _elements(
 def _apart(
     one: Sequence[bytes], other: Sequence[bytes], expected: Sequence[Arg]
 ) -> tuple[float, ...]:
-    """Largest difference of two answers to the same inputs, for each output, where both are finite;
-    0 for outputs that must be equal.
-    """
+    """Largest finite difference of two answers, for each output; 0 where they must be equal."""
     most = [0.0] * len(expected)
     for a, b in zip(one, other, strict=True):
         for i, (x, y) in enumerate(zip(split(a, expected), split(b, expected), strict=True)):
@@ -292,8 +278,8 @@ def _apart(
 def _snapped(arrays: Sequence[Array], steps: Sequence[float | None]) -> list[Array] | None:
     """The exact answer from one that may have been computed in another way, an FFT for example.
 
-    Each element is a multiple of the array's step, a power of two; a step of None marks a rounded
-    array. Returns None where an element is too far from any multiple.
+    Each element is a multiple of the array's step, a power of two; None marks a rounded array.
+    Returns None where an element is too far from any multiple.
     """
     exact = []
     for array, step in zip(arrays, steps, strict=True):

@@ -36,14 +36,7 @@ __all__ = [
 
 
 class TaskLike(Protocol):
-    """A task as far as measuring needs it; `loopwright.task.Task` is one.
-
-    Attributes:
-        name: name of its template.
-        args: arguments of the template.
-        key: its identity in records.
-        target: the target it is built for.
-    """
+    """A task as far as measuring needs it; `loopwright.task.Task` is one."""
 
     name: str
     args: tuple[Json, ...]
@@ -108,10 +101,6 @@ _BY_CHANCE = (
 class MeasureError:
     """Failure of a trial.
 
-    Attributes:
-        kind: one of `ErrorKind`; the log of a newer version may hold another name.
-        text: message for people.
-
     Example:
         >>> from loopwright.measure import MeasureError
         >>> failed = lw.MeasureResult(error=MeasureError("run_timeout", "took longer than 10 s"))
@@ -119,7 +108,7 @@ class MeasureError:
         run_timeout
     """
 
-    kind: str
+    kind: str  #: one of `ErrorKind`; the log of a newer version may hold another name
     text: str
 
     def __str__(self) -> str:
@@ -128,12 +117,7 @@ class MeasureError:
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """One trial to be measured.
-
-    Attributes:
-        task: the task (see `loopwright.task.Task`).
-        config: a point of its space.
-        trial: number of the trial in the run, from 0.
+    """One trial to be measured: a task, a point of its space, and its number in the run, from 0.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -155,61 +139,45 @@ class MeasureInput:
 class MeasureResult:
     """Result of measuring one trial.
 
-    Attributes:
-        times: seconds of one call, one number per sample; empty on failure.
-        dropped: racing stopped after one run, because the candidate was far behind the incumbent. A
-            censored value, "no faster than about this", that is never best and never applied.
-        error: the failure, or None.
-        build_s: seconds spent building.
-        run_s: seconds spent running and checking.
-        ts: Unix time at which the result was complete.
-        max_error: largest absolute difference from the reference when the numeric check ran (also
-            for a wrong answer, where it may be infinite), else None.
-        dag: hash of the tensor expression; empty where not known.
-        trace: the schedule's steps as JSON text, so that the record is written without running the
-            template again; empty where not known.
-        checked: whether the answer was compared with the reference.
-        check_reason: the reason why it was not; empty when it was.
-        program: hash of the lowered program and of its compile settings; empty where not known.
-        code: hash of the object code; empty where not known.
-        resources: resources of the kernel as the device's compiler reports them, in the form of
-            `loopwright.records.Record`; None where it reports nothing.
-        times_of: id of the record whose times these are, since its object code is the same; empty
-            where it was measured itself.
-        prepare_s: seconds of the part that constants determine, which ``times`` leave out; 0 where
-            there is none.
-        expression: the tensor expression in the form of a log; None where not known.
-        same_as: ``program`` of the result whose samples this one shares, since both are one
-            program; empty where it was measured itself.
-
     Example:
         >>> result = lw.MeasureResult(times=(2e-3, 1e-3, 3e-3))
         >>> print(result.median, result.error)
         0.002 None
     """
 
-    times: tuple[float, ...] = ()
+    times: tuple[float, ...] = ()  #: seconds of one call, one number per sample; empty on failure
+    #: Racing stopped after one run, because the candidate was far behind the incumbent. A censored
+    #: value, "no faster than about this", that is never best and never applied.
     dropped: bool = False
     error: MeasureError | None = None
-    build_s: float = 0.0
-    run_s: float = 0.0
-    ts: float = 0.0
+    build_s: float = 0.0  #: seconds spent building
+    run_s: float = 0.0  #: seconds spent running and checking
+    ts: float = 0.0  #: Unix time at which the result was complete
+    #: Largest absolute difference from the reference when the numeric check ran (also for a wrong
+    #: answer, where it may be infinite), else None.
     max_error: float | None = None
-    dag: str = ""
+    dag: str = ""  #: hash of the tensor expression; empty where not known
+    #: The schedule's steps as JSON text, so that the record is written without running the template
+    #: again; empty where not known.
     trace: str = ""
-    checked: Checked = Checked.NO
-    check_reason: str = ""
-    program: str = ""
-    code: str = ""
+    checked: Checked = Checked.NO  #: whether the answer was compared with the reference
+    check_reason: str = ""  #: the reason why it was not; empty when it was
+    program: str = ""  #: hash of the lowered program and its compile settings; empty: not known
+    code: str = ""  #: hash of the object code; empty where not known
+    #: ``program`` of the result whose samples this one shares, since both are one program; empty
+    #: where it was measured itself.
     same_as: str = ""
+    #: Id of the record whose times these are, since its object code is the same; empty where it was
+    #: measured itself.
     times_of: str = ""
+    #: Resources of the kernel as the device's compiler reports them, in the form of
+    #: `loopwright.records.Record`; None where it reports nothing.
     resources: Mapping[str, Json] | None = None
-    prepare_s: float = 0.0
-    expression: Expression | None = None
+    prepare_s: float = 0.0  #: seconds of the part that constants determine, not in ``times``
+    expression: Expression | None = None  #: in the form of a log; None where not known
 
     @property
     def valid(self) -> bool:
-        """Whether the trial did not fail."""
         return self.error is None
 
     @property
@@ -241,7 +209,6 @@ class MeasureResult:
 
     @property
     def timestamp(self) -> float:
-        """AutoTVM's name of ``ts``."""
         return self.ts
 
     def __iter__(self) -> Iterator[Any]:
@@ -255,9 +222,8 @@ class MeasureResult:
 def is_reusable(result: MeasureResult) -> bool:
     """Whether a result is that of its program, rather than of one attempt to measure it.
 
-    A time is, also that of a candidate which racing dropped, and so is a compiler's refusal, a
-    crash, a kernel that is too slow, a wrong answer. A builder that was killed, or ran out of
-    memory, does not depend on the program.
+    A time is, also of a candidate which racing dropped, and so are a compiler's refusal, a crash, a
+    kernel that is too slow, a wrong answer; a builder that was killed, or short of memory, is not.
     """
     if not result.program or result.same_as:
         return False
@@ -272,10 +238,7 @@ def would_lead(incumbent: float | None, result: MeasureResult) -> bool:
 
 
 def faster(incumbent: float | None, result: MeasureResult) -> float | None:
-    """The time to beat, in seconds per call, after one more result.
-
-    The result counts only if it is usable, and if its answer was checked or no check was requested.
-    """
+    """The time to beat after a result, which counts if right, or not to be checked."""
     if result.checked is Checked.NO or not would_lead(incumbent, result):
         return incumbent
     return result.median

@@ -25,30 +25,14 @@ from loopwright.measure.options import (
     LocalRunner,
 )
 from loopwright.measure.result import ErrorKind, MeasureError
-from loopwright.measure.workers.os_process import (
+from loopwright.measure.workers import protocol
+from loopwright.measure.workers.process import (
     FROM_OUTSIDE,
     FailureCause,
+    Worker,
     WorkerFailure,
     WorkerProgram,
-)
-from loopwright.measure.workers.process import Worker, take
-from loopwright.measure.workers.protocol import (
-    CheckReply,
-    CheckRequest,
-    CountsRequest,
-    DataRequest,
-    Done,
-    Failed,
-    Message,
-    OutputsReply,
-    OutputsRequest,
-    RaceReply,
-    RaceRequest,
-    Reply,
-    SamplesReply,
-    WindowsRequest,
-    YardstickReply,
-    YardstickRequest,
+    take,
 )
 from loopwright.runtime import Arg, Artifact
 
@@ -61,24 +45,14 @@ _SLACK_S = 0.25  # linking and the messages: not the kernel's fault
 #: Seconds beyond the limit of a kernel in which a device loads it and runs it once, unmeasured:
 #: drivers compile then, some for seconds.
 _LOAD_S = 10.0
-_KINDS = {
-    FailureCause.TIMEOUT: ErrorKind.RUN_TIMEOUT,
-    FailureCause.CRASH: ErrorKind.RUN_CRASH,
-    FailureCause.KILLED: ErrorKind.RUN_CRASH,
-    FailureCause.STOPPED: ErrorKind.RUN_TIMEOUT,
-    FailureCause.MEMORY: ErrorKind.MEMORY,
-}
-
 #: Shape, dtype and direction of an argument: which data it gets.
 ArgKey = tuple[tuple[int, ...], str, bool]
 
-_Answer = TypeVar("_Answer", bound=Reply)
+_Answer = TypeVar("_Answer", bound=protocol.Reply)
 _Result = TypeVar("_Result")
 
 
 class Answers(NamedTuple):
-    """Expected outputs of a kernel."""
-
     sets: tuple[bytes, bytes]  # for each set of inputs the outputs one after the other, row-major
     exact: bool = False  # on set 1 the outputs must be equal
     rounding: tuple[float, ...] = ()  # see `loopwright.measure.comparison.Closeness`
@@ -92,19 +66,9 @@ def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:
     return None
 
 
-def wrong_answer(checked: CheckReply | MeasureError | None) -> MeasureError | None:
-    """The error that excludes a kernel; None where nothing is wrong, or nothing was checked."""
-    if checked is None or isinstance(checked, MeasureError):
-        return checked
-    if checked.problem is None:
-        return None
-    return MeasureError(ErrorKind.WRONG_ANSWER, checked.problem)
-
-
 def _fault(
     error: MeasureError, failure: WorkerFailure | None, seconds: float, *, on_cpu: bool
 ) -> MeasureError:
-    """An error during a check, as a statement on the kernel."""
     if failure is None:
         wrong = error.kind == ErrorKind.RUN_ERROR
         text = f"in its check it failed: {error.text}"
@@ -123,9 +87,8 @@ class Runner:
 
     ``pump`` waits for the runner while it lets the builders work, and is called until it has an
     answer. ``inputs`` gives the input data of some arguments, or None for seeded random data;
-    ``owner`` names this data where equal arguments of another runner may get other data.
-    ``worker`` is the process of another runner to be shared. ``device`` is a name such as
-    ``"opencl:0"``; empty: the CPU.
+    ``owner`` names this data where equal arguments of another runner may get other data. ``worker``
+    is the process of another runner to be shared; an empty ``device`` is the CPU.
     """
 
     def __init__(
@@ -154,10 +117,7 @@ class Runner:
     def another(
         self, pump: Callable[[Sequence[Worker]], None], worker: Worker | None = None
     ) -> Runner:
-        """A runner with the same data and data plans.
-
-        ``worker`` is its process; None: the same one, for another thread.
-        """
+        """A runner with the same data and plans, for another process or thread."""
         other = copy.copy(self)
         other._pump, other.kills = pump, 0
         other.worker = worker or self.worker
@@ -167,7 +127,7 @@ class Runner:
         """The result of `measure`, which begins by loading a candidate.
 
         Where the process was killed or stopped from outside meanwhile (by an operator, or the
-        kernel for want of memory), it is repeated once, so that no candidate is blamed. One that
+        system for want of memory), it is repeated once, so that no candidate is blamed. One that
         takes all memory is killed a second time, and is at fault.
         """
         before = self.kills
@@ -175,14 +135,13 @@ class Runner:
         return result if self.kills == before else measure()
 
     def reset(self) -> None:
-        """Kill the process if it is in the middle of something."""
         if self.worker.busy:
             self.worker.kill()
         self.worker.outcome = None
 
     def load_and_race(
         self, artifact: Artifact, incumbent: float | None, *, slot: int = 0, race: bool = True
-    ) -> RaceReply | MeasureError:
+    ) -> protocol.RaceReply | MeasureError:
         """Link a candidate into ``slot``, run it once to warm up and once on the clock.
 
         Slot 0 starts a new candidate. ``incumbent`` is the best time so far in seconds; in a
@@ -194,7 +153,7 @@ class Runner:
         problem = self._prepare(artifact)
         if problem is not None:
             return problem
-        request = RaceRequest(
+        request = protocol.RaceRequest(
             slot=slot,
             manifest=artifact.manifest,
             drop=DROP_RATIO * incumbent if race and incumbent is not None else None,
@@ -204,7 +163,7 @@ class Runner:
         )
         limit = self.option.limit(incumbent) + self._load_s
         too_late = self._too_late(incumbent, self._load_s)
-        return self._ask(request, RaceReply, too_late, limit + _SLACK_S, restart=False)
+        return self._ask(request, protocol.RaceReply, too_late, limit + _SLACK_S, restart=False)
 
     def sample(
         self,
@@ -219,15 +178,14 @@ class Runner:
         """Time the kernel in ``slot``; returns seconds per call of each sample.
 
         ``first`` is the time of its first run, the only sample where the limit leaves no time for
-        others, and ``spent`` the part of the timeout that is used up. Windows last ``window_s``;
-        two are enough to see that the candidate is more than 10 % behind the incumbent. All times
-        are seconds.
+        others, ``spent`` the part of the timeout that is used up, ``window_s`` the length of
+        windows. Two are enough to see that it is more than 10 % behind the incumbent.
         """
         left = self.option.timeout - spent
         flush, budget = self.option.enable_cpu_cache_flush, 0.8 * left
-        request: Message
+        request: protocol.Message
         if self.option.windows:
-            request = WindowsRequest(
+            request = protocol.WindowsRequest(
                 slot=slot,
                 first=first,
                 budget=budget,
@@ -239,7 +197,7 @@ class Runner:
             )
         else:
             number, repeat, min_repeat_ms = self.option.counts
-            request = CountsRequest(
+            request = protocol.CountsRequest(
                 slot=slot,
                 first=first,
                 budget=budget,
@@ -249,7 +207,7 @@ class Runner:
                 min_repeat_ms=float(min_repeat_ms),
             )
         deadline = max(left, 1.0) + _SLACK_S
-        reply = self._ask(request, SamplesReply, self._too_late(), deadline, restart=False)
+        reply = self._ask(request, protocol.SamplesReply, self._too_late(), deadline, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.times or (first,)
 
     def check(
@@ -261,7 +219,7 @@ class Runner:
         *,
         slot: int = 0,
         seconds: float | None = None,
-    ) -> CheckReply | MeasureError:
+    ) -> protocol.CheckReply | MeasureError:
         """Run the kernel in ``slot`` on all sets of inputs and compare its outputs to the answers.
 
         A kernel that ran when it was timed and crashes, hangs or fails now is no less wrong than
@@ -274,7 +232,7 @@ class Runner:
             if key in self.worker.sent
             else b"".join((*answers.sets, known_bytes(answers.edges)))
         )
-        request = CheckRequest(
+        request = protocol.CheckRequest(
             slot=slot,
             key=key,
             length=close.length,
@@ -292,7 +250,7 @@ class Runner:
         runs = len(answers.sets) + len(answers.edges)
         total = runs * (limit + 1.0 + len(answers.sets[0]) / 5e7)
         too_late = f"its check took longer than {total:.3g} s and was ended"
-        reply = self._ask(request, CheckReply, too_late, total, restart=False)
+        reply = self._ask(request, protocol.CheckReply, too_late, total, restart=False)
         if isinstance(reply, MeasureError):
             return _fault(reply, self.last_failure, total, on_cpu=self._on_cpu)
         if reply.tainted:
@@ -302,16 +260,15 @@ class Runner:
         return reply
 
     def outputs_of(self, artifact: Artifact, number: int = 0) -> bytes | MeasureError:
-        """Run an artifact once on a set of inputs; returns its outputs one after the other."""
         self.worker.start()
         problem = self._prepare(artifact)
         if problem is not None:
             return problem
-        request = OutputsRequest(
+        request = protocol.OutputsRequest(
             manifest=artifact.manifest, number=number, payload=artifact.objects
         )
         too_late = f"a run for its right answer took longer than {REFERENCE_S:.3g} s and was ended"
-        reply = self._ask(request, OutputsReply, too_late, REFERENCE_S, restart=False)
+        reply = self._ask(request, protocol.OutputsReply, too_late, REFERENCE_S, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.payload
 
     def yardstick(
@@ -320,35 +277,31 @@ class Runner:
         """Measure a limit of the device in units of work per second; see `YardstickRequest`."""
         self.worker.start()
         key = f"limit {name}"
-        request = YardstickRequest(
+        request = protocol.YardstickRequest(
             name=name,
             manifest=artifact.manifest,
             through_memory=through_memory,
             payload=b"" if key in self.worker.sent else artifact.objects,
         )
         too_late = f"measuring its {name} took longer than {_LIMIT_S:.3g} s and was ended"
-        reply = self._ask(request, YardstickReply, too_late, _LIMIT_S, restart=False)
+        reply = self._ask(request, protocol.YardstickReply, too_late, _LIMIT_S, restart=False)
         if isinstance(reply, MeasureError):
             return reply
         self.worker.sent.add(key)
         return reply.rate
 
     def input_arrays(self, args: Sequence[Arg], number: int = 0) -> list[Array]:
-        """A set of the input data that the runner has for these arguments."""
         arrays = self._inputs(args)
         return input_set(self.plan(args), args, self.option.seed, arrays, number)
 
     def learn(self, args: Sequence[ArgKey], plan: DataPlan) -> None:
-        """Merge a plan into the data plan of kernels with these arguments."""
         former = self._plans.get(tuple(args))
         self._plans[tuple(args)] = plan if former is None else former.merge(plan)
 
     def plan(self, args: Sequence[Arg]) -> DataPlan:
-        """The data plan of kernels with these arguments."""
         return self._plans.get(_key(args), DataPlan())
 
     def _prepare(self, artifact: Artifact) -> MeasureError | None:
-        """Have the runner make the data of these arguments unless it has them."""
         args = arguments(artifact)
         plan = self.plan(args)
         # Without names: the answer of one task may be that of another, which names them otherwise.
@@ -361,7 +314,7 @@ class Runner:
                 arrays = self._inputs(args)
         except TimeLimitError as e:
             return MeasureError(ErrorKind.RUN_ERROR, str(e))
-        request = DataRequest(
+        request = protocol.DataRequest(
             manifest=artifact.manifest,
             seed=self.option.seed,
             spans=plan.spans,
@@ -370,7 +323,7 @@ class Runner:
             payload=b"".join(a.tobytes() for a in arrays) if arrays is not None else b"",
         )
         too_late = f"making the input data took longer than {PREPARE_S:.3g} s and was ended"
-        reply = self._ask(request, Done, too_late, PREPARE_S)
+        reply = self._ask(request, protocol.Done, too_late, PREPARE_S)
         if isinstance(reply, MeasureError):
             return reply
         self.worker.sent.add(key)
@@ -378,16 +331,15 @@ class Runner:
 
     def _ask(
         self,
-        request: Message,
+        request: protocol.Message,
         expected: type[_Answer],
         too_late: str,
         deadline: float,
         *,
         restart: bool = True,
     ) -> _Answer | MeasureError:
-        """Send a request and wait for its reply; the runner is killed after ``deadline`` seconds.
-
-        ``too_late`` is the text of a timeout: what took too long, and which limit acted.
+        """Send a request; after ``deadline`` seconds the runner is killed, for which ``too_late``
+        is the text.
         """
         self.worker.submit(request, seconds=deadline, restart=restart)
         while self.worker.outcome is None:
@@ -397,8 +349,8 @@ class Runner:
         if isinstance(outcome, WorkerFailure):
             self.kills += outcome.cause in FROM_OUTSIDE
             text = too_late if outcome.cause is FailureCause.TIMEOUT else outcome.text
-            return MeasureError(_KINDS[outcome.cause], text)
-        if isinstance(outcome, Failed):
+            return MeasureError(outcome.cause.kind("RUN"), text)
+        if isinstance(outcome, protocol.Failed):
             if outcome.tainted:
                 self._replace_worker()
             return MeasureError(outcome.kind, outcome.text)
@@ -412,11 +364,7 @@ class Runner:
         self.worker.start()
 
     def _too_late(self, incumbent: float | None = None, load_s: float = 0.0) -> str:
-        """The message about a kernel that ran too long, which names only the limit that acted.
-
-        An incumbent, in seconds per call, may set a limit of its own; loading may take ``load_s``
-        more.
-        """
+        """The message about a kernel that ran too long, which names only the limit that acted."""
         limit, timeout = self.option.limit(incumbent), self.option.timeout
         which = f"the runner's timeout of {timeout:.3g} s"
         if limit < timeout:
@@ -432,9 +380,8 @@ def _key(args: Sequence[Arg]) -> tuple[ArgKey, ...]:
 def runner_process(option: LocalRunner, device: str) -> Worker:
     """A process that runs kernels.
 
-    The drivers of devices reserve far more address space than they take of memory, so that there
-    the size of the process is looked at between candidates, and its address space is not limited.
-    Files that drivers leave in their working folder are removed with the process.
+    Drivers of devices reserve more address space than memory: there its resident size is looked at
+    between candidates instead, and files left in its working folder are removed with it.
     """
     if not device:
         return Worker("runner", option.memory_limit)

@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import copy
 import statistics
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import repeat
+from queue import SimpleQueue
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
-from loopwright.errors import UsageError
+from loopwright.errors import RunError, UsageError
 from loopwright.measure.building import Build, BuildPool, Programs, code_of, resources_of
-from loopwright.measure.candidate import Candidate, instantiate, make_candidate
+from loopwright.measure.candidate import (
+    Candidate,
+    instantiate,
+    make_candidate,
+    plan_of,
+    template_inputs,
+)
 from loopwright.measure.comparison import Closeness, computed_in, reduction_length
 from loopwright.measure.devices import DeviceLock, lock_names, measured_on
-from loopwright.measure.input_data import InputData, plan_of
 from loopwright.measure.interfaces import ignore
 from loopwright.measure.machine_limit import time_out_of_reach
 from loopwright.measure.options import MeasureOption
@@ -26,14 +36,13 @@ from loopwright.measure.reference import References
 from loopwright.measure.result import (
     ErrorKind,
     MeasureError,
-    MeasureInput,
     MeasureResult,
     TaskLike,
+    faster,
     is_reusable,
 )
-from loopwright.measure.runner import Runner, runner_process, wrong_answer
-from loopwright.measure.workers.process import Worker
-from loopwright.measure.workers.protocol import CheckReply
+from loopwright.measure.runner import Runner, runner_process
+from loopwright.measure.workers.process import Worker, wait_any
 from loopwright.records import Checked, Json
 from loopwright.runtime import Artifact, cpu
 
@@ -46,8 +55,6 @@ _NOT_BEST = "it would not have become the best"
 
 
 class Clock:
-    """Seconds by phase, and counts of events."""
-
     def __init__(self) -> None:
         phases = ("instantiate", "build", "run", "check", "reference", "wait", "cooldown")
         self.seconds = dict.fromkeys(phases, 0.0)
@@ -63,7 +70,6 @@ class Clock:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Add the time of the block to the total."""
         start = time.perf_counter()
         try:
             yield
@@ -106,13 +112,22 @@ class Clock:
         return {**self.seconds, **rest, **self.counts}
 
 
+class CheckResult(NamedTuple):
+    """Result of comparing the answer of a kernel with the reference."""
+
+    checked: Checked = Checked.NO
+    reason: str = ""  # why it was not compared
+    error: MeasureError | None = None
+    max_error: float | None = None  # largest difference; None where nothing was compared
+    times: tuple[float, ...] = ()  # seconds per call that replace those of calls without work
+
+
 class MeasureSession:
     """The processes that measure candidates of one task, and the steps for one candidate.
 
-    ``announce`` is called with one line for a person to read. ``beside`` is the session of another
-    task with an equal option, which is closed later; its processes are used, the runner where
-    kernels run on the same devices. Raises a UsageError where a device cannot be used, or is none
-    of the target's.
+    ``beside`` is the session of another task with an equal option, which is closed later; its
+    processes are used, the runner where kernels run on the same devices. Raises a UsageError where
+    a device cannot be used, or is none of the target's.
     """
 
     option: MeasureOption
@@ -135,8 +150,6 @@ class MeasureSession:
         self._borrows_builders = beside is not None
         self._borrows_runners = beside is not None and beside.devices == self.devices
         self._planned: set[tuple[str, tuple[ArgId, ...]]] = set()
-        #: The reason why the last `check` could not be made; empty when it was.
-        self.why_unchecked = ""
         self._reference_builds: dict[str, Build] = {}
         builders = None if beside is None else beside.builds.workers
         self.builds = BuildPool(option.builder, task.target.canonical, builders)
@@ -145,8 +158,9 @@ class MeasureSession:
             workers = [runner.worker for runner in beside.runners]
         else:
             workers = [runner_process(option.runner, name) for name in names]
-        data, pump = InputData(task), self.builds.pump
-        self.runner = Runner(option.runner, pump, data, workers[0], data.owner, names[0])
+        owner = "" if task.make_inputs is None else repr((task.name, task.args))
+        inputs, pump = partial(template_inputs, task), self.builds.pump
+        self.runner = Runner(option.runner, pump, inputs, workers[0], owner, names[0])
         self.runners = [self.runner, *(self.runner.another(pump, w) for w in workers[1:])]
         self.references = References(task, self.builds, self.runner, announce)
         # They are taken in order, so that nobody waits for a device whose holder waits for ours.
@@ -165,43 +179,20 @@ class MeasureSession:
         return self.devices[0] == cpu()
 
     @property
-    def answered(self) -> int:
-        """Number of requests that the processes have answered so far."""
-        return sum(worker.answered for worker in self._workers)
-
-    @property
-    def _workers(self) -> list[Worker]:
+    def workers(self) -> list[Worker]:
         return [*self.builds.workers, *(runner.worker for runner in self.runners)]
 
-    @property
-    def waiting_for(self) -> str:
-        """Current activity, in words, for people who wait; may be read on any thread."""
-        parts = [worker.doing for worker in self._workers if worker.doing]
-        match self.clock.running[-1:]:
-            case ["wait"]:
-                holders = [lock.holder for lock in self.locks if lock.holder]
-                parts.append(f"the device, on which {', '.join(holders) or 'nobody'} is timing")
-            case ["instantiate"]:
-                parts.append(f"the template of {self.task.name}")
-            case ["reference"] if not parts:
-                parts.append(f"the reference of {self.task.name}")
-            case ["cooldown"]:
-                parts.append("the rest between two candidates")
-        return ", ".join(parts) or "the measurer"
-
     def start(self) -> None:
-        for worker in self._workers:
+        for worker in self.workers:
             worker.start()
 
     def reset(self) -> None:
-        """Give the devices back and drop all work under way."""
         self.release_devices()
         self.builds.reset()
         for runner in self.runners:
             runner.reset()
 
     def close(self) -> None:
-        """End the processes that are its own."""
         self.reset()
         if not self._borrows_builders:
             self.builds.close()
@@ -209,16 +200,12 @@ class MeasureSession:
             runner.worker.close()
 
     def lower_as_here(self) -> None:
-        """Lower candidates in the `PassContext` of the caller from now on."""
         from loopwright.transform import PassContext  # not at the top: runners import no compiler
 
         self.passes = PassContext.current().to_json()
 
     def instantiate(self, config: ConfigEntity) -> Candidate | MeasureError:
-        """Run the template, and plan the data of its kernels, once for each expression.
-
-        Raises a UsageError where an index operand has no known safe range.
-        """
+        """Run the template, and plan the data once for each expression."""
         with self.clock.phase("instantiate"):
             seconds = self.option.builder.timeout
             candidate = instantiate(self.task, config, passes=self.passes, seconds=seconds)
@@ -232,31 +219,30 @@ class MeasureSession:
             return candidate
 
     def enqueue(
-        self, inputs: Sequence[MeasureInput], programs: Programs
+        self,
+        configs: Iterable[ConfigEntity],
+        programs: Programs | None = None,
+        labels: Iterable[str] = repeat(""),
+        kept: Mapping[str, Build] = MappingProxyType({}),
     ) -> list[Build | MeasureError]:
-        """Instantiate all and queue their builds; equal candidates share one."""
+        """Instantiate all and queue builds; equal candidates share one, ``kept`` or new."""
         builds: list[Build | MeasureError] = []
-        by_key: dict[str, Build] = {}
-        for item in inputs:
-            candidate = self.instantiate(item.config)
+        by_key = dict(kept)
+        for config, label in zip(configs, labels, strict=False):
+            candidate = self.instantiate(config)
             if isinstance(candidate, MeasureError):
                 builds.append(candidate)
                 continue
             if candidate.key not in by_key:
-                build = self.builds.add(
-                    candidate, wanted=programs.claim, label=f"trial {item.trial}"
-                )
-                by_key[candidate.key] = build
-                self.feed()
+                wanted = None if programs is None else programs.claim
+                by_key[candidate.key] = self.builds.add(candidate, wanted=wanted, label=label)
+                with self.clock.phase("build"):
+                    self.builds.feed()
             builds.append(by_key[candidate.key])
         return builds
 
     def compiled(self, build: Build, programs: Programs) -> Build:
-        """Wait for a build; returns the one that has the code of its program, it or another.
-
-        Where its program has a result, that is the build itself. Where another's failed by chance,
-        it is built once more.
-        """
+        """Wait for the code of a build's program; what failed by chance is built again."""
         self.wait_for([build])
         source = build if programs.result(build.program) else programs.compiled(build)
         self.wait_for([source])
@@ -269,16 +255,10 @@ class MeasureSession:
         return second
 
     def wait_for(self, builds: Iterable[Build | MeasureError]) -> None:
-        """Return when these builds are done."""
         waiting = [b for b in builds if isinstance(b, Build) and b.outcome is None]
         if waiting:
             with self.clock.phase("build"):
                 self.builds.wait(waiting)
-
-    def feed(self) -> None:
-        """Serve the builders while the queue is longer than they can begin."""
-        with self.clock.phase("build"):
-            self.builds.feed()
 
     def take_devices(self) -> None:
         """Hold the devices; waits while another process times on one of them."""
@@ -288,7 +268,6 @@ class MeasureSession:
                     lock.acquire()
 
     def release_devices(self) -> None:
-        """Give the devices back, where they are held."""
         for lock in self.locks:
             lock.release()
 
@@ -318,13 +297,12 @@ class MeasureSession:
         if not option.check:
             checked, reason = Checked.OFF, "checking is switched off"
         elif leads:
-            reply = self.check(build.candidate, artifact, seconds=median)
-            if error := wrong_answer(reply):
-                worst = reply.max_error if isinstance(reply, CheckReply) else None
-                return result(error=error, max_error=worst)
-            reason = self.why_unchecked
-            if isinstance(reply, CheckReply):
-                checked, max_error, times = Checked.YES, reply.max_error, reply.times or times
+            checked, reason, error, max_error, new_times = self.check(
+                build.candidate, artifact, seconds=median
+            )
+            if error is not None:
+                return result(error=error, max_error=max_error)
+            times = new_times or times
         if leads and self.on_cpu:
             error = time_out_of_reach(self.task.target, build.candidate, times)
             if error is not None:
@@ -338,18 +316,8 @@ class MeasureSession:
         )
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
-        """Measure configurations without a race and without a check.
-
-        The build of the first one, the reference kernel, is kept for the next call.
-        """
-        kept = self._reference_builds
-        builds: list[Build | MeasureError] = []
-        for config in configs:
-            candidate = self.instantiate(config)
-            if isinstance(candidate, Candidate):
-                builds.append(kept.get(candidate.key) or self.builds.add(candidate))
-            else:
-                builds.append(candidate)
+        """Measure without race and check; keep the first build, the reference kernel."""
+        builds = self.enqueue(configs, kept=self._reference_builds)
         self.wait_for(builds)
         self._reference_builds = {b.candidate.key: b for b in builds[:1] if isinstance(b, Build)}
         self.take_devices()
@@ -376,60 +344,201 @@ class MeasureSession:
         *,
         slot: int = 0,
         seconds: float | None = None,
-    ) -> CheckReply | MeasureError | None:
+    ) -> CheckResult:
         """Compare the kernel in the runner's slot with the reference, on all sets of inputs.
 
         Where accesses depend on data, the candidate is first built once more and run with checks of
         all bounds. ``seconds`` is the measured time of a call, or None; where the check shows that
-        such calls skipped their work, the reply has other times. Returns an error when the kernel
-        failed, and None when it could not be checked, for the reason in `why_unchecked`.
+        such calls skipped their work, the result has other times.
         """
-        self.why_unchecked = ""
         with self.clock.phase("reference"):
             answers = self.references.get(candidate, artifact)
         if answers is None:
-            self.why_unchecked = "there is no reference"
-            return None
+            return CheckResult(reason="there is no reference")
         self.clock.counts["checked"] += 1
         with self.clock.phase("check"):
-            reply: CheckReply | MeasureError | None = self._bounds_checked(candidate)
-            if reply is None and not self.why_unchecked:
-                dag = candidate.dag
-                reply = self.runner.check(
-                    self.references.key(candidate, artifact),
-                    answers,
-                    Closeness(reduction_length(dag), computed_in(dag)),
-                    self.option.runner.timeout,
-                    slot=slot,
-                    seconds=seconds,
-                )
-        if isinstance(reply, MeasureError) and reply.kind == ErrorKind.MEMORY:
-            self.why_unchecked = f"there was no memory for its check ({reply.text})"
-            return None
-        return reply
+            out_of_bounds = self._check_bounds(candidate)
+            if out_of_bounds is not None:
+                return out_of_bounds
+            dag = candidate.dag
+            reply = self.runner.check(
+                self.references.key(candidate, artifact),
+                answers,
+                Closeness(reduction_length(dag), computed_in(dag)),
+                self.option.runner.timeout,
+                slot=slot,
+                seconds=seconds,
+            )
+        if isinstance(reply, MeasureError):
+            if reply.kind == ErrorKind.MEMORY:
+                return CheckResult(reason=f"there was no memory for its check ({reply.text})")
+            return CheckResult(error=reply)
+        if reply.problem is not None:
+            error = MeasureError(ErrorKind.WRONG_ANSWER, reply.problem)
+            return CheckResult(error=error, max_error=reply.max_error)
+        return CheckResult(Checked.YES, "", None, reply.max_error, reply.times)
 
-    def _bounds_checked(self, candidate: Candidate) -> MeasureError | None:
-        """Run a candidate with bounds checks, where accesses depend on data; an error if one fails.
-
-        Code for devices has no such checks: there guard zones reveal writes outside.
-        """
+    def _check_bounds(self, c: Candidate) -> CheckResult | None:
+        """Bounds checks of data-dependent accesses; devices have guard zones instead."""
         from loopwright.te import is_data_dependent
 
-        if not self.on_cpu or not is_data_dependent(candidate.dag):
+        if not self.on_cpu or not is_data_dependent(c.dag):
             return None
-        config = {**candidate.passes.get("config", {}), "instrument_bound_checkers": True}
-        c, passes = candidate, {**candidate.passes, "config": config}
-        checking = make_candidate(c.dag, c.trace, c.arg_ids, c.name, passes)
+        config = {**c.passes.get("config", {}), "instrument_bound_checkers": True}
+        checking = make_candidate(c.dag, c.trace, c.arg_ids, c.name, {**c.passes, "config": config})
         build = self.builds.add(checking, first=True)
         self.builds.wait([build])
         outcome = build.compiled
         if isinstance(outcome, MeasureError):
-            self.why_unchecked = f"it could not be built with bound checks ({outcome})"
-            return None
+            return CheckResult(reason=f"it could not be built with bound checks ({outcome})")
         ran = self.runner.outputs_of(outcome)
         if not isinstance(ran, MeasureError):
             return None
         if "access outside" in ran.text:
-            return MeasureError(ErrorKind.WRONG_ANSWER, ran.text)
-        self.why_unchecked = f"it could not be run with bound checks ({ran})"
-        return None
+            return CheckResult(error=MeasureError(ErrorKind.WRONG_ANSWER, ran.text))
+        return CheckResult(reason=f"it could not be run with bound checks ({ran})")
+
+
+#: Seconds after which a thread that waits for its runner sees that it is to stop.
+_LOOK_S = 0.1
+
+
+class _Stopped(CancelledError):
+    """The measurement was given up; no thread waits for its result."""
+
+
+class DevicePool:
+    """Measures candidates of a session on several equal devices, a thread and a runner for each.
+
+    A device times one kernel at a time, and candidates are measured in the order of their
+    submission. Builders, references and the clock of the run stay with the thread of the measurer:
+    whatever a device needs of them is ready before it begins.
+    """
+
+    def __init__(self, session: MeasureSession, runners: Sequence[Runner]) -> None:
+        self._session = session
+        self._runners = [runner.another(self._pump) for runner in runners]
+        # Threads of its own, as daemons: those of an executor end with the main thread, and a
+        # kernel that hangs would keep the process from ending.
+        self._jobs: SimpleQueue[tuple[Build, Future[MeasureResult]] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._pending: list[Future[MeasureResult]] = []
+        self._submitted: dict[Build, Future[MeasureResult]] = {}
+        self._incumbent: float | None = None
+        self._measured_any = False
+
+    def submit(
+        self,
+        builds: Sequence[Build | MeasureError],
+        incumbent: float | None,
+        known: Container[str],
+    ) -> None:
+        """Let several devices begin with builds whose object code is not ``known``."""
+        if len(self._runners) < 2:
+            return
+        self.rest()
+        unique = dict.fromkeys(b for b in builds if isinstance(b, Build))
+        built = [build for build in unique if isinstance(build.outcome, Artifact)]
+        ready = [build for build in built if code_of(build.artifact) not in known]
+        if self._session.option.runner.check:
+            # Right answers need builders and an idle runner.
+            with self._session.clock.phase("reference"):
+                for build in ready:
+                    self._session.references.get(build.candidate, build.artifact)
+        if ready:
+            self._session.take_devices()
+        self._submitted = dict(zip(ready, self.measure(ready, incumbent), strict=True))
+
+    def result(self, build: Build, incumbent: float | None) -> MeasureResult:
+        """The result of a build; one that was not submitted is run now, on the first device."""
+        session = self._session
+        if build in self._submitted:
+            with session.clock.phase("run"):
+                return result_of(self._submitted.pop(build))
+        if self._pending:
+            with session.clock.phase("run"):
+                self.rest()
+
+        def run() -> MeasureResult:
+            session.take_devices()
+            pause = session.option.runner.cooldown_interval
+            if pause and self._measured_any:
+                with session.clock.phase("cooldown"):
+                    time.sleep(pause)
+            self._measured_any = True
+            return session.measure(build, incumbent)
+
+        return session.runner.undisturbed(run)
+
+    def measure(
+        self, builds: Sequence[Build], incumbent: float | None
+    ) -> list[Future[MeasureResult]]:
+        """Queue builds whose right answers are known; returns futures of results in order."""
+        with self._lock:
+            self._incumbent = incumbent
+        futures: list[Future[MeasureResult]] = [Future() for _ in builds]
+        for job in zip(builds, futures, strict=True):
+            self._jobs.put(job)
+        for one in () if self._threads else self._runners:
+            thread = threading.Thread(target=self._work, args=(one,), name="measure", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._pending += futures
+        return futures
+
+    def rest(self) -> None:
+        """Wait until all devices are idle, so that the measurer may use their runners."""
+        wait(self._pending)
+        self._pending.clear()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        self._pending.clear()
+        self._submitted.clear()
+        self._jobs = SimpleQueue()
+        for runner in self._runners:
+            runner.reset()
+        self._stop.clear()
+
+    def _work(self, runner: Runner) -> None:
+        """Measure candidate after candidate on one device, until there is None."""
+        session = self._session.on_thread(runner)
+        while (job := self._jobs.get()) is not None:
+            build, future = job
+            try:
+                future.set_result(self._measure(session, build))
+            except BaseException as error:  # such as a lost device; the waiting thread raises it
+                future.set_exception(error)
+            self._stop.wait(session.option.runner.cooldown_interval)
+
+    def _measure(self, session: MeasureSession, build: Build) -> MeasureResult:
+        if self._stop.is_set():
+            raise _Stopped
+        with self._lock:
+            incumbent = self._incumbent
+        result = session.runner.undisturbed(lambda: session.measure(build, incumbent))
+        with self._lock:
+            self._incumbent = faster(self._incumbent, result)
+            self._session.clock.counts["checked"] += session.clock.counts["checked"]
+        session.clock.counts["checked"] = 0
+        return result
+
+    def _pump(self, workers: Sequence[Worker]) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+        wait_any(workers, _LOOK_S)
+
+
+def result_of(future: Future[MeasureResult]) -> MeasureResult:
+    """The result of a candidate; raises a RunError where its device is lost, or it was given up."""
+    try:
+        return future.result()
+    except CancelledError:
+        raise RunError("the measuring of a candidate was given up; run the command again") from None

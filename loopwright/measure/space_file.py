@@ -12,7 +12,7 @@ import io
 import json
 import statistics
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,8 +41,6 @@ _HEADER = ("task", "op", "args", "target", "space", "provenance", "errors")
 
 @dataclass(frozen=True)
 class Point:
-    """Result of measuring one point."""
-
     times: tuple[float, ...] = ()  # seconds per call, in the order of sampling; empty on failure
     dropped: bool = False  # too slow to be sampled again after its first run
     error: MeasureError | None = None
@@ -51,16 +49,6 @@ class Point:
 @dataclass(frozen=True)
 class MeasuredSpace:
     """All points of a space with their samples.
-
-    Attributes:
-        task: key of the task.
-        op: name of its template.
-        args: arguments of the template.
-        target: canonical form of the target.
-        space: hash of the ordered knobs and their candidates.
-        points: the result of each index.
-        finals: seconds per call in each round of interleaved measurements of the best.
-        provenance: machine, versions, commands, dates, numbers of samples.
 
     Example:
         >>> from loopwright.measure import MeasuredSpace
@@ -71,20 +59,19 @@ class MeasuredSpace:
         [(0.001, 1), (0.003, 0)] None
     """
 
-    task: str
-    op: str
-    args: list[Json]
-    target: dict[str, Json]
-    space: str
-    points: dict[int, Point]
+    task: str  #: key of the task
+    op: str  #: name of its template
+    args: list[Json]  #: of the template
+    target: dict[str, Json]  #: canonical form
+    space: str  #: hash of the ordered knobs and their candidates
+    points: dict[int, Point]  #: the result of each index
+    #: Seconds per call in each round of interleaved measurements of the best.
     finals: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    #: Machine, versions, commands, dates, numbers of samples.
     provenance: dict[str, Json] = field(default_factory=dict)
 
     def seconds(self, index: int) -> float | None:
-        """The best estimate of a point's time: the median of its last careful measurement.
-
-        None where it failed.
-        """
+        """Median of the last careful measurement of a point; None where it failed."""
         times = self.finals.get(index) or self.points[index].times
         return statistics.median(times) if times else None
 
@@ -94,15 +81,9 @@ class MeasuredSpace:
         return sorted((seconds, index) for seconds, index in pairs if seconds is not None)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the file; times are stored as float32.
+        """Write the file, with times as float32; `RecordError` if that fails.
 
-        Args:
-            path: the file.
-            force: replace even a file that is no measured space.
-
-        Raises:
-            RecordError: it cannot be written.
-            UsageError: another file is there.
+        ``force`` replaces even a file that is no measured space; else that is a `UsageError`.
         """
         errors: dict[tuple[str, str], int] = {}
         indices = sorted(self.points)
@@ -141,12 +122,10 @@ def load_space(path: str | Path) -> MeasuredSpace:
         RecordError: the file is missing, damaged, of another format or of a later version.
 
     Example:
-        >>> from loopwright.measure import MeasuredSpace
+        >>> from loopwright.measure import MeasuredSpace, load_space
         >>> from loopwright.measure.space_file import Point
-        >>> points = {0: Point((3e-3, 3e-3)), 1: Point((1e-3, 1e-3)), 2: Point()}
-        >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", points)
+        >>> space = MeasuredSpace("key", "matmul", [64], {"kind": "llvm"}, "hash", {0: Point()})
         >>> space.save("space.npz")
-        >>> from loopwright.measure import load_space
         >>> print(load_space("space.npz").op)
         matmul
     """
@@ -154,36 +133,31 @@ def load_space(path: str | Path) -> MeasuredSpace:
         with open(path, "rb") as data, np.load(data, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
             header = json.loads(arrays["header"].tobytes())
-            return _decoded(header, arrays)
+        if header["format"] != FORMAT or header["v"] != VERSION:
+            raise ValueError(
+                f"its header says {header['format']!r} version {header['v']!r}, "
+                f"this loopwright reads {FORMAT!r} version {VERSION}"
+            )
+        errors = [MeasureError(kind, text) for kind, text in header["errors"]]
+        samples = _ragged(arrays["count"], arrays["times"])
+        columns = (arrays["index"], samples, arrays["dropped"], arrays["error"])
+        points = {
+            int(index): Point(times, bool(dropped), None if number < 0 else errors[number])
+            for index, times, dropped, number in zip(*columns, strict=True)
+        }
+        finals = _ragged(arrays["final_count"], arrays["final_times"])
+        return MeasuredSpace(
+            points=points,
+            finals=dict(zip(arrays["final_index"].tolist(), finals, strict=True)),
+            **{name: header[name] for name in _HEADER[:-1]},
+        )
     except FileNotFoundError:
         raise RecordError(f"there is no measured space {str(path)!r}") from None
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as exc:
         raise RecordError(f"{str(path)!r} is no measured space, or is damaged: {exc}") from exc
 
 
-def _decoded(header: Mapping[str, Json], arrays: Mapping[str, Array]) -> MeasuredSpace:
-    if header["format"] != FORMAT or header["v"] != VERSION:
-        raise ValueError(
-            f"its header says {header['format']!r} version {header['v']!r}, "
-            f"this loopwright reads {FORMAT!r} version {VERSION}"
-        )
-    errors = [MeasureError(kind, text) for kind, text in header["errors"]]
-    samples = _ragged(arrays["count"], arrays["times"])
-    columns = (arrays["index"], samples, arrays["dropped"], arrays["error"])
-    points = {
-        int(index): Point(times, bool(dropped), None if number < 0 else errors[number])
-        for index, times, dropped, number in zip(*columns, strict=True)
-    }
-    finals = _ragged(arrays["final_count"], arrays["final_times"])
-    return MeasuredSpace(
-        points=points,
-        finals=dict(zip(arrays["final_index"].tolist(), finals, strict=True)),
-        **{name: header[name] for name in _HEADER[:-1]},
-    )
-
-
 def _ragged(counts: Array, values: Array) -> list[tuple[float, ...]]:
-    """Cut an array of values into tuples of the given lengths."""
     if int(counts.sum()) != len(values):
         raise ValueError(f"{len(values)} samples are there, {int(counts.sum())} are announced")
     ends = np.cumsum(counts, dtype=np.int64)
@@ -191,31 +165,26 @@ def _ragged(counts: Array, values: Array) -> list[tuple[float, ...]]:
 
 
 class Replay:
-    """A measurer that returns recorded results.
+    """A measurer that returns recorded results; ``recorded`` has all points with their samples.
 
     Args:
         source: a file that `MeasuredSpace.save` wrote, or the result of `load_space`.
         racing: drop a candidate whose first sample is more than twice the incumbent, as
             `LocalRunner` does; the result is then marked and holds that sample alone.
 
-    Attributes:
-        recorded: all points with their samples.
-
     Raises:
         RecordError: the file is missing or damaged.
 
     Example:
-        >>> task = lw.create_task("reduce", (64, 64), "llvm")
         >>> from loopwright.measure import MeasuredSpace, Replay
         >>> from loopwright.measure.space_file import Point
-        >>> def replay(task):
-        ...     space = task.config_space
-        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
-        ...     return Replay(MeasuredSpace(
-        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
-        ...     ))
-        ...
-        >>> (result,) = replay(task).measure([lw.MeasureInput(task, task.config(4))])
+        >>> task = lw.create_task("reduce", (64, 64), "llvm")
+        >>> space = task.config_space
+        >>> times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
+        >>> replay = Replay(MeasuredSpace(
+        ...     task.key, task.name, task.args, task.target.canonical, space.space_hash, times
+        ... ))
+        >>> (result,) = replay.measure([lw.MeasureInput(task, task.config(4))])
         >>> print(result.times[0])
         0.005
     """
@@ -236,10 +205,8 @@ class Replay:
     ) -> Iterator[MeasureResult]:
         """Yield the recorded result of each input, in order.
 
-        Args:
-            inputs: points of the recorded space.
-            incumbent: best time so far in seconds per call; it decides which candidates are
-                dropped. Better results of this batch take its place.
+        ``incumbent``, the best time so far in seconds per call, decides which candidates are
+        dropped; better results of this batch take its place.
 
         Raises:
             UsageError: an input is of another task or space, or was never measured.
@@ -252,17 +219,7 @@ class Replay:
         return self._results([self._point(item.config) for item in inputs], incumbent)
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """The recorded interleaved samples of finalists; for others, their ordinary samples.
-
-        Nothing is checked, and nothing is sampled beside them.
-
-        Args:
-            candidates: points of the recorded space, the fastest first.
-            plan: number of participants; the default has all its recorded samples.
-
-        Raises:
-            UsageError: a point was never measured.
-        """
+        """Recorded interleaved samples, else ordinary ones, unchecked; raises as `measure`."""
 
         def times(config: ConfigEntity) -> Sequence[float]:
             point = self._point(config)

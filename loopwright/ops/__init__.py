@@ -44,31 +44,12 @@ if TYPE_CHECKING:
     from loopwright.ops.windows import IMAGE, Window, convolution, mean_pool, numbered, padded, pool
 
 __all__ = [
-    "WORKLOADS",
-    "Operator",
-    "batch_matmul",
-    "conv2d",
-    "conv2d_compute",
-    "create_task",
-    "dense",
-    "depthwise_conv2d",
-    "depthwise_conv2d_compute",
-    "elementwise",
-    "layer_norm",
-    "layer_norm_compute",
-    "matmul",
-    "matmul_compute",
-    "matmul_int8",
-    "matmul_tensor_core",
-    "pack_int8",
-    "pool2d",
-    "pool2d_compute",
-    "reduce",
-    "reduce_compute",
-    "softmax",
-    "softmax_compute",
-    "transpose",
-]
+    "WORKLOADS", "Operator", "batch_matmul", "conv2d", "conv2d_compute", "create_task", "dense",
+    "depthwise_conv2d", "depthwise_conv2d_compute", "elementwise", "layer_norm",
+    "layer_norm_compute", "matmul", "matmul_compute", "matmul_int8", "matmul_tensor_core",
+    "pack_int8", "pool2d", "pool2d_compute", "reduce", "reduce_compute", "softmax",
+    "softmax_compute", "transpose",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers know the names
     __getattr__, __dir__ = lazy_names(__name__)

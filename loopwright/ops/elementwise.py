@@ -80,60 +80,46 @@ def elementwise(
     add and mul a full (M, N) operand, relu, neg, abs, exp, sqrt, tanh and sigmoid nothing.
 
     Example:
-        >>> s, args = lw.ops.elementwise(2, 4, "relu")
-        >>> f = lw.build(s, args, "llvm")
-        >>> y = np.empty((2, 4), "float32")
-        >>> f(np.full((2, 4), -1, "float32"), y)
-        >>> print(y)
-        [[0. 0. 0. 0.]
-         [0. 0. 0. 0.]]
+        >>> s, args = lw.ops.elementwise(2, 4, "scale,relu")
+        >>> print(args)
+        [Tensor(X: float32[2, 4]), Tensor(B0: float32[4]), Tensor(Y: float32[2, 4])]
     """
     X = te.placeholder((M, N), dtype, name="X")
     inputs, value, wide = [X], X, tiles.wide_dtype(dtype)
     for at, link in enumerate(_links(chain, dtype)):
-        value = _link(link, at, value, inputs, wide)
+        if link in BINARY:
+            shape = (N,) if BINARY[link][0] == "row" else (M, N)
+            inputs.append(te.placeholder(shape, dtype, name=f"B{at}"))
+        value = _link(link, value, inputs[-1], wide, f"{link}{at}")
     return [*inputs, te.compute((M, N), lambda i, j: value[i, j].astype(dtype), name="Y")]
 
 
-def _link(link: str, at: int, x: te.Tensor, inputs: list[te.Tensor], wide: str) -> te.Tensor:
-    """One step of a chain; a further operand is added to ``inputs``."""
-    name = f"{link}{at}"
-    if link in UNARY:
-        f = UNARY[link][0]
-        return compute(x.shape, lambda i, j: f(x[i, j].astype(wide)), name=name)
-    kind, combine = BINARY[link]
-    shape = x.shape[1:] if kind == "row" else x.shape
-    other = te.placeholder(shape, inputs[0].dtype, name=f"B{at}")
-    inputs.append(other)
-    return compute(
-        x.shape,
-        lambda i, j: combine(
-            x[i, j].astype(wide), (other[j] if kind == "row" else other[i, j]).astype(wide)
-        ),
-        name=name,
-    )
+def _link(link: str, x: te.Tensor, other: te.Tensor, wide: str, name: str) -> te.Tensor:
+    """One step of a chain; a link of one operand does not read ``other``."""
+
+    def element(i: Any, j: Any) -> Any:
+        if link in UNARY:
+            return UNARY[link][0](x[i, j].astype(wide))
+        y = other[j] if other.ndim == 1 else other[i, j]
+        return BINARY[link][1](x[i, j].astype(wide), y.astype(wide))
+
+    return compute(x.shape, element, name=name)
 
 
-# ---------------------------------------------------------------- transpose
-
-
-def _transpose_reference(M: int, N: int, dtype: str) -> Reference:
-    return lambda x: np.ascontiguousarray(x.T)
-
-
-@definition("transpose", "Y (N, M) = X (M, N) transposed", _transpose_reference)
+@definition(
+    "transpose",
+    "Y (N, M) = X (M, N) transposed",
+    lambda M, N, dtype: lambda x: np.ascontiguousarray(x.T),
+)
 def transpose(M: int, N: int, dtype: str = "float32") -> list[te.Tensor]:
     """Y (N, M) = X (M, N) transposed.
 
     Example:
         >>> s, args = lw.ops.transpose(2, 3)
-        >>> f = lw.build(s, args, "llvm")
-        >>> y = np.empty((3, 2), "float32")
-        >>> f(np.arange(6, dtype="float32").reshape(2, 3), y)
-        >>> print(y)
-        [[0. 3.]
-         [1. 4.]
-         [2. 5.]]
+        >>> x, y = np.arange(6, dtype="float32").reshape(2, 3), np.empty((3, 2), "float32")
+        >>> lw.build(s, args)(x, y)
+        >>> print(y.tolist())
+        [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
     """
     X = te.placeholder((M, N), dtype, name="X")
     return [X, te.compute((N, M), lambda i, j: X[j, i], name="Y")]

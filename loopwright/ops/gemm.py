@@ -1,12 +1,10 @@
 """The matrix product that matmul, batch_matmul, dense and 1x1 convolutions share, for CPUs.
 
-The kernel is the one of Goto and van de Geijn (ACM TOMS 2008): a register tile of rows x vectors of
-accumulators over the whole reduction, fed by a packed panel of the second operand that stays in the
-second-level cache while all rows run against it.
-
-It stays beside the derived spaces as long as their untuned choice is slower: 0.81 of it at 1024^3,
-0.89 at 1000x777x333, 0.94 for a dense layer of 128x3072x768, 0.91 for 12 batched products of
-128x128x64 with both operands transposed (two threads).
+It is the kernel of Goto and van de Geijn (ACM TOMS 2008): a register tile of rows x vectors over
+the whole reduction, fed by a packed panel that stays in the second-level cache. It stays as long as
+the untuned choice of derived spaces is slower: 0.81 of it at 1024^3, 0.89 at 1000x777x333, 0.94 for
+a dense layer of 128x3072x768, 0.91 for 12 batched products of 128x128x64 with both operands
+transposed (two threads).
 """
 
 from __future__ import annotations
@@ -46,12 +44,7 @@ def matmul_compute(
     Args:
         A: (..., M, K), or (..., K, M) with ``trans_a``.
         B: (..., K, N), or (..., N, K) with ``trans_b``.
-        trans_a, trans_b: the last two dimensions of the operand are stored transposed.
-        name: printed name of the result.
-        out_dtype: dtype of products and sums; default that of the operands.
-
-    Returns:
-        (..., M, N), in ``out_dtype``.
+        out_dtype: dtype of products, sums and the result; default that of the operands.
 
     Raises:
         TensorError: the reduction extents, the leading dimensions or the dtypes differ.
@@ -93,10 +86,9 @@ def product(
     tag: str = "",
     axes: Sequence[str] | None = None,
 ) -> te.Tensor:
-    """The product of matrices or vectors that fit, for `matmul_compute` and operators of graphs.
+    """The product of matrices or vectors that fit, with leading extents ``batch``.
 
-    ``batch`` are the leading extents of the result. A vector has no rows, or no columns. ``read``
-    gives the element of an operand at the last indices of the result's batch, row and column.
+    ``read`` gives the element of an operand at the last indices of batch, row and column.
     """
     k = te.reduce_axis((0, A.shape[-2 if trans_a else -1]), name="k")
     rows = A.shape[-2:][1:] if trans_a else A.shape[-2:-1]
@@ -117,8 +109,8 @@ def product(
 def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
     """Loads and multiplications of a register tile for each useful multiplication.
 
-    Vectors of the panel come from the second-level cache: a tile of few rows asks it for more than
-    it gives when pages of the panel share its sets (4 x 96 was measured at 88 or at 63 %).
+    A tile of few rows asks the second-level cache for more than it gives when pages of the panel
+    share its sets (4 x 96 was measured at 88 or at 63 %).
     """
     vectors = wide // lanes
     covered = -(-M // rows) * rows * -(-N // wide) * wide
@@ -129,11 +121,10 @@ def _tile_cost(M: int, N: int, rows: int, wide: int, lanes: int) -> float:
 def default_tiles(
     M: int, N: int, K: int, dtype: str, batch: int = 1, trans_b: bool = False
 ) -> dict[str, object]:
-    """Knobs of a schedule for shapes without a record.
+    """Knobs for shapes without a record: the tile of the fewest loads and the least over-run.
 
-    The register tile with the fewest loads and the least over-run; all rows run against one packed
-    panel unless that leaves fewer than eight tasks for the threads. Few rows do not pay for
-    packing: they read the second operand as it is, along k where it is transposed.
+    All rows run against one packed panel unless that leaves too few tasks. Few rows read the second
+    operand as it is, along k where it is transposed: packing does not pay.
     """
     tiles.check_sizes(dtype, M=M, N=N, K=K)
     if trans_b and M <= _FEW_ROWS and vector_lanes(dtype) <= K and min(M, N) >= _DOT_TILE:
@@ -161,24 +152,18 @@ def define_matmul_space(
 ) -> None:
     """The knobs of `schedule_matmul`.
 
-    With ``trans_b`` both operands run along k, so that the register tile may also hold one vector
-    of partial sums an element (``pack`` is "dot"): its width then counts elements, not vectors.
+    With ``trans_b`` a tile may hold one vector of partial sums an element (``pack`` is "dot"): its
+    width then counts elements, not vectors.
     """
-    rows = row_tiles(M, _ROWS)
-    columns = column_tiles(N, dtype)
-    lanes = vector_lanes(dtype)
+    rows, columns, lanes = row_tiles(M, _ROWS), column_tiles(N, dtype), vector_lanes(dtype)
     if trans_b:
         columns = [w for w in _DOT_COLUMNS if w < min(lanes, N + 1)] + columns
-    cfg.define_split(
-        "tile_i", M, num_outputs=3, policy="candidate", candidate=tiles.blocked(M, rows)
-    )
-    cfg.define_split(
-        "tile_j", N, num_outputs=3, policy="candidate", candidate=tiles.blocked(N, columns)
-    )
+    for name, extent, tiled in (("tile_i", M, rows), ("tile_j", N, columns)):
+        candidates = tiles.blocked(extent, tiled)
+        cfg.define_split(name, extent, num_outputs=3, policy="candidate", candidate=candidates)
     cfg.define_knob("unroll_k", [u for u in _UNROLL if u <= K], default=1)
     cfg.define_knob("order", ["ji", "ij"])
     cfg.define_knob("pack", ["panel", "block", "none", *(["dot"] if trans_b else [])])
-
     fits = fits_registers(dtype)
 
     def tile_fits(c: TemplateConfig) -> bool:
@@ -193,11 +178,7 @@ def define_matmul_space(
 def schedule_matmul(
     cfg: TemplateConfig, s: Schedule, out: te.Tensor, acc: te.Tensor, B: te.Tensor, trans_b: bool
 ) -> None:
-    """Schedule ``out`` by the knobs of ``cfg``, a configuration of `define_matmul_space`.
-
-    ``out`` (..., M, N) is elementwise over ``acc``, a reduction that becomes the register tile.
-    ``B`` is packed into panels; with ``trans_b`` it is stored (N, K).
-    """
+    """Schedule ``out``, elementwise over the sum ``acc``, by knobs of `define_matmul_space`."""
     *batch, i, j = s[out].op.axis
     i0, i1, i2 = cfg["tile_i"].apply(s, out, i)
     j0, j1, j2 = cfg["tile_j"].apply(s, out, j)

@@ -11,12 +11,7 @@ import numpy as np
 from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ops import gpu, tiles
-from loopwright.ops.gemm import (
-    default_tiles,
-    define_matmul_space,
-    matmul_compute,
-    schedule_matmul,
-)
+from loopwright.ops.gemm import default_tiles, define_matmul_space, matmul_compute, schedule_matmul
 from loopwright.ops.operator import Array, Reference, compute, register
 from loopwright.schedule import Schedule
 from loopwright.task import Template, get_config, template
@@ -42,17 +37,12 @@ def _scheduled(
 
 
 def _enter(by_hand: Template, define: Callable[..., _Stages], summary: str) -> None:
-    """Register a template for CPUs as an operator, with its template for GPUs."""
-
     def on_gpus(*args: Any) -> tuple[Schedule, list[te.Tensor]]:
         inputs, stages = define(*args)
         return gpu.scheduled(stages[-1], inputs)
 
     by_hand.register("gpu")(on_gpus)
     register(by_hand, summary)
-
-
-# ---------------------------------------------------------------- matmul, batch_matmul
 
 
 def _product(*args: Any) -> _Stages:
@@ -121,13 +111,9 @@ def batch_matmul(
     """`matmul` for each of B pairs: C (B, M, N) = A (B, M, K) @ B (B, K, N).
 
     Example:
-        >>> s, args = lw.ops.batch_matmul(2, 8, 8, 8)
-        >>> f = lw.build(s, args, "llvm")
-        >>> a, b = np.ones((2, 8, 8), "float32"), np.ones((2, 8, 8), "float32")
-        >>> c = np.empty((2, 8, 8), "float32")
-        >>> f(a, b, c)
-        >>> print(c[0, 0, :4])
-        [8. 8. 8. 8.]
+        >>> s, args = lw.ops.batch_matmul(2, 8, 4, 16)
+        >>> print(args)
+        [Tensor(A: float32[2, 8, 16]), Tensor(B: float32[2, 16, 4]), Tensor(C: float32[2, 8, 4])]
     """
     return _scheduled(*_product(B, M, N, K, trans_a, trans_b, dtype), trans_b)
 
@@ -138,9 +124,6 @@ _enter(
     _product,
     "C = A @ B for each of a batch; A (B, M, K) or (B, K, M), B (B, K, N) or (B, N, K)",
 )
-
-
-# ---------------------------------------------------------------- dense
 
 
 def _dense_default(*args: Any) -> dict[str, object]:
@@ -176,13 +159,9 @@ def dense(
     Narrow operands are summed as in `matmul`; the bias has the dtype of the result.
 
     Example:
-        >>> s, args = lw.ops.dense(4, 8, 16)
-        >>> f = lw.build(s, args, "llvm")
-        >>> x, w = np.ones((4, 16), "float32"), np.ones((8, 16), "float32")
-        >>> bias, y = np.ones(8, "float32"), np.empty((4, 8), "float32")
-        >>> f(x, w, bias, y)
-        >>> print(y[0, :4])
-        [17. 17. 17. 17.]
+        >>> s, args = lw.ops.dense(4, 8, 16, relu=False)
+        >>> print([(t.name, t.shape) for t in args])
+        [('X', (4, 16)), ('W', (8, 16)), ('bias', (8,)), ('biased', (4, 8))]
     """
     return _scheduled(*_layer(M, N, K, bias, relu, dtype, weight), weight == "NK")
 

@@ -1,7 +1,4 @@
-"""matmul_int8: unsigned by signed bytes into int32, as quantised layers need it.
-
-The weights come packed as the dot product instruction of AVX-512 VNNI wants them (groups of four
-along the reduction, sixteen columns beside one another), which is done once for a layer.
+"""matmul_int8: unsigned by signed bytes into int32, with weights packed for AVX-512 VNNI.
 
 The template stays since the derived space is slower where the last block of weights is not full
 (untuned 0.35 of it at 1000x777x333, two threads), and for one row; at 512^3 it is 0.99 of it.
@@ -31,12 +28,8 @@ _CUT = 12
 def pack_int8(weights: Array) -> Array:
     """Weights (K, N) of int8 as `matmul_int8` takes them.
 
-    Args:
-        weights: a NumPy array.
-
-    Returns:
-        (ceil(N / 16), ceil(K / 4), 16, 4), with zeros where the shape does not divide:
-        ``packed[n // 16, k // 4, n % 16, k % 4] == weights[k, n]``.
+    The result is (ceil(N / 16), ceil(K / 4), 16, 4), with zeros where the shape does not divide:
+    ``packed[n // 16, k // 4, n % 16, k % 4] == weights[k, n]``.
 
     Example:
         >>> print(lw.ops.pack_int8(np.ones((8, 16), "int8")).shape)
@@ -66,7 +59,6 @@ def _reference(M: int, N: int, K: int) -> Reference:
 
 def _default(M: int, N: int, K: int) -> dict[str, object]:
     tiles.check_sizes("int8", M=M, N=N, K=K)
-
     wide = -(-N // LANES) * LANES
 
     def cost(tile: tuple[int, int]) -> float:
@@ -87,13 +79,8 @@ def _default(M: int, N: int, K: int) -> dict[str, object]:
         "tile_i": [-1, max(enough or [1]), rows],
         "tile_j": [-1, 1, columns],
         "unroll_k": 1,
-        "intrinsic": _has_tiles(N, K),
+        "intrinsic": N >= LANES and K >= GROUP,
     }
-
-
-def _has_tiles(N: int, K: int) -> bool:
-    """Whether a shape has one whole tile of the intrinsic."""
-    return N >= LANES and K >= GROUP
 
 
 @template("matmul_int8", make_reference=_reference, default=_default)
@@ -121,10 +108,10 @@ def matmul_int8(M: int, N: int, K: int) -> tuple[Schedule, list[te.Tensor]]:
         cfg.define_split(name, extent, num_outputs=3, policy="candidate", candidate=candidates)
     cfg.define_knob("unroll_k", [1, 2, 4], default=1)
     cfg.define_knob("order", ["ji", "ij"])
-    cfg.define_knob("intrinsic", [True, False] if _has_tiles(N, K) else [False])
+    # Where the shape has one whole tile of it.
+    cfg.define_knob("intrinsic", [True, False] if N >= LANES and K >= GROUP else [False])
     fits = fits_registers("int32")
     cfg.multi_filter(lambda c: fits(c["tile_i"].size[-1], c["tile_j"].size[-1]))
-
     s = te.create_schedule(C.op)
     acc = s.cache_write(C, "local")
     i, j = s[C].op.axis

@@ -43,23 +43,19 @@ def compute(*args: Any, **options: Any) -> Tensor:
 class Operator:
     """An operator as the command line and the tests see it.
 
-    Attributes:
-        template: the tuned `loopwright.space.Workload` or template by hand; the default
-            configuration is the default schedule.
-        summary: one line of text.
-
     Example:
         >>> operator = lw.ops.WORKLOADS["matmul"]
         >>> print(operator.summary)
         C = A @ B; A (M, K) or (K, M), B (K, N) or (N, K)
     """
 
+    #: a tuned `loopwright.space.Workload`, or a template by hand; the default configuration is the
+    #: default schedule
     template: Template
     summary: str
 
     @property
     def name(self) -> str:
-        """Its name on the command line."""
         return self.template.name
 
     @cached_property
@@ -69,11 +65,7 @@ class Operator:
         return {name: parameter.default for name, parameter in parameters.items()}
 
     def args(self, given: Mapping[str, object]) -> tuple[Json, ...]:
-        """Arguments in order from parameters by name.
-
-        Raises:
-            UsageError: a parameter is unknown (the nearest is named) or missing.
-        """
+        """Arguments in order from parameters by name; UsageError for missing and unknown ones."""
         for key in given:
             if key not in self.params:
                 raise UsageError(
@@ -101,12 +93,8 @@ def definition(
 ) -> Callable[[Callable[..., list[Tensor]]], Workload]:
     """Decorate a function that returns inputs and the result in calling order: an operator.
 
-    On CPUs its space is derived. On GPUs it has the template of `loopwright.ops.gpu.scheduled`,
-    which knows the same rules and has every choice as a knob of one space.
-
-    ``name`` is its name on the command line and in records. ``make_reference`` and ``former`` take
-    its parameters; ``former`` returns inputs and the result as its former template for CPUs
-    computed it, where that had other stages: records of it apply.
+    On CPUs its space is derived, on GPUs it is that of `loopwright.ops.gpu.scheduled`. ``former``
+    computes what a former template did, where that had other stages: records of it apply.
     """
 
     def enter(function: Callable[..., list[Tensor]]) -> Workload:
@@ -188,7 +176,6 @@ _MEANINGS: dict[str, dict[str, str]] = {
     "softmax": _ROWS,
     "layer_norm": {**_ROWS, "eps": "is added to the variance"},
 }
-_DTYPE = "type of the elements"
 _EXAMPLES = {
     "conv2d": "N=1 C=64 H=56 W=56 O=64 KH=3 KW=3 pad=1",
     "dense": "M=1 N=1000 K=512",
@@ -220,10 +207,8 @@ class Description:
     name: str
     summary: str  #: result of the workload, in one line
     parameters: tuple[Parameter, ...]
-    #: Values of its parameter ``dtype``; empty where it has none.
-    dtypes: tuple[str, ...]
-    #: Words of a command line that give it parameters.
-    example: str
+    dtypes: tuple[str, ...]  #: values of its parameter ``dtype``; empty where it has none
+    example: str  #: words of a command line that give it parameters
 
     def to_json(self) -> dict[str, Json]:
         return asdict(self)
@@ -231,15 +216,13 @@ class Description:
 
 def describe(operator: Operator) -> Description:
     """The description of an operator, of `WORKLOADS` or registered by its user."""
-    meanings = {"dtype": _DTYPE, **_MEANINGS.get(operator.name, {})}
-    parameters = parameters_of(operator.params, meanings)
-    return Description(
-        operator.name,
-        operator.summary,
-        parameters,
-        _dtypes(operator),
-        _EXAMPLES.get(operator.name, " ".join(f"{p.name}=64" for p in parameters if p.required)),
+    name = operator.name
+    parameters = parameters_of(
+        operator.params, {"dtype": "type of the elements", **_MEANINGS.get(name, {})}
     )
+    sizes = " ".join(f"{p.name}=64" for p in parameters if p.required)
+    example = _EXAMPLES.get(name, sizes)
+    return Description(name, operator.summary, parameters, _dtypes(operator), example)
 
 
 def describe_all() -> tuple[Description, ...]:
@@ -251,12 +234,9 @@ def parameters_of(
 ) -> tuple[Parameter, ...]:
     """Parameters in order, from their defaults (`REQUIRED` for none) and meanings by name."""
     return tuple(
-        Parameter(
-            name,
-            meanings.get(name, ""),
-            default is REQUIRED,
-            None if default is REQUIRED else default,
-        )
+        Parameter(name, meanings.get(name, ""), True)
+        if default is REQUIRED
+        else Parameter(name, meanings.get(name, ""), False, default)
         for name, default in defaults.items()
     )
 

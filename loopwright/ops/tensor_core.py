@@ -1,9 +1,7 @@
 """matmul_tensor_core: products of 16-bit floats or of tf32 summed in float32, on tensor cores.
 
-A block computes a tile of C with several warps. Tiles of A and B pass through shared memory, some
-steps of the reduction ahead of their use, and from there into fragments in registers, by ldmatrix
-or, those of tf32, element by element; mma.sync multiplies them. This is the schedule of CUTLASS's
-multistage kernels for Ampere, which `loopwright.space.rules.tensor_core_gpu` makes.
+The schedule is that of CUTLASS's multistage kernels for Ampere: tiles pass through shared memory,
+some steps ahead of their use, into fragments (`loopwright.space.rules.tensor_core_gpu`).
 """
 
 from __future__ import annotations
@@ -14,31 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from loopwright import te
+from loopwright import space, te
 from loopwright.errors import TaskError
 from loopwright.ops.operator import Array, LoopOrIndex, Reference
 from loopwright.schedule import Schedule
-from loopwright.space import (
-    DEFAULT_WARPS,
-    FIRST_ARCH,
-    STAGES,
-    TILES,
-    WARPS,
-    MmaOperands,
-    MmaProduct,
-    cost,
-    fitting,
-    has_tensor_cores,
-    points,
-    staged_steps,
-)
 from loopwright.target import Target
 from loopwright.task import get_config, template
 
 
 def _reference(M: int, N: int, K: int, trans_b: bool, dtype: str) -> Reference:
     def factor(x: Array) -> Array:
-        return _nearest_tf32(x) if dtype == "tf32" else x.astype(np.float32)
+        if dtype != "tf32":
+            return x.astype(np.float32)
+        # As `te.intrinsics.round_tf32` does it.
+        rounded = (x.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
+        return np.where(np.isnan(x), x, rounded.view(np.float32))
 
     def reference(a: Array, b: Array) -> Array:
         x, y = factor(a), factor(b)
@@ -47,32 +35,29 @@ def _reference(M: int, N: int, K: int, trans_b: bool, dtype: str) -> Reference:
     return reference
 
 
-def _nearest_tf32(x: Array) -> Array:
-    """Round numbers to tf32, as `te.intrinsics.round_tf32`."""
-    rounded = (x.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)
-    return np.where(np.isnan(x), x, rounded.view(np.float32))
-
-
 def _default(M: int, N: int, K: int, trans_b: bool, dtype: str) -> dict[str, object]:
-    kind = MmaOperands.of(dtype, trans_b)
+    kind = space.MmaOperands.of(dtype, trans_b)
     _check(M, N, K, kind)
-    fits = fitting(M, N, kind)
-    space = [c for c in points(K, kind) if fits(*c) and prod(c[1]) <= DEFAULT_WARPS]
-    tiles, warps, step, stages = min(space, key=lambda c: cost(M, N, kind, *c))
+    fits = space.fitting(M, N, kind)
+    best = min(
+        (c for c in space.points(K, kind) if fits(*c) and prod(c[1]) <= space.DEFAULT_WARPS),
+        key=lambda c: space.cost(M, N, kind, *c),
+    )
+    tiles, warps, step, stages = best
     return {"tile": list(tiles), "warps": list(warps), "step": step, "stages": stages}
 
 
-def _check(M: int, N: int, K: int, kind: MmaOperands) -> None:
+def _check(M: int, N: int, K: int, kind: space.MmaOperands) -> None:
     """Refuse shapes whose rows cannot be copied 16 bytes at once, and other targets."""
     if Target.current().kind.name != "cuda":
         raise TaskError(
             f"matmul_tensor_core is for targets cuda, and the target in force is "
             f"{Target.current().kind.name}; take matmul"
         )
-    if not has_tensor_cores(Target.current()):
+    if not space.has_tensor_cores(Target.current()):
         raise TaskError(
-            f"matmul_tensor_core needs sm_{FIRST_ARCH} or later, and the target in force is for "
-            f"{Target.current().options['arch']}; take matmul"
+            f"matmul_tensor_core needs sm_{space.FIRST_ARCH} or later, and the target in force is "
+            f"for {Target.current().options['arch']}; take matmul"
         )
     if not kind.takes(M, N, K):
         raise TaskError(
@@ -114,7 +99,7 @@ def matmul_tensor_core(
         >>> print([t.name for t in args])
         ['A', 'B', 'C']
     """
-    kind = MmaOperands.of(dtype, trans_b)
+    kind = space.MmaOperands.of(dtype, trans_b)
     _check(M, N, K, kind)
     a = te.placeholder((M, K), kind.dtype, name="A")
     b = te.placeholder((N, K) if trans_b else (K, N), kind.dtype, name="B")
@@ -129,12 +114,12 @@ def matmul_tensor_core(
     cfg = get_config()
     # Rounding is not counted.
     cfg.add_flop(2 * M * N * K)
-    cfg.define_knob("tile", list(product(TILES, TILES)))
-    cfg.define_knob("warps", list(product(WARPS, WARPS)))
-    cfg.define_knob("step", staged_steps(K, kind))
-    cfg.define_knob("stages", list(STAGES))
-    fits = fitting(M, N, kind)
+    cfg.define_knob("tile", list(product(space.TILES, space.TILES)))
+    cfg.define_knob("warps", list(product(space.WARPS, space.WARPS)))
+    cfg.define_knob("step", space.staged_steps(K, kind))
+    cfg.define_knob("stages", list(space.STAGES))
+    fits = space.fitting(M, N, kind)
     cfg.multi_filter(lambda c: fits(c["tile"].val, c["warps"].val, c["step"].val, c["stages"].val))
     point = (cfg["tile"].val, cfg["warps"].val, cfg["step"].val, cfg["stages"].val)
-    MmaProduct(s, (a, b, c), kind, point).schedule()
+    space.MmaProduct(s, (a, b, c), kind, point).schedule()
     return s, [a, b, c]

@@ -1,13 +1,11 @@
 """Definitions over sliding windows: convolutions and pools of any rank in every layout.
 
-`convolution`, `pool` and `mean_pool` are what models compute (`loopwright.graph.op.windows`
-registers them) and, with ``as_workload``, what the workloads below do. The two differ in how the
-same sums are written, by which records of either name their expression: of padding a workload tests
-both sides of each dimension, it sums over channels first, and divides by counts.
+Models compute `convolution`, `pool` and `mean_pool`, and with ``as_workload`` so do the workloads.
+By the way in which these write the same sums, records of either name their expression: a workload
+tests both sides of padding, sums over channels first, and divides by counts.
 
-Images are (N, C, ...) in ``"NCHW"``, (N, ..., C) in ``"NHWC"``, and (N, C / c, ..., c) in blocks,
-``"NCHWc"``, whatever their rank; the weights of a result in these layouts are (O, C / groups, ...),
-(..., C / groups, O), and (O / o, C / c, ..., c, o).
+Images are (N, C, ...) in ``"NCHW"``, (N, ..., C) in ``"NHWC"``, (N, C / c, ..., c) in ``"NCHWc"``;
+weights (O, C / groups, ...), (..., C / groups, O), (O / o, C / c, ..., c, o).
 """
 
 from __future__ import annotations
@@ -31,9 +29,6 @@ Size: TypeAlias = "int | te.Expr"
 IMAGE = {"NCHW": 2, "NHWC": 1, "NCHWc": 2}
 
 
-# ---------------------------------------------------------------- what all windows share
-
-
 @dataclass(frozen=True)
 class Window:
     """Sliding window over an image: a number, or a pair, for each of its dimensions."""
@@ -52,7 +47,6 @@ class Window:
             )
 
     def positions(self, image: Sequence[Size]) -> tuple[Size, ...]:
-        """Number of positions along each dimension of an image with its padding."""
         found: list[Size] = []
         for n, k, s, d in zip(image, self.kernel, self.stride, self.dilation, strict=True):
             reach = (k - 1) * d + 1
@@ -85,10 +79,7 @@ def padded(
     as_workload: bool = False,
     axes: Sequence[str] | None = None,
 ) -> te.Tensor:
-    """The data with ``value`` around the dimensions from ``first`` on; itself without padding.
-
-    ``pads`` are elements before and after each of these dimensions.
-    """
+    """The data with ``value`` around dimensions from ``first`` on; itself without padding."""
     if all(p == (0, 0) for p in pads):
         return data
     behind = len(data.shape) - first - len(pads)
@@ -116,9 +107,6 @@ def numbered(names: Sequence[str], rank: int) -> list[str]:
     return [*names, *(f"i{d}" for d in range(len(names), rank))]
 
 
-# ---------------------------------------------------------------- convolutions
-
-
 def convolution(
     data: te.Tensor,
     weight: te.Tensor,
@@ -135,18 +123,10 @@ def convolution(
 ) -> te.Tensor:
     """The sums of products of an image with windows of weights, in ``dtype``.
 
-    Args:
-        data: the image, in the layout ``source``: that of the result, or NCHW.
-        weight: in the form that belongs to ``layout``, that of the result. With ``by_channel`` it
-            has one channel and one output for each channel of the image: (C, 1, ...), (..., C, 1),
-            or (C / c, 1, ..., 1, c).
-        window: its kernel is that of the weight.
-        groups: output channel o reads the channels of group ``o // (O / groups)``.
-        weight_at: reads an element of the weight, where that is not the tensor itself.
-        as_workload: see the head of this file.
-
-    Raises:
-        TensorError: channels differ, the groups do not divide them, or the window does not fit.
+    ``source`` is the layout of the data, NCHW or that of the result; output o reads the channels of
+    group ``o // (O / groups)``. ``by_channel`` weights have one channel and one output for each of
+    the image: (C, 1, ...), (..., C, 1), or (C / c, 1, ..., 1, c). TensorError where channels
+    differ, the groups do not divide them, or the window does not fit.
     """
     source = source or layout
     first, rank, blocked = IMAGE[source], len(window.kernel), layout == "NCHWc"
@@ -222,9 +202,6 @@ def check_channels(channels: Size, inner: Size, outputs: Size, groups: int) -> N
         raise TensorError(f"{groups} groups do not divide {outputs} output channels")
 
 
-# ---------------------------------------------------------------- pools
-
-
 def pool(
     data: te.Tensor,
     window: Window,
@@ -236,10 +213,7 @@ def pool(
     as_workload: bool = False,
     axes: Sequence[str] | None = None,
 ) -> te.Tensor:
-    """A reduction over the windows of an image that is padded already, from ``first`` on.
-
-    ``dtype`` is that of what is reduced; default that of the data. ``axes`` name the dimensions.
-    """
+    """A reduction, in ``dtype``, over the windows of an image that is padded already."""
     end = first + len(window.kernel)
     size, taps = window.positions(data.shape[first:end]), window.taps("rs" if as_workload else "")
 
@@ -315,14 +289,12 @@ def _window(kernel: tuple[int, int], stride: object, pad: object, dilation: obje
 
 
 def _shaped(layout: str, n: int, c: int, *image: int) -> tuple[int, ...]:
-    """The shape of images in a layout."""
     if layout not in ("NCHW", "NHWC"):
         raise TensorError(f"layout is one of NCHW, NHWC, got {layout!r}")
     return (n, c, *image) if layout == "NCHW" else (n, *image, c)
 
 
 def _narrowed(Y: te.Tensor, dtype: str) -> te.Tensor:
-    """Sums in the dtype of the result."""
     final = tiles.out_dtype(dtype)
     if final == Y.dtype:
         return Y
@@ -358,9 +330,6 @@ def _reference(
     return reference
 
 
-# ---------------------------------------------------------------- conv2d
-
-
 @_named("conv2d")
 def conv2d_compute(
     X: te.Tensor,
@@ -377,12 +346,9 @@ def conv2d_compute(
     Args:
         X: (N, C, H, W), or (N, H, W, C) with ``layout="NHWC"``.
         W: (O, C / groups, KH, KW), or (KH, KW, C / groups, O).
-        stride: steps in y and x, positive.
+        stride, dilation: steps, and distance of taps, in y and x, positive.
         pad: zeros at each side in y and x; P is the padded input.
-        dilation: distance of taps in y and x, positive.
         groups: output channel o reads input channels of group ``o // (O / groups)`` only.
-        layout: "NCHW" or "NHWC".
-        name: printed name of the result.
 
     Returns:
         (N, O, OH, OW), or (N, OH, OW, O); ``OH = (H + 2 ph - dh (KH - 1) - 1) // sh + 1``. int8 and
@@ -397,10 +363,9 @@ def conv2d_compute(
         >>> print(lw.ops.conv2d_compute(X, W, pad=(1, 1)))
         Tensor(Y: float32[1, 6, 8, 8])
     """
-    kernel = W.static_shape[2:] if layout == "NCHW" else W.static_shape[:2]
-    around = (pad[0], pad[0]), (pad[1], pad[1])
-    window = Window(kernel, stride, around, dilation)
     _shaped(layout, 1, 1, 1, 1)
+    kernel = W.static_shape[2:] if layout == "NCHW" else W.static_shape[:2]
+    window = Window(kernel, stride, ((pad[0], pad[0]), (pad[1], pad[1])), dilation)
     return _conv2d(X, W, window, layout, name, groups=groups)
 
 
@@ -500,9 +465,6 @@ def conv2d(
     return [X, weight, _narrowed(Y, dtype)]
 
 
-# ---------------------------------------------------------------- depthwise_conv2d
-
-
 @_named("depthwise_conv2d")
 def depthwise_conv2d_compute(
     X: te.Tensor,
@@ -519,11 +481,6 @@ def depthwise_conv2d_compute(
         X: (N, C, H, W), or (N, H, W, C) with ``layout="NHWC"``.
         W: (C, 1, KH, KW), or (KH, KW, C, 1).
         stride, pad, dilation: in y and x; P is the input with zeros around it.
-        layout: "NCHW" or "NHWC".
-        name: printed name of the result.
-
-    Returns:
-        (N, C, OH, OW), or (N, OH, OW, C).
 
     Raises:
         TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive.
@@ -571,13 +528,8 @@ def depthwise_conv2d(
 
     Example:
         >>> s, args = lw.ops.depthwise_conv2d(1, 4, 8, 8, 3, 3, pad=1)
-        >>> f = lw.build(s, args, "llvm")
-        >>> x, w = np.ones((1, 4, 8, 8), "float32"), np.ones((4, 1, 3, 3), "float32")
-        >>> y = np.empty((1, 4, 8, 8), "float32")
-        >>> f(x, w, y)
-        >>> print(y[0, 0, :2, :3])
-        [[4. 6. 6.]
-         [6. 9. 9.]]
+        >>> print([(t.name, t.shape) for t in args])
+        [('X', (1, 4, 8, 8)), ('W', (4, 1, 3, 3)), ('Y', (1, 4, 8, 8))]
     """
     with _named("depthwise_conv2d"):
         X = te.placeholder(_shaped(layout, N, C, H, W), dtype, name="X")
@@ -585,9 +537,6 @@ def depthwise_conv2d(
     weight = (C, 1, KH, KW) if layout == "NCHW" else (KH, KW, C, 1)
     kernel = te.placeholder(weight, dtype, name="W")
     return [X, kernel, _narrowed(depthwise_conv2d_compute(X, kernel, *sizes, layout), dtype)]
-
-
-# ---------------------------------------------------------------- pool2d
 
 
 @_named("pool2d")
@@ -605,13 +554,10 @@ def pool2d_compute(
 
     Args:
         X: (N, C, H, W), or (N, H, W, C) with ``layout="NHWC"``; floats for averages.
-        kernel: extents of a window in y and x.
-        stride: steps in y and x.
+        kernel, stride: extents, and steps, of a window in y and x.
         pad: at each side in y and x, at most half of the kernel; a maximum never takes it.
         kind: "max" or "avg".
         count_include_pad: whether an average divides by the extent of the whole window.
-        layout: "NCHW" or "NHWC".
-        name: printed name of the result.
 
     Returns:
         The reduction over the window and the result (the same tensor for maxima).
@@ -691,13 +637,10 @@ def pool2d(
 
     Example:
         >>> s, args = lw.ops.pool2d(1, 1, 4, 4, 2, 2, stride=2)
-        >>> f = lw.build(s, args, "llvm")
-        >>> x = np.arange(16, dtype="float32").reshape(1, 1, 4, 4)
-        >>> y = np.empty((1, 1, 2, 2), "float32")
-        >>> f(x, y)
-        >>> print(y[0, 0])
-        [[ 5.  7.]
-         [13. 15.]]
+        >>> x, y = np.arange(16, dtype="float32"), np.empty((1, 1, 2, 2), "float32")
+        >>> lw.build(s, args)(x.reshape(1, 1, 4, 4), y)
+        >>> print(y[0, 0].tolist())
+        [[5.0, 7.0], [13.0, 15.0]]
     """
     with _named("pool2d"):
         X = te.placeholder(_shaped(layout, N, C, H, W), dtype, name="X")

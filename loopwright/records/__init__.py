@@ -1,7 +1,6 @@
 """Logs of measurements: the record, the append-only store, reading, and queries.
 
-Imports neither schedules nor the runtime, so that a log can be listed with nothing else loaded.
-Traces and targets stay raw JSON here. ``docs/records.md`` specifies the format.
+Imports neither schedules nor the runtime; traces and targets stay raw JSON here.
 """
 
 from __future__ import annotations
@@ -34,17 +33,26 @@ from loopwright.records.provenance import (
 )
 from loopwright.records.query import best, by_task, distill, kept, keys_of, measured, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
-from loopwright.records.record import VERSION, Checked, Expression, Record, expression_key, task_key
+from loopwright.records.record import (
+    VERSION,
+    Checked,
+    Expression,
+    Outcome,
+    Record,
+    Verdict,
+    compared,
+    expression_key,
+    task_key,
+)
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
 from loopwright.records.store import Store
-from loopwright.records.verdict import Outcome, Verdict, compared
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
-    from loopwright.records.autotvm import ERRORS
     from loopwright.records.bulk import grouped, lines_of
     from loopwright.records.index.open import Follower, News
     from loopwright.records.log import (
+        ERRORS,
         LOG,
         check_has_records,
         check_is_log,
@@ -52,7 +60,8 @@ if TYPE_CHECKING:
         without_collector,
         without_records,
     )
-    from loopwright.records.playoff_records import (
+    from loopwright.records.query import latest_verdict, verdict_on
+    from loopwright.records.ranking import (
         PLAYOFF,
         Basis,
         Place,
@@ -63,7 +72,7 @@ if TYPE_CHECKING:
         playoffs,
         ratios,
     )
-    from loopwright.records.query import latest_verdict, verdict_on
+    from loopwright.records.record import FACTOR, NOT_COMPARED, verdict_of
     from loopwright.records.reports.curve import Curve, best_so_far
     from loopwright.records.reports.differences import (
         FEWEST_WINDOWS,
@@ -106,7 +115,6 @@ if TYPE_CHECKING:
     from loopwright.records.reports.spread import spread, spread_text, spreads
     from loopwright.records.reports.standings import Standing, Standings, default_record, standings
     from loopwright.records.validation import Validation, line_reports, validate
-    from loopwright.records.verdict import FACTOR, NOT_COMPARED, verdict_of
 
 Log._html = html_of_log
 Record._html = html_of_record

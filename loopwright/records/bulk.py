@@ -7,8 +7,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 
-from loopwright.records.index.block import StoredBlock
-from loopwright.records.index.columns import NESTED
+from loopwright.records.index.block import NESTED, StoredBlock
 from loopwright.records.line import is_own_line
 from loopwright.records.record import Record
 
@@ -24,13 +23,7 @@ def fields_of(records: Iterable[object], *names: str) -> list[list[Any]]:
     """Fields and properties of many records: a list of values for each name.
 
     Values of records with an index are taken from its columns, many times faster than one by one.
-
-    Args:
-        records: records with or without an index, or a mixture.
-        names: names of the fields and properties.
-
-    Raises:
-        RecordError: the index was made by another program, and is malformed.
+    RecordError where another program made the index, and it is malformed.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -89,15 +82,8 @@ def lines_of(records: Iterable[Record]) -> Iterator[str]:
 def once_for_equal(
     judge: Callable[[_M], _T], records: Sequence[_M], names: Sequence[str]
 ) -> list[_T]:
-    """Apply a function to each record, calling it once for all that are equal in some fields.
-
-    Args:
-        judge: the function; it looks at no other fields.
-        records: records with or without an index, or a mixture.
-        names: the fields and properties that it looks at.
-
-    Raises:
-        RecordError: as `fields_of`; and any error of the function.
+    """Apply a function to each record, calling it once for all that are equal in some fields,
+    which must be all that it looks at.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records

@@ -1,11 +1,7 @@
 """Kinds of failures of trials, with meaning, causes and remedies: the one source of these texts.
 
-``loopwright explain-error`` and the summary of a run print them; ``loopwright explain-error
---markdown`` makes the page ``docs/errors.md`` of them.
-
-One kind may have several causes: a kernel that was killed after 20 times the time of the best is
-slow, and more time does not help it; one that was killed at the runner's own limit may only need
-more. The text of a failure tells them apart.
+``loopwright explain-error`` and the summary of a run print them, and the page ``docs/errors.md`` is
+made of them. The text of a failure tells the causes of its kind apart.
 """
 
 from __future__ import annotations
@@ -15,30 +11,21 @@ from enum import StrEnum
 
 
 class ErrorKind(StrEnum):
-    """Kinds of failures of a trial.
-
-    A record holds the name as text; a newer version may know more.
+    """Kinds of failures of a trial; a record holds the name, and a newer version may know more.
 
     Example:
-        >>> from loopwright.measure import ErrorKind
-        >>> print(sorted(kind.value for kind in ErrorKind)[:3])
+        >>> print(sorted(kind.value for kind in lw.measure.ErrorKind)[:3])
         ['BUILD_CRASH', 'BUILD_TIMEOUT', 'COMPILE']
     """
 
-    #: The template or the schedule refused the configuration.
-    INSTANTIATION = "INSTANTIATION"
-    #: The compiler reported an error.
-    COMPILE = "COMPILE"
+    INSTANTIATION = "INSTANTIATION"  # the template or the schedule refused the configuration
+    COMPILE = "COMPILE"  # the compiler reported an error
     BUILD_TIMEOUT = "BUILD_TIMEOUT"
-    #: The builder process died.
-    BUILD_CRASH = "BUILD_CRASH"
+    BUILD_CRASH = "BUILD_CRASH"  # the builder process died
     RUN_TIMEOUT = "RUN_TIMEOUT"
-    #: The runner process died.
-    RUN_CRASH = "RUN_CRASH"
-    #: The builder or the kernel needs more memory than there is.
-    MEMORY = "MEMORY"
-    #: The kernel, or loading it, reported an error.
-    RUN_ERROR = "RUN_ERROR"
+    RUN_CRASH = "RUN_CRASH"  # the runner process died
+    MEMORY = "MEMORY"  # the builder or the kernel needs more memory than there is
+    RUN_ERROR = "RUN_ERROR"  # the kernel, or loading it, reported an error
     #: The outputs differ from the reference, or memory outside of the arguments was written.
     WRONG_ANSWER = "WRONG_ANSWER"
 
@@ -47,11 +34,8 @@ class ErrorKind(StrEnum):
 #: excludes it. Failures of a builder are no evidence against the kernel.
 FAILED_AGAIN = frozenset(
     {
-        ErrorKind.RUN_TIMEOUT,
-        ErrorKind.RUN_CRASH,
-        ErrorKind.MEMORY,
-        ErrorKind.RUN_ERROR,
-        ErrorKind.WRONG_ANSWER,
+        *(ErrorKind.RUN_TIMEOUT, ErrorKind.RUN_CRASH, ErrorKind.MEMORY),
+        *(ErrorKind.RUN_ERROR, ErrorKind.WRONG_ANSWER),
     }
 )
 
@@ -94,10 +78,9 @@ class ErrorHelp:
     """The help for one kind of error.
 
     Attributes:
-        kind: the kind.
         meaning: the event, in a sentence.
         next_step: the remedy where the text of an error does not show its cause.
-        causes: the causes, the most frequent first.
+        causes: the most frequent first.
 
     Example:
         >>> help = lw.records.error_help("RUN_CRASH")
@@ -111,7 +94,7 @@ class ErrorHelp:
     causes: tuple[Cause, ...]
 
 
-#: Hint on how to see the loop nest of a record.
+#: Shows the loop nest of a record.
 _SHOW = "`loopwright records show LOG ID --ir` prints its loop nest"
 #: Phrases of crash texts for the signals by which operators, batch systems and Linux kill.
 _KILLED_PHRASES = tuple(f"killed by SIG{n}" for n in ("KILL", "TERM", "HUP", "INT", "QUIT"))
@@ -449,12 +432,14 @@ _WRONG_ANSWER = ErrorHelp(
     ),
 )
 
-_KINDS = (
-    *(_INSTANTIATION, _COMPILE, _BUILD_TIMEOUT, _BUILD_CRASH, _RUN_TIMEOUT, _RUN_CRASH),
-    *(_MEMORY, _RUN_ERROR, _WRONG_ANSWER),
-)
 #: The help for each kind, in the order of `ErrorKind`.
-HELP: dict[str, ErrorHelp] = {help.kind: help for help in _KINDS}
+HELP: dict[str, ErrorHelp] = {
+    help.kind: help
+    for help in (
+        *(_INSTANTIATION, _COMPILE, _BUILD_TIMEOUT, _BUILD_CRASH, _RUN_TIMEOUT, _RUN_CRASH),
+        *(_MEMORY, _RUN_ERROR, _WRONG_ANSWER),
+    )
+}
 
 _INTRODUCTION = """# Why a trial failed
 
@@ -479,14 +464,9 @@ def error_help(kind: str) -> ErrorHelp | None:
 
 
 def next_step(kind: str, text: str = "") -> str:
-    """The remedy of a failure, in one line without a full stop.
+    """The remedy of a failure, in one line without a full stop; by its text it fits the cause.
 
-    Args:
-        kind: name of its `ErrorKind`.
-        text: text of the error in the record; with it the advice fits the cause.
-
-    Returns:
-        The advice; empty for a kind that this version does not know.
+    Empty for a kind that this version does not know.
 
     Example:
         >>> print(len(lw.records.next_step("RUN_TIMEOUT")) > 0)
@@ -506,12 +486,10 @@ def errors_page() -> str:
         >>> print(lw.records.errors_page().splitlines()[0])
         # Why a trial failed
     """
-    return "\n".join([_INTRODUCTION, *map(_section, HELP.values())])
-
-
-def _section(of: ErrorHelp) -> str:
-    lines = [f"## {of.kind}", "", of.meaning, "", f"**In general:** {of.next_step}.", ""]
-    for cause in of.causes:
-        lines += [f"- **Cause:** {cause.what}", f"  **Example:** `{cause.example}`"]
-        lines += [f"  **Next step:** {cause.next_step}.", ""]
+    lines = [_INTRODUCTION]
+    for one in HELP.values():
+        lines += [f"## {one.kind}", "", one.meaning, "", f"**In general:** {one.next_step}.", ""]
+        for cause in one.causes:
+            lines += [f"- **Cause:** {cause.what}", f"  **Example:** `{cause.example}`"]
+            lines += [f"  **Next step:** {cause.next_step}.", ""]
     return "\n".join(lines)

@@ -24,8 +24,7 @@ from loopwright.records.query import by_task, kept
 from loopwright.records.record import Record, header_line
 
 AnyPath: TypeAlias = str | os.PathLike[str]
-#: Told what a person should know.
-Announce: TypeAlias = Callable[[str], None]
+Announce: TypeAlias = Callable[[str], None]  # told what a person should know
 
 
 def pick(
@@ -34,22 +33,14 @@ def pick(
     """Write a log of the best records of ``sources`` and of ``out``, if that exists.
 
     The lines that their rank rests on (see `kept`) and their expressions are written too; headers
-    and comments are not.
+    and comments are not. Returns the records that were written. RecordError where a log cannot be
+    read or written, or there is nothing to write; ``out`` has lines that cannot be read, or is a
+    source or the log of a run, whose measurements would be lost.
 
     Args:
-        sources: Logs.
-        out: The log to be written.
         k: Number of records of each task, hardware and number of threads.
         announce: Called with one line of text about skipped lines of the sources; None: not
             reported.
-
-    Returns:
-        The records that were written.
-
-    Raises:
-        RecordError: a log cannot be read or written, or there is nothing to write; ``out`` has
-            lines that cannot be read, or is a source or the log of a run, whose measurements would
-            be lost.
 
     Example:
         >>> picked = lw.records.pick(["matmul.jsonl"], "best.jsonl")
@@ -74,13 +65,7 @@ def pick(
 
 
 def pick_best(source: AnyPath, out: AnyPath) -> list[Record]:
-    """Write a log of the best records of ``source`` and of ``out``: `pick`, by AutoTVM's name.
-
-    Returns:
-        The records that were written.
-
-    Raises:
-        RecordError: a log cannot be read or written.
+    """Write a log of the best of ``source`` and ``out``: `pick`, and its errors, as in AutoTVM.
 
     Example:
         >>> picked = lw.records.pick_best("matmul.jsonl", "best.jsonl")
@@ -95,12 +80,10 @@ def distill_file(
 ) -> list[Record]:
     """Write a log of the best records of ``sources`` alone; arguments and result as of `pick`.
 
-    Raises:
-        RecordError: as `pick`; or ``out`` exists, and is none of the sources.
+    RecordError, too, where ``out`` exists, and is none of the sources.
 
     Example:
-        >>> picked = lw.records.distill_file(["matmul.jsonl"], "best.jsonl")
-        >>> print(len(picked) >= 1)
+        >>> print(len(lw.records.distill_file(["matmul.jsonl"], "best.jsonl")) >= 1)
         True
     """
     if os.path.exists(out) and not _is_among(out, sources):
@@ -112,12 +95,8 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
     """Write a log of all lines of ``sources`` and of ``out``, if that exists; equal ones once.
 
     Lines are copied as they are, so that those of a newer version, or damaged ones, are not lost.
-
-    Returns:
-        The number of lines written, and the number left out as duplicates.
-
-    Raises:
-        RecordError: a log cannot be read or written, or one holds nothing that is a record.
+    Returns the number of lines written, and the number left out as duplicates. RecordError where a
+    log cannot be read or written, or one holds nothing that is a record.
 
     Example:
         >>> written, left_out = lw.records.merge(["matmul.jsonl", "matmul.jsonl"], "all.jsonl")
@@ -140,19 +119,14 @@ def merge(sources: Sequence[AnyPath], out: AnyPath) -> tuple[int, int]:
 
 
 def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) -> dict[Path, int]:
-    """Write the records of each task of a log into a file of its own, with their expressions and
-    the headers of their runs. A record that such a file holds already is not added again.
+    """Write the records of each task of a log into a file of its own in ``folder``, with their
+    expressions and the headers of their runs. A record that such a file holds already is not added
+    again; ``announce`` gets one line of text about skipped lines.
 
-    Args:
-        source: A log.
-        folder: Folder of the files; created when it does not exist.
-        announce: Called with one line of text about skipped lines; None: not reported.
+    RecordError where the log cannot be read or holds no record, or a file cannot be written.
 
     Returns:
         The number of records in each file.
-
-    Raises:
-        RecordError: the log cannot be read or holds no record, or a file cannot be written.
 
     Example:
         >>> files = lw.records.split("matmul.jsonl", "by_task")
@@ -184,7 +158,6 @@ def split(source: AnyPath, folder: AnyPath, announce: Announce | None = None) ->
 
 
 def _load_log(path: AnyPath, announce: Announce | None = None) -> Log:
-    """Read a log, and report its skipped lines."""
     log = load(path)
     check_is_log(log)
     if announce is not None and log.records and (complaint := log.complaint()):
@@ -203,10 +176,8 @@ def _own(out: AnyPath, sources: Sequence[AnyPath]) -> list[Log]:
 
 
 def _check_keeps(out: AnyPath, sources: Sequence[AnyPath], chosen: Sequence[Record]) -> None:
-    """Refuse to leave measurements out of a log that may have been chosen by mistake.
-
-    A file that `pick` wrote has no headers and is no source: there better records replace good
-    ones.
+    """Refuse to leave measurements out of a log that may have been chosen by mistake; in a file
+    that `pick` wrote, without headers and no source, better records replace good ones.
     """
     if not os.path.exists(out):
         return
@@ -243,7 +214,6 @@ def _write(
 
 
 def _raw_lines(path: AnyPath) -> Iterator[bytes]:
-    """The unparsed lines of a file, without blank ones."""
     with open(path, "rb") as file:
         raw = file.readline(MAX_LINE).removeprefix(BOM)
         while raw:
@@ -254,9 +224,8 @@ def _raw_lines(path: AnyPath) -> Iterator[bytes]:
 
 @contextmanager
 def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
-    """A file that takes the place of ``path`` when the block ends without an error.
-
-    A `Store` that appends to the old file waits, and goes on with the new one.
+    """A file that takes the place of ``path`` when the block ends without an error; a `Store` that
+    appends to the old file waits, and goes on with the new one.
     """
     try:
         target = destination(Path(path), LOG, force=None)

@@ -20,22 +20,15 @@ from loopwright.errors import RecordError
 #: cannot follow such a type through a program that looks into its values, so it is not spelled out.
 Json: TypeAlias = Any
 
-
-#: Bytes of the longest line that is read.
-MAX_LINE = 16 << 20
-#: Arrays and objects that may stand inside each other.
-MAX_DEPTH = 300
-#: Digits of the longest integer: longer ones fit into no field, and into no float.
-MAX_DIGITS = 40
+#: Bytes of the longest line that is read; arrays and objects that may stand inside each other.
+MAX_LINE, MAX_DEPTH = 16 << 20, 300
+MAX_DIGITS = 40  # digits of the longest integer: longer ones fit into no field, and into no float
 
 #: The end of a line with a checksum: this, eight hexadecimal digits, and the two last bytes.
 _MARK = b',"sum":"'
-#: Beginning of a line of this version.
-_OWN = b'{"v":1,'
-#: The mark that some editors put at the beginning of a file.
-BOM = b"\xef\xbb\xbf"
-#: Bytes from which a file is recognized as a log.
-BEGINNING = 1 << 16
+_OWN = b'{"v":1,'  # beginning of a line of this version
+BOM = b"\xef\xbb\xbf"  # the mark that some editors put at the beginning of a file
+BEGINNING = 1 << 16  # bytes from which a file is recognized as a log
 #: Beginnings of lines of any version and of TVM; fields that lines of each kind have.
 _OPENINGS = (b'{"v":', b'{"input": [', b'{"input":[', b'{"i": [', b'{"i":[')
 _KINDS_OF_TVM = ({"input", "config", "result"}, {"i", "r", "v"})
@@ -72,10 +65,8 @@ def _plain(value: object) -> object:
 
 
 def canonical_json(value: object) -> str:
-    """JSON without spaces and with sorted keys: equal values give equal text.
-
-    Raises:
-        RecordError: the value holds something that JSON has no form for, or a NaN or infinity.
+    """JSON without spaces and with sorted keys: equal values give equal text; RecordError for
+    anything that JSON has no form for, a NaN or infinity included.
 
     Example:
         >>> print(lw.records.canonical_json({"b": 1, "a": [1, 2]}))

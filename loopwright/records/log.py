@@ -1,4 +1,4 @@
-"""Reading a log: every line that can be understood, and a count of those that cannot."""
+"""Reading a log: every line that can be understood, also of AutoTVM, and a count of the others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,34 +15,30 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from loopwright.errors import RecordError
 from loopwright.files import FileKind
 from loopwright.presenting import counted
-from loopwright.records import autotvm
+from loopwright.records.error_kinds import ErrorKind
 from loopwright.records.line import (
     BOM,
     MAX_LINE,
     Json,
     NotJsonError,
     TornLineError,
+    UnknownVersionError,
     begins_log,
     parse_line,
 )
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import Expression, Record, check_version
+from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
 LOG = FileKind("a log", begins_log)
-#: Bytes at the beginning of a line that contain the name of its kind.
-_BEGINNING = 40
 
 
 class Skipped(NamedTuple):
     """A line that was not understood: its number, from 1, and the reason.
 
     Example:
-        >>> with open("torn.jsonl", "w") as file:
-        ...     print("{no JSON", file=file)
-        ...
-        >>> (skipped,) = lw.records.load("torn.jsonl").skipped
+        >>> (skipped,) = lw.records.load_lines(["{no JSON"]).skipped
         >>> print(skipped.line, skipped.reason)
         1 torn line
     """
@@ -57,7 +53,6 @@ class Log:
 
     Attributes:
         path: File it was read from.
-        records: The measurements.
         headers: The lines that open a run, as dictionaries.
         dags: The expressions by the hash of their DAG.
         skipped: The lines that were not understood.
@@ -120,17 +115,8 @@ def load(path: str | os.PathLike[str]) -> Log:
     """Read a log of loopwright, or one of AutoTVM (version 0.2), or a mixture.
 
     Torn lines, lines of other programs and lines of a newer version are skipped and counted. Blank
-    lines and lines that start with ``#`` are ignored.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The records, headers and skipped lines.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
-
+    lines and lines that start with ``#`` are ignored. RecordError where the file does not exist or
+    cannot be read.
     Example:
         >>> log = lw.records.load("matmul.jsonl")
         >>> print(len(log.records) >= 6, log.records[0].op)
@@ -146,12 +132,7 @@ def load(path: str | os.PathLike[str]) -> Log:
 def load_expressions(path: str | os.PathLike[str]) -> Log:
     """Read only the expressions and headers of a log, which is quick for a log of any size.
 
-    Returns:
-        A log without records and skipped lines.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
-
+    The result has neither records nor skipped lines; errors as of `load`.
     Example:
         >>> log = lw.records.load_expressions("matmul.jsonl")
         >>> print(len(log.records), len(log.dags) > 0)
@@ -159,7 +140,8 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
     """
     log = Log(Path(path))
     for number, raw in enumerate(raw_lines(path), 1):
-        if b'"expression"' in raw[:_BEGINNING] or b'"header"' in raw[:_BEGINNING]:
+        beginning = raw[:40]  # which contains the name of its kind
+        if b'"expression"' in beginning or b'"header"' in beginning:
             take_line(log, number, raw)
     log.records, log.skipped = [], []
     return log
@@ -191,7 +173,6 @@ def check_has_records(log: Log) -> None:
 
 
 def without_records(log: Log) -> str:
-    """The message about a log without records."""
     if log.skipped:
         return (
             f"{log.path} has no record that can be read ({_skipped(log)}); "
@@ -204,16 +185,11 @@ def without_records(log: Log) -> str:
 
 
 def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
-    """Read the lines of a log that is open, or held in memory; see `load`.
-
-    Args:
-        lines: whole lines, such as an open file yields.
-        name: name of the log in messages.
+    """Read the lines of a log that is open, or held in memory, called ``name`` in messages.
 
     Example:
         >>> with open("matmul.jsonl") as lines:
         ...     print(len(lw.records.load_lines(lines).records) >= 6)
-        ...
         True
     """
     log = Log(Path(name or "lines of a log"))
@@ -281,23 +257,14 @@ def take_line(log: Log, number: int, raw: bytes) -> None:
 
 
 def read_line(raw: bytes, before: Record | None = None) -> Line | None:
-    """Read one line of a log.
+    """Read one line of a log: a record, an expression, or the contents of a header.
 
-    Args:
-        raw: The line, with its newline if it has one.
-        before: The record of an earlier line, with which this one shares what is equal.
-
-    Returns:
-        A record, an expression, or the contents of a header; None for blank lines and comments.
-
-    Raises:
-        RecordError: the line is none of these; the message is the ``reason`` of `Skipped`.
+    None for blank lines and comments; equal values are shared with the record ``before``. The
+    message of a RecordError is the ``reason`` of `Skipped`.
 
     Example:
-        >>> with open("matmul.jsonl", "rb") as file:
-        ...     kinds = [type(lw.records.read_line(line)).__name__ for line in file]
-        ...
-        >>> print(sorted(set(kinds)))
+        >>> with open("matmul.jsonl", "rb") as lines:
+        ...     print(sorted({type(lw.records.read_line(line)).__name__ for line in lines}))
         ['Expression', 'Record', 'dict']
     """
     line = raw.strip()
@@ -308,8 +275,8 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
     except NotJsonError:
         torn = line.startswith(b"{") or not raw.endswith(b"\n")
         raise (TornLineError("torn line") if torn else RecordError("not JSON")) from None
-    if autotvm.is_foreign(data):
-        return Record.from_json(_shared(before, autotvm.read(data)))
+    if ("v" not in data and "input" in data) or isinstance(data.get("i"), list):  # of TVM
+        return Record.from_json(_shared(before, _from_autotvm(data)))
     if "header" in data:
         check_version(data)
         if not isinstance(data["header"], dict):
@@ -322,14 +289,79 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
 
 
 def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:
-    """Let a record share the values that are equal in the one before, which are most of its size.
-
-    Equal is not always the same: 1 and True, and objects in another order, make other ids.
+    """Let a record share values of the one before, which are most of its size, where they are
+    equal, and also in their text: 1 and True, and objects in another order, make other ids.
     """
-    if before is None:
-        return data
-    for name in ("task", "target", "env"):
+    for name in () if before is None else ("task", "target", "env"):
         value = getattr(before, name)
         if data.get(name) == value and repr(data[name]) == repr(value):
             data[name] = value
     return data
+
+
+#: AutoTVM's numbers of errors, as kinds of loopwright.
+ERRORS = {
+    1: (ErrorKind.INSTANTIATION, "the template refused the configuration"),
+    2: (ErrorKind.COMPILE, "the host code did not compile"),
+    3: (ErrorKind.COMPILE, "the device code did not compile"),
+    4: (ErrorKind.RUN_ERROR, "the device reported an error"),
+    5: (ErrorKind.WRONG_ANSWER, "the output differed from the reference"),
+    6: (ErrorKind.BUILD_TIMEOUT, "the build took too long"),
+    7: (ErrorKind.RUN_TIMEOUT, "the run took too long"),
+    8: (ErrorKind.RUN_ERROR, "unknown error"),
+}
+_SENTINEL = 1e9  # the cost by which AutoTVM marks a failure
+_KINDS = ("sp", "re", "an", "ot")
+
+
+def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
+    """The fields of a line of AutoTVM 0.2, which keeps no trace, no text of an error, and nothing
+    about the machine; these stay empty.
+    """
+    if data.get("version") != 0.2:
+        version = ascii(data.get("version", data.get("v"))).strip("'")[:20]
+        raise UnknownVersionError(f"TVM record of version {version} (only AutoTVM 0.2 can be read)")
+    try:
+        target, op, args, kwargs = data["input"]
+        costs, error_no, all_cost, stamp = data["result"]
+        entity = data["config"]["entity"]
+        config = {name: value for name, kind, value in entity if kind in _KINDS}
+        if not all(isinstance(name, str) for name in config):
+            raise TypeError("the name of a knob is no text")
+        parsed = _target(str(target))
+        failure = _failure(int(error_no), list(map(float, costs)))
+        extra = {"target": target, "index": data["config"].get("index")}
+        if kwargs:
+            extra["kwargs"] = kwargs
+        return {
+            "v": VERSION,
+            "task": task_key(op, args, parsed["kind"]),
+            "op": op,
+            "args": args,
+            "target": parsed,
+            "config": config,
+            "times": [] if failure else costs,
+            "error": failure,
+            "run_s": float(all_cost),
+            "ts": float(stamp),
+            "autotvm": extra,
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+        raise RecordError("malformed AutoTVM record") from exc
+
+
+def _target(text: str) -> dict[str, Json]:
+    """Kind, CPU and model of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
+    words = text.split()
+    if not words:
+        raise ValueError("empty target")
+    options = (word.lstrip("-").partition("=") for word in words[1:])
+    wanted = {n: v for n, _, v in options if n in ("mcpu", "model") and v not in ("", "unknown")}
+    return {"kind": words[0], **wanted}
+
+
+def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
+    if error_no == 0 and costs and max(costs) < _SENTINEL:
+        return None
+    kind, text = ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
+    return {"kind": kind.value, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}

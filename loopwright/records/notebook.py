@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 #: A log, its path, or records of several logs.
 RecordsLike: TypeAlias = "Log | str | os.PathLike[str] | Iterable[Record]"
-#: Before the name of a knob in the name of its column.
-KNOB = "config."
+KNOB = "config."  # before the name of a knob in the name of its column
 #: Columns of text that has few different values.
 _WORDS = (
     *("task", "op", "kind", "hardware", "cpu", "run", "error", "checked", "check_reason"),
@@ -61,15 +60,8 @@ def to_dataframe(records: RecordsLike) -> pd.DataFrame:
     are a tuple. Whole numbers, texts with few different values and answers of yes or no have the
     dtypes of pandas for them.
 
-    Args:
-        records: a log, its path, or records.
-
-    Returns:
-        A `pandas.DataFrame`, of 100 000 records in about two seconds.
-
-    Raises:
-        UsageError: pandas is not installed.
-        RecordError: there is no log at the path, or it cannot be read.
+    Of 100 000 records it takes about two seconds. UsageError where pandas is not installed,
+    RecordError where there is no log at the path, or it cannot be read.
 
     Example:
         >>> table = lw.records.to_dataframe("matmul.jsonl")
@@ -91,7 +83,6 @@ def to_dataframe(records: RecordsLike) -> pd.DataFrame:
 
 
 def _columns(values: Mapping[str, list[Json]]) -> dict[str, list[Json]]:
-    """Columns in the order in which the table has them."""
     times = values["times"]
     errors = values["error"]
     verdicts = [verdict or {} for verdict in values["verdict"]]
@@ -124,14 +115,8 @@ def _of_type(wanted: type, value: Json) -> Json:
 
 
 def _knobs(configs: Sequence[Mapping[str, Json]]) -> dict[str, list[Json]]:
-    """A column for each knob that any record has."""
-    columns: dict[str, list[Json]] = {}
-    for row, config in enumerate(configs):
-        for name, value in config.items():
-            if name not in columns:
-                columns[name] = [None] * len(configs)
-            columns[name][row] = value
-    return {KNOB + name: _tuples(column) for name, column in columns.items()}
+    names = dict.fromkeys(name for config in configs for name in config)
+    return {KNOB + name: _tuples([c.get(name) for c in configs]) for name in names}
 
 
 def _tuples(column: Sequence[Json]) -> list[Json]:
@@ -139,10 +124,7 @@ def _tuples(column: Sequence[Json]) -> list[Json]:
     if not any(isinstance(value, list | tuple) for value in column):
         return list(column)
     # A log has few different values; those that an index holds are the same objects.
-    tuples: dict[int, Json] = {}
-    for value in column:
-        if id(value) not in tuples:
-            tuples[id(value)] = _tuple(value)
+    tuples = {key: _tuple(value) for key, value in {id(v): v for v in column}.items()}
     return [tuples[id(value)] for value in column]
 
 
@@ -151,7 +133,6 @@ def _tuple(value: Json) -> Json:
 
 
 def _typed(name: str, values: list[Json]) -> pd.Series[Any]:
-    """A column with its dtype."""
     import pandas as pd
 
     if name == "ts":
@@ -187,8 +168,7 @@ def _dtype_of(values: Sequence[Json]) -> str:
     return "category" if types == {str} else "object"
 
 
-#: Tasks of a log that are shown.
-_TASKS = 20
+_TASKS = 20  # tasks of a log that are shown
 
 
 def html_of_log(log: Log) -> str:
@@ -224,7 +204,6 @@ def _row(records: list[Record]) -> tuple[object, ...]:
 
 
 def _facts(record: Record) -> Iterator[tuple[str, object]]:
-    """Names and values of the facts that the record holds."""
     if record.error is not None:
         yield "failed", f"{record.error.get('kind')}: {record.error.get('text')}"
     if record.times:

@@ -1,7 +1,5 @@
-"""The machine and the compiler of a measurement: the ``env`` and ``build`` fields of a record.
-
-Everything that is compared between a record and a run is made here, so that writer and reader
-agree.
+"""The machine and the compiler of a measurement: the ``env`` and ``build`` fields of a record, made
+here for writer and reader, so that they agree.
 """
 
 from __future__ import annotations
@@ -39,10 +37,8 @@ def new_run() -> str:
 def environment(device: Mapping[str, Json] | None = None) -> dict[str, Json]:
     """Describe this machine and these libraries, for a record's ``env``: ``env.machine()``.
 
-    Args:
-        device: Result of `loopwright.runtime.devices.device.device_facts` for the device that
-            kernels run on: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``; None: the
-            CPU.
+    ``device`` are the facts of the device that kernels run on (None: the CPU), as `device_facts` of
+    `loopwright.runtime` gives them: ``{"kind", "name", "uuid", "driver", "arch", "processors"}``.
 
     Example:
         >>> print(sorted(lw.records.environment())[:2])
@@ -66,14 +62,8 @@ def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
     """Name the hardware that decides a time: CPU model, vector extensions, target of the code.
 
     For a device: the model, the number of its processors and the architecture of its code, or the
-    version of the driver where the driver compiles the code.
-
-    Args:
-        env: A record's ``env``, or :func:`environment` for this machine.
-        target: Canonical form of the target.
-
-    Returns:
-        One line of text to compare; empty when nothing is known.
+    version of the driver where the driver compiles the code. One line of text to compare; empty
+    when nothing is known.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -128,12 +118,9 @@ def build_hash(
         target: Canonical form of the target; None for any that needs no other compiler.
         passes: Result of ``PassContext.to_json``; None or empty for the default context.
 
-    Returns:
-        16 hexadecimal digits.
-
     Example:
-        >>> print(lw.records.build_hash() == lw.records.build_hash())
-        True
+        >>> print(len(lw.records.build_hash()))
+        16
     """
     texts = [_source_hash()]
     if target and target.get("kind") == "c":
@@ -166,10 +153,8 @@ def _source_hash() -> str:
 
 
 def _tree_hash(root: Path) -> str:
-    """Hash of the compiler's syntax trees below a folder.
-
-    Parsing takes a second, so the result is cached under a hash of the bytes, which takes
-    milliseconds: beside Python's bytecode, or with the kernels where that folder is read-only.
+    """Hash of the compiler's syntax trees below a folder. Parsing takes a second, so it is cached
+    under a hash of the bytes: beside Python's bytecode, or with the kernels.
     """
     files = sorted(file for package in _COMPILER for file in (root / package).rglob("*.py"))
     sources = {file.relative_to(root).as_posix().encode(): file.read_bytes() for file in files}

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from loopwright.records.bulk import fields_of, grouped
-from loopwright.records.playoff_records import is_of_playoff, playoffs
-from loopwright.records.ranking import ranked
-from loopwright.records.record import Checked, Record
-from loopwright.records.verdict import Verdict, verdict_of
+from loopwright.records.ranking import is_of_playoff, playoffs, ranked
+from loopwright.records.record import Checked, Record, Verdict, verdict_of
 
 _R = TypeVar("_R")
 
@@ -47,7 +45,6 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
         >>> records = lw.records.load("matmul.jsonl").records
         >>> for key, group in lw.records.by_task(records).items():
         ...     print(key, len(group) == len(records))
-        ...
         {"expression":"ddfa1230279f5a90","kind":"llvm"} True
     """
     records = list(records)
@@ -55,16 +52,11 @@ def by_task(records: Iterable[Record]) -> dict[str, list[Record]]:
 
 
 def measured(records: Iterable[_R], *, again: bool = True) -> list[_R]:
-    """The records that are measurements, not copies that share the samples of an equal program.
-
-    Args:
-        records: any iterable of records.
-        again: False: without repeated measurements of a candidate, so that only the trials of the
-            search remain.
+    """The records that are measurements, not copies that share the samples of an equal program;
+    without ``again`` only trials of the search, no repeated measurements of a candidate.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(len(lw.records.measured(records, again=False)))
+        >>> print(len(lw.records.measured(lw.records.load("matmul.jsonl"), again=False)))
         6
     """
     records = list(records)
@@ -88,15 +80,11 @@ def top_k(
     gave a wrong answer is excluded, and of equals the earlier line ranks first.
 
     Args:
-        records: Any iterable of records, a :class:`Log` too.
-        k: Largest number of records.
         task: Only records of this task, by its key or by a name of it; None for all.
-        hardware: Only records of this hardware; None for all.
-        threads: Only records of this number of threads; None for all.
+        hardware, threads: Only records of this hardware, and number of threads; None for all.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print([record.op for record in lw.records.top_k(records, 2)])
+        >>> print([one.op for one in lw.records.top_k(lw.records.load("matmul.jsonl"), 2)])
         ['matmul', 'matmul']
     """
     chosen = list(records)
@@ -104,8 +92,7 @@ def top_k(
         (names,) = fields_of(chosen, "task")
         rows = zip(chosen, names, keys_of(chosen), strict=True)
         chosen = [record for record, *own in rows if task in own]
-    wanted = {"hardware": hardware, "threads": threads}
-    for name, value in wanted.items():
+    for name, value in {"hardware": hardware, "threads": threads}.items():
         if value is not None:
             (values,) = fields_of(chosen, name)
             chosen = [r for r, own in zip(chosen, values, strict=True) if own == value]
@@ -122,8 +109,7 @@ def best(
     """The fastest usable record by median time, or None; rules and arguments as :func:`top_k`.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> best = lw.records.best(records)
+        >>> best = lw.records.best(lw.records.load("matmul.jsonl"))
         >>> print(best.op, best.median > 0, best.checked.value)
         matmul True yes
     """
@@ -149,8 +135,7 @@ def distill(records: Iterable[Record]) -> list[Record]:
     """The best record of each task, hardware and number of threads, in order of appearance.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(len(lw.records.distill(records)))
+        >>> print(len(lw.records.distill(lw.records.load("matmul.jsonl"))))
         1
     """
     winners = (best(group) for group in by_conditions(records).values())
@@ -158,17 +143,12 @@ def distill(records: Iterable[Record]) -> list[Record]:
 
 
 def kept(records: Iterable[Record], k: int = 1) -> list[Record]:
-    """The best ``k`` records of each task, hardware and thread count, with their evidence.
-
-    A log of these records alone gives the same ranking; they are in the order of ``records``.
+    """The best ``k`` records of each task, hardware and thread count, with their evidence, in the
+    order of ``records``. A log of these records alone gives the same ranking.
 
     These are, for each of the best, the record by which its answer counts as checked, the one that
     holds its verdict, and the winner of the playoff in which it was placed; and the latest record
     of every candidate that gave a wrong answer, so that no merge with another log brings it back.
-
-    Args:
-        records: Any iterable of records, a :class:`Log` too.
-        k: Number of records of each.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records

@@ -1,4 +1,4 @@
-"""Records and expressions: their fields, checks of these, and the JSON lines of both.
+"""Records, their verdicts, and expressions: their fields, checks of these, and their JSON lines.
 
 ``docs/records.md`` is the specification. Nothing in a line is ever executed or unpickled.
 """
@@ -26,40 +26,180 @@ from loopwright.records.line import (
     sealed,
 )
 from loopwright.records.provenance import hardware, threads
-from loopwright.records.verdict import verdict_of
 
-#: The version written, and the newest that is understood.
-VERSION = 1
+
+class Outcome(StrEnum):
+    """Possible outcomes of a comparison.
+
+    Example:
+        >>> print([outcome.value for outcome in lw.records.Outcome])
+        ['faster', 'tie', 'slower', 'not compared']
+    """
+
+    FASTER = "faster"  # the whole interval of the gain lies above what counts as a gain
+    TIE = "tie"  # the interval holds gains too small to count, or none
+    SLOWER = "slower"  # the whole interval lies below, by as much
+    NOT_COMPARED = "not compared"  # the default could not be measured beside it
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Comparison of the winner of a playoff with the default configuration.
+
+    Attributes:
+        gain: relative gain in speed, such as 0.031 for 3.1 % faster; negative where it is slower.
+        margin: half the width of the 95 % interval of the gain.
+        rounds: number of paired samples that the interval rests on.
+        default: ``Record.candidate`` of the default configuration; empty when not compared.
+        peak: the limit of the machine that was sampled in the same rounds, such as
+            ``"FMA peak (AVX2)"``; empty where none was.
+        of_peak: fraction of it that the winner reached; 0 where none was sampled.
+        is_default: the winner is the default itself, or has its code: there was nothing to compare.
+
+    Example:
+        >>> verdict = lw.records.Verdict(lw.records.Outcome.FASTER, gain=0.31, margin=0.02)
+        >>> print(verdict.text())
+        the best beats the default by 31.0 % +- 2.0 %
+    """
+
+    outcome: Outcome
+    gain: float = 0.0
+    margin: float = 0.0
+    rounds: int = 0
+    default: str = ""
+    peak: str = ""
+    of_peak: float = 0.0
+    is_default: bool = False
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the winner is measurably faster than the default."""
+        return self.outcome is Outcome.FASTER
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether the winner and the default were sampled in the same rounds."""
+        return self.outcome is not Outcome.NOT_COMPARED
+
+    @property
+    def nothing_faster(self) -> bool:
+        """Whether the default is at least as fast as the winner, so that the default is built."""
+        return self.outcome in (Outcome.TIE, Outcome.SLOWER)
+
+    def text(self, winner: str = "", default: str = "the default") -> str:
+        """The verdict as a sentence, worded as in every command; an empty name of the winner is
+        "the best", except for one that is slower.
+        """
+        slower = self.outcome is Outcome.SLOWER
+        winner = winner or ("the fastest other configuration" if slower else "the best")
+        if self.outcome is Outcome.NOT_COMPARED:
+            return f"{winner} was not compared with {default}"
+        share = self.of_peak / (1.0 + self.gain)
+        remark = f"{default} has {share * 100:.0f} % of the {self.peak}" if self.peak else ""
+        if self.is_default:
+            more = f"; {remark}" if remark else ""
+            return f"{winner} is {default} itself: nothing faster was found{more}"
+        return compared(self.outcome, self.gain, self.margin, winner, default, remark)
+
+    def to_json(self) -> dict[str, Json]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Verdict:
+        """Read the form of a record; unknown fields are ignored. RecordError where a field is
+        missing or malformed.
+        """
+        readers = {item.name: _READERS[str(item.type)] for item in fields(cls)}
+        try:
+            named = {
+                name: read(data[name])
+                for name, read in readers.items()
+                if name in data or name not in _OPTIONAL
+            }
+        except (KeyError, TypeError, ValueError, OverflowError) as exc:
+            raise RecordError("field 'verdict' is malformed") from exc
+        return cls(**named)
+
+
+def verdict_of(value: Json) -> Verdict | None:
+    """The verdict of a record; None where it has none, or one that `records validate` reports."""
+    try:
+        return None if value is None else Verdict.from_json(value)
+    except RecordError:
+        return None
+
+
+#: Readers of the fields of a verdict by their types.
+_READERS: dict[str, Callable[[Json], Json]] = {
+    kind.__name__: kind for kind in (Outcome, float, int, str, bool)
+}
+_OPTIONAL = ("peak", "of_peak", "is_default")  # fields that the first version of a verdict lacked
+
+
+#: A gain from which on it is said as a factor: "a factor of 5.12" is easier to grasp than "412 %".
+FACTOR = 1.0
+#: The verdict where there was no playoff, or none with the default.
+NOT_COMPARED = Verdict(Outcome.NOT_COMPARED)
+
+
+def compared(
+    outcome: Outcome,
+    gain: float,
+    margin: float,
+    one: str = "the best",
+    other: str = "the default",
+    known: str = "",
+) -> str:
+    """Comparison of two kernels as a sentence, by the relative gain of the one over the other, and
+    half the width of its interval; ``known`` is further text on the other, added without a gain.
+
+    Example:
+        >>> print(lw.records.compared(lw.records.Outcome.FASTER, gain=0.31, margin=0.02))
+        the best beats the default by 31.0 % +- 2.0 %
+    """
+    figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"
+    if gain >= FACTOR:
+        figures = f"a factor of {1.0 + gain:.2f} +- {margin:.2f}"
+    # Where samples lie far apart the interval is not symmetric: both its ends may lie on one
+    # side although half of its width is more than the gain.
+    amount = figures if margin < abs(gain) else f"an uncertain amount ({figures})"
+    match outcome:
+        case Outcome.FASTER:
+            return f"{one} beats {other} by {amount}"
+        case Outcome.SLOWER:
+            return f"{one} is slower than {other} by {amount}"
+        case Outcome.TIE if known:
+            return f"no measurable gain: {known}"
+        case Outcome.TIE:
+            return f"tie: {one} and {other} differ by {figures}"
+    return f"{one} was not compared with {other}"
+
+
+def _percent(share: float, margin: float) -> str:
+    """A fraction as a percentage with as many digits as its margin has."""
+    return f"{share * 100:.{1 if margin < 0.1 else 0}f} %"
+
+
+VERSION = 1  # the version written, and the newest that is understood
 
 
 class Checked(StrEnum):
     """Whether the answer of a candidate was compared with the reference.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(lw.records.best(records).checked)
+        >>> print(lw.records.best(lw.records.load("matmul.jsonl")).checked)
         yes
     """
 
-    #: It was compared, and found right.
-    YES = "yes"
-    #: It was not; ``check_reason`` has the reason.
-    NO = "no"
-    #: Checking was switched off.
-    OFF = "off"
+    YES = "yes"  # it was compared, and found right
+    NO = "no"  # ``check_reason`` has the reason
+    OFF = "off"  # checking was switched off
 
 
 #: Fields that a line lacks where they are empty.
 _LEFT_OUT = (
-    "check_reason",
-    "phase",
-    "program",
-    "code",
-    "same_as",
-    "times_of",
-    "resources",
-    "prepare_s",
-    "verdict",
+    *("check_reason", "phase", "program", "code", "same_as", "times_of", "resources"),
+    *("prepare_s", "verdict"),
 )
 
 
@@ -90,50 +230,27 @@ def expression_key(dag_hash: str, kind: str) -> str:
 class Record:
     """One trial: the candidate, the conditions, and the result.
 
+    ``docs/records.md`` has the meaning of each field; seconds are floats, hashes hexadecimal text,
+    and a text is empty where its field is not known.
+
     Attributes:
-        task: Name of the task: `task_key` of a template, `expression_key` of an automatic space.
-        op: Name of the template.
-        args: Arguments of the template, as JSON values.
-        target: Canonical form of the target.
-        config: Value of each knob, ``{name: value}``.
+        task: `task_key` of a template, `expression_key` of an automatic space.
         times: Seconds per call, one per timed window; empty when the trial failed.
-        dag: Hash of the tensor expression; empty when not known.
-        trace: The schedule's steps as raw JSON.
         dropped: True when racing stopped the trial after its first run: the time is then rough; it
             trains a model, but is never best and never applied.
-        error: ``{"kind", "text"}`` of a failure, or None.
-        build_s: Seconds spent building.
-        run_s: Seconds spent running, timing and checking.
-        space: Hash of the ordered knobs and their candidates.
-        build: Hash of the compiler and the LLVM version that made the code.
-        run: Identifier of the tuning run.
-        round: Round of the run in which the trial was proposed.
-        trial: Number of the trial in its run, from 0.
-        seed: Seed of the tuner, or None.
         ts: Time at which the trial ended, seconds since the epoch.
-        env: Machine it ran on, see :func:`loopwright.records.environment`.
-        max_error: Largest difference from the reference, when the output was checked.
-        checked: Whether the answer was compared with the reference, see :class:`Checked`; a line
-            without the field counts as not checked.
-        check_reason: Reason why it was not checked; empty when it was.
+        checked: A line without the field counts as not checked.
         phase: Empty for a trial of the search. Otherwise a further measurement of a candidate,
             which is no trial: ``"playoff"`` for the final re-measuring, ``"drift"`` for one after
             the machine had changed, ``"check"`` for a check alone, without times.
         program: Hash of the lowered program, the target, the threads and the settings of the
-            passes: equal programs give equal code. Empty when not known.
-        code: Hash of the object code; empty when not known.
-        same_as: Id of the record whose samples this one shares, since both are one program; empty
-            for one that was measured itself.
+            passes: equal programs give equal code.
+        same_as: Id of the record whose samples this one shares, since both are one program.
         times_of: Id of the record whose times these are: it was measured with another version of
-            the compiler, which made the same object code; empty for all others.
+            the compiler, which made the same object code.
         resources: Resources of the kernel as the device's compiler reports them, ``{"registers",
             "spill_bytes", "shared_bytes", "local_bytes"}`` as far as it does, the maximum over all
             kernels of the function; None on CPUs and where it reports nothing.
-        prepare_s: Seconds of the part that constant operands determine, such as packing weights: it
-            runs once for many calls, and ``times`` leave it out; 0 where there is none.
-        verdict: Comparison of the winner of a playoff with the default configuration, see
-            :class:`loopwright.records.Verdict`; None for all others.
-        v: Version of the line.
         extra: Fields that this version does not know; written back unchanged.
 
     Example:
@@ -219,9 +336,8 @@ class Record:
     @property
     def failed_again(self) -> bool:
         """Whether a kernel that had a time before failed when it was measured again."""
-        return (
-            bool(self.phase) and self.error is not None and self.error.get("kind") in FAILED_AGAIN
-        )
+        kind = None if self.error is None else self.error.get("kind")
+        return bool(self.phase) and kind in FAILED_AGAIN
 
     @property
     def median(self) -> float | None:
@@ -255,11 +371,7 @@ class Record:
 
     @functools.cached_property
     def candidate(self) -> str:
-        """Identity of the measured code and its conditions.
-
-        Two records of one candidate are two measurements of the same code under the same
-        conditions, whenever and by whomever they were made.
-        """
+        """Identity of the measured code and its conditions, whenever and by whomever measured."""
         parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
@@ -277,10 +389,8 @@ class Record:
         return line | {k: v for k, v in self.extra.items() if k not in line}
 
     def to_line(self) -> str:
-        """The record as one line of JSON with its checksum, without the newline.
-
-        Raises:
-            RecordError: a field holds a value that JSON cannot represent.
+        """The record as one line of JSON with its checksum, without the newline; RecordError where
+        a field holds a value that JSON cannot represent.
         """
         return sealed(self._body())
 
@@ -289,20 +399,12 @@ class Record:
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
-        """Read one line.
-
-        Raises:
-            RecordError: the line is not a record, or of a version that is not understood.
-        """
+        """Read one line; RecordError where it is no record, or of an unknown version."""
         return cls.from_json(parse_line(line))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Record:
-        """Make a record of the parsed fields of a line.
-
-        Raises:
-            RecordError: a field is missing or malformed, or the version is not understood.
-        """
+        """Make a record of the parsed fields of a line, with errors as of `from_line`."""
         check_version(data)
         values, extra = checked_fields(data)
         checked = Checked(values.pop("checked", Checked.NO))
@@ -310,7 +412,6 @@ class Record:
 
 
 def header_line(header: Mapping[str, Json]) -> str:
-    """The line that opens a run, without the newline."""
     return sealed(canonical_json({"v": VERSION, "header": header}))
 
 
@@ -329,8 +430,7 @@ def check_version(data: Mapping[str, Json]) -> None:
 
 _Check = Callable[[Json], bool]
 
-#: The last second of the year 9999: what a calendar can show.
-_LAST_SECOND = 253402300799
+_LAST_SECOND = 253402300799  # the last second of the year 9999: what a calendar can show
 _LARGEST_COUNT = 2**63
 
 
@@ -378,6 +478,7 @@ _DEVICE: dict[str, _Check] = {
     **dict.fromkeys(("kind", "name", "uuid", "driver", "arch"), _is_text),
     "processors": _is_count,
 }
+_has_text = _has({"text": _is_text})
 #: The checks of fields by their declared types.
 _BY_TYPE: dict[str, _Check] = {
     "str": _is_text,
@@ -389,25 +490,17 @@ _BY_TYPE: dict[str, _Check] = {
     "tuple[float, ...]": _is(list),
     "list[Json]": _is(list),
     "Mapping[str, Json]": _is(dict),
-    "Mapping[str, str] | None": _or_null(
-        lambda value: (
-            type(value) is dict
-            and type(value.get("text", "")) is str
-            and type(value.get("kind")) is str
-        )
-    ),
     "Mapping[str, Json] | None": _or_null(_is_verdict),
     "Checked": lambda value: value in ("yes", "no", "off"),
+    "Mapping[str, str] | None": _or_null(
+        lambda value: _has_text(value) and type(value.get("kind")) is str
+    ),
 }
 _CHECKS: dict[str, _Check] = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
 _CHECKS |= {
     "target": _has(
-        {
-            "kind": _is_text,
-            "mcpu": _or_null(_is_text),
-            "mattr": _or_null(_is_text_or_texts),
-            "num_threads": _or_null(_is_count),
-        }
+        {"kind": _is_text, "mcpu": _or_null(_is_text), "mattr": _or_null(_is_text_or_texts)}
+        | {"num_threads": _or_null(_is_count)}
     ),
     "env": _has(
         {
@@ -449,11 +542,9 @@ class Expression:
     """The tensor expression that the records of one DAG share.
 
     Attributes:
-        hash: hash of the DAG, by which records refer to it.
-        dag: the DAG, in the form of ``Dag.to_json``.
+        hash, dag: hash of the DAG, by which records refer to it, and its ``Dag.to_json``.
         arg_ids: the arguments in calling order, as ids of the DAG.
-        op: name of the template that made it.
-        args: arguments of the template.
+        op, args: name of the template that made it, and its arguments.
         passes: settings of the `PassContext` that candidates were lowered in; empty: the defaults.
         inputs: origin of the input data: ``{"made_by": "template"}`` for the template's
             ``make_inputs``, or ``{"made_by": "seed", "seed": 0}`` for random data.
@@ -479,19 +570,13 @@ class Expression:
         return canonical_json([self.hash, self.arg_ids, self.op, self.args, self.passes])
 
     def to_line(self) -> str:
-        """The line with its checksum, without the newline.
-
-        Raises:
-            RecordError: it is too long, or nested too deep, to be read back.
-        """
+        """The line with its checksum; RecordError where it is too long, or too deep, to be read."""
         return sealed(body_of({"v": VERSION, "expression": asdict(self)}, "an expression"))
 
     @classmethod
     def from_json(cls, data: Json) -> Expression:
-        """Read the ``expression`` of a line; unknown fields are ignored.
-
-        Raises:
-            RecordError: a field is missing or malformed.
+        """Read the ``expression`` of a line; unknown fields are ignored. RecordError where a field
+        is missing or malformed.
         """
         if not isinstance(data, dict):
             raise RecordError("field 'expression' is not an object")

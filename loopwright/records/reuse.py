@@ -25,14 +25,12 @@ class Reuse(enum.Enum):
         ['trial', 'training', 'trace only', 'nothing']
     """
 
-    #: Measured already: it is a trial of the run and is never measured again.
-    AS_TRIAL = "trial"
+    AS_TRIAL = "trial"  # measured already: a trial of the run, never measured again
     #: Same space, other compiler or hardware: it trains the model; its best are measured again.
     FOR_TRAINING = "training"
     #: Same task, other space or name: its trace may be applied or tried; it is no trial.
     TRACE_ONLY = "trace only"
-    #: Another task, target or number of threads: of no use.
-    NOT_AT_ALL = "nothing"
+    NOT_AT_ALL = "nothing"  # another task, target or number of threads: of no use
 
 
 @dataclass(frozen=True)
@@ -42,21 +40,16 @@ class Conditions:
     Attributes:
         task: Key of the task that is tuned now; for a template, its name in records.
         space: Hash of its space; one for each structure where it has several.
-        build: Hash of the compiler, :func:`loopwright.records.build_hash`.
-        hardware: Present hardware, :func:`loopwright.records.hardware`.
-        threads: Present number of threads of the kernel, :func:`loopwright.records.threads`.
+        build, hardware, threads: the present ones, see `build_hash`, `hardware` and `threads`.
         expression: Key of its expression, which records under other names may have; empty: those
             are ignored.
         target: Present canonical target, whose options (such as fast math) must be equal; None
             compares only its kind, which is part of the key.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> record = records[0]
-        >>> now = lw.records.Conditions(
-        ...     record.task, record.space, record.build, record.hardware, record.threads
-        ... )
-        >>> print(lw.records.reuse_of(record, now))
+        >>> one = lw.records.load("matmul.jsonl").records[0]
+        >>> now = lw.records.Conditions(one.task, one.space, one.build, one.hardware, one.threads)
+        >>> print(lw.records.reuse_of(one, now))
         Reuse.AS_TRIAL
     """
 
@@ -72,18 +65,11 @@ class Conditions:
 def reuse_of(record: Record, now: Conditions) -> Reuse:
     """Decide the use of a record of the past; the seed never matters.
 
-    Args:
-        record: The record.
-        now: The conditions of the run.
-
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> record = records[0]
-        >>> now = lw.records.Conditions(
-        ...     record.task, record.space, record.build, record.hardware, record.threads
-        ... )
+        >>> record = lw.records.load("matmul.jsonl").records[0]
+        >>> now = lw.records.Conditions("another task", "", "", "", record.threads)
         >>> print(lw.records.reuse_of(record, now))
-        Reuse.AS_TRIAL
+        Reuse.NOT_AT_ALL
     """
     named = record.task == now.task
     same = named or (bool(record.dag) and record.expression in (now.task, now.expression))
@@ -103,12 +89,9 @@ def reuses_of(records: Sequence[Record], now: Conditions) -> list[Reuse]:
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
-        >>> record = records[0]
-        >>> now = lw.records.Conditions(
-        ...     record.task, record.space, record.build, record.hardware, record.threads
-        ... )
+        >>> now = lw.records.Conditions("another task", "", "", "", records[0].threads)
         >>> print(set(lw.records.reuses_of(records, now)))
-        {<Reuse.AS_TRIAL: 'trial'>}
+        {<Reuse.NOT_AT_ALL: 'nothing'>}
     """
     return once_for_equal(lambda record: reuse_of(record, now), records, _COMPARED)
 
@@ -118,26 +101,15 @@ def by_code(records: Iterable[Record], now: Conditions) -> dict[str, Record]:
 
     A present candidate whose object code has the hash of such a record is the same program on the
     same hardware: the record is its trial, and nothing is run. So an upgrade that changes no code
-    discards no measurement.
-
-    Args:
-        records: Records of the past.
-        now: The conditions of the run.
-
-    Returns:
-        The record that decides for each hash of object code: one that found the answer wrong; else
-            the latest with a full time; else the latest that racing dropped. Other failures may
-            have been bad luck, and are ignored.
+    discards no measurement. Of several records of one hash it is one that found the answer wrong;
+    else the latest with a full time; else the latest that racing dropped. Other failures may have
+    been bad luck, and are ignored.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
-        >>> first = records[0]
-        >>> now = lw.records.Conditions(
-        ...     first.task, first.space, "a newer compiler", first.hardware, first.threads
-        ... )
-        >>> by_code = lw.records.by_code(records, now)
-        >>> print(all(record.build != now.build for record in by_code.values()))
-        True
+        >>> now = lw.records.Conditions("another task", "", "", "", records[0].threads)
+        >>> print(lw.records.by_code(records, now))
+        {}
     """
     chosen: dict[str, Record] = {}
     records = list(records)
@@ -167,19 +139,11 @@ def _weight(record: Record) -> tuple[int, float]:
 def differences(record: Record, now: Conditions) -> tuple[str, ...]:
     """Reasons, in words, why a record cannot be a trial of the run; empty when there are none.
 
-    Args:
-        record: The record.
-        now: The conditions of the run.
-
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> record = records[0]
-        >>> now = lw.records.Conditions(
-        ...     record.task, record.space, record.build, record.hardware, record.threads
-        ... )
-        >>> from dataclasses import replace
-        >>> print(lw.records.differences(record, replace(now, threads=64)))
-        ('threads differs: the record has 2, this run 64',)
+        >>> record = lw.records.load("matmul.jsonl").records[0]
+        >>> now = lw.records.Conditions(record.task, record.space, record.build, "", 64)
+        >>> print(lw.records.differences(record, now)[0])
+        threads differs: the record has 2, this run 64
     """
     spaces = _hashes(now.space)
     pairs: list[tuple[str, object, object]] = [

@@ -36,28 +36,18 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a
 
 
 class Store:
-    """Append records to a log.
+    """Append records to a log, which is created when it does not exist.
 
-    Opens (and creates) the file at once, so that a path that cannot be written is found before
-    anything is measured.
-
-    Safe for several threads and for several processes on one file. Usable as a context manager.
-
-    Args:
-        path: The log; created when it does not exist.
-
-    Raises:
-        RecordError: the file cannot be opened for writing; or it is no regular file, or one that is
-            neither empty nor begins as a log.
+    Opens the file at once, so that a path that cannot be written is found before anything is
+    measured. Safe for several threads and for several processes on one file; a context manager.
+    RecordError where the file cannot be opened for writing; or it is no regular file, or one that
+    is neither empty nor begins as a log.
 
     Example:
-        >>> records = lw.records.load("matmul.jsonl").records
         >>> with lw.records.Store("copy.jsonl") as store:
-        ...     for record in records:
-        ...         store.append(record)
-        ...
-        >>> print(len(lw.records.load("copy.jsonl").records) == len(records))
-        True
+        ...     store.append(lw.records.load("matmul.jsonl").records[0])
+        >>> print(len(lw.records.load("copy.jsonl").records))
+        1
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -73,35 +63,26 @@ class Store:
         self.close()
 
     def append(self, record: Record) -> None:
-        """Write one record as one line; on return the operating system has all of it.
-
-        Raises:
-            RecordError: the line could not be written (disk full, no permission, ...). What was in
-                the log before is untouched and readable.
+        """Write one record as one line; on return the operating system has all of it. RecordError
+        where that fails, as when the disk is full: what was in the log is untouched and readable.
         """
         self._write(record.to_line())
 
     def header(self, data: Mapping[str, Json]) -> None:
-        """Write the line that opens a run: seed, options, and the logs it pretrains from.
-
-        Raises:
-            RecordError: as for :meth:`append`.
+        """Write the line that opens a run: seed, options, and the logs it pretrains from;
+        RecordError as of `append`.
         """
         self._write(header_line(dict(data)))
 
     def expression(self, expression: Expression) -> None:
-        """Write the line of an expression, which must precede the first record that refers to it.
-
-        Raises:
-            RecordError: as for :meth:`append`, or the expression is too large for a line.
+        """Write the line of an expression, which must precede the first record that refers to it;
+        RecordError, too, where it is too large for a line.
         """
         self._write(expression.to_line())
 
     def sync(self) -> None:
-        """Flush appended lines to the disk (``fsync``); called once per measured batch.
-
-        Raises:
-            RecordError: the disk reports a failure.
+        """Flush appended lines to the disk (``fsync``), once per measured batch; RecordError where
+        the disk reports a failure.
         """
         with self._lock:
             if self._fd is None:
@@ -201,14 +182,8 @@ def _append(fd: int, data: bytes) -> None:
         while done < len(data):
             done += os.write(fd, data[done:])
     except BaseException:  # Ctrl-C too must leave no part of a line
-        if done:
-            _undo(fd, start, done)
+        if done and os.fstat(fd).st_size == start + done:
+            os.ftruncate(fd, start)
+        elif done:  # a writer without lock has come in between
+            os.write(fd, b"\n")
         raise
-
-
-def _undo(fd: int, start: int, done: int) -> None:
-    """Remove a partial line; where a writer without lock has come in between, end it instead."""
-    if os.fstat(fd).st_size == start + done:
-        os.ftruncate(fd, start)
-        return
-    os.write(fd, b"\n")

@@ -21,54 +21,41 @@ from loopwright.records.record import Expression, Record
 
 
 class LineKind(StrEnum):
-    """Kinds of lines of a log."""
-
     RECORD = "record"
     HEADER = "header"
     EXPRESSION = "expression"
-    #: A blank line, or one that begins with ``#``.
-    COMMENT = "comment"
-    #: A record of AutoTVM, which is read.
-    FOREIGN = "AutoTVM record"
+    COMMENT = "comment"  # a blank line, or one that begins with ``#``
+    FOREIGN = "AutoTVM record"  # which is read
     #: Of a newer version of loopwright, or of another version of TVM: whole, but ignored.
     UNKNOWN_VERSION = "unknown version"
-    #: Cut off, as by a crash in the middle of writing.
-    TORN = "torn"
-    #: Does not fit its checksum.
-    DAMAGED = "damaged"
+    TORN = "torn"  # cut off, as by a crash in the middle of writing
+    DAMAGED = "damaged"  # does not fit its checksum
     #: No line of a log: not JSON, or an object with a field missing or malformed.
     MALFORMED = "malformed"
 
 
 #: Kinds that an undamaged log does not have.
 BAD = frozenset({LineKind.TORN, LineKind.DAMAGED, LineKind.MALFORMED})
-#: Undamaged kinds that a reader ignores.
-_PASSED_OVER = frozenset({LineKind.UNKNOWN_VERSION})
 
 
 @dataclass(frozen=True)
 class LineReport:
-    """Finding about one line."""
-
     number: int  # from 1
     kind: LineKind
     detail: str = ""  # the record's id, or what is wrong; may be empty
 
     @property
     def is_bad(self) -> bool:
-        """Whether the line is damaged."""
         return self.kind in BAD
 
     @property
     def is_read(self) -> bool:
         """Whether a reader takes the line."""
-        return not self.is_bad and self.kind not in _PASSED_OVER
+        return not self.is_bad and self.kind is not LineKind.UNKNOWN_VERSION
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Findings about the lines of a log."""
-
     lines: Counter[LineKind]
     #: Number of records and expressions without a checksum, in which damage may go unnoticed: an
     #: earlier version wrote them.
@@ -78,11 +65,8 @@ class Validation:
     @property
     def sound(self) -> int:
         """Number of whole lines of kinds that only a log has."""
-        return sum(
-            count
-            for kind, count in self.lines.items()
-            if kind not in BAD and kind not in _PASSED_OVER and kind is not LineKind.COMMENT
-        )
+        no_proof = {*BAD, LineKind.UNKNOWN_VERSION, LineKind.COMMENT}
+        return sum(count for kind, count in self.lines.items() if kind not in no_proof)
 
     @property
     def bad(self) -> int:
@@ -91,15 +75,12 @@ class Validation:
 
 
 def validate(path: str | os.PathLike[str]) -> Validation:
-    """Count the lines of a log by kind, and report the damaged ones.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
+    """Count the lines of a log by kind, and report the damaged ones; errors as of `load`.
 
     Example:
         >>> from loopwright.records.validation import validate
-        >>> found = validate("matmul.jsonl")
-        >>> print(found.bad, found.unsealed, found.sound > 6)
+        >>> report = validate("matmul.jsonl")
+        >>> print(report.bad, report.unsealed, report.sound > 6)
         0 0 True
     """
     counts: Counter[LineKind] = Counter()
@@ -114,10 +95,7 @@ def validate(path: str | os.PathLike[str]) -> Validation:
 
 
 def line_reports(path: str | os.PathLike[str]) -> Iterator[LineReport]:
-    """The kind of each line of a log, in order.
-
-    Raises:
-        RecordError: it does not exist or cannot be read.
+    """The kind of each line of a log, in order; errors as of `load`.
 
     Example:
         >>> from loopwright.records.validation import line_reports
@@ -142,7 +120,6 @@ def _judged(path: str | os.PathLike[str], ids: bool = False) -> Iterator[tuple[L
 
 
 def _report(number: int, raw: bytes) -> LineReport:
-    """The kind of a line, found by reading it."""
     try:
         line = read_line(raw)
     except TornLineError:

@@ -1,14 +1,5 @@
 """Caches: values in memory by bytes, bytes in a folder by key, compiled code of devices by content.
 
-`FileStore`: an entry is one file, which several processes may share. It begins with a checksum of
-the rest, so that a damaged one counts as missing, and is written beside its place and renamed, so
-that nobody reads half of one. Code that is read here is run as it is: the folder must belong to
-this user, and nobody else may write to it.
-
-`ProgramCache`: a driver that compiles when a program is loaded (OpenCL), or a compiler of machine
-code (CUDA), gives bytes that depend on a few facts: the source, the options, the device and the
-versions. The key is a hash of all of these, so that an entry never goes out of date.
-
 A cache counts in an object of its own, a pool tells its bytes on request; nothing is reported in
 between, so that it costs nothing to be watched by `PerformanceMonitor`.
 """
@@ -63,6 +54,11 @@ DISK_LIMIT = 512 << 20
 class FileStore:
     """Bytes in a folder, which is made, for this user alone, when the first entry is written.
 
+    An entry is one file, which several processes may share. It begins with a checksum of the rest,
+    so that a damaged one counts as missing, and is written beside its place and renamed, so that
+    nobody reads half of one. Code that is read here is run as it is: the folder must belong to this
+    user, and nobody else may write to it.
+
     ``limit`` is the bytes of all entries of this suffix, with their checksums. A folder may exceed
     it by a tenth for each process that writes, until one of them looks. Stores of other suffixes
     may share the folder. ``what`` is the name of the entries in messages, in the plural.
@@ -71,18 +67,27 @@ class FileStore:
     def __init__(
         self, folder: Path, limit: int, suffix: str = ".entry", what: str = "entries"
     ) -> None:
-        self.folder = folder
-        self.limit = limit
-        self.suffix = suffix
-        self.what = what
+        self.folder, self.limit, self.suffix, self.what = folder, limit, suffix, what
         self._lock = threading.Lock()
         self._since_trim: int | None = None
 
     def get(self, key: str) -> bytes | None:
         """The bytes of a key, which then counts as used now; None where missing or damaged."""
-        digest, _, body = self._read(self.path(key)).partition(b"\n")
-        intact = hashlib.sha256(body).hexdigest().encode() == digest
-        return body if intact else None
+        path = self.path(key)
+        if not self._is_private():
+            return None
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # missing or unreadable: it is made again
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+                return None
+            with contextlib.suppress(OSError):  # a read-only folder is usable
+                os.utime(descriptor)
+            digest, _, body = file.read().partition(b"\n")
+        return body if hashlib.sha256(body).hexdigest().encode() == digest else None
 
     def put(self, key: str, body: bytes) -> None:
         """Keep or replace the bytes of a key; nothing is kept where they are more than the limit.
@@ -112,22 +117,6 @@ class FileStore:
                 f"the key {shown(key)} cannot name a file; use 1 to 128 letters, digits, - and _"
             )
         return self.folder / f"{key}{self.suffix}"
-
-    def _read(self, path: Path) -> bytes:
-        """The bytes of a file, which is marked as used; empty where there is none of ours."""
-        if not self._is_private():
-            return b""
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # missing or unreadable: it is made again
-            return b""
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-                return b""
-            with contextlib.suppress(OSError):  # a read-only folder is usable
-                os.utime(descriptor)
-            return file.read()
 
     def _is_private(self) -> bool:
         """Whether the folder exists, is this user's, and nobody else can write to it."""
@@ -170,8 +159,7 @@ class FileStore:
             abandoned = name.endswith(PARTIAL) and used < time.time() - _ABANDONED_S
             if abandoned or (kept and total > left):
                 total -= size if kept else 0
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.folder / name)
+                (self.folder / name).unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=64)
@@ -181,13 +169,12 @@ def _say_once(text: str) -> None:
     logging.getLogger("loopwright").warning("%s", text)
 
 
+@dataclass(slots=True, eq=False)
 class CacheCounts:
     """Number of requests that a cache could answer, and could not."""
 
-    __slots__ = ("hits", "misses")
-
-    def __init__(self) -> None:
-        self.hits = self.misses = 0
+    hits: int = 0
+    misses: int = 0
 
 
 def count_cache(cache: object) -> CacheCounts:
@@ -229,14 +216,9 @@ def pooled_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class CacheStatistics:
-    """Counts of a cache since its creation.
+    """Counts of a cache since its creation, and its present entries, bytes and limit in bytes.
 
-    Attributes:
-        hits, misses: number of requests with and without a cached value.
-        evictions: values that were dropped for others.
-        entries: values that are kept now.
-        nbytes: their bytes.
-        limit: the most bytes that it may keep.
+    ``evictions`` are values that were dropped for others.
     """
 
     hits: int
@@ -251,13 +233,8 @@ class RuntimeCache(Generic[V]):
     """Values by key, up to a limit of bytes; safe to use from several threads.
 
     A value that is put or got counts as used now; least recently used ones are dropped when others
-    need their bytes. A value larger than the limit is not kept.
-
-    Args:
-        limit: bytes of all values together; default 1 GiB.
-
-    Raises:
-        UsageError: the limit is negative or no whole number.
+    need their bytes. A value larger than the limit, default 1 GiB, is not kept. UsageError where
+    the limit is negative or no whole number.
 
     Example:
         >>> cache = lw.runtime.RuntimeCache(limit=10)
@@ -281,17 +258,14 @@ class RuntimeCache(Generic[V]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all values that are kept."""
         return self._nbytes
 
     @property
     def hits(self) -> int:
-        """Number of requests with a cached value."""
         return self._counts.hits
 
     @property
     def misses(self) -> int:
-        """Number of requests without a cached value."""
         return self._counts.misses
 
     def get(self, key: Hashable) -> V | None:
@@ -309,23 +283,18 @@ class RuntimeCache(Generic[V]):
         return value
 
     def put(self, key: Hashable, value: V, nbytes: int | None = None) -> bool:
-        """Keep a value; the one that the key had is replaced.
+        """Keep a value, which replaces the one that the key had; returns whether it is kept.
 
-        Args:
-            value: anything but None.
-            nbytes: its bytes; default those of a ``bytes`` or of whatever has ``nbytes``, such as
-                arrays.
-
-        Returns:
-            Whether it is kept: False where it is larger than the limit. The old value is then
-            dropped as well, since it is out of date.
+        A value larger than the limit is not kept; the old one is dropped as well, since it is out
+        of date. ``nbytes`` defaults to that of a ``bytes`` or of whatever has ``nbytes``, such as
+        arrays.
 
         Raises:
             UsageError: the value is None, or its bytes are not known or negative.
         """
         if value is None:
             raise UsageError("a cache keeps no None, which `get` returns for what is missing")
-        size = _nbytes(value) if nbytes is None else _whole("nbytes", nbytes)
+        size = _whole("nbytes", _nbytes(value) if nbytes is None else nbytes)
         with self._lock:
             self._drop(key)
             if size > self.limit:
@@ -341,10 +310,7 @@ class RuntimeCache(Generic[V]):
         """The value of a key; computed and cached where it is missing.
 
         Threads that request one key at the same time compute its value once. Others do not wait.
-
-        Args:
-            make: computes the value; its exceptions pass through, and nothing is kept.
-            nbytes: see `put`.
+        Exceptions of ``make`` pass through, and nothing is kept; ``nbytes`` is as of `put`.
         """
         with self._lock:
             making = self._making.setdefault(key, threading.RLock())
@@ -404,16 +370,15 @@ def _nbytes(value: object) -> int:
     if isinstance(value, bytes | bytearray):
         return len(value)
     nbytes = getattr(value, "nbytes", None)
-    if isinstance(nbytes, int):
-        return _whole("nbytes", nbytes)
-    raise UsageError(f"a {type(value).__name__} does not tell its bytes; pass nbytes")
+    if not isinstance(nbytes, int):
+        raise UsageError(f"a {type(value).__name__} does not tell its bytes; pass nbytes")
+    return nbytes
 
 
 def content_key(*facts: str | bytes | int | bool | None) -> str:
     """A hash of facts in their order; other facts, or other types of them, give another one.
 
-    Raises:
-        UsageError: a fact is of another type.
+    UsageError for a fact that is no text, bytes, whole number or None.
 
     Example:
         >>> from loopwright.runtime.caches import content_key
@@ -422,28 +387,25 @@ def content_key(*facts: str | bytes | int | bool | None) -> str:
         >>> print(len(content_key("source", b"binary", 3, None)))
         64
     """
-    return hashlib.sha256(json.dumps([_FORMAT, *map(_plain, facts)]).encode()).hexdigest()
-
-
-def _plain(fact: object) -> object:
-    if isinstance(fact, bytes):
-        return {"bytes": hashlib.sha256(fact).hexdigest()}
-    if fact is None or isinstance(fact, str | int):
-        return fact
-    raise UsageError(
-        f"a {type(fact).__name__} is no part of a key; use text, bytes, whole numbers or None"
-    )
+    for fact in facts:
+        if fact is not None and not isinstance(fact, str | bytes | int):
+            raise UsageError(
+                f"a {type(fact).__name__} is no part of a key; use text, bytes, whole numbers or "
+                "None"
+            )
+    plain = [{"bytes": hashlib.sha256(f).hexdigest()} if isinstance(f, bytes) else f for f in facts]
+    return hashlib.sha256(json.dumps([_FORMAT, *plain]).encode()).hexdigest()
 
 
 class ProgramCache(RuntimeCache[bytes]):
     """A `RuntimeCache` of code that looks into a folder for entries that are not in memory.
 
-    `remove` and `clear` concern memory alone: entries of the folder are found again.
+    A driver that compiles when a program is loaded (OpenCL), or a compiler of machine code (CUDA),
+    gives bytes that depend on a few facts: the source, the options, the device and the versions.
+    The key is a hash of all of these (`content_key`), so that an entry never goes out of date.
 
-    Args:
-        folder: folder of entries for other processes; None: in memory only.
-        limit: bytes in memory.
-        disk_limit: bytes in the folder.
+    `remove` and `clear` concern memory alone: entries of the folder are found again. Without a
+    folder entries are in memory only. The limits are bytes in memory, and in the folder.
 
     Example:
         >>> from loopwright.runtime.caches import ProgramCache, content_key
@@ -463,10 +425,9 @@ class ProgramCache(RuntimeCache[bytes]):
         )
 
     def put(self, key: Hashable, value: bytes, nbytes: int | None = None) -> bool:
-        """Keep code under a `content_key` in memory, as `RuntimeCache.put` does, and in the folder.
+        """Keep code as `RuntimeCache.put` does, and in the folder.
 
-        Raises:
-            UsageError: the key cannot be the name of a file.
+        UsageError where the key, such as a `content_key`, cannot be the name of a file.
         """
         if self._store is not None:
             self._store.put(_name(key), value)

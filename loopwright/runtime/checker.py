@@ -28,12 +28,6 @@ class RuntimeChecker:
         >>> checker = lw.runtime.RuntimeChecker()
         >>> checker.check_device("cpu", 0)
         >>> checker.check_tensor(np.zeros(3, "float32"), dtype="float32")
-        >>> try:
-        ...     checker.check_tensor(np.zeros(3, "float32"), dtype="int8")
-        ... except lw.LoopwrightError as error:
-        ...     print(error)
-        ...
-        the tensor holds float32, expected int8; convert it with astype
         >>> memory = lw.runtime.Memory(2, 0, 4096, 100)
         >>> checker.allocated(memory)
         >>> checker.check_memory(memory.part(40, 60), nbytes=60)
@@ -53,14 +47,9 @@ class RuntimeChecker:
         self._freed: OrderedDict[_Place, None] = OrderedDict()
 
     def check_device(self, device_type: str | int | Device, device_id: int = 0) -> None:
-        """Refuse a device that is not there.
+        """Refuse, by a UsageError, a device that is not there; its message names what is missing.
 
-        Args:
-            device_type: name or DLPack code of its type, or a device, whose number then counts.
-
-        Raises:
-            UsageError: the type is unknown or has no backend, no device has the number, or
-                the driver of such devices is missing, which is then named.
+        ``device_type`` is a name or DLPack code of a type, or a device, whose number then counts.
         """
         if isinstance(device_type, Device):
             device_id, device_type = device_type.device_id, device_type.device_type
@@ -79,8 +68,7 @@ class RuntimeChecker:
     def freed(self, memory: Memory) -> None:
         """Note that a piece of memory is given back.
 
-        Raises:
-            ArgumentError: it was freed before, is a part of a piece, or was never noted.
+        ArgumentError where it was freed before, is a part of a piece, or was never noted.
         """
         with self._lock:
             if self._live.pop(id(memory), None) is None:
@@ -92,22 +80,11 @@ class RuntimeChecker:
                 self._freed.popitem(last=False)
 
     def check_memory(
-        self,
-        memory: Memory | None,
-        nbytes: int = 0,
-        offset: int = 0,
-        device: Device | None = None,
+        self, memory: Memory | None, nbytes: int = 0, offset: int = 0, device: Device | None = None
     ) -> None:
-        """Refuse memory that must not be touched.
+        """Refuse memory of which ``nbytes`` bytes behind ``offset`` must not be touched.
 
-        Args:
-            memory: a piece that was noted by `allocated`, or a part of one.
-            nbytes: number of bytes to be touched.
-            offset: bytes before those.
-            device: required device; default: any.
-
-        Raises:
-            ArgumentError: it is null, freed, not known here, of another device, or shorter.
+        ArgumentError where it is null, freed, unknown to `allocated`, shorter, or not of `device`.
         """
         if memory is None:
             raise ArgumentError("the memory is None; allocate it first")
@@ -133,16 +110,9 @@ class RuntimeChecker:
     ) -> None:
         """Refuse a tensor that a kernel cannot take.
 
-        Args:
-            tensor: a NumPy array, an `NDArray`, or an object with its ``shape``, ``dtype``,
-                ``device`` and ``data`` (an address).
-            device: required device; default: any.
-            dtype: required element type; default: any known one.
-
-        Raises:
-            ArgumentError: it is no tensor, has no memory, a negative extent, another type, or is on
-                another device.
-            TensorError: there is no such type.
+        It is a NumPy array, an `NDArray`, or an object with its ``shape``, ``dtype``, ``device``
+        and ``data`` (an address). ArgumentError where it is none, has no memory or a negative
+        extent, or is not of ``device`` and ``dtype``; TensorError for an unknown type.
         """
         if not all(hasattr(tensor, field) for field in ("shape", "dtype", "data")):
             raise ArgumentError(f"{name} is a {type(tensor).__name__} and no array; pass an array")

@@ -1,12 +1,11 @@
 """Programs as files that stand alone: shared objects and static libraries, written and read.
 
-A shared object holds the artifact's object file, the thread pool, the code of
-`loopwright.runtime.kernels.fastcall`, since it is loaded without LLVM, and the manifest: JSON in a
-section of the ELF file (``.loopwright``), and the exported symbol ``lw_manifest``. It names the CPU
-features that the code needs, so that nothing is run on a CPU that lacks one, and the checksum of
-the file, taken with the checksum's own digits as zeros. A static library is an archive of the same
-parts, each an object of its own. Linking is the system's (``cc -shared``): no package on PyPI that
-loopwright needs brings a linker.
+A shared object holds the artifact's object file, the thread pool, the code of `fastcall`, since it
+is loaded without LLVM, and the manifest: JSON in a section of the ELF file (``.loopwright``), and
+the exported symbol ``lw_manifest``. The manifest names the CPU features that the code needs, so
+that nothing is run on a CPU that lacks one, and the checksum of the file, taken with the checksum's
+own digits as zeros. A static library is an archive of the same parts, each an object of its own.
+Linking is the system's (``cc -shared``): no package on PyPI that loopwright needs brings a linker.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ from loopwright.runtime.objects import (
 SECTION = b".loopwright"
 ZEROS = "0" * 64
 _loads = itertools.count()
-_CONFIGURE = "lw_pool_configure"
 #: Names of features that differ from those of /proc/cpuinfo by more than dots and underscores.
 _FLAGS = {"sse3": "pni", "lzcnt": "abm", "bmi": "bmi1"}
 
@@ -101,8 +99,7 @@ def read_library(path: Path, data: bytes) -> Artifact:
     where it is for another one.
     """
     with _reading(path):
-        text = elf_section(data, SECTION)
-        manifest = _manifest(text)
+        manifest = _manifest(elf_section(data, SECTION))
     if manifest is None:
         raise UsageError(f"{path} is a shared object, but not one that export_library wrote")
     library = Artifact(_unsealed(path, manifest, data), data)
@@ -151,17 +148,13 @@ def check_cpu(manifest: Manifest) -> None:
     built = f"the library was built for {manifest.cpu or 'any'} {arch}"
     if arch != there:
         raise TargetError(f"{built}, this machine is {there} ({model}); export it for {there}")
-    have = {_plain(flag) for flag in env.cpu_flags()}
-    missing = [n for n in manifest.needs if _plain(_FLAGS.get(n, n)) not in have]
+    have = {re.sub("[_.]", "", flag) for flag in env.cpu_flags()}
+    missing = [n for n in manifest.needs if re.sub("[_.]", "", _FLAGS.get(n, n)) not in have]
     if missing:
         raise TargetError(
             f"{built} with {', '.join(missing)}, which this machine's {model} lacks; export it for "
             "a CPU that both are, such as mcpu=x86-64-v3"
         )
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").replace(".", "")
 
 
 def link_library(manifest: Manifest, data: bytes) -> Linked:
@@ -178,7 +171,7 @@ def link_loaded(manifest: Manifest, library: ctypes.CDLL) -> Linked:
     linked = Linked({name: _address(library, name) for name in names}, library)
     if any(f.uses_pool for f in manifest.functions):
         configure = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int32)(
-            _address(library, _CONFIGURE)
+            _address(library, "lw_pool_configure")
         )
         pool.follow(configure, manifest.num_threads)
     if calls_packed(manifest):
@@ -192,7 +185,11 @@ def _open(entry: str, data: bytes) -> ctypes.CDLL:
     try:
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create(entry)
-            name = _name_of(descriptor)
+            # `dlopen` returns the library that it loaded under a name, whatever is there now, and
+            # numbers of descriptors come again. So the path has empty steps, which spell a number
+            # in binary.
+            steps = f"{next(_loads):b}".replace("0", "/").replace("1", "/.")
+            name = f"/proc/self/fd{steps}/{descriptor}"
         else:
             descriptor, name = tempfile.mkstemp(prefix="loopwright-", suffix=".so")
         with os.fdopen(os.dup(descriptor), "wb") as file:
@@ -205,16 +202,6 @@ def _open(entry: str, data: bytes) -> ctypes.CDLL:
             os.close(descriptor)
         if name and not name.startswith("/proc/"):
             Path(name).unlink(missing_ok=True)
-
-
-def _name_of(descriptor: int) -> str:
-    """A path of an open file that no library was loaded from before.
-
-    ``dlopen`` returns the library that it loaded under a name, whatever is there now, and numbers
-    of descriptors come again. So the path has empty steps, which spell a number in binary.
-    """
-    steps = f"{next(_loads):b}".replace("0", "/").replace("1", "/.")
-    return f"/proc/self/fd{steps}/{descriptor}"
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
@@ -280,8 +267,7 @@ def export(
         raise UsageError("export_library writes ELF files, for Linux; save(path) works anywhere")
     compiler = _compiler(cc) if fcompile is None else cc or "cc"
     if archive:
-        data = _archive(source, objects, path, compiler)
-        return _write_sealed(path, data, force=force)
+        return _write_sealed(path, _archive(source, objects, path, compiler), force=force)
     manifest = {
         **source.manifest,
         "kind": LIBRARY.name,
@@ -295,7 +281,7 @@ def export(
         room = Path(folder)
         for name, data in objects.items():
             (room / name).write_bytes(data)
-        (room / "fastcall.o").write_bytes(_fastcall_object())
+        (room / "fastcall.o").write_bytes(_object(fastcall.fastcall_text()))
         (room / "manifest.c").write_text(_manifest_c(manifest) + _start_c(manifest, uses_pool))
         exported = [*names, "lw_manifest", *fastcall.SYMBOLS]
         exported += ["lw_pool_configure"] if uses_pool else []
@@ -305,7 +291,7 @@ def export(
             files.append("packed.c")
             exported.append(packed_calls.CONFIGURE)
         if uses_pool:
-            (room / "pool.o").write_bytes(_pool_object())
+            (room / "pool.o").write_bytes(_object(pool.pool_text("auto")))
             files.append("pool.o")
         (room / "symbols").write_text(f"{{ global: {'; '.join(exported)}; local: *; }};\n")
         options = ["-shared", *_COMPILED]
@@ -332,8 +318,7 @@ def _archive(
             f"export_library: {path.name} needs the archiver 'ar'; install: apt-get install "
             "binutils"
         )
-    needed = needs(source.contents, compiler)
-    manifest = {**source.manifest, "needs": needed, "sha256": ZEROS}
+    manifest = {**source.manifest, "needs": needs(source.contents, compiler), "sha256": ZEROS}
     with tempfile.TemporaryDirectory(prefix="loopwright-export-") as folder:
         room = Path(folder)
         for name, data in objects.items():
@@ -349,7 +334,7 @@ def _archive(
             _run([compiler, "-c", *_COMPILED, "packed.c", "-o", PACKED], room)
             files.append(PACKED)
         if any(f.uses_pool for f in source.contents.functions):
-            (room / "threads.o").write_bytes(_pool_object())
+            (room / "threads.o").write_bytes(_object(pool.pool_text("auto")))
             (room / "start.c").write_text(_start_c(manifest, True))
             _run([compiler, "-c", *_COMPILED, "start.c", "-o", "start.o"], room)
             _run([compiler, "-r", "-nostdlib", "threads.o", "start.o", "-o", "pool.o"], room)
@@ -360,21 +345,15 @@ def _archive(
 
 def _write_sealed(path: Path, data: bytes, *, force: bool) -> Path:
     """Write a library with its checksum in place of the zeros in its manifest."""
-    digest = checksum(data, ZEROS)
-    data = data.replace(ZEROS.encode(), digest.encode(), 1)
+    data = data.replace(ZEROS.encode(), checksum(data, ZEROS).encode(), 1)
     write(Output(path, data, LIBRARY_FILE), force=force)
     return path
 
 
-@lru_cache(maxsize=1)
-def _pool_object() -> bytes:
-    return linker.compile_text(pool.pool_text("auto"), portable=True)
-
-
-@lru_cache(maxsize=1)
-def _fastcall_object() -> bytes:
-    """Object file of fastcall.ll, which needs no external symbol."""
-    return linker.compile_text(fastcall.fastcall_text(), portable=True)
+@lru_cache(maxsize=2)
+def _object(text: str) -> bytes:
+    """Object file of the runtime's own LLVM IR, for every CPU of this architecture."""
+    return linker.compile_text(text, portable=True)
 
 
 def _linked(output: Path) -> bytes:

@@ -1,9 +1,8 @@
 """LLVM in this process: link object files into it, and turn the runtime's own IR text into objects.
 
-A `Linked` keeps its code mapped as long as it is referenced; dropping it unmaps the code. An ORC
-engine keeps about 9 KB for every library that was ever linked in it (measured with llvmlite 0.50,
-with JITLink and without), so after 256 of them a new engine takes over, and the old one goes with
-the last code that it holds.
+An ORC engine keeps about 9 KB for every library that was ever linked in it (measured with llvmlite
+0.50, with JITLink and without), so after 256 of them a new engine takes over, and the old one goes
+with the last code that it holds.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _engine_links = 0
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Code in memory, valid while this object lives."""
+    """Code in memory, mapped as long as this object lives."""
 
     addresses: Mapping[str, int]
     _tracker: object = field(repr=False)
@@ -95,10 +94,7 @@ def link(objects: bytes, exports: Iterable[str], imports: Mapping[str, int] = {}
 
 
 def compile_text(
-    text: str,
-    optimise: bool = True,
-    portable: bool = False,
-    cpu: tuple[str, str] | None = None,
+    text: str, optimise: bool = True, portable: bool = False, cpu: tuple[str, str] | None = None
 ) -> bytes:
     """Compile LLVM IR text for the CPU of this machine; returns the object file.
 
@@ -110,11 +106,7 @@ def compile_text(
     name, features = ("", "") if portable else cpu or (host_cpu(), host_features())
     with _lock:
         machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=name,
-            features=features,
-            opt=3,
-            reloc="pic",
-            codemodel="small",
+            cpu=name, features=features, opt=3, reloc="pic", codemodel="small"
         )
         try:
             module = llvm.parse_assembly(text)

@@ -50,9 +50,8 @@ class Module:
     Calling the module calls its entry function.
 
     Args:
-        artifact: the compiled program.
-        sources: its texts by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that write them;
-            the first is the default of `get_source`. Or a function that returns all of these.
+        sources: texts of the program by kind (``ll``, ``asm``, ``c``, ``ir``), or functions that
+            write them; the first is the default of `get_source`. Or a function that returns all.
         link: links the artifact; default as its kind says.
 
     Example:
@@ -115,12 +114,9 @@ class Module:
     def get_function(self, name: str, query_imports: bool = False) -> Kernel:
         """The function of that name.
 
-        Args:
-            query_imports: look into imported modules as well, where this one has none of that
-                name: in the order of their import, each with what it imports itself.
-
-        Raises:
-            AttributeError: there is none; the message names those that exist.
+        ``query_imports`` looks into imported modules as well, where this one has none of that name:
+        in the order of their import, each with what it imports itself. AttributeError, with the
+        names that exist, where there is none.
         """
         modules = list(self._family()) if query_imports else [self]
         for module in modules:
@@ -149,10 +145,8 @@ class Module:
     def import_module(self, module: Module) -> None:
         """Let `get_function` find the functions of another module, with ``query_imports=True``.
 
-        The other module stays alive as long as this one. Files hold this module alone.
-
-        Raises:
-            UsageError: it is no module, or it imports this one already.
+        The other module stays alive as long as this one; files hold this module alone. UsageError
+        where it is no module, or imports this one already.
         """
         if not isinstance(module, Module):
             raise UsageError(f"import_module: expected a module, got {module!r}")
@@ -180,26 +174,20 @@ class Module:
     def parts(self) -> Parts | None:
         """The two parts of the entry function; None where it has only one.
 
-        It has two where stages at the root depend on constant tensors alone
-        (`loopwright.te.placeholder`).
+        It has two where stages at the root depend on constant tensors alone.
         """
         return parts_of(self.artifact.contents.function(self.entry_name), self._functions)
 
     def timed_call(self, *args: object) -> KernelCall:
-        """A call on checked arguments, as tuning times it.
+        """A call on checked arguments, as tuning times it; errors as of `bind`.
 
-        Where the function has `parts`, its ``run`` runs both, and `loopwright.runtime.time_call`
-        times the second alone.
-
-        Raises:
-            ArgumentError: one is not acceptable.
-            RunError: the workspace is over the limit.
+        Where the function has `parts`, its ``run`` runs both, and `time_call` times the second.
         """
         parts = self.parts()
         return self._entry.bind(*args) if parts is None else parts.bind(args)
 
     def with_constants(self, /, *values: object, **named: object) -> FunctionWithConstants:
-        """A `FunctionWithConstants`: the entry function as a callable of its other arguments.
+        """The entry function as a callable of its other arguments.
 
         Stages at the root that depend on constants alone are computed now, once. The values are
         copied: a later change of these arrays has no effect.
@@ -230,30 +218,19 @@ class Module:
     def bind(self, *args: object) -> KernelCall:
         """Check the arguments of the entry function once, for many calls on the same arrays.
 
+        They are, as in a call, one array per argument, outputs included, and sizes that it takes.
         The bound call takes no arguments and checks nothing. It keeps the arrays alive and works on
         the memory that they have now; their elements count at each call. On a device a call of it
-        launches, as a call of the module does.
-
-        Args:
-            args: as in a call: one array per argument, outputs included, and the sizes that the
-                function takes.
-
-        Raises:
-            ArgumentError: an argument is not acceptable, or no output has elements.
-            RunError: the workspace is over the limit.
+        launches, as a call of the module does. ArgumentError where an argument is not acceptable,
+        or no output has elements; RunError where the workspace is over the limit.
         """
         return self._entry.bind(*args)
 
     def get_source(self, kind: str = "") -> str:
-        """The program's text.
+        """The program's text of a kind; UsageError where there is none, as of one that was loaded.
 
-        Args:
-            kind: of ``llvm`` ``"ll"`` (LLVM IR, optimised), ``"ll-unoptimised"`` or ``"asm"``, of
-                ``c`` ``"c"`` or ``"asm"``, of every target ``"ir"`` (the loop nest); default the
-                first of these.
-
-        Raises:
-            UsageError: there is no text of that kind; one loaded from a file has none.
+        ``llvm`` has ``"ll"`` (LLVM IR, optimised), ``"ll-unoptimised"`` and ``"asm"``, ``c`` has
+        ``"c"`` and ``"asm"``, every target ``"ir"`` (the loop nest); the default is the first.
         """
         texts = self._texts()
         if not texts:
@@ -276,28 +253,20 @@ class Module:
         return self._sources
 
     def get_ir(self) -> str:
-        """The loop nest that was compiled; the same as ``get_source("ir")``.
-
-        Raises:
-            UsageError: the module was loaded from a file.
-        """
+        """The loop nest that was compiled; the same as ``get_source("ir")``."""
         return self.get_source("ir")
 
     def save(self, path: str | os.PathLike[str], fmt: str = "", *, force: bool = False) -> Path:
-        """Write the module, or one of its texts, to a file.
+        """Write the module, or one of its texts, to a file, replaced in one step; returns the path.
 
-        Args:
-            path: the file, replaced in one step and returned.
-            fmt: default the module's own `format` (``o``, or ``json`` of the target ``interp``):
-                the object at `path` and its manifest at ``path.json``, for `load_module`.
-                ``so`` and ``a``: a library, as `export_library` writes it, whatever the file's
-                ending. ``ll``, ``asm`` (or ``s``), ``c``, ``ir``, of devices ``cl``, ``cuda`` (or
-                ``cu``), ``ptx``: that text, see `get_source`. ``cubin``: the machine code alone.
-            force: replace a file that was not written so, too.
+        The default of ``fmt`` is the module's own `format` (``o``, or ``json`` of the target
+        ``interp``): the object at `path` and its manifest at ``path.json``, for `load_module`.
+        ``so`` and ``a``: a library, as `export_library` writes it, whatever the file's ending.
+        ``ll``, ``asm`` (or ``s``), ``c``, ``ir``, of devices ``cl``, ``cuda`` (or ``cu``), ``ptx``:
+        that text, see `get_source`. ``cubin``: the machine code alone.
 
-        Raises:
-            UsageError: the module has no such format, or another file is there.
-            RunError: the file cannot be written.
+        UsageError where the module has no such format, or, without `force`, a file is there that
+        was not written so; RunError where the file cannot be written.
         """
         if not fmt or (fmt == self.format and fmt != "so"):
             return self.artifact.save(path, force=force)
@@ -340,13 +309,12 @@ class Module:
                 as ``fcompile(output, files, options=[...])``, it writes a shared object of the
                 ``files`` (C and object files) to ``output``; the options are gcc's, to stand
                 behind the files.
-            force: replace a file that is no such library, too.
 
         Raises:
             TargetError: there is no C compiler (the message says what to install), or it does not
                 know the CPU that the code is for.
             UsageError: the target is ``interp``, the system is not Linux, ``fcompile`` cannot be
-                called, or another file is there.
+                called, or, without `force`, another file is there.
             RunError: the file cannot be written, or linking failed.
         """
         return libraries.export(self.artifact, path, cc, fcompile, force=force)
@@ -355,10 +323,8 @@ class Module:
     def load(cls, path: str | os.PathLike[str]) -> Module:
         """Read a module from a file of `export_library` or `save`.
 
-        Raises:
-            UsageError: a file is missing, foreign, newer, or the two do not belong together.
-            RunError: a file cannot be read.
-            TargetError: it was compiled for another CPU.
+        UsageError where a file is missing, foreign, newer, or the two do not belong together;
+        RunError where it cannot be read; TargetError where it was compiled for another CPU.
         """
         target = Path(path)
         if target.is_dir():
@@ -384,12 +350,7 @@ class Module:
         cache_flush_bytes: int = 0,
         f_preproc: str | Callable[..., object] = "",
     ) -> timing.Evaluator:
-        """A callable that times a function of this module; see `timing.Evaluator`.
-
-        Raises:
-            AttributeError: there is no function of that name.
-            UsageError: an option is out of range.
-        """
+        """A callable that times a function of this module; see `timing.Evaluator`."""
         return timing.Evaluator(
             self.get_function(func_name),
             dev,
@@ -431,13 +392,10 @@ def system_lib(library: ctypes.CDLL | None = None) -> Module:
     may have loaded an exported library for others to see. Both bring the symbol ``lw_manifest``,
     which lists their functions.
 
-    Args:
-        library: the library; default the process itself, with libraries that were loaded for all
-            to see (``ctypes.CDLL(path, ctypes.RTLD_GLOBAL)``). Of several libraries the first.
-
-    Raises:
-        UsageError: nothing of loopwright is linked in, or its manifest is damaged.
-        TargetError: the code is for another CPU.
+    ``library`` defaults to the process itself, with libraries that were loaded for all to see
+    (``ctypes.CDLL(path, ctypes.RTLD_GLOBAL)``); of several libraries the first counts. UsageError
+    where nothing of loopwright is linked in, or its manifest is damaged; TargetError where the code
+    is for another CPU.
 
     Example:
         >>> import ctypes

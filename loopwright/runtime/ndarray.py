@@ -36,15 +36,7 @@ def random_fill(array: _A, seed: int = 0) -> _A:
     divided by zero; a bool is either with one half. The values depend on shape, dtype and seed
     alone, and are the same on every machine.
 
-    Args:
-        array: an `NDArray`, on any device.
-        seed: a whole number, at least 0.
-
-    Returns:
-        The array.
-
-    Raises:
-        ArgumentError: it is no NDArray, or the seed is no such number.
+    ArgumentError where ``seed`` is no whole number of at least 0, or ``array`` no `NDArray`.
 
     Example:
         >>> a = lw.nd.random_fill(lw.nd.empty((2, 3), "int8"), seed=1)
@@ -87,7 +79,6 @@ def empty(
 
     Args:
         shape: extents, each at least 0.
-        dtype: element type by name.
         device: where, such as ``"cuda:0"``; default ``cpu(0)``.
         mem_scope: the device's memory that holds it; default its global one. Memory of other
             scopes comes from the device each time: a pool may cut global memory only.
@@ -95,8 +86,7 @@ def empty(
     Raises:
         TensorError: the type is unknown or not supported.
         ArgumentError: an extent is negative, or the device has no memory of that scope.
-        UsageError: the device is not here; the message names the missing part.
-        OutOfMemoryError: the device has no memory for it.
+        UsageError, OutOfMemoryError: the device is not here, or has no memory for it.
 
     Example:
         >>> print(lw.nd.empty((2, 3), "float32").shape)
@@ -130,16 +120,8 @@ def empty_pinned(
     `loopwright.runtime.memory.AsyncMemoryCopier` run beside other work. Elsewhere it is an ordinary
     array. Pinned memory cannot be swapped out; take little of it.
 
-    Args:
-        shape: extents, each at least 0.
-        dtype: element type by name.
-        device: which device copies.
-
-    Raises:
-        TensorError: the type is unknown or not supported.
-        ArgumentError: an extent is negative.
-        UsageError: the device is not here; the message names the missing part.
-        OutOfMemoryError: the host has no such memory left.
+    ``device`` is the one that copies. Errors are those of `empty`, but OutOfMemoryError where the
+    host has no such memory left.
 
     Example:
         >>> a = lw.nd.empty_pinned((2, 3), "float32", lw.cpu())
@@ -173,14 +155,10 @@ def array(
         source: the elements; always copied.
         dtype: element type; default that of `source`. A `Device` in its place is the device, for
             scripts of TVM: ``nd.array(a, cpu(0))``.
-        device: where, such as ``"opencl:0"``; default ``cpu(0)``.
-        mem_scope: see `empty`.
+        device, mem_scope: see `empty`, whose errors are raised as well.
 
     Raises:
-        TensorError: the type is unknown or not supported.
         ArgumentError: no array can be made of it, or its elements are of no such type.
-        UsageError: the device is not here; the message names the missing part.
-        OutOfMemoryError: the device has no memory for it.
 
     Example:
         >>> print(lw.nd.array([1, 2, 3], "int32").numpy())
@@ -195,21 +173,17 @@ def array(
         raise ArgumentError(
             f"array: no array of {name or 'numbers'} can be made: {error}"
         ) from None
-    target = empty(data.shape, dtypes.check(data.dtype), device, mem_scope)
-    return target.copyfrom(data)
+    return empty(data.shape, dtypes.check(data.dtype), device, mem_scope).copyfrom(data)
 
 
 def from_dlpack(source: object) -> NDArray:
     """The memory of another library's array as an `NDArray`, without a copy.
 
-    Args:
-        source: an object with ``__dlpack__``, or a capsule that nobody has consumed; row-major and
-            contiguous, on the CPU or on a device that is driven here.
+    The source has ``__dlpack__``, or is a capsule that nobody has consumed; row-major and
+    contiguous, on the CPU or on a device that is driven here.
 
-    Raises:
-        ArgumentError: it is not contiguous, or the capsule was consumed before.
-        UsageError: its device is not driven here, or not there.
-        TensorError: its element type is not supported.
+    ArgumentError where it is not contiguous, or the capsule was consumed before, UsageError where
+    its device is not driven here, TensorError where its element type is not supported.
 
     Example:
         >>> a = np.arange(3, dtype="float32")
@@ -314,16 +288,9 @@ def host_array(source: object) -> npt.NDArray[Any]:
     try:
         return np.from_dlpack(source)  # type: ignore[arg-type]
     except (BufferError, RuntimeError, TypeError) as error:
-        foreign = _unknown_to_numpy(source)
-        if foreign is not None:
-            return foreign
+        try:  # of a DLPack type that NumPy lacks, such as bfloat16
+            return _of_capsule(source.__dlpack__())._data  # type: ignore[attr-defined]
+        except (ArgumentError, TensorError, BufferError, RuntimeError, TypeError):
+            pass
         name = type(source).__name__
         raise ArgumentError(f"{name} does not export its memory: {error}") from error
-
-
-def _unknown_to_numpy(source: Any) -> npt.NDArray[Any] | None:
-    """An array of a DLPack type that NumPy lacks, such as bfloat16; None for all others."""
-    try:
-        return _of_capsule(source.__dlpack__())._data
-    except (ArgumentError, TensorError, BufferError, RuntimeError, TypeError):
-        return None

@@ -98,11 +98,6 @@ class ElfSymbol(NamedTuple):
     size: int
 
 
-def is_elf(data: bytes) -> bool:
-    """Whether bytes begin like a 64-bit little-endian ELF file."""
-    return data[:6] == b"\x7fELF\x02\x01" and len(data) >= 64
-
-
 def elf_section(data: bytes, name: bytes) -> bytes | None:
     """A section; None where there is none of that name."""
     headers, names = _sections(data)
@@ -111,16 +106,6 @@ def elf_section(data: bytes, name: bytes) -> bytes | None:
         if data[at : at + len(name) + 1] == name + b"\0":
             return _content(data, s)
     return None
-
-
-def elf_symbols(data: bytes) -> dict[str, ElfSymbol]:
-    """The global symbols of an object file or a shared object."""
-    headers, _ = _sections(data)
-    out: dict[str, ElfSymbol] = {}
-    for s in headers:
-        if s.type in _SYMBOL_TABLES:
-            out |= dict(_symbols(_content(data, s), _content(data, headers[s.link])))
-    return out
 
 
 def _symbols(table: bytes, names: bytes) -> Iterator[tuple[str, ElfSymbol]]:
@@ -198,8 +183,7 @@ def link_object(manifest: Manifest, objects: bytes) -> Linked:
     exports = [*(f.name for f in manifest.functions), *map(record_name, checks)]
     linked = linker.link(objects, exports, imports)
     if checks:
-        failed = partial(failed_check, linked.addresses, checks)
-        linked = replace(linked, complaint=failed)
+        linked = replace(linked, complaint=partial(failed_check, linked.addresses, checks))
     return with_callbacks(manifest, linked)
 
 
@@ -226,14 +210,17 @@ def with_callbacks(manifest: Manifest, linked: Linked) -> Linked:
 
 
 def defined_symbols(manifest: Manifest, code: bytes) -> dict[str, ElfSymbol]:
-    """The symbols of an ELF file; none for other formats.
+    """The global symbols of a 64-bit little-endian ELF file; none for other formats.
 
     UsageError where a function of the manifest is missing, or the file is damaged.
     """
-    if not is_elf(code):
-        return {}
+    symbols: dict[str, ElfSymbol] = {}
+    if code[:6] != b"\x7fELF\x02\x01" or len(code) < 64:
+        return symbols
     try:
-        symbols = elf_symbols(code)
+        headers, _ = _sections(code)
+        for s in (s for s in headers if s.type in _SYMBOL_TABLES):
+            symbols |= dict(_symbols(_content(code, s), _content(code, headers[s.link])))
     except (struct.error, ValueError):
         raise UsageError("the code is damaged or cut short; build it again") from None
     for f in manifest.functions:
@@ -255,8 +242,7 @@ def _check_object(manifest: Manifest, objects: bytes) -> None:
         record = symbols.get(record_name(f.name))
         if f.checks and (record is None or record.size < 8 * words):
             raise UsageError(f"the checks of {f.name!r} have no record; build it again")
-    launch = symbols.get(pool.LAUNCH)
-    if launch is not None and not any(f.uses_pool for f in manifest.functions):
+    if symbols.get(pool.LAUNCH) is not None and not any(f.uses_pool for f in manifest.functions):
         raise UsageError("the code has parallel loops, its manifest has none; build it again")
     if packed_calls.CALL in symbols and not calls_packed(manifest):
         raise UsageError("the code calls packed functions, its manifest none; build it again")

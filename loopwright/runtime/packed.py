@@ -43,6 +43,11 @@ KINDS = {
 }
 #: Classes by kind; subclasses are of the kind of their nearest base.
 _CLASSES: dict[type, str] = {
+    np.bool_: "bool",
+    np.integer: "int",
+    np.floating: "float",
+    bytearray: "bytes",
+    memoryview: "bytes",
     type(None): "none",
     bool: "bool",
     int: "int",
@@ -79,20 +84,16 @@ def kind_of(value: object) -> str:
         >>> print(kind(3), kind(2.5), kind("x"), kind(np.zeros(2)), kind(print), kind([1]))
         int float str array function object
     """
-    if isinstance(value, np.bool_):
-        return "bool"
-    if isinstance(value, np.integer):
-        return "int"
-    if isinstance(value, np.floating):
-        return "float"
-    if isinstance(value, bytearray | memoryview):
-        return "bytes"
-    kind = next(_CLASSES[c] for c in type(value).__mro__ if c in _CLASSES)
+    kind = next(filter(None, map(_CLASSES.get, type(value).__mro__)))
     if kind != "object" or isinstance(value, type):
         return kind
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return "array"
     return "function" if callable(value) else "object"
+
+
+#: Conversions that cannot fail.
+_PLAIN: dict[str, type] = {"bool": bool, "float": float, "str": str, "bytes": bytes}
 
 
 def packed(value: object, who: str) -> object:
@@ -102,25 +103,19 @@ def packed(value: object, who: str) -> object:
     `who` as in ``"f: argument 0"``, for an integer of more than 64 bits (unsigned ones too), or an
     array that is not row-major or cannot be shared.
     """
-    match kind_of(value):
-        case "bool":
-            return bool(value)
-        case "int":
-            number = int(value)  # type: ignore[call-overload]
-            if -(1 << 63) <= number < 1 << 64:
-                return number
-            raise ArgumentError(
-                f"{who}: {number} does not fit into 64 bits; pass it as a str, or as a float"
-            )
-        case "float":
-            return float(value)  # type: ignore[arg-type]
-        case "str":
-            return str(value)
-        case "bytes":
-            return bytes(value)  # type: ignore[call-overload]
-        case "array":
-            return _array(value, who)
-    return value
+    kind = kind_of(value)
+    if kind in _PLAIN:
+        return _PLAIN[kind](value)
+    if kind == "array":
+        return _array(value, who)
+    if kind != "int":
+        return value
+    number = int(value)  # type: ignore[call-overload]
+    if -(1 << 63) <= number < 1 << 64:
+        return number
+    raise ArgumentError(
+        f"{who}: {number} does not fit into 64 bits; pass it as a str, or as a float"
+    )
 
 
 def _array(value: object, who: str) -> NDArray:
@@ -155,12 +150,7 @@ class PackedFunc(ABC):  # noqa: B024  (an ABC so that functions of modules are e
     libraries are an `NDArray` over the same memory, callables are a `PackedFunc`. Functions of
     modules (`Function`) are instances, too.
 
-    Args:
-        function: the function; a `PackedFunc` is wrapped again.
-        name: for messages; default the function's own.
-
-    Raises:
-        ArgumentError: it cannot be called.
+    ``name``, for messages, defaults to the function's own. ArgumentError where it cannot be called.
 
     Example:
         >>> def total(a, scale):
@@ -182,9 +172,8 @@ class PackedFunc(ABC):  # noqa: B024  (an ABC so that functions of modules are e
     def __call__(self, *args: object) -> object:
         """Call the function; its own exceptions pass through.
 
-        Raises:
-            ArgumentError: an argument or the result cannot be passed; names the function, the
-                position and the reason.
+        ArgumentError, with function, position and reason, where an argument or the result cannot
+        be passed.
         """
         values = [_passed(arg, f"{self.name}: argument {k}") for k, arg in enumerate(args)]
         return _passed(self._function(*values), f"{self.name}: the result")
@@ -228,16 +217,13 @@ def register_func(name: _F, f: None = None, override: bool = False) -> _F: ...
 def register_func(
     name: str | _F, f: _F | None = None, override: bool = False
 ) -> _F | Callable[[_F], _F]:
-    """Enter a function under a global name; also a decorator, with a name or without.
+    """Enter a function under a global name and return it; also a decorator, with a name or without.
 
     Args:
         name: words with dots between them; or the function, which then gives its own name.
         f: the function: Python's, a `PackedFunc`, or one of a module. None: a decorator is
             returned.
         override: replace a function that has this name.
-
-    Returns:
-        The function as it was given.
 
     Raises:
         UsageError: the name is malformed, or another function has it.
@@ -279,12 +265,7 @@ def get_global_func(name: str, allow_missing: bool) -> PackedFunc | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
     """The function that was registered under a name.
 
-    Args:
-        name: the name.
-        allow_missing: return None where there is none.
-
-    Raises:
-        UsageError: there is none; the nearest name is shown.
+    Where there is none, None if that is allowed, else UsageError with the nearest name.
 
     Example:
         >>> print(lw.get_global_func("docs.no_such_function", allow_missing=True))
@@ -317,8 +298,7 @@ def list_global_func_names() -> list[str]:
 def remove_global_func(name: str) -> None:
     """Remove a name; functions that were looked up before still work.
 
-    Raises:
-        UsageError: there is none of that name.
+    UsageError where there is none of that name.
 
     Example:
         >>> _ = lw.register_func("docs.shout", str.upper, override=True)
@@ -341,10 +321,6 @@ class TypedPackedFunc(PackedFunc):
     argument without one takes anything. An int is accepted as a float, a bool is not accepted
     as an int.
 
-    Args:
-        function: a Python function.
-        name: for messages; default the function's own.
-
     Raises:
         UsageError: its signature cannot be read, it takes keyword-only arguments without defaults,
             or an annotation is no class.
@@ -354,15 +330,8 @@ class TypedPackedFunc(PackedFunc):
         ...     a[:] = value
         ...     return a.size
         ...
-        >>> f = lw.runtime.TypedPackedFunc(fill)
-        >>> print(f(np.empty(3, "float32"), 1))
+        >>> print(lw.runtime.TypedPackedFunc(fill)(np.empty(3, "float32"), 1))
         3
-        >>> try:
-        ...     f(np.empty(3, "float32"), "one")
-        ... except lw.LoopwrightError as error:
-        ...     print(error)
-        ...
-        fill: argument 1 ('value') is a float, got 'one' (a str)
     """
 
     def __init__(self, function: Callable[..., object], name: str = "") -> None:
@@ -383,9 +352,7 @@ class TypedPackedFunc(PackedFunc):
     def __call__(self, *args: object) -> object:
         """Check the arguments, call the function (its exceptions pass through), check the result.
 
-        Raises:
-            ArgumentError: the number of arguments or a type is wrong; names the function, the
-                position and name, the expected and the actual value.
+        ArgumentError, with function, position and name, for a wrong number of arguments or type.
         """
         try:
             bound = self.signature.bind(*args)
@@ -407,18 +374,15 @@ class TypedPackedFunc(PackedFunc):
             value = as_packed_func(value)
         passed = packed(value, who)
         expected = self._expected.get(name)
-        if expected is None or _is_one_of(passed, expected):
+        if expected is None or (isinstance(passed, expected) and type(passed) is not bool):
+            return passed
+        # Python's bool is an int, and a mistake where a number is meant.
+        if type(passed) is bool and (bool in expected or object in expected):
             return passed
         if float in expected and type(passed) is int:
             return float(passed)
         wanted = " or ".join(_class_text(c) for c in expected)
         raise ArgumentError(f"{who} is {wanted}, got {shown(value)} (a {type(value).__name__})")
-
-
-def _is_one_of(value: object, classes: tuple[type, ...]) -> bool:
-    if type(value) is bool:  # Python's bool is an int, and a mistake where a number is meant
-        return bool in classes or object in classes
-    return isinstance(value, classes)
 
 
 def _class_text(cls: type) -> str:

@@ -103,8 +103,7 @@ def keep(error: BaseException) -> int:
 
 def _run(name: bytes, values: Any, kinds: Any, count: int) -> None:
     try:
-        function = get_global_func(name.decode())
-        function(*(_value(values, k, kinds[k]) for k in range(count)))
+        get_global_func(name.decode())(*(_value(values, k, kinds[k]) for k in range(count)))
         values[count] = 0
     except BaseException as error:  # the caller of the kernel raises it again
         values[count] = keep(error)
@@ -125,8 +124,7 @@ def _value(values: Any, k: int, kind: int) -> object:
     if kind == FLOAT:
         return ctypes.c_double.from_address(at).value
     if kind == TEXT:
-        text = ctypes.c_char_p.from_address(at).value
-        return (text or b"").decode()
+        return (ctypes.c_char_p.from_address(at).value or b"").decode()
     if kind in (TENSOR, INPUT):
         t = ctypes.cast(values[k], ctypes.POINTER(DLTensor)).contents
         shape = tuple(t.shape[d] for d in range(t.ndim))

@@ -26,20 +26,10 @@ from loopwright.runtime.arrays.host import NDArray, elements_of
 from loopwright.runtime.packed import packed, view_of
 
 _DTYPES = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U64": "uint64",
-    "U32": "uint32",
-    "U16": "uint16",
-    "U8": "uint8",
-    "BOOL": "bool",
-}
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "BOOL": "bool",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
+}  # fmt: skip
 _CODES = {name: code for code, name in _DTYPES.items()}
 #: Longest header that is read, as of the package.
 _HEADER_LIMIT = 100_000_000
@@ -62,16 +52,10 @@ class _Entry(NamedTuple):
 def save_params(
     path: str | os.PathLike[str], params: Mapping[str, object], *, force: bool = False
 ) -> Path:
-    """Write named arrays to a safetensors file, which is replaced in one step.
+    """Write named arrays to a safetensors file, which is replaced in one step; returns its path.
 
-    Args:
-        path: the file, such as ``model.safetensors``.
-        params: arrays (NDArray on any device, NumPy, or with ``__dlpack__``) by name, row-major
-            without gaps.
-        force: replace any other file, too.
-
-    Returns:
-        The path.
+    The arrays (NDArray on any device, NumPy, or with ``__dlpack__``) are row-major without gaps.
+    ``force`` replaces any other file, too.
 
     Raises:
         ArgumentError: a name is no text or is reserved, or a value is no such array.
@@ -113,22 +97,16 @@ def encoded(params: Mapping[str, object], metadata: Mapping[str, str] | None = N
 
 
 def load_params(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, NDArray]:
-    """Read named arrays from a safetensors file.
+    """Read named arrays from a safetensors file; the result is sorted by name.
 
     The header is checked before any array is read: types, extents, and that the arrays fill the
-    file one after the other, without a gap or an overlap.
-
-    Args:
-        path: the file.
-        mmap: map the file instead of reading it: arrays then are read-only, and pages come from the
-            disk when they are first read. The file must not change meanwhile.
-
-    Returns:
-        The arrays by name, sorted by name.
+    file one after the other, without a gap or an overlap. ``mmap`` maps the file instead of reading
+    it: arrays then are read-only, and pages come from the disk when they are first read. The file
+    must not change meanwhile.
 
     Raises:
         UsageError: there is no such file, or it is damaged, or of another format; the message says
-          how.
+            how.
         RunError: it cannot be read.
 
     Example:

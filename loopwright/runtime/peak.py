@@ -262,8 +262,7 @@ class FmaKernel:
         self.work = np.ones(1, dtype=np.int64)
         seed = np.array([0.5, 1.0], dtype=np.float32)
         out = np.zeros(_OUT, dtype=np.float32)
-        function = kernel_module("fma", args, num_threads, roof)["fma"]
-        self.call = function.bind(self.work, seed, out)
+        self.call = kernel_module("fma", args, num_threads, roof)["fma"].bind(self.work, seed, out)
         self.flop_per_unit = roof.flop * shape_of(roof.unit)[1] * _TURNS
         self.units_per_second = 0.0
         self.rate(64 * num_threads)
@@ -302,23 +301,17 @@ def fma_peak(
 
     Independent vector accumulators in registers, no memory: an upper bound of all kernels. The
     first call for a number of threads and a vector unit compiles (some 20 ms); later ones only
-    measure.
+    measure. A multiply-add counts two. UsageError where the number of threads is out of range,
+    TargetError where this machine lacks instructions of the unit.
 
     Args:
-        num_threads: threads; default `pool.get_num_threads`.
+        num_threads: default `get_num_threads`.
         seconds: length of the measurement; the best of five parts of it counts, since other work
             of the machine slows the rest.
         unit: the vector instructions to measure, `Target.vector_unit` of the target that kernels
             are compiled for; None: this machine's. Without an instruction for multiply-adds it is
             a product and a sum. A `loopwright.target.Roof` stands for another instruction, such as
             dot products of bytes.
-
-    Returns:
-        flop/s; a multiply-add counts two.
-
-    Raises:
-        UsageError: the number of threads is out of range.
-        TargetError: this machine lacks instructions of the unit.
 
     Example:
         >>> print(lw.runtime.fma_peak(1, seconds=0.01) > 0)
@@ -333,20 +326,15 @@ def fma_peak(
 def bandwidth(
     num_threads: int | None = None, seconds: float = 0.2, nbytes: int | None = None
 ) -> float:
-    """Measure memory bandwidth by ``a = b + 3 * c`` on float32 (the triad of STREAM).
+    """Measure bytes per second of memory by ``a = b + 3 * c`` on float32 (the triad of STREAM).
+
+    Two reads and one write per element count, as in STREAM; reading a line before it is overwritten
+    does not. UsageError where the number of threads, default `get_num_threads`, is out of range.
 
     Args:
-        num_threads: threads; default `pool.get_num_threads`.
         seconds: length of the measurement, at least three passes; the best pass counts.
         nbytes: bytes of each of the three arrays; default four times the last cache, from 32 to
             512 MiB. They are allocated for this call.
-
-    Returns:
-        Bytes per second: two reads and one write per element, as STREAM counts. Reading a line
-        before it is overwritten is not counted.
-
-    Raises:
-        UsageError: the number of threads is out of range.
 
     Example:
         >>> print(lw.runtime.bandwidth(1, seconds=0.01, nbytes=1 << 20) > 1e8)

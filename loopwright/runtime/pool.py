@@ -88,13 +88,8 @@ def get_num_threads() -> int:
 def set_num_threads(n: int | None) -> None:
     """Choose the number of threads of parallel loops from the next call on, in the whole process.
 
-    A kernel whose target names ``num_threads`` keeps that number.
-
-    Args:
-        n: threads, the caller included, 1 to 1023; None goes back to the default.
-
-    Raises:
-        UsageError: `n` is out of range.
+    A kernel whose target names ``num_threads`` keeps that number. `n` is 1 to 1023, the caller
+    included; None goes back to the default. UsageError where it is out of range.
 
     Example:
         >>> lw.runtime.set_num_threads(1)
@@ -123,7 +118,9 @@ def config_threadpool(
     it. Workers started later, for a target that names more threads or by `set_num_threads`, inherit
     the CPUs of the thread that starts them; so do those of a forked child, until this is called
     again. `pinned`, which is used to time kernels, places the threads in its own way inside its
-    block.
+    block. UsageError where the mode is unknown, a number is out of range, a CPU may not be used, or
+    the call is made inside such a block; RunError elsewhere than on Linux, where nothing places
+    threads.
 
     Args:
         affinity_mode: ``none`` (the system chooses), ``compact`` (neighbours share cores and
@@ -134,11 +131,6 @@ def config_threadpool(
         nthreads: threads, the caller included; 0: one for each CPU of the mode, or the default
             where that is not restricted.
         cpus: numbers of the CPUs to use; default all that the calling thread may run on.
-
-    Raises:
-        UsageError: the mode is unknown, a number is out of range, a CPU may not be used, or the
-            call is made inside a `pinned` block.
-        RunError: another system than Linux, which cannot place threads.
 
     Example:
         >>> lw.runtime.config_threadpool("spread", 1)
@@ -167,8 +159,7 @@ def config_threadpool(
         if order:
             _places = places(mode, order, get_num_threads())
         if before or order:
-            workers = start_workers(max(before, len(_places)))
-            for place, thread in enumerate(workers, 1):
+            for place, thread in enumerate(start_workers(max(before, len(_places))), 1):
                 os.sched_setaffinity(thread, _rest(place, home))
 
 
@@ -300,10 +291,8 @@ def pinned(num_threads: int | None = None) -> Iterator[None]:
     fewer CPUs than threads). Afterwards all may run where the caller could before, or where
     `config_threadpool` put them. For timing.
     Only Linux can do this; elsewhere the block runs unpinned. A block inside another does nothing.
-
-    Args:
-        num_threads: threads of the kernels to be run, the caller included; default
-            `get_num_threads`. Workers are started now, so that none is born on the caller's CPU.
+    Workers for ``num_threads``, default `get_num_threads`, are started now, so that none is born on
+    the caller's CPU.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -367,8 +356,7 @@ def topology(numbers: Sequence[int], system: Path = SYSTEM) -> list[Cpu]:
         folder = system / f"cpu{number}"
         package = _number(folder / "topology" / "physical_package_id", 0)
         core = _number(folder / "topology" / "core_id", number)
-        clock = _number(folder / "cpufreq" / "cpuinfo_max_freq", 0)
-        cpus.append(Cpu(number, package, core, clock))
+        cpus.append(Cpu(number, package, core, _number(folder / "cpufreq" / "cpuinfo_max_freq", 0)))
     return cpus
 
 

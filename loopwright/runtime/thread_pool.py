@@ -26,13 +26,8 @@ class ThreadPool:
     Threads start when there is work for them, and end when nobody refers to the pool. Tasks
     submitted before that, before `shutdown`, or before the process ends, are still done.
 
-    Args:
-        num_threads: threads, 1 to 1023; default those of parallel loops
-            (`loopwright.runtime.get_num_threads`).
-        name: prefix of the threads' names.
-
-    Raises:
-        UsageError: the number is out of range.
+    ``num_threads`` is 1 to 1023, default that of parallel loops (`get_num_threads`), else
+    UsageError; ``name`` is the prefix of the threads' names.
 
     Example:
         >>> with lw.runtime.ThreadPool(2) as pool:
@@ -54,13 +49,9 @@ class ThreadPool:
         self._executor = ThreadPoolExecutor(self.num_threads, name, initializer=mark)
 
     def submit(self, f: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Run ``f(*args, **kwargs)`` on a thread of the pool.
+        """Run ``f(*args, **kwargs)`` on a thread of the pool; RunError after the shutdown.
 
-        Returns:
-            The future of its result; ``result()`` waits, and raises the exception of ``f``.
-
-        Raises:
-            RunError: the pool has been shut down.
+        ``result()`` of the future waits, and raises the exception of ``f``.
         """
         with self._lock:
             if not self._open:
@@ -75,14 +66,9 @@ class ThreadPool:
         As TVM's ``TVMBackendParallelLaunch``. From a thread of the pool itself all tasks run on
         that thread, one after the other, since the others may all be waiting in the same place.
 
-        Args:
-            f: function of a task's number and the number of tasks.
-            num_tasks: number of tasks, at least 1; default the number of threads.
-
-        Raises:
-            UsageError: the number is out of range.
-            RunError: the pool has been shut down.
-            Exception: from ``f``, of several the one of the first task, after all tasks have ended.
+        ``num_tasks`` is at least 1, default the number of threads, else UsageError. An exception of
+        ``f``, of several the one of the first task, is raised after all tasks have ended. RunError
+        after the shutdown.
         """
         count = self.num_threads if num_tasks is None else num_tasks
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
@@ -103,9 +89,8 @@ class ThreadPool:
     def shutdown(self, wait: bool = True, cancel: bool = False) -> None:
         """Accept no more work; a second call does nothing more.
 
-        Args:
-            wait: return when all submitted tasks are done.
-            cancel: drop tasks that no thread has begun; their futures raise ``CancelledError``.
+        ``wait`` returns when all submitted tasks are done; ``cancel`` drops those that no thread
+        has begun, whose futures raise ``CancelledError``.
         """
         with self._lock:
             self._open = False
@@ -118,5 +103,4 @@ class ThreadPool:
         self.shutdown()
 
     def __repr__(self) -> str:
-        state = "" if self._open else ", shut down"
-        return f"<ThreadPool of {self.num_threads} threads{state}>"
+        return f"<ThreadPool of {self.num_threads} threads{'' if self._open else ', shut down'}>"

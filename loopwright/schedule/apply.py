@@ -1,8 +1,4 @@
-"""``apply(state, step) -> state``: one step of a schedule.
-
-Pure: a state is never changed. What a step does, when it is legal, and its rules that need extents
-stand in its class in `loopwright.schedule.primitives`.
-"""
+"""``apply(state, step) -> state``: one step of a schedule, which changes no state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """State and trace of a schedule, and the stages and loops that the user's objects mean.
 
-Axes and tensors are looked up by identity, so they stay valid across steps, and the axes of an
-operation that was cached stand for loops of the stage that computes it now.
+Axes and tensors are looked up by identity, so they stay valid across steps.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ class ScheduleBase:
         self.dag = dag
         self.state = State.initial(dag)
         self.trace: tuple[Step, ...] = ()
-        #: Generator of the sampling primitives.
-        self.random = Random(0)
+        self.random = Random(0)  #: generator of the sampling primitives
         self._stage_of_op: dict[Operation, StageId] = dict(index)
         self._operations: dict[StageId, Operation] = {i: op for op, i in index.items()}
         #: The loop that an axis means; without a stage, why it means none any more.
@@ -53,11 +51,7 @@ class ScheduleBase:
     # ------------------------------------------------------------ looking things up
 
     def stage_id(self, key: object, who: str) -> StageId:
-        """The stage of a tensor, an operation or a stage; ``who`` asks, for messages.
-
-        Raises:
-            ScheduleError: it is none of this schedule.
-        """
+        """The stage of a tensor, an operation or a stage (or a ScheduleError, by ``who``)."""
         if isinstance(key, StageRef):
             if key.schedule is not self:
                 raise ScheduleError(f"{who}: {key!r} belongs to another schedule")
@@ -111,11 +105,7 @@ class ScheduleBase:
         return self._axis_of_loop[key]
 
     def loop_id(self, sid: StageId, axis: object, who: str) -> str:
-        """The loop of a stage that an axis means; ``who`` asks, for messages.
-
-        Raises:
-            ScheduleError: it means no loop of this stage.
-        """
+        """The loop of a stage that an axis means (or a ScheduleError, by ``who``)."""
         if not isinstance(axis, IterVar):
             raise ScheduleError(f"{who}: expected an axis of the stage, got {axis!r}")
         stage = self.state.stages[sid]
@@ -139,19 +129,8 @@ class ScheduleBase:
         )
 
     def any_loop_id(self, axis: object, who: str) -> tuple[StageId, str]:
-        """The stage and the loop that an axis means, also one that was split or fused since.
-
-        Raises:
-            ScheduleError: it means none of this schedule.
-
-        Example:
-            >>> A = te.placeholder((64,), name="A")
-            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> outer, inner = s[B].split(B.op.axis[0], factor=8)
-            >>> print(s.any_loop_id(B.op.axis[0], "example"), s.any_loop_id(inner, "example"))
-            (1, 'a0') (1, '0.1')
-        """
+        """The stage and the loop that an axis means, also one that was split or fused since; a
+        ScheduleError, by ``who``, if it means none."""
         what, owner, loop = repr(axis), None, ""
         if isinstance(axis, IterVar):
             what = f"axis {axis.name!r}"
@@ -236,8 +215,7 @@ class StageRef:
         self.schedule, self.id = schedule, sid
 
 
-#: Objects that name a stage in a call of a primitive.
-StageLike = Tensor | Operation | StageRef
+StageLike = Tensor | Operation | StageRef  #: objects that name a stage in a call of a primitive
 
 
 class StageOp(Operation):
@@ -260,7 +238,6 @@ class StageOp(Operation):
 
     @property
     def input_tensors(self) -> list[Tensor]:
-        """Tensors that the operation reads now."""
         reads = self._schedule.state.stages[self._sid].op.reads()
         ids = dict.fromkeys((r.source, r.value_index) for r in reads)
         return [self._schedule._tensor(*i) for i in ids]

@@ -1,7 +1,6 @@
-"""The mutable surface, as in TVM's te: `Schedule`, and `Stage` beside this file.
+"""`Schedule`, the mutable surface, as in TVM's te; `Stage` stands beside this file.
 
-Each call builds a frozen step, applies it to the immutable state and appends it to ``trace``. A
-call that is refused changes nothing. `resolution` looks up what axes and tensors mean.
+Each call applies a frozen step to the immutable state; one that is refused changes nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ from loopwright.te import ArgId, Dag, Operation, PlaceholderOp, Tensor, arg_id, 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     """A schedule of everything that ``ops`` need: each stage at root, loops in the order given.
-
-    Args:
-        ops: an operation, a tensor, or a list of them: the outputs.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -68,8 +64,7 @@ def replay(dag: Dag, trace: Sequence[Step | list[Any]]) -> Schedule:
     has declared it or if it is proved harmless (`loopwright.te.intrin_proof`).
 
     Raises:
-        ScheduleError: the trace is malformed, a step is illegal for this DAG, or an intrinsic is
-            refused.
+        ScheduleError: the trace is malformed, or a step or an intrinsic is refused.
 
     Example:
         >>> A = te.placeholder((8,), name="A")
@@ -93,19 +88,25 @@ class Schedule(ScheduleBase):
 
     Attributes:
         dag: the program as it was before any step.
-        state: the present immutable state.
-        trace: the steps applied so far.
         origin: its source, such as the history of a log; None: it is written by hand.
 
     Example:
         >>> A = te.placeholder((8,), name="A")
         >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
         >>> s = te.create_schedule(B.op)
-        >>> s[B].vectorize(B.op.axis[0])
+        >>> io, ii = s[B].split(B.op.axis[0], factor=4)
+        >>> s[B].vectorize(ii)
         >>> print(s)
-        Schedule(stages A, B; 1 step(s))
-        >>> print(s.trace)
-        (Annotate(stage=1, loop='a0', kind='vectorized'),)
+        Schedule(stages A, B; 2 step(s))
+        >>> print(s.trace_json())
+        [['split', 1, 'a0', 4, None], ['annotate', 1, '0.1', 'vectorized']]
+        >>> print(s.as_python())
+        def schedule(s, A, B):
+            [i] = s[B].op.axis
+            i_0, i_1 = s[B].split(i, factor=4)
+            s[B].vectorize(i_1)
+            return s
+        <BLANKLINE>
     """
 
     def __init__(self, dag: Dag, index: dict[Operation, int]) -> None:
@@ -126,26 +127,13 @@ class Schedule(ScheduleBase):
         return html_block(f"Schedule of {names}: {count}", html_text(self.as_python()), expression)
 
     def __getitem__(self, key: StageLike) -> Stage:
-        """The stage of a tensor or operation.
-
-        Raises:
-            ScheduleError: it does not belong to this schedule.
-        """
+        """The stage of a tensor or operation; a ScheduleError if it is none of this schedule."""
         return Stage(self, self.stage_id(key, "schedule"))
 
     def copy(self) -> Schedule:
         """An independent copy: steps of one of the two are not steps of the other.
 
         Tensors of the expression name stages of both, tensors that steps made only of their own.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> other = s.copy()
-            >>> other[B].vectorize(B.op.axis[0])
-            >>> print(s, other)
-            Schedule(stages A, B; 0 step(s)) Schedule(stages A, B; 1 step(s))
         """
         other = copy(self)
         other._detach()
@@ -172,32 +160,11 @@ class Schedule(ScheduleBase):
         return [self._tensor(i) for i in range(len(self.dag.ops))]
 
     def tensor(self, arg_id: ArgId) -> Tensor:
-        """The tensor of the original DAG with an id as in `arg_ids`.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> print(s.tensor(0), s.tensor(1))
-            Tensor(A: float32[8]) Tensor(B: float32[8])
-        """
+        """The tensor of the original DAG with an id as in `arg_ids`."""
         return self._tensor(*read_arg_id(arg_id))
 
     def seed(self, number: int) -> None:
-        """Seed the generator of the sampling primitives; the seed is 0 at first.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> drawn = []
-            >>> for _ in range(2):
-            ...     s.seed(7)
-            ...     drawn.append([s[B].sample_categorical(range(100)) for _ in range(5)])
-            ...
-            >>> print(drawn[0] == drawn[1])
-            True
-        """
+        """Seed the generator of the sampling primitives; the seed is 0 at first."""
         self.random.seed(number)
 
     # ------------------------------------------------------------ primitives
@@ -207,16 +174,13 @@ class Schedule(ScheduleBase):
     ) -> Tensor:
         """Copy ``tensor`` into a buffer of ``scope`` which the ``readers`` use instead.
 
-        With ``s[AL].compute_at(s[C], i)`` the copy shrinks to what one i needs.
+        Returns the tensor of the copy: with ``s[AL].compute_at(s[C], i)`` it shrinks to what one i
+        needs.
 
         Args:
             tensor: the tensor to copy (an input, or a tensor that a stage makes).
-            scope: ``"global"``, ``"shared"``, ``"shared.dyn"``, ``"warp"`` or ``"local"``, see
-                `Stage.set_scope`.
+            scope: as of `Stage.set_scope`.
             readers: a tensor, operation or stage that reads it, or a list of them.
-
-        Returns:
-            The tensor of the new stage.
 
         Raises:
             ScheduleError: a reader does not read the tensor; unknown scope.
@@ -265,17 +229,13 @@ class Schedule(ScheduleBase):
     ) -> Tensor | list[Tensor]:
         """Compute ``tensor`` in a buffer of ``scope`` and copy the result.
 
-        ``C.op.axis`` stay axes of C; ``C.op.reduce_axis`` now belong to the new stage.
+        ``C.op.axis`` stay axes of C; ``C.op.reduce_axis`` now belong to the new stage, whose tensor
+        is returned: a list of them where there are several, or a list was given.
 
         Args:
             tensor: the tensor to cache; its loops must be untouched. Of an operation with several
                 outputs a list of all of them (or the operation): one stage caches them together.
-            scope: ``"global"``, ``"shared"``, ``"shared.dyn"``, ``"warp"`` or ``"local"``, see
-                `Stage.set_scope`.
-
-        Returns:
-            The tensor of the new stage; a list of them where there are several, or a list was
-            given.
+            scope: as of `Stage.set_scope`.
 
         Raises:
             ScheduleError: the loops of the stage are transformed already; it is a placeholder; of
@@ -308,29 +268,25 @@ class Schedule(ScheduleBase):
         if not outputs:
             raise ScheduleError(f"{who}: expected a tensor or all outputs of an operation")
         sid = self.stage_id(outputs[0], who)
-        self._check_outputs(sid, outputs, who)
-        new = self._operation(f"s{self.apply_step(CacheWrite(sid, scope))}")
-        many = new.num_outputs > 1 or outputs[0] is not tensor
-        return list(new._outputs) if many else new.output(0)
-
-    def _check_outputs(self, sid: StageId, keys: Sequence[object], who: str) -> None:
-        """Refuse a part of the outputs of an operation, or outputs of several operations."""
-        for x in keys[1:]:
-            other = self.stage_id(x, who)
+        for other in (self.stage_id(x, who) for x in outputs[1:]):
             if other != sid:
                 raise ScheduleError(
                     f"{who}: {self.state.label(sid)!r} and {self.state.label(other)!r} are not "
                     "outputs of one operation; cache them one after the other"
                 )
         n = self.state.stages[sid].op.num_outputs
-        is_whole = len(keys) == 1 and not isinstance(keys[0], Tensor)
-        tensors = [x.value_index for x in keys if isinstance(x, Tensor)]
-        if not is_whole and set(tensors) != set(range(n)):
+        is_whole = len(outputs) == 1 and not isinstance(outputs[0], Tensor)
+        if not is_whole and {x.value_index for x in outputs if isinstance(x, Tensor)} != {
+            *range(n)
+        }:
             names = ", ".join(self.state.output_label(sid, k) for k in range(n))
             raise ScheduleError(
                 f"{who}: {self.state.label(sid)!r} makes {n} outputs in one nest; give all of "
                 f"them: cache_write([{names}], scope)"
             )
+        new = self._operation(f"s{self.apply_step(CacheWrite(sid, scope))}")
+        many = new.num_outputs > 1 or outputs[0] is not tensor
+        return list(new._outputs) if many else new.output(0)
 
     def rfactor(
         self, tensor: StageLike, axis: IterVar, factor_axis: int = 0
@@ -338,7 +294,8 @@ class Schedule(ScheduleBase):
         """Compute partial results along a reduction loop in a new stage, then combine them.
 
         The loop becomes a spatial axis of the new stage, so that it can be parallel, bound or
-        vectorized there; what is left of the reduction stays a reduction of the new stage.
+        vectorized there; what is left of the reduction stays a reduction of the new stage, whose
+        tensor is returned: a list of its outputs for a reduction of tuples.
 
         Where the split has a tail, the points beyond the axis are left out of the partial results.
         ``init=`` of the reduction enters when they are combined. The spatial loops of ``tensor``
@@ -349,44 +306,36 @@ class Schedule(ScheduleBase):
         Args:
             tensor: a reduction, or any output of one of tuples; its reduction loops may be split,
                 fused and reordered, not marked.
-            axis: the reduction loop to factor.
             factor_axis: where its axis stands among those of the new stage; negative ones count
                 from the end, as in TE.
 
-        Returns:
-            The tensor of the new stage; a list of its outputs for a reduction of tuples.
-
         Raises:
-            ScheduleError: the stage is no reduction, the loop is no reduction loop of it,
-                ``factor_axis`` is out of range, a reduction loop is marked or has a stage computed
-                at it.
+            ScheduleError: the stage is no reduction, the loop is none of its reduction loops, one
+                of these is marked or has a stage computed at it; ``factor_axis`` is out of range.
 
         Example:
-            >>> A = te.placeholder((4, 64), name="A")
+            >>> A = te.placeholder((64,), name="A")
             >>> k = te.reduce_axis((0, 64), name="k")
-            >>> B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+            >>> B = te.compute((), lambda: te.sum(A[k], axis=k), name="B")
             >>> s = te.create_schedule(B.op)
             >>> ko, ki = s[B].split(k, factor=8)
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[4, 64], B: out float32[4]):
-              for i in range(4):
-                B[i] = 0.0
-                for k.0 in range(8):
-                  for k.1 in range(8):
-                    B[i] = B[i] + A[i, k.0 * 8 + k.1]
+            def main(A: float32[64], B: out float32[]):
+              B[] = 0.0
+              for k.0 in range(8):
+                for k.1 in range(8):
+                  B[] = B[] + A[k.0 * 8 + k.1]
             >>> BF = s.rfactor(B, ki)
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[4, 64], B: out float32[4]):
-              B.rf = alloc(float32[8, 4], global)
+            def main(A: float32[64], B: out float32[]):
+              B.rf = alloc(float32[8], global)
               for k.1 in range(8):
-                for i in range(4):
-                  B.rf[k.1, i] = 0.0
-                  for k.0 in range(8):
-                    B.rf[k.1, i] = B.rf[k.1, i] + A[i, k.0 * 8 + k.1]
-              for i_1 in range(4):
-                B[i_1] = 0.0
-                for k.1_1 in range(8):
-                  B[i_1] = B[i_1] + B.rf[k.1_1, i_1]
+                B.rf[k.1] = 0.0
+                for k.0 in range(8):
+                  B.rf[k.1] = B.rf[k.1] + A[k.0 * 8 + k.1]
+              B[] = 0.0
+              for k.1_1 in range(8):
+                B[] = B[] + B.rf[k.1_1]
         """
         who = self._who("rfactor")
         sid = self.stage_id(tensor, who)
@@ -406,11 +355,10 @@ class Schedule(ScheduleBase):
 
         A scan is a reduction of ``select(k <= j, element, identity)``, or of the element with
         ``where=k <= j``; j is an axis of the result on which the element does not depend. Instead
-        of ``<=`` there may be any comparison, and an offset. Written as a reduction it takes
-        quadratic work. Afterwards a place starts from the running totals of blocks, and combines
-        at most ``factor`` elements. The running totals are a scan over blocks, for which the
-        primitive may be called again. The method is that of Blelloch (Prefix Sums and Their
-        Applications, 1990). Elements are combined in another order than before.
+        of ``<=`` there may be any comparison, and an offset. As a reduction it takes quadratic
+        work. Afterwards a place starts from the running totals of blocks, which are a scan over
+        blocks themselves, and combines at most ``factor`` elements (Blelloch, Prefix Sums and Their
+        Applications, 1990), in another order than before.
 
         Args:
             tensor: the scan, whose loops are untouched.
@@ -485,9 +433,6 @@ class Schedule(ScheduleBase):
             inputs: tensors (or one) from which the group begins.
             include_inputs: whether the stages of the inputs belong to it, too.
 
-        Returns:
-            The group, whose `compute_at` and `compute_root` move it.
-
         Raises:
             ScheduleError: an output is an input of the program; no stage lies between; another
                 group has some of the stages and not all; a stage is computed inside one that would
@@ -537,16 +482,7 @@ class Schedule(ScheduleBase):
     # ------------------------------------------------------------ results
 
     def bounds(self) -> Bounds:
-        """Bounds of all stages in the present state (inferred once for each state).
-
-        Example:
-            >>> A = te.placeholder((30,), name="A")
-            >>> B = te.compute((30,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> io, ii = s[B].split(B.op.axis[0], factor=8)
-            >>> print([(x.var.name, x.extent) for x in s.bounds().stages[1].loops])
-            [('i.0', 4), ('i.1', 8)]
-        """
+        """Bounds of all stages in the present state (inferred once for each state)."""
         if self._bounds is None or self._bounds[0] is not self.state:
             self._bounds = (self.state, infer_bounds(self.state))
         return self._bounds[1]
@@ -557,54 +493,17 @@ class Schedule(ScheduleBase):
         Raises:
             ScheduleError: a stage is attached where its readers do not run, a vector is too long,
                 unrolling makes too many copies.
-
-        Example:
-            >>> A = te.placeholder((2048,), name="A")
-            >>> B = te.compute((2048,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> s[B].vectorize(B.op.axis[0])
-            >>> try:
-            ...     s.validate()
-            ... except lw.LoopwrightError as error:
-            ...     print(str(error).partition(";")[0])
-            ...
-            vectorize (step 0): loop 'B.i' has 2048 iterations, the longest vector is 1024
         """
         bounds = self.bounds()
         validate_bounds(self.state, bounds)
         return bounds
 
     def trace_json(self) -> list[list[Any]]:
-        """The trace as JSON-able lists; `replay` applies it to the DAG again.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> io, ii = s[B].split(B.op.axis[0], factor=4)
-            >>> s[B].vectorize(ii)
-            >>> print(s.trace_json())
-            [['split', 1, 'a0', 4, None], ['annotate', 1, '0.1', 'vectorized']]
-        """
+        """The trace as JSON-able lists; `replay` applies it to the DAG again."""
         return [step.to_json() for step in self.trace]
 
     def as_python(self) -> str:
-        """The trace as a Python function of a fresh schedule and its tensors.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> io, ii = s[B].split(B.op.axis[0], factor=4)
-            >>> s[B].vectorize(ii)
-            >>> print(s.as_python())
-            def schedule(s, A, B):
-                [i] = s[B].op.axis
-                i_0, i_1 = s[B].split(i, factor=4)
-                s[B].vectorize(i_1)
-                return s
-            <BLANKLINE>
-        """
+        """The trace as a Python function of a fresh schedule and its tensors."""
         return trace_as_python(self.dag, self.trace)
 
     def arg_ids(self, args: Sequence[Tensor]) -> list[ArgId]:
@@ -612,13 +511,6 @@ class Schedule(ScheduleBase):
 
         Raises:
             ScheduleError: one of them is not a tensor of the original DAG.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> print(s.arg_ids([A, B]))
-            [0, 1]
         """
         out: list[ArgId] = []
         for t in args:

@@ -1,7 +1,4 @@
-"""`Stage`, whose methods are the primitives.
-
-Made by `loopwright.schedule.schedule`; each method builds one step and hands it over.
-"""
+"""`Stage`, whose methods are the primitives: each builds one step and hands it over."""
 
 from __future__ import annotations
 
@@ -14,36 +11,9 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.expr import Binary, Cast, Const, Expr, IterVar, Var
 from loopwright.ir.kinds import AttachKind, MarkKind, Scope
 from loopwright.ir.sizes import Symbol
+from loopwright.schedule import primitives as steps
 from loopwright.schedule.apply import apply, validate_bounds
 from loopwright.schedule.bounds.infer import infer_bounds
-from loopwright.schedule.primitives import (
-    Annotate,
-    Bind,
-    CacheRead,
-    ComputeAt,
-    ComputeInline,
-    ComputeRoot,
-    DoubleBuffer,
-    EnvThreads,
-    FollowFusedSplit,
-    FollowSplit,
-    Fuse,
-    Pragma,
-    Prefetch,
-    PrefetchNext,
-    Reorder,
-    SampleCategorical,
-    SampleComputeLocation,
-    SamplePerfectTile,
-    SetScope,
-    SetStorePredicate,
-    Split,
-    StorageAlign,
-    StoreAt,
-    StoreRoot,
-    Tensorize,
-    TransformLayout,
-)
 from loopwright.schedule.primitives.layout import trace_map
 from loopwright.schedule.primitives.loops import check_even
 from loopwright.schedule.primitives.placement import group_label, members
@@ -81,10 +51,8 @@ class IterVarAttr:
     #: ``"DataPar"``, ``"CommReduce"``, ``"ThreadIndex"``, ``"Vectorized"``, ``"Unrolled"``,
     #: ``"Parallelized"`` or ``"Tensorized"``.
     iter_type: str
-    #: Thread axis that it is bound to, or ``""``.
-    bind_thread: str
-    #: By name.
-    pragmas: Mapping[str, PragmaValue]
+    bind_thread: str  #: thread axis that it is bound to, or ``""``
+    pragmas: Mapping[str, PragmaValue]  #: by name
 
 
 class Stage(StageRef):
@@ -106,11 +74,7 @@ class Stage(StageRef):
         return self.schedule._who(verb)
 
     def loop_id(self, axis: object, verb: str) -> str:
-        """The loop that an axis means; ``verb`` is the primitive that asks, for messages.
-
-        Raises:
-            ScheduleError: it means no loop of this stage.
-        """
+        """The loop that an axis means (or a ScheduleError, by the primitive ``verb``)."""
         return self.schedule.loop_id(self.id, axis, self._who(verb))
 
     @property
@@ -200,17 +164,13 @@ class Stage(StageRef):
         nparts: int | None = None,
         disable_predication: bool = False,
     ) -> tuple[IterVar, IterVar]:
-        """Split a loop in two.
+        """Split a loop into an outer and an inner one.
 
         Args:
-            parent: the loop.
             factor: extent of the inner loop (at most that of the parent), or
             nparts: extent of the outer loop. Exactly one of the two.
             disable_predication: insist that the split is even, so that it needs no test. (TE takes
                 the caller's word for that, and runs over the end where it is not so.)
-
-        Returns:
-            The outer and the inner loop.
 
         Raises:
             ScheduleError: the loop no longer exists, is marked, or has a stage computed at it; with
@@ -241,7 +201,9 @@ class Stage(StageRef):
         """
         loop = self.loop_id(parent, "split")
         with self.schedule.all_or_nothing():
-            t = self.schedule.apply_step(Split(self.id, loop, sampled(factor), sampled(nparts)))
+            t = self.schedule.apply_step(
+                steps.Split(self.id, loop, sampled(factor), sampled(nparts))
+            )
             if disable_predication:
                 check_even(self.schedule.state, self._state, t)
         return self.schedule._axis(self.id, f"{t}.0"), self.schedule._axis(self.id, f"{t}.1")
@@ -249,10 +211,7 @@ class Stage(StageRef):
     def tile(
         self, x_parent: IterVar, y_parent: IterVar, x_factor: int, y_factor: int
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-        """Split two loops and put both outer ones outside.
-
-        Returns:
-            ``(x outer, y outer, x inner, y inner)``.
+        """Split two loops, put both outer ones outside: ``(x outer, y outer, x inner, y inner)``.
 
         Raises:
             ScheduleError: as `split` and `reorder`.
@@ -312,7 +271,7 @@ class Stage(StageRef):
             self.schedule.state.leaf(self._state, loop)
         with self.schedule.all_or_nothing():
             for x in group[1:]:
-                t = self.schedule.apply_step(Fuse(self.id, loop, self.loop_id(x, "fuse")))
+                t = self.schedule.apply_step(steps.Fuse(self.id, loop, self.loop_id(x, "fuse")))
                 loop = f"{t}.0"
         return self.schedule._axis(self.id, loop)
 
@@ -340,25 +299,21 @@ class Stage(StageRef):
                   B[i, j] = A[i, j] + 1.0
         """
         order = tuple(self.loop_id(a, "reorder") for a in _listed(axes))
-        self.schedule.apply_step(Reorder(self.id, order))
+        self.schedule.apply_step(steps.Reorder(self.id, order))
 
     def follow_split(
         self, parent: IterVar, source: IterVar, n_split: int | None = None
     ) -> tuple[IterVar, ...]:
         """Split a loop into tiles of the sizes that another loop was split into.
 
-        The step holds no numbers, but the loop that it follows: where a replay has another factor
-        there, this loop is split by it as well. Ansor's step of this name; it keeps what one stage
-        computes and another one reads in tiles that fit.
+        The step holds no numbers, but the loop that it follows: a replay with another factor there
+        splits this loop by it as well. Ansor's step of this name; it keeps what one stage computes
+        and another one reads in tiles that fit. Returns ``n_split + 1`` loops, outermost first.
 
         Args:
-            parent: the loop.
             source: an axis of any stage, split by factor once or several times.
             n_split: how many of its splits are followed, from the outside in: what is inside the
                 last one stays in one piece. None: all.
-
-        Returns:
-            The ``n_split + 1`` loops, outermost first.
 
         Raises:
             ScheduleError: the source was not split, or by nparts; ``n_split`` is out of range; the
@@ -370,17 +325,15 @@ class Stage(StageRef):
             >>> C = te.compute((64,), lambda i: B[i] * 2, name="C")
             >>> s = te.create_schedule(C.op)
             >>> outer, inner = s[C].split(C.op.axis[0], factor=16)
-            >>> middle, inner = s[C].split(inner, factor=4)
             >>> print(lw.lower(s, [A, C]))
             def main(A: float32[64], C: out float32[64]):
               B = alloc(float32[64], global)
               for i in range(64):
                 B[i] = A[i] + 1.0
               for i.0 in range(4):
-                for i.1.0 in range(4):
-                  for i.1.1 in range(4):
-                    C[i.0 * 16 + i.1.0 * 4 + i.1.1] = B[i.0 * 16 + i.1.0 * 4 + i.1.1] * 2.0
-            >>> loops = s[B].follow_split(B.op.axis[0], C.op.axis[0], n_split=1)
+                for i.1 in range(16):
+                  C[i.0 * 16 + i.1] = B[i.0 * 16 + i.1] * 2.0
+            >>> loops = s[B].follow_split(B.op.axis[0], C.op.axis[0])
             >>> print(lw.lower(s, [A, C]))
             def main(A: float32[64], C: out float32[64]):
               B = alloc(float32[64], global)
@@ -388,9 +341,8 @@ class Stage(StageRef):
                 for i.1 in range(16):
                   B[i.0 * 16 + i.1] = A[i.0 * 16 + i.1] + 1.0
               for i.0_1 in range(4):
-                for i.1.0 in range(4):
-                  for i.1.1 in range(4):
-                    C[i.0_1 * 16 + i.1.0 * 4 + i.1.1] = B[i.0_1 * 16 + i.1.0 * 4 + i.1.1] * 2.0
+                for i.1_1 in range(16):
+                  C[i.0_1 * 16 + i.1_1] = B[i.0_1 * 16 + i.1_1] * 2.0
         """
         loop = self.loop_id(parent, "follow_split")
         sid, followed = self.schedule.any_loop_id(source, self._who("follow_split"))
@@ -400,31 +352,23 @@ class Stage(StageRef):
                 if isinstance(rel, SplitRel) and rel.parent in parts:
                     parts |= {rel.outer, rel.inner}
                     n_split += 1
-        t = self.schedule.apply_step(FollowSplit(self.id, loop, sid, followed, n_split))
+        t = self.schedule.apply_step(steps.FollowSplit(self.id, loop, sid, followed, n_split))
         return tuple(self.schedule._axis(self.id, f"{t}.{k}") for k in range(n_split + 1))
 
     def follow_fused_split(
-        self,
-        parent: IterVar,
-        sources: Sequence[IterVar],
-        level: int,
-        factor_or_nparts: bool = True,
+        self, parent: IterVar, sources: Sequence[IterVar], level: int, factor_or_nparts: bool = True
     ) -> tuple[IterVar, IterVar]:
         """Split a loop by the product of the loops of one level of several splits.
 
-        Where the loops of a level were fused, as into a thread axis, another stage's loop is so
-        shared out among the same threads. As with `follow_split` the step holds no numbers; it is
-        Ansor's step of this name.
+        Another stage's loop is so shared out among the same threads where the loops of a level were
+        fused into a thread axis. The step holds no numbers; it is Ansor's step of this name.
+        Returns the outer and the inner loop.
 
         Args:
-            parent: the loop.
             sources: axes of any stages, each split by factor.
             level: which loop of each: 0 is the one behind the outermost, 1 the next one inside.
             factor_or_nparts: True: the product is the extent of the inner loop; False: of the outer
                 one.
-
-        Returns:
-            The outer and the inner loop.
 
         Raises:
             ScheduleError: a source was not split, or by nparts; the level is out of range; there is
@@ -463,7 +407,7 @@ class Stage(StageRef):
                 f"{who}: expected a list of axes, got {sources!r}; follow_split follows one"
             )
         followed = tuple(self.schedule.any_loop_id(x, who) for x in sources)
-        step = FollowFusedSplit(self.id, loop, followed, level, factor_or_nparts)
+        step = steps.FollowFusedSplit(self.id, loop, followed, level, factor_or_nparts)
         t = self.schedule.apply_step(step)
         return self.schedule._axis(self.id, f"{t}.0"), self.schedule._axis(self.id, f"{t}.1")
 
@@ -471,44 +415,37 @@ class Stage(StageRef):
         """Run the iterations of a loop as lanes of vectors.
 
         A reduction loop gets one accumulator per lane; they are combined once, after the outermost
-        reduction loop of the stage. Before::
-
-            for i:
-              for ko in range(n / 16): for ki in range(16): C[i] += A[i, ko * 16 + ki]
-
-        After ``s[C].vectorize(ki)``::
-
-            for i:
-              lanes[0:16] = 0
-              for ko in range(n / 16): lanes[0:16] += A[i, ko * 16 : ko * 16 + 16]
-              lanes[0:8] += lanes[8:16]
-              lanes[0:4] += lanes[4:8]
-              lanes[0:2] += lanes[2:4]
-              C[i] = lanes[0] + lanes[1]
-
-        So the elements of a reduction are combined in another order than before. Several vector
-        registers run side by side when the loop is longer than one: 64 lanes of float32 are four
-        sums that do not wait for each other where a vector holds 16.
+        reduction loop of the stage: in another order than before. Several vector registers run side
+        by side when the loop is longer than one: 64 lanes of float32 are four sums that do not wait
+        for each other where a vector holds 16.
 
         Raises:
             ScheduleError: (when lowering) the loop is too long, or lies in another vector.
 
         Example:
             >>> A = te.placeholder((64,), name="A")
-            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+            >>> k = te.reduce_axis((0, 64), name="k")
+            >>> B = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="B")
             >>> s = te.create_schedule(B.op)
-            >>> io, ii = s[B].split(B.op.axis[0], factor=16)
+            >>> ko, ki = s[B].split(k, factor=4)
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[64], B: out float32[64]):
-              for i.0 in range(4):
-                for i.1 in range(16):
-                  B[i.0 * 16 + i.1] = A[i.0 * 16 + i.1] + 1.0
-            >>> s[B].vectorize(ii)
+            def main(A: float32[64], B: out float32[1]):
+              B[0] = 0.0
+              for k.0 in range(16):
+                for k.1 in range(4):
+                  B[0] = B[0] + A[k.0 * 4 + k.1]
+            >>> s[B].vectorize(ki)
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[64], B: out float32[64]):
-              for i.0 in range(4):
-                for i.1 in vectorized(16):
-                  B[i.0 * 16 + i.1] = A[i.0 * 16 + i.1] + 1.0
+            def main(A: float32[64], B: out float32[1]):
+              B.lanes = alloc(float32[4], local)
+              for k.1 in vectorized(4):
+                B.lanes[k.1] = 0.0
+              for k.0 in range(16):
+                for k.1_1 in vectorized(4):
+                  B.lanes[k.1_1] = B.lanes[k.1_1] + A[k.0 * 4 + k.1_1]
+              for k.1_2 in vectorized(2):
+                B.lanes[k.1_2] = B.lanes[k.1_2] + B.lanes[k.1_2 + 2]
+              B[0] = B.lanes[0] + B.lanes[1]
         """
         self._annotate(axis, "vectorized", "vectorize")
 
@@ -519,20 +456,18 @@ class Stage(StageRef):
             ScheduleError: (when lowering) it would make too many copies.
 
         Example:
-            >>> A = te.placeholder((8, 2), name="A")
-            >>> B = te.compute((8, 2), lambda i, j: A[i, j] + 1, name="B")
+            >>> A = te.placeholder((2,), name="A")
+            >>> B = te.compute((2,), lambda i: A[i] + 1, name="B")
             >>> s = te.create_schedule(B.op)
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[8, 2], B: out float32[8, 2]):
-              for i in range(8):
-                for j in range(2):
-                  B[i, j] = A[i, j] + 1.0
-            >>> s[B].unroll(B.op.axis[1])
+            def main(A: float32[2], B: out float32[2]):
+              for i in range(2):
+                B[i] = A[i] + 1.0
+            >>> s[B].unroll(B.op.axis[0])
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[8, 2], B: out float32[8, 2]):
-              for i in range(8):
-                for j in unrolled(2):
-                  B[i, j] = A[i, j] + 1.0
+            def main(A: float32[2], B: out float32[2]):
+              for i in unrolled(2):
+                B[i] = A[i] + 1.0
         """
         self._annotate(axis, "unrolled", "unroll")
 
@@ -559,7 +494,7 @@ class Stage(StageRef):
         self._annotate(axis, "parallel", "parallel")
 
     def _annotate(self, axis: IterVar, kind: MarkKind, verb: str) -> None:
-        self.schedule.apply_step(Annotate(self.id, self.loop_id(axis, verb), kind))
+        self.schedule.apply_step(steps.Annotate(self.id, self.loop_id(axis, verb), kind))
 
     def pragma(self, axis: IterVar, pragma_type: str, pragma_value: PragmaValue = True) -> None:
         """Attach a hint to a loop.
@@ -597,33 +532,15 @@ class Stage(StageRef):
               for i in range(4):
                 for j in unrolled(2):
                   B[i, j] = A[i, j] + 1.0
-            >>> A = te.placeholder((6,), name="A")
-            >>> B = te.compute((6,), lambda i: A[i] + 1, name="B")
-            >>> s = te.create_schedule(B.op)
-            >>> outer, inner = s[B].split(B.op.axis[0], factor=4)
-            >>> s[B].pragma(inner, "loop_partition_hint")
-            >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[6], B: out float32[6]):
-              for i.0 in range(2):
-                if i.0 * 4 + 3 < 6:
-                  for i.1 in range(4):
-                    B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
-                else:
-                  for i.1 in range(2):
-                    B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
         """
         loop = self.loop_id(axis, "pragma")
-        step = Pragma(self.id, loop, pragma_type, sampled(pragma_value))
+        step = steps.Pragma(self.id, loop, pragma_type, sampled(pragma_value))
         self.schedule.apply_step(step)
 
     # ------------------------------------------------------------ place
 
     def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute this stage inside a loop of a stage that uses it, as much as is needed there.
-
-        Args:
-            parent: the stage, tensor or operation whose loop it is.
-            scope: the loop.
 
         Raises:
             ScheduleError: the stage is an output or an input; ``parent`` does not use it; (when
@@ -651,7 +568,7 @@ class Stage(StageRef):
         """
         pid = self.schedule.stage_id(parent, self._who("compute_at"))
         loop = self.schedule.loop_id(pid, scope, self._who("compute_at"))
-        self.schedule.apply_step(ComputeAt(self.id, pid, loop))
+        self.schedule.apply_step(steps.ComputeAt(self.id, pid, loop))
 
     def compute_inline(self) -> None:
         """Substitute this stage's expression into its readers.
@@ -677,7 +594,7 @@ class Stage(StageRef):
               for i in range(8):
                 C[i] = A[i] * 2.0 + 1.0
         """
-        self.schedule.apply_step(ComputeInline(self.id))
+        self.schedule.apply_step(steps.ComputeInline(self.id))
 
     def compute_root(self) -> None:
         """Compute the stage on its own before its readers (undoes compute_at and compute_inline).
@@ -703,7 +620,7 @@ class Stage(StageRef):
               for i_1 in range(8):
                 C[i_1] = B[i_1] + 1.0
         """
-        self.schedule.apply_step(ComputeRoot(self.id))
+        self.schedule.apply_step(steps.ComputeRoot(self.id))
 
     # ------------------------------------------------------------ memory
 
@@ -715,8 +632,8 @@ class Stage(StageRef):
         The memory of an input belongs to the caller. Of a constant input
         (`loopwright.te.placeholder`) a copy in the new layout is made at the root, and all stages
         that read the input read the copy: it is computed once for many calls
-        (`loopwright.runtime.Module.with_constants`). Each call makes a copy of its own; further
-        primitives, and another layout, take the tensor that is returned.
+        (`loopwright.runtime.Module.with_constants`). Each call returns the tensor of a copy of its
+        own, which further primitives, and another layout, take; for other stages it returns None.
 
         Args:
             index_map: gets one index per dimension and returns the new indices, made with ``+``,
@@ -729,77 +646,52 @@ class Stage(StageRef):
             pad_value: a number that fills the padding, written each time before the stage is
                 computed (all of the buffer is filled); default: it is left as it is.
 
-        Returns:
-            Of a constant input the tensor of the copy; of other stages None.
-
         Raises:
             ScheduleError: the map is no bijection (with two indices that collide, or an element to
-                which none goes), or is not of this form; (when lowering) it is none for the extents
-                that the stage covers; ``pad_value`` is no number; the stage is inlined, an input
-                that is no constant or an output, whose memory belongs to the caller; or nothing
-                reads the constant.
+                which none goes), or is not of this form; ``pad_value`` is no number; the stage is
+                inlined, an output, or an input that is no constant or that nothing reads; (when
+                lowering) the map is none for the extents that the stage covers.
 
         Example:
-            >>> B = te.placeholder((64, 32), name="B")
-            >>> BT = te.compute((64, 32), lambda k, j: B[k, j] * 2, name="BT")
-            >>> C = te.compute((64, 32), lambda k, j: BT[k, j] + 1, name="C")
-            >>> s = te.create_schedule(C.op)
-            >>> print(lw.lower(s, [B, C]))
-            def main(B: float32[64, 32], C: out float32[64, 32]):
-              BT = alloc(float32[64, 32], global)
-              for k in range(64):
-                for j in range(32):
-                  BT[k, j] = B[k, j] * 2.0
-              for k_1 in range(64):
-                for j_1 in range(32):
-                  C[k_1, j_1] = BT[k_1, j_1] + 1.0
-            >>> s[BT].transform_layout(lambda k, j: (j // 16, k, j % 16))
-            >>> print(lw.lower(s, [B, C]))
-            def main(B: float32[64, 32], C: out float32[64, 32]):
-              BT = alloc(float32[2, 64, 16], global)
-              for k in range(64):
-                for j in range(32):
-                  BT[j // 16, k, j % 16] = B[k, j] * 2.0
-              for k_1 in range(64):
-                for j_1 in range(32):
-                  C[k_1, j_1] = BT[j_1 // 16, k_1, j_1 % 16] + 1.0
             >>> A = te.placeholder((64,), name="A")
-            >>> W = te.placeholder((64, 32), name="W", constant=True)
-            >>> D = te.compute((64, 32), lambda k, j: A[k] * W[k, j], name="D")
-            >>> s = te.create_schedule(D.op)
-            >>> packed = s[W].transform_layout(lambda k, j: (j // 16, k, j % 16))
-            >>> print(lw.lower(s, [A, W, D]))
-            def main_prepare(W: constant float32[64, 32], W.global: out float32[2, 64, 16]):
-              for ax0 in range(64):
-                for ax1 in range(32):
-                  W.global[ax1 // 16, ax0, ax1 % 16] = W[ax0, ax1]
-            <BLANKLINE>
-            def main_prepared(A: float32[64], D: out float32[64, 32], W.global: float32[2, 64, 16]):
-              for k in range(64):
-                for j in range(32):
-                  D[k, j] = A[k] * W.global[j // 16, k, j % 16]
+            >>> B = te.compute((64,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((64,), lambda i: B[i] + 1, name="C")
+            >>> s = te.create_schedule(C.op)
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[64], C: out float32[64]):
+              B = alloc(float32[64], global)
+              for i in range(64):
+                B[i] = A[i] * 2.0
+              for i_1 in range(64):
+                C[i_1] = B[i_1] + 1.0
+            >>> s[B].transform_layout(lambda i: (i % 16, i // 16))
+            >>> print(lw.lower(s, [A, C]))
+            def main(A: float32[64], C: out float32[64]):
+              B = alloc(float32[16, 4], global)
+              for i in range(64):
+                B[i % 16, i // 16] = A[i] * 2.0
+              for i_1 in range(64):
+                C[i_1] = B[i_1 % 16, i_1 // 16] + 1.0
         """
         schedule, who = self.schedule, self._who("transform_layout")
         op = schedule.state.stages[self.id].op
         dims = trace_map(index_map, len(op.shape), who)
         if not op.constant:
-            schedule.apply_step(TransformLayout(self.id, dims, plain(pad_value)))
+            schedule.apply_step(steps.TransformLayout(self.id, dims, plain(pad_value)))
             return None
         readers = tuple(schedule.state.consumers(self.id))
         with schedule.all_or_nothing():
-            copy = f"s{schedule.apply_step(CacheRead(self.id, 'global', readers))}"
-            schedule.apply_step(TransformLayout(copy, dims, plain(pad_value)))
+            copy = f"s{schedule.apply_step(steps.CacheRead(self.id, 'global', readers))}"
+            schedule.apply_step(steps.TransformLayout(copy, dims, plain(pad_value)))
         return schedule._tensor(copy)
 
     def store_at(self, parent: StageLike, scope: IterVar) -> None:
         """Let the buffer of a stage exist outside of the loop where the stage is computed.
 
         The buffer then covers what all iterations of the loops between need, and keeps what earlier
-        iterations wrote. Each iteration still computes all that it needs: elements that overlap are
-        computed again, no sliding window is made of them (as Halide's would be).
+        ones wrote. Elements that overlap are computed again all the same: it is no sliding window.
 
         Args:
-            parent: the stage, tensor or operation whose loop it is.
             scope: the loop: that of `compute_at`, or one around it.
 
         Raises:
@@ -808,33 +700,33 @@ class Stage(StageRef):
                 threads, whose iterations would write into one buffer at once.
 
         Example:
-            >>> A = te.placeholder((4, 8), name="A")
-            >>> B = te.compute((4, 8), lambda i, j: A[i, j] * 2, name="B")
-            >>> C = te.compute((4, 6), lambda i, j: B[i, j] + B[i, j + 2], name="C")
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((2, 3), lambda i, j: B[i + j] + B[i + j + 2], name="C")
             >>> s = te.create_schedule(C.op)
             >>> i, j = C.op.axis
             >>> s[B].compute_at(s[C], j)
             >>> print(lw.lower(s, [A, C]))
-            def main(A: float32[4, 8], C: out float32[4, 6]):
-              for i in range(4):
-                for j in range(6):
-                  B = alloc(float32[1, 3], global)
-                  for j_1 in range(3):
-                    B[0, j_1] = A[i, j + j_1] * 2.0
-                  C[i, j] = B[0, 0] + B[0, 2]
+            def main(A: float32[8], C: out float32[2, 3]):
+              for i in range(2):
+                for j in range(3):
+                  B = alloc(float32[3], global)
+                  for i_1 in range(3):
+                    B[i_1] = A[i + j + i_1] * 2.0
+                  C[i, j] = B[0] + B[2]
             >>> s[B].store_at(s[C], i)
             >>> print(lw.lower(s, [A, C]))
-            def main(A: float32[4, 8], C: out float32[4, 6]):
-              for i in range(4):
-                B = alloc(float32[1, 8], global)
-                for j in range(6):
-                  for j_1 in range(3):
-                    B[0, j + j_1] = A[i, j + j_1] * 2.0
-                  C[i, j] = B[0, j] + B[0, j + 2]
+            def main(A: float32[8], C: out float32[2, 3]):
+              for i in range(2):
+                B = alloc(float32[5], global)
+                for j in range(3):
+                  for i_1 in range(3):
+                    B[j + i_1] = A[i + j + i_1] * 2.0
+                  C[i, j] = B[j] + B[j + 2]
         """
         pid = self.schedule.stage_id(parent, self._who("store_at"))
         loop = self.schedule.loop_id(pid, scope, self._who("store_at"))
-        self.schedule.apply_step(StoreAt(self.id, pid, loop))
+        self.schedule.apply_step(steps.StoreAt(self.id, pid, loop))
 
     def store_root(self) -> None:
         """Let the buffer exist outside of all loops of the stage where this one is computed.
@@ -864,56 +756,50 @@ class Stage(StageRef):
                   B[i + i_1] = A[i + i_1] * 2.0
                 C[i] = B[i] + B[i + 2]
         """
-        self.schedule.apply_step(StoreRoot(self.id))
+        self.schedule.apply_step(steps.StoreRoot(self.id))
 
     def double_buffer(self, stages: int = 2) -> None:
         """Give the buffer several places: some are filled for later iterations while one is read.
 
-        With two of them, its halves, each iteration fills one for the next iteration. With more,
-        it fills ``stages - 1`` iterations ahead: a software pipeline, which hides more of the
-        time of fetches, and takes more memory. Where the loop of `compute_at` has one iteration
-        nothing changes; there are never more places than iterations.
+        With two of them each iteration fills one for the next. With more it fills ``stages - 1``
+        iterations ahead: a software pipeline, which hides more of the time of fetches and takes
+        more memory. At a loop of one iteration it changes nothing; there are never more places than
+        iterations.
 
         Args:
             stages: how many iterations have a place in the buffer, from 2 to 8.
 
         Raises:
             ScheduleError: another number of stages; the stage is inlined, an input or an output;
-                (when lowering) it is computed at root or at a loop that is not serial, it is stored
-                elsewhere, or it reads a stage that is computed at the same loop and has not as many
-                stages.
+                (when lowering) it is at root, at a loop that is not serial, or stored elsewhere, or
+                reads a stage computed at that loop whose ``stages`` differ.
 
         Example:
-            >>> A = te.placeholder((8, 4), name="A")
-            >>> B = te.compute((8, 4), lambda i, j: A[i, j] * 2, name="B")
-            >>> C = te.compute((8, 4), lambda i, j: B[i, 3 - j] + 1, name="C")
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
             >>> s = te.create_schedule(C.op)
             >>> s[B].compute_at(s[C], C.op.axis[0])
             >>> print(lw.lower(s, [A, C]))
-            def main(A: float32[8, 4], C: out float32[8, 4]):
+            def main(A: float32[8], C: out float32[8]):
               for i in range(8):
-                B = alloc(float32[1, 4], global)
-                for j in range(4):
-                  B[0, j] = A[i, j] * 2.0
-                for j_1 in range(4):
-                  C[i, j_1] = B[0, j_1 * -1 + 3] + 1.0
+                B = alloc(float32[1], global)
+                B[0] = A[i] * 2.0
+                C[i] = B[0] + 1.0
             >>> s[B].double_buffer()
             >>> print(lw.lower(s, [A, C]))
-            def main(A: float32[8, 4], C: out float32[8, 4]):
-              B = alloc(float32[2, 1, 4], global)
-              for j in range(4):
-                B[0, 0, j] = A[0, j] * 2.0
+            def main(A: float32[8], C: out float32[8]):
+              B = alloc(float32[2, 1], global)
+              B[0, 0] = A[0] * 2.0
               for i in range(8):
                 if i + 1 < 8:
                   i_1 = i + 1
                   half = i_1 % 2
-                  for j in range(4):
-                    B[half, 0, j] = A[i_1, j] * 2.0
+                  B[half, 0] = A[i_1] * 2.0
                 half_1 = i % 2
-                for j_1 in range(4):
-                  C[i, j_1] = B[half_1, 0, j_1 * -1 + 3] + 1.0
+                C[i] = B[half_1, 0] + 1.0
         """
-        self.schedule.apply_step(DoubleBuffer(self.id, plain(stages)))
+        self.schedule.apply_step(steps.DoubleBuffer(self.id, plain(stages)))
 
     def set_scope(self, scope: Scope) -> None:
         """Put the stage's buffer into another memory scope.
@@ -949,7 +835,7 @@ class Stage(StageRef):
               for i_1 in range(64):
                 C[i_1] = B[i_1 * -1 + 63] + 1.0
         """
-        self.schedule.apply_step(SetScope(self.id, scope))
+        self.schedule.apply_step(steps.SetScope(self.id, scope))
 
     def storage_align(self, axis: IterVar | int, factor: int, offset: int) -> None:
         """Leave gaps in the stage's buffer so that a stride is ``k * factor + offset`` elements.
@@ -992,105 +878,86 @@ class Stage(StageRef):
                 for j_1 in range(8):
                   C[i_1, j_1] = B[j_1, i_1] + 1.0
         """
-        dim = self._dimension(axis, "storage_align")
-        self.schedule.apply_step(StorageAlign(self.id, dim, plain(factor), plain(offset)))
-
-    def _dimension(self, axis: IterVar | int, verb: str) -> int:
-        """Dimension of the buffer that an axis, or a number, names."""
+        who, name = self._who("storage_align"), self.schedule.state.label(self.id)
         if hasattr(axis, "__index__"):
-            return int(axis.__index__())
-        if not isinstance(axis, IterVar):
+            dim = int(axis.__index__())
+        elif not isinstance(axis, IterVar):
             raise ScheduleError(
-                f"{self._who(verb)}: expected an axis or the number of a dimension, got {axis!r}"
+                f"{who}: expected an axis or the number of a dimension, got {axis!r}"
             )
-        loop = self.loop_id(axis, verb)
-        name = self.schedule.state.label(self.id)
-        if not loop.startswith("a"):
+        elif not (loop := self.loop_id(axis, "storage_align")).startswith("a"):
             raise ScheduleError(
-                f"{self._who(verb)}: {axis.name!r} is a loop, not an axis of {name!r}; give one of "
+                f"{who}: {axis.name!r} is a loop, not an axis of {name!r}; give one of "
                 f"s[{name}].op.axis"
             )
-        if self._state.layout is not None:
+        elif self._state.layout is not None:
             raise ScheduleError(
-                f"{self._who(verb)}: transform_layout gave the buffer of {name!r} dimensions of "
-                "its own; give the number of one"
+                f"{who}: transform_layout gave the buffer of {name!r} dimensions of its own; give "
+                "the number of one"
             )
-        return int(loop[1:])
+        else:
+            dim = int(loop[1:])
+        self.schedule.apply_step(steps.StorageAlign(self.id, dim, plain(factor), plain(offset)))
 
     def prefetch(self, tensor: StageLike, var: IterVar, offset: int) -> None:
         """Prefetch the data of a tensor that a later iteration of a loop will read.
 
         Each iteration begins with prefetches of the region that the one ``offset`` later reads, in
-        this stage or in those computed inside the loop, one for each line (64 bytes) of a row.
-        They change no value. The iteration ahead may lie beyond the last one: its addresses are
-        computed all the same. They are those of the next iteration of the loop around, where that
-        goes on; addresses outside of the tensor are not touched.
+        this stage or in those computed inside the loop, one for each line (64 bytes) of a row. They
+        change no value. Beyond the last iteration addresses are those of the next one of the loop
+        around, where that goes on; addresses outside of the tensor are not touched.
 
         Args:
             tensor: what to prefetch: an input, or a tensor that is computed outside of the loop.
-            var: a loop of this stage.
             offset: how many iterations ahead, 1 or more.
 
         Raises:
             ScheduleError: the loop no longer exists, the offset is not positive; (when lowering)
-                nothing inside the loop reads the tensor, or it does at an index that is not affine;
-                the tensor is inlined or computed inside the loop; the loop is vectorized or runs in
-                a GPU kernel.
+                nothing inside the loop reads the tensor, or not at an affine index; it is inlined
+                or computed there; the loop is vectorized or runs in a GPU kernel.
 
         Example:
-            >>> A = te.placeholder((64, 32), name="A")
-            >>> B = te.compute((64, 32), lambda i, j: A[i, j] + 1, name="B")
+            >>> A = te.placeholder((64,), name="A")
+            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
             >>> s = te.create_schedule(B.op)
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[64, 32], B: out float32[64, 32]):
+            def main(A: float32[64], B: out float32[64]):
               for i in range(64):
-                for j in range(32):
-                  B[i, j] = A[i, j] + 1.0
+                B[i] = A[i] + 1.0
             >>> s[B].prefetch(A, B.op.axis[0], 4)
             >>> print(lw.lower(s, [A, B]))
-            def main(A: float32[64, 32], B: out float32[64, 32]):
+            def main(A: float32[64], B: out float32[64]):
               for i in range(64):
-                for p1 in unrolled(2):
-                  prefetch A[i + 4, p1 * 16]
-                for j in range(32):
-                  B[i, j] = A[i, j] + 1.0
+                prefetch A[i + 4]
+                B[i] = A[i] + 1.0
         """
         who = self._who("prefetch")
         loop, source = self.loop_id(var, "prefetch"), self.schedule.stage_id(tensor, who)
-        step = Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
+        step = steps.Prefetch(self.id, loop, source, plain(offset), output_of(tensor, who))
         self.schedule.apply_step(step)
 
     def prefetch_next(
-        self,
-        tensor: StageLike,
-        var: IterVar,
-        parent: StageLike,
-        scope: IterVar,
-        offset: int = 1,
+        self, tensor: StageLike, var: IterVar, parent: StageLike, scope: IterVar, offset: int = 1
     ) -> None:
         """Prefetch the data of a tensor that a loop further out reads next, a share at a time.
 
-        As `prefetch` for the loop ``scope``, but its prefetches are not made all at once: each
-        iteration of ``var`` makes its share of them, evenly, so that memory is read while
-        something is computed. Where ``scope`` is fused and the tensor stands still along inner
-        parts of it, what comes next is what the outer parts read next, and all iterations until
-        then have a share: while the rows of one panel of a packed operand are computed, the next
-        panel is fetched. So kernels of matrix products hide the time that memory takes (Goto and
-        van de Geijn, ACM TOMS 2008).
+        As `prefetch` for the loop ``scope``, but each iteration of ``var`` makes its share of them,
+        evenly, so that memory is read while something is computed. Where ``scope`` is fused and the
+        tensor stands still along inner parts of it, all iterations until the outer parts move have
+        a share: while the rows of one panel of a packed operand are computed, the next panel is
+        fetched (Goto and van de Geijn, ACM TOMS 2008).
 
         Args:
             tensor: what to prefetch: an input, or a tensor that is computed outside of ``scope``,
                 of constant shape. Where it does not move with ``scope``, or the fused parts of that
                 have no constant extents, nothing is prefetched.
-            var: a loop of this stage.
             parent: the stage of ``scope``: this one, or one that this one is computed in.
             scope: a loop around ``var``; the extents of loops between are constants.
             offset: how many iterations ahead; 0: nothing is prefetched, so that a knob can choose.
 
         Raises:
             ScheduleError: a loop no longer exists, the offset is negative; (when lowering) as for
-                `prefetch`, or ``scope`` is not around ``var``, or shares are not known since an
-                extent is not.
+                `prefetch`, or ``scope`` is not around ``var``, or an extent is not known.
 
         Example:
             >>> A = te.placeholder((8, 64), name="A")
@@ -1116,7 +983,7 @@ class Stage(StageRef):
         loop, source = self.loop_id(var, "prefetch_next"), self.schedule.stage_id(tensor, who)
         around = self.schedule.stage_id(parent, who)
         outer, output = self.schedule.loop_id(around, scope, who), output_of(tensor, who)
-        step = PrefetchNext(self.id, loop, source, around, outer, plain(offset), output)
+        step = steps.PrefetchNext(self.id, loop, source, around, outer, plain(offset), output)
         self.schedule.apply_step(step)
 
     # ------------------------------------------------------------ threads and intrinsics
@@ -1151,15 +1018,13 @@ class Stage(StageRef):
         a CPU has no blockIdx and threadIdx: ``llvm`` and ``c`` refuse them by name.
 
         Args:
-            ivar: the loop.
             thread_ivar: ``te.thread_axis(...)``, its tag, or ``(tag, extent)``. A declared extent
                 must be that of the launch.
 
         Raises:
             ScheduleError: unknown axis; the stage has a loop on it already; a reduction is bound
-                to blockIdx or vthread; (when lowering) extents that do not agree, a loop of a stage
-                in local memory, blockIdx inside a kernel, threads over an extent that depends on
-                sizes.
+                to blockIdx or vthread; (when lowering) extents do not agree, thread extents depend
+                on sizes, a loop of a stage in local memory is bound, or blockIdx inside a kernel.
             LowerError: (when lowering) threads would have to wait for others that do not come.
             CodegenError: (when building for a CPU) blockIdx or threadIdx.
 
@@ -1184,7 +1049,7 @@ class Stage(StageRef):
                   B[blockIdx.x, threadIdx.x] = A[blockIdx.x, threadIdx.x] + 1.0
         """
         tag, extent = self._thread_axis(thread_ivar, "bind")
-        self.schedule.apply_step(Bind(self.id, self.loop_id(ivar, "bind"), tag, extent))
+        self.schedule.apply_step(steps.Bind(self.id, self.loop_id(ivar, "bind"), tag, extent))
 
     def env_threads(self, threads: ThreadAxis | Sequence[ThreadAxis]) -> None:
         """Launch the kernel of this root stage with thread axes that its own loops need not use.
@@ -1220,7 +1085,7 @@ class Stage(StageRef):
         """
         group = threads if isinstance(threads, list | tuple) else [threads]
         axes = tuple(self._thread_axis(x, "env_threads") for x in group)
-        self.schedule.apply_step(EnvThreads(self.id, axes))
+        self.schedule.apply_step(steps.EnvThreads(self.id, axes))
 
     def set_store_predicate(self, predicate: Expr | list[tuple[str, int]]) -> None:
         """Choose which of the threads that reduce together stores the result.
@@ -1248,7 +1113,7 @@ class Stage(StageRef):
             if threadIdx.x == 3:
         """
         equal = predicate if isinstance(predicate, list) else self._equalities(predicate)
-        self.schedule.apply_step(SetStorePredicate(self.id, tuple(equal)))
+        self.schedule.apply_step(steps.SetStorePredicate(self.id, tuple(equal)))
 
     def _thread_axis(self, axis: object, verb: str) -> tuple[str, int | None]:
         """Tag and declared extent of a thread axis or its name."""
@@ -1293,13 +1158,11 @@ class Stage(StageRef):
         are partitioned, and only whole tiles are given to the intrinsic.
 
         Args:
-            var: the loop.
             tensor_intrin: what `te.decl_tensor_intrin` made, or its JSON.
 
         Raises:
             ScheduleError: the stage is tensorized already, or has several outputs; (when lowering)
-                the nest does not match: where it differs, what the intrinsic wants and what the
-                nest has.
+                the nest does not match: where, what the intrinsic wants and what the nest has.
             TensorError: the intrinsic gives another result than its description; malformed JSON, or
                 JSON of an intrinsic that this program has not declared and that is not proved
                 harmless (`loopwright.te.intrin_proof`).
@@ -1341,7 +1204,7 @@ class Stage(StageRef):
                 f"{tensor_intrin!r}"
             )
         require_equal(tensor_intrin)
-        self.schedule.apply_step(Tensorize(self.id, loop, tensor_intrin))
+        self.schedule.apply_step(steps.Tensorize(self.id, loop, tensor_intrin))
 
     # ------------------------------------------------------------ sampling
 
@@ -1354,18 +1217,14 @@ class Stage(StageRef):
         """Choose one of some numbers, for a factor of `split` or the value of `pragma`.
 
         The step records the candidates and the choice; steps that use the number record that it
-        comes from this step. So a trace is a space of its own: a replay of it with another decision
-        makes another schedule (`loopwright.space.structure_of` makes knobs of decisions). The
-        schedule's generator draws, which `Schedule.seed` sets. MetaSchedule's primitive of this
-        name.
+        comes from this step. A replay with another decision makes another schedule
+        (`loopwright.space.structure_of` makes knobs of decisions). The schedule's generator draws,
+        which `Schedule.seed` sets. Returns the number, everywhere an int. MetaSchedule's primitive
+        of this name.
 
         Args:
-            candidates: whole numbers.
             probs: their weights; None: all alike.
             decision: the choice, where it is made already.
-
-        Returns:
-            The number; everywhere it is an int.
 
         Raises:
             ScheduleError: there is no candidate, the probabilities do not fit, or the decision is
@@ -1381,14 +1240,14 @@ class Stage(StageRef):
                 B[i] = A[i] + 1.0
             >>> factor = s[B].sample_categorical([4, 8], decision=8)
             >>> io, ii = s[B].split(B.op.axis[0], factor=factor)
+            >>> trace = s.trace_json()
+            >>> print(trace)
+            [['sample_categorical', 1, [4, 8], 8], ['split', 1, 'a0', {'sampled': [0, 0]}, None]]
             >>> print(lw.lower(s, [A, B]))
             def main(A: float32[32], B: out float32[32]):
               for i.0 in range(4):
                 for i.1 in range(8):
                   B[i.0 * 8 + i.1] = A[i.0 * 8 + i.1] + 1.0
-            >>> trace = s.trace_json()
-            >>> print(trace)
-            [['sample_categorical', 1, [4, 8], 8], ['split', 1, 'a0', {'sampled': [0, 0]}, None]]
             >>> trace[0][3] = 4
             >>> again = lw.schedule.replay(s.dag, trace)
             >>> print(lw.lower(again, again.tensors))
@@ -1412,7 +1271,9 @@ class Stage(StageRef):
         weights = None if probs is None else tuple(map(float, probs))
         if decision is None:
             decision = self.schedule.random.choices(numbers, weights)[0]
-        t = self.schedule.apply_step(SampleCategorical(self.id, numbers, plain(decision), weights))
+        t = self.schedule.apply_step(
+            steps.SampleCategorical(self.id, numbers, plain(decision), weights)
+        )
         return Sampled(decision, t)
 
     def sample_perfect_tile(
@@ -1422,19 +1283,14 @@ class Stage(StageRef):
         max_innermost_factor: int = 16,
         decision: Sequence[int] | None = None,
     ) -> tuple[Sampled, ...]:
-        """Choose factors whose product is the extent of a loop, all such with equal probability.
+        """Choose factors, outermost first, of the extent of a loop, all with equal probability.
 
         Nothing is split yet: `split` takes the factors, from the inside out. As with
         `sample_categorical` the trace tells the choice and what follows from it.
 
         Args:
-            loop: a loop whose extent is known.
-            n: number of factors.
             max_innermost_factor: the largest last factor.
             decision: the factors, where they are chosen already.
-
-        Returns:
-            The factors, outermost first.
 
         Raises:
             ScheduleError: the extent is not known, there are too many tiles to list them or none at
@@ -1465,7 +1321,7 @@ class Stage(StageRef):
                 extent = self.schedule.state.leaf(self._state, x).nominal
             decision = self._drawn_tile(extent, n, largest)
         chosen = tuple(plain(f) for f in decision)
-        t = self.schedule.apply_step(SamplePerfectTile(self.id, x, n, largest, chosen))
+        t = self.schedule.apply_step(steps.SamplePerfectTile(self.id, x, n, largest, chosen))
         return tuple(Sampled(f, t, part) for part, f in enumerate(chosen))
 
     def _drawn_tile(self, extent: object, n: int, largest: int) -> tuple[int, ...]:
@@ -1496,28 +1352,24 @@ class Stage(StageRef):
             ScheduleError: the stage is an input or an output, or the decision is illegal.
 
         Example:
-            >>> A = te.placeholder((4, 8), name="A")
-            >>> B = te.compute((4, 8), lambda i, j: A[i, j] + 1, name="B")
-            >>> C = te.compute((4, 8), lambda i, j: B[i, j] * 2, name="C")
+            >>> A = te.placeholder((8,), name="A")
+            >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
+            >>> C = te.compute((8,), lambda i: B[i] * 2, name="C")
             >>> s = te.create_schedule(C.op)
             >>> print(lw.lower(s, [A, C]))
-            def main(A: float32[4, 8], C: out float32[4, 8]):
-              B = alloc(float32[4, 8], global)
-              for i in range(4):
-                for j in range(8):
-                  B[i, j] = A[i, j] + 1.0
-              for i_1 in range(4):
-                for j_1 in range(8):
-                  C[i_1, j_1] = B[i_1, j_1] * 2.0
+            def main(A: float32[8], C: out float32[8]):
+              B = alloc(float32[8], global)
+              for i in range(8):
+                B[i] = A[i] + 1.0
+              for i_1 in range(8):
+                C[i_1] = B[i_1] * 2.0
             >>> s[B].sample_compute_location(decision=(s[C], C.op.axis[0]))
             >>> print(lw.lower(s, [A, C]))
-            def main(A: float32[4, 8], C: out float32[4, 8]):
-              for i in range(4):
-                B = alloc(float32[1, 8], global)
-                for j in range(8):
-                  B[0, j] = A[i, j] + 1.0
-                for j_1 in range(8):
-                  C[i, j_1] = B[0, j_1] * 2.0
+            def main(A: float32[8], C: out float32[8]):
+              for i in range(8):
+                B = alloc(float32[1], global)
+                B[0] = A[i] + 1.0
+                C[i] = B[0] * 2.0
         """
         who = self._who("sample_compute_location")
         place: Place
@@ -1534,7 +1386,7 @@ class Stage(StageRef):
             raise ScheduleError(
                 f"{who}: a place is 'root', 'inline' or a stage with its loop, got {decision!r}"
             )
-        self.schedule.apply_step(SampleComputeLocation(self.id, place))
+        self.schedule.apply_step(steps.SampleComputeLocation(self.id, place))
 
     def _drawn_place(self) -> Place:
         state = self.schedule.state
@@ -1545,7 +1397,7 @@ class Stage(StageRef):
             places += [("at", sid, x) for sid in readers for x in state.stages[sid].leaves]
         legal = [place for place in places if self._is_legal(place)]
         if not legal:
-            apply(state, SampleComputeLocation(self.id, ("root",)))
+            apply(state, steps.SampleComputeLocation(self.id, ("root",)))
             raise ScheduleError(
                 f"{self._who('sample_compute_location')}: {self!r} cannot be moved; only stages "
                 "that others read are"
@@ -1554,7 +1406,7 @@ class Stage(StageRef):
 
     def _is_legal(self, place: Place) -> bool:
         try:
-            new = apply(self.schedule.state, SampleComputeLocation(self.id, place))
+            new = apply(self.schedule.state, steps.SampleComputeLocation(self.id, place))
             validate_bounds(new, infer_bounds(new))
         except ScheduleError:
             return False
@@ -1601,8 +1453,28 @@ class Group:
         >>> D = te.compute((8,), lambda i: C[i] * C[i], name="D")
         >>> s = te.create_schedule(D.op)
         >>> g = s.create_group(outputs=C, inputs=A)
+        >>> g.compute_at(s[D], D.op.axis[0])
         >>> print(g, g.members, g.attach_type)
-        Group(B, C) [Stage(B), Stage(C)] root
+        Group(B, C) [Stage(B), Stage(C)] at
+        >>> print(lw.lower(s, [A, D]))
+        def main(A: float32[8], D: out float32[8]):
+          for i in range(8):
+            B = alloc(float32[1], global)
+            B[0] = A[i] * 2.0
+            C = alloc(float32[1], global)
+            C[0] = B[0] + 1.0
+            D[i] = C[0] * C[0]
+        >>> g.compute_root()
+        >>> print(lw.lower(s, [A, D]))
+        def main(A: float32[8], D: out float32[8]):
+          B = alloc(float32[8], global)
+          for i in range(8):
+            B[i] = A[i] * 2.0
+          C = alloc(float32[8], global)
+          for i_1 in range(8):
+            C[i_1] = B[i_1] + 1.0
+          for i_2 in range(8):
+            D[i_2] = C[i_2] * C[i_2]
     """
 
     def __init__(self, schedule: ScheduleBase, gid: StageId) -> None:
@@ -1624,6 +1496,8 @@ class Group:
     def compute_at(self, parent: StageLike, scope: IterVar) -> None:
         """Compute all stages that follow the group inside a loop of a stage that uses them.
 
+        `Schedule.create_group` shows the nest before and after.
+
         Args:
             parent: the stage, tensor or operation whose loop it is; not one of the group.
             scope: the loop.
@@ -1632,67 +1506,13 @@ class Group:
             ScheduleError: a stage of the group is an output, or ``parent`` does not use it; the
                 group lies in another one, to which ``parent`` does not belong; (when lowering) a
                 reader outside of the group runs outside that loop.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
-            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
-            >>> D = te.compute((8,), lambda i: C[i] * C[i], name="D")
-            >>> s = te.create_schedule(D.op)
-            >>> print(lw.lower(s, [A, D]))
-            def main(A: float32[8], D: out float32[8]):
-              B = alloc(float32[8], global)
-              for i in range(8):
-                B[i] = A[i] * 2.0
-              C = alloc(float32[8], global)
-              for i_1 in range(8):
-                C[i_1] = B[i_1] + 1.0
-              for i_2 in range(8):
-                D[i_2] = C[i_2] * C[i_2]
-            >>> g = s.create_group(outputs=C, inputs=A)
-            >>> g.compute_at(s[D], D.op.axis[0])
-            >>> print(lw.lower(s, [A, D]))
-            def main(A: float32[8], D: out float32[8]):
-              for i in range(8):
-                B = alloc(float32[1], global)
-                B[0] = A[i] * 2.0
-                C = alloc(float32[1], global)
-                C[0] = B[0] + 1.0
-                D[i] = C[0] * C[0]
         """
         who = self.schedule._who("compute_at")
         pid = self.schedule.stage_id(parent, who)
-        self.schedule.apply_step(ComputeAt(self.id, pid, self.schedule.loop_id(pid, scope, who)))
+        self.schedule.apply_step(
+            steps.ComputeAt(self.id, pid, self.schedule.loop_id(pid, scope, who))
+        )
 
     def compute_root(self) -> None:
-        """Compute the group on its own again: at root, or where the group around it is.
-
-        Example:
-            >>> A = te.placeholder((8,), name="A")
-            >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
-            >>> C = te.compute((8,), lambda i: B[i] + 1, name="C")
-            >>> D = te.compute((8,), lambda i: C[i] * C[i], name="D")
-            >>> s = te.create_schedule(D.op)
-            >>> g = s.create_group(outputs=C, inputs=A)
-            >>> g.compute_at(s[D], D.op.axis[0])
-            >>> print(lw.lower(s, [A, D]))
-            def main(A: float32[8], D: out float32[8]):
-              for i in range(8):
-                B = alloc(float32[1], global)
-                B[0] = A[i] * 2.0
-                C = alloc(float32[1], global)
-                C[0] = B[0] + 1.0
-                D[i] = C[0] * C[0]
-            >>> g.compute_root()
-            >>> print(lw.lower(s, [A, D]))
-            def main(A: float32[8], D: out float32[8]):
-              B = alloc(float32[8], global)
-              for i in range(8):
-                B[i] = A[i] * 2.0
-              C = alloc(float32[8], global)
-              for i_1 in range(8):
-                C[i_1] = B[i_1] + 1.0
-              for i_2 in range(8):
-                D[i_2] = C[i_2] * C[i_2]
-        """
-        self.schedule.apply_step(ComputeRoot(self.id))
+        """Compute the group on its own again: at root, or where the group around it is."""
+        self.schedule.apply_step(steps.ComputeRoot(self.id))

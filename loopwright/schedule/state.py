@@ -2,10 +2,8 @@
 
 A stage's id is its index in the DAG (an int) or, for a stage made by step t, ``"s<t>"``; where a
 step makes two, that before it is ``"s<t>.0"``. A loop's id is ``"a<d>"`` (spatial axis d),
-``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step t). Ids never change; printed names
-are labels. The effect of a step on loops is kept as relations (`SplitRel`, `FuseRel`), not as
-substituted forms: extents of attached stages are known only after
-`loopwright.schedule.bounds.infer`.
+``"r<d>"`` (reduction axis d) or ``"<t>.<n>"`` (output n of step t). Splits and fusions are kept as
+relations: extents of attached stages are known only after `loopwright.schedule.bounds.infer`.
 """
 
 from __future__ import annotations
@@ -31,12 +29,9 @@ class Use:
     kind: UseKind
     #: Step since which it is so; None where the state does not keep it.
     step: int | None
-    #: Words for messages: ``is already vectorized (step 3)``; see `says`.
-    text: str
-    #: For ``"attached"``: the stage that is computed or stored there.
-    stage: int | str = -1
-    #: For ``"attached"``: the primitive that put it there.
-    primitive: str = ""
+    text: str  #: words for messages: ``is already vectorized (step 3)``; see `says`
+    stage: int | str = -1  #: for ``"attached"``: the stage that is computed or stored there
+    primitive: str = ""  #: for ``"attached"``: the primitive that put it there
 
     def says(self, loop: str) -> str:
         name = f"loop {loop!r}"
@@ -45,15 +40,11 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class LoopNote:
-    """Note of a primitive about a loop, for lowering.
-
-    A primitive subclasses it with fields of its own; ``text`` says in messages what the loop is
-    used for: ``loop 'C.i' <text>``.
-    """
+    """Note of a primitive about a loop, for lowering, which adds fields of its own."""
 
     loop: str
     step: int
-    text: str
+    text: str  # use of the loop in messages: ``loop 'C.i' <text>``
 
     def needs(self, stage: int | str, loop: str) -> bool:
         """Whether a loop of another stage has to stay as it is for it."""
@@ -61,8 +52,7 @@ class LoopNote:
 
 
 StageId = int | str
-#: Value of a hint to a loop.
-PragmaValue = str | int | float | bool | None
+PragmaValue = str | int | float | bool | None  #: value of a hint to a loop
 #: The pragma by which the stores of a stage go past the caches: a stage's, whatever loop has it.
 NONTEMPORAL = "nontemporal"
 #: ``(dim, div, mod)`` for ``(index[dim] // div) % mod``; mod None means no limit.
@@ -87,16 +77,10 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class LoopMark:
-    """Way in which a loop runs (``vectorized``, ``unrolled``, ``parallel``, ``thread``).
-
-    ``step`` is the one since which it does; ``tag`` is the thread axis, ``extent`` the one that it
-    was declared with, if any.
-    """
-
-    kind: MarkKind
+    kind: MarkKind  # ``vectorized``, ``unrolled``, ``parallel`` or ``thread``
     step: int
-    tag: str = ""
-    extent: int | None = None
+    tag: str = ""  # of the thread axis
+    extent: int | None = None  # that the axis was declared with
 
     @property
     def text(self) -> str:
@@ -143,16 +127,13 @@ class Prefetched:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """Place where a stage is computed: ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``.
-
-    ``group`` is the group that it follows there, if no step of its own put it there.
-    """
+    """Place of a stage: at ``root``, ``inline``, or ``at`` loop ``loop`` of ``stage``."""
 
     kind: AttachKind
     stage: StageId = -1
     loop: str = ""
     step: int = -1
-    group: StageId | None = None
+    group: StageId | None = None  # that it follows there, if no step of its own put it there
 
 
 ROOT = Attach("root")
@@ -192,15 +173,12 @@ class StageState:
     prefetches: tuple[Prefetched, ...] = ()
     attach: Attach = ROOT
     scope: Scope = "global"
-    #: Set by step ``laid_out``.
-    layout: tuple[LayoutDim, ...] | None = None
+    layout: tuple[LayoutDim, ...] | None = None  #: set by step ``laid_out``
     laid_out: int = -1
-    #: Fills the buffer's padding.
-    pad_value: float | None = None
+    pad_value: float | None = None  #: fills the buffer's padding
     #: (dimension of the buffer, factor, offset) of its strides.
     align: tuple[tuple[int, int, int], ...] = ()
-    #: Place of its buffer, if not where it is computed.
-    store: Attach | None = None
+    store: Attach | None = None  #: place of its buffer, if not where it is computed
     #: Step that asked for several places of the buffer in turn, ``copies`` of them.
     double: int | None = None
     copies: int = 2
@@ -210,10 +188,8 @@ class StageState:
     #: Last step that acted, of each primitive whose effect carries no step of its own.
     since: Mapping[str, int] = field(default_factory=dict)
     tensorized: Tensorized | None = None
-    #: Innermost group that it belongs to.
-    group: StageId | None = None
-    #: Notes of other primitives about its loops.
-    notes: tuple[LoopNote, ...] = ()
+    group: StageId | None = None  #: innermost group that it belongs to
+    notes: tuple[LoopNote, ...] = ()  #: notes of other primitives about its loops
 
     @property
     def transformed(self) -> bool:
@@ -264,22 +240,18 @@ def initial_stage(sid: StageId, op: OpNode, scope: Scope = "global") -> StageSta
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A schedule as a value.
-
-    ``order`` is topological; ``steps`` counts the steps applied. ``samples`` has the numbers that
-    sampling steps chose, by the index of the step.
-    """
+    """A schedule as a value."""
 
     stages: Mapping[StageId, StageState]
-    order: tuple[StageId, ...]
+    order: tuple[StageId, ...]  # topological
     outputs: tuple[StageId, ...]
-    steps: int = 0
+    steps: int = 0  # number of those applied
     groups: Mapping[StageId, GroupState] = field(default_factory=dict)
+    #: Numbers that sampling steps chose, by the index of the step.
     samples: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @staticmethod
     def initial(dag: Dag) -> State:
-        """The unscheduled state: every stage at root, loops in the order of the axes."""
         stages: dict[StageId, StageState] = {
             i: initial_stage(i, op) for i, op in enumerate(dag.ops)
         }
@@ -308,7 +280,6 @@ class State:
         return st
 
     def with_stage(self, st: StageState) -> State:
-        """A state in which one stage is replaced."""
         # Written out: `dataclasses.replace` takes a third of the time of a schedule.
         stages = {**self.stages, st.id: st}
         return State(stages, self.order, self.outputs, self.steps, self.groups, self.samples)
@@ -320,16 +291,13 @@ class State:
         return replace(self, stages=stages, order=order)
 
     def after_step(self) -> State:
-        """This state, with one more step counted."""
         steps = self.steps + 1
         return State(self.stages, self.order, self.outputs, steps, self.groups, self.samples)
 
     def with_sample(self, step: int, chosen: tuple[int, ...]) -> State:
-        """A state in which a step has chosen some numbers."""
         return replace(self, samples={**self.samples, step: chosen})
 
     def with_group(self, group: GroupState) -> State:
-        """A state in which one group is replaced."""
         return replace(self, groups={**self.groups, group.id: group})
 
     def label(self, sid: StageId) -> str:
@@ -350,11 +318,7 @@ class State:
         return f"{self.label(st.id)}.{st.loops[loop].name}"
 
     def leaf(self, st: StageState, loop: str) -> Loop:
-        """A loop that a primitive may act on.
-
-        Raises:
-            IllegalStep: it was consumed by an earlier step (which one is said) or never existed.
-        """
+        """A loop that a primitive may act on; the `IllegalStep` says which step consumed it."""
         if loop in st.leaves:
             return st.loops[loop]
         if loop not in st.loops:
@@ -433,14 +397,11 @@ def refuse(step: str, index: int, text: str) -> NoReturn:
 class Sampled(int):
     """A number that a step chose, in whose place a replay of the trace may have another one.
 
-    Everywhere it is the number; steps that take it keep that it comes from there. Arithmetic on it
-    gives plain numbers.
+    Steps that take it keep that it comes from there; arithmetic on it gives plain numbers.
     """
 
-    #: Index of the step that chose it.
-    step: int
-    #: Its index among the numbers that the step chose.
-    part: int
+    step: int  # index of the step that chose it
+    part: int  # its index among the numbers that the step chose
 
     def __new__(cls, value: int, step: int = -1, part: int = 0) -> Self:
         number = super().__new__(cls, value)

@@ -1,9 +1,7 @@
 """Base class, registry and JSON of all schedule primitives.
 
-A primitive is one frozen class in `loopwright.schedule.primitives`. Its fields are its JSON
-(``["split", stage, loop, factor, nparts]``); its methods are its conditions and its effect
-(`Step.apply`), its rule that needs extents (`Step.check_bounds`) and its Python text
-(`Step.as_python`).
+A primitive is a frozen class of `loopwright.schedule.primitives`, whose fields are its JSON:
+``["split", stage, loop, factor, nparts]``.
 """
 
 from __future__ import annotations
@@ -25,14 +23,12 @@ from loopwright.te import PythonIdentifiers
 class TraceNames(PythonIdentifiers):
     """Python identifiers for the stages and loops of a schedule, each used once.
 
-    The axes of a stage get their names where a loop of the stage is first asked for, by lines that
-    stand before the call that asked.
+    Axes of a stage are named where the first of its loops is asked for, by lines before the call.
     """
 
     def __init__(self, state: State) -> None:
         super().__init__(("s", "te", "schedule"))
-        #: States before and after the present step.
-        self.before = self.after = state
+        self.before = self.after = state  #: states before and after the present step
         self.lines: list[str] = []
         self._stages: dict[StageId, str] = {}
         self._loops: dict[tuple[StageId, str], str] = {}
@@ -59,17 +55,18 @@ class TraceNames(PythonIdentifiers):
         return name if sid in self.before.groups else f"s[{name}]"
 
     def new_stage(self) -> str:
-        """The tensor of the stage that the present step makes."""
         return self.tensor(f"s{self.step}")
 
     def new_group(self) -> str:
-        """The group that the present step makes."""
         name = self._stages[f"s{self.step}"] = self.fresh("group")
         return name
 
     def loop(self, sid: StageId, loop: str) -> str:
         if sid not in self._with_axes:
-            self._name_axes(sid)
+            self._with_axes.add(sid)
+            op = self.before.stages[sid].op
+            self._name_axes(sid, "a", "axis", len(op.axes))
+            self._name_axes(sid, "r", "reduce_axis", len(op.reduce_axes))
         return self._loop(self.after, sid, loop)
 
     def number(self, v: object) -> str:
@@ -81,14 +78,10 @@ class TraceNames(PythonIdentifiers):
             self._loops[sid, loop] = self.fresh(state.stages[sid].loops[loop].name)
         return self._loops[sid, loop]
 
-    def _name_axes(self, sid: StageId) -> None:
-        self._with_axes.add(sid)
-        op = self.before.stages[sid].op
-        for prefix, attribute, axes in ("a", "axis", op.axes), ("r", "reduce_axis", op.reduce_axes):
-            names = [self._loop(self.before, sid, f"{prefix}{d}") for d in range(len(axes))]
-            if names:
-                axis = f"s[{self.tensor(sid)}].op.{attribute}"
-                self.lines.append(f"    [{', '.join(names)}] = {axis}")
+    def _name_axes(self, sid: StageId, prefix: str, attribute: str, count: int) -> None:
+        names = [self._loop(self.before, sid, f"{prefix}{d}") for d in range(count)]
+        if names:
+            self.lines.append(f"    [{', '.join(names)}] = s[{self.tensor(sid)}].op.{attribute}")
 
     def move(self, sid: StageId, moves: Mapping[str, str]) -> None:
         """Give names to the stage that the present step made, where loops moved there unchanged."""
@@ -134,12 +127,17 @@ class Step(ABC):
             IllegalStep: the step is illegal in this state: which loop, why, what to do instead.
         """
 
-    @abstractmethod
     def as_python(self, names: TraceNames) -> str:
         """The call that makes this step, as Python: ``io, ii = s[C].split(i, factor=8)``."""
+        arguments = self.arguments(names)  # before the stage: the axes are named first
+        return f"{names.stage(self.stage)}.{self.verb}({arguments})"
+
+    def arguments(self, names: TraceNames) -> str:
+        """Arguments of a call of a method of the stage that returns nothing, as Python."""
+        return ""
 
     def moved_loops(self, before: State) -> Mapping[str, str] | None:
-        """Loops of the reduction that go to the stage that the step makes, with their names there.
+        """Loops of the reduction that move to the stage that the step makes, with their names.
 
         The others are gone. None: the step takes none apart.
         """
@@ -147,11 +145,7 @@ class Step(ABC):
 
     @classmethod  # noqa: B027, most primitives have no such rule
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Check what steps of this class left in a state, now that extents are known.
-
-        Raises:
-            ScheduleError: it cannot be lowered.
-        """
+        """Check what steps of this class left in a state, now that extents are known."""
 
     def to_json(self) -> list[Any]:
         """``[primitive, stage, ...]`` with tuples as lists, without last fields that are default.
@@ -164,7 +158,6 @@ class Step(ABC):
         return [self.primitive, *(self._field_json(f.name) for f in written)]
 
     def fields_json(self) -> list[Any]:
-        """All fields as JSON, those that are default, too."""
         return [self._field_json(f.name) for f in fields(self)]
 
     def _field_json(self, name: str) -> Any:
@@ -201,7 +194,7 @@ class Step(ABC):
             if sampled or not cls.field_types[f.name].fits(value):
                 raise ScheduleError(
                     f"trace: field {f.name!r} of {data[0]} is {shown(value)}, which is no "
-                    f"{_type(f.type)}"
+                    f"{_type(f)}"
                 )
         try:
             read = [cls.field_types[f.name].read for f in want]
@@ -224,9 +217,18 @@ def register(primitive: str, **types: FieldType) -> Callable[[type[_S]], type[_S
     def enter(cls: type[_S]) -> type[_S]:
         step = dataclass(frozen=True, slots=True)(cls)
         step.primitive = primitive
+        for f in fields(step):
+            if f.name not in types and _type(f) not in FIELD_TYPES:
+                raise TypeError(
+                    f"{primitive}: field {f.name!r} is of type {_type(f)}; say how it is read and "
+                    f"written: register({primitive!r}, {f.name}=FieldType(...))"
+                )
         step.field_types = {
-            f.name: types.get(f.name) or _field_type(primitive, f) for f in fields(step)
+            f.name: types.get(f.name) or FIELD_TYPES[_type(f)] for f in fields(step)
         }
+        no_call = step.as_python is Step.as_python and step.arguments is Step.arguments
+        if no_call and len(fields(step)) > len(fields(Step)):
+            raise TypeError(f"{primitive}: define arguments (or as_python): calls lose its fields")
         Step.registry[primitive] = step
         return step
 
@@ -263,7 +265,6 @@ def optional(fits: Callable[[object], bool]) -> Callable[[object], bool]:
 def pair(
     first: Callable[[object], bool], second: Callable[[object], bool]
 ) -> Callable[[object], bool]:
-    """Test of tuples of two."""
     return lambda v: isinstance(v, tuple) and len(v) == 2 and first(v[0]) and second(v[1])
 
 
@@ -288,19 +289,9 @@ FIELD_TYPES: Mapping[str, FieldType] = {
 }
 
 
-def _field_type(primitive: str, f: Field[Any]) -> FieldType:
-    """Type of a field as it is written in the class; a TypeError where `FIELD_TYPES` lacks it."""
-    if _type(f.type) not in FIELD_TYPES:
-        raise TypeError(
-            f"{primitive}: field {f.name!r} is of type {_type(f.type)}; say how it is read and "
-            f"written: register({primitive!r}, {f.name}=FieldType(...))"
-        )
-    return FIELD_TYPES[_type(f.type)]
-
-
-def _type(annotation: object) -> str:
-    """Type as it is written, also where annotations are evaluated."""
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+def _type(f: Field[Any]) -> str:
+    """Type of a field as it is written in the class, also where annotations are evaluated."""
+    return f.type if isinstance(f.type, str) else inspect.formatannotation(f.type)
 
 
 def _lists(v: Any) -> Any:
@@ -346,14 +337,10 @@ MAX_STEPS = 1000
 #: Most steps that add a stage to the program, all of whose stages each further one must look at.
 MAX_ADDED = 200
 _ADDING = ("cache_read", "cache_write", "rfactor", "blocked_scan")
-#: Most values in all steps together; an intrinsic has some hundreds.
-MAX_VALUES = 100_000
-#: Deepest nesting of lists and objects; the expressions of an intrinsic nest in it.
-MAX_DEPTH = 200
-#: Largest number: extents, and products of a few of them, are below.
-MAX_NUMBER = 1 << 40
-#: Longest text.
-MAX_TEXT = 1000
+MAX_VALUES = 100_000  #: most values in all steps together; an intrinsic has some hundreds
+MAX_DEPTH = 200  #: deepest nesting of lists and objects; the expressions of an intrinsic nest in it
+MAX_NUMBER = 1 << 40  #: largest number: extents, and products of a few of them, are below
+MAX_TEXT = 1000  #: longest text
 
 
 def check_trace(trace: object) -> None:

@@ -1,8 +1,7 @@
-"""Classes of the stages of an expression, derived from access maps alone.
+"""Classes of the stages of an expression, derived from access maps alone, as in Ansor (OSDI 2020).
 
-The classes are those that schedules differ by: sharing of operands along loops. No name of an
-operator, no tag and no order of operands is looked at, so that unforeseen expressions have a class
-too. Ansor (Zheng et al., OSDI 2020) tells stages apart in this way.
+Classes are those that schedules differ by: sharing of operands along loops. No name of an operator,
+no tag and no order of operands is looked at, so that unforeseen expressions have a class too.
 """
 
 from __future__ import annotations
@@ -22,12 +21,7 @@ from loopwright.space.expression import AccessMap, accesses, extents, is_compute
 
 
 class StageClass(StrEnum):
-    """Class of a stage.
-
-    Example:
-        >>> print(lw.space.StageClass.CONTRACTION)
-        contraction
-    """
+    """Class of a stage."""
 
     #: A reduction each of whose operands some loop of the result does not move: products,
     #: convolutions, min-plus products. Tiles pay, since their data is reused.
@@ -36,12 +30,10 @@ class StageClass(StrEnum):
     WINDOW = "window"
     #: A reduction of a row of its own for every element of the result.
     ROW_REDUCTION = "row reduction"
-    #: A reduction of everything to one element.
-    WHOLE_REDUCTION = "whole reduction"
+    WHOLE_REDUCTION = "whole reduction"  #: a reduction of everything to one element
     #: No reduction; some operand is read across memory where the result is written along it.
     TRANSPOSE = "transpose"
-    #: No reduction; the place at which an operand is read depends on data.
-    GATHER = "gather"
+    GATHER = "gather"  #: no reduction; the place at which an operand is read depends on data
     #: No reduction, everything else: elementwise, broadcasts, padding, concatenations.
     INJECTIVE = "injective"
 
@@ -60,26 +52,14 @@ _WHY = {
 
 @dataclass(frozen=True)
 class OperandUse:
-    """Use of one operand by a stage.
-
-    Attributes:
-        access: the access map.
-        reuse: points of the stage that use one element: the product of the extents of the loops
-            that do not move the operand, and of the steps of those that move it in blocks.
-        strides: for each loop, the distance in memory that an iteration moves, in elements of the
-            row-major tensor; loops that move it by no fixed distance are left out.
-
-    Example:
-        >>> A = te.placeholder((8, 4), name="A")
-        >>> k = te.reduce_axis((0, 4), name="k")
-        >>> B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
-        >>> (stage,) = lw.space.analyze(B)
-        >>> print([(use.tensor.name, use.reuse) for use in stage.operands])
-        [('A', 1)]
-    """
+    """Use of one operand by a stage."""
 
     access: AccessMap
+    #: Points of the stage that use one element: the product of the extents of the loops that do
+    #: not move the operand, and of the steps of those that move it in blocks.
     reuse: int
+    #: For each loop, the distance in memory that an iteration moves, in elements of the row-major
+    #: tensor; loops that move it by no fixed distance are left out.
     strides: Mapping[IterVar, int]
 
     @property
@@ -96,27 +76,12 @@ class OperandUse:
 
 @dataclass(frozen=True)
 class StageAnalysis:
-    """One stage.
-
-    Attributes:
-        tensor: its result.
-        kind: its class.
-        operands: its reads; equal reads once.
-        combiner: operation of a reduction, such as ``sum``; empty for others.
-
-    Example:
-        >>> A = te.placeholder((8, 4), name="A")
-        >>> k = te.reduce_axis((0, 4), name="k")
-        >>> B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
-        >>> (stage,) = lw.space.analyze(B)
-        >>> print(stage.tensor.name, stage.kind, stage.combiner)
-        B row reduction sum
-    """
+    """One stage."""
 
     tensor: te.Tensor
     kind: StageClass
-    operands: tuple[OperandUse, ...]
-    combiner: str
+    operands: tuple[OperandUse, ...]  #: its reads; equal reads once
+    combiner: str  #: operation of a reduction, such as ``sum``; empty for others
 
     @property
     def why(self) -> str:
@@ -145,8 +110,7 @@ class StageAnalysis:
     @property
     def work(self) -> int:
         """Points of all its loops; of a scan those of its result, since it need not be a triangle
-        (`loopwright.schedule.primitives.rfactor`).
-        """
+        (`loopwright.schedule.primitives.rfactor`)."""
         over = [k for k in self.reduced if self.scan is None or k is not self.scan.over]
         return extents(self.spatial) * extents(over)
 
@@ -210,10 +174,7 @@ def analyze(outputs: te.Tensor | Sequence[te.Tensor]) -> list[StageAnalysis]:
     """Analyze every computed stage of an expression.
 
     Args:
-        outputs: the results; the stages that they need are analyzed too.
-
-    Returns:
-        One analysis for each stage, inputs first.
+        outputs: the results; the stages that they need are analyzed too, inputs first.
 
     Raises:
         TensorError: an output is an input, or an extent is not known.
@@ -257,14 +218,10 @@ def _strides(access: AccessMap) -> dict[IterVar, int]:
     """Elements of memory that an iteration of each loop moves by."""
     shape = access.tensor.static_shape
     strides: dict[IterVar, int] = {}
-    unknown: set[IterVar] = set()
-    if None in access.dims:
-        unknown = set(access.steps) - {x for d in access.dims if d is not None for x in d.moves}
     for at, dim in enumerate(access.dims):
         for x, n in dim.moves.items() if dim is not None else ():
             strides[x] = strides.get(x, 0) + n * prod(shape[at + 1 :])
-    blocked = {x for x, step in access.steps.items() if step > 1}
-    return {x: n for x, n in strides.items() if x not in unknown | blocked}
+    return {x: n for x, n in strides.items() if access.steps.get(x, 1) <= 1}  # not by blocks
 
 
 def _class_of(tensor: te.Tensor, operands: Sequence[OperandUse]) -> StageClass:

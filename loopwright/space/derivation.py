@@ -18,16 +18,11 @@ from loopwright.space.registry import (
     rules_for,
     variants_by,
 )
-from loopwright.space.rules.contraction_cpu import contraction_variants
-from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
-from loopwright.space.rules.injective_cpu import injective_variants
 from loopwright.space.rules.programs_gpu import programs
-from loopwright.space.rules.rows_cpu import chain_variants, whole_variants
 from loopwright.space.rules.scans_cpu import scan_variants
-from loopwright.space.rules.several_cpu import Composition, several
+from loopwright.space.rules.several_cpu import BUILT_IN, Composition, several
 from loopwright.space.rules.tensor_core_gpu import tensor_cores
 from loopwright.space.rules.transformed_cpu import transformed
-from loopwright.space.rules.windows_cpu import window_variants
 from loopwright.space.structure import Sketch, Structure, Variants, kernels_of, structures_of
 from loopwright.target import Target
 from loopwright.time_limit import TEMPLATE_S, limited
@@ -43,14 +38,7 @@ def _of_one_kernel(variants: Variants) -> ExpressionRule:
 # A scan as the reduction that it is written as takes so much longer that others are not asked.
 enter(SpaceRule("scans", _of_one_kernel(scan_variants), ("cpu",), stops=True))
 enter(SpaceRule("products between transforms", transformed, ("cpu",), stops=True))
-for _name, _variants in {
-    "dot instructions": dot_instruction_variants,
-    "contractions": contraction_variants,
-    "windows": window_variants,
-    "whole": whole_variants,
-    "rows": chain_variants,
-    "injective": injective_variants,
-}.items():
+for _name, _variants in BUILT_IN.items():
     enter(SpaceRule(_name, _of_one_kernel(_variants), ("cpu",)))
 enter(SpaceRule("several", several, ("cpu",)))
 enter(SpaceRule("tensor cores", tensor_cores, ("gpu",), one_result=True))
@@ -67,8 +55,8 @@ def structures(
         args: the arguments in calling order.
 
     Returns:
-        Structures of all rules, those of higher priority first. Where none applies, one structure
-        without knobs, the naive schedule; its ``why`` says so.
+        Structures of all rules, those of higher priority first; where none applies the naive
+        schedule, without knobs.
 
     Raises:
         TensorError: a result is an input, or a size is not known.
@@ -118,8 +106,7 @@ def _expression_structures(
     rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
 ) -> list[Structure]:
     """Structures of a rule, checked: it may be a user's."""
-    answer = _guarded(rule, outputs, rule.function, list(outputs), list(args))
-    found = as_list(answer)
+    found = as_list(_guarded(rule, outputs, rule.function, list(outputs), list(args)))
     for structure in found:
         if not isinstance(structure, Structure):
             raise SpaceError(f"{rule} returned {structure!r:.60}; return structures, or None")

@@ -11,13 +11,12 @@ from loopwright import te
 from loopwright.errors import TensorError
 from loopwright.ir.affine import to_affine
 from loopwright.ir.expr import Binary, Const, Expr, IterVar, Read, Var
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.schedule import StageOp
 from loopwright.te import body_parts
 
-# Access maps: the loops of a stage that move each operand, and by how many elements of memory.
-# Rules that schedule an expression look at nothing else of it: not at names of operators, not at
-# tags. Access maps are those of polyhedral compilers, as in Ansor (Zheng et al., OSDI 2020).
+# Access maps, as in polyhedral compilers and Ansor (OSDI 2020): the loops of a stage that move each
+# operand, and by how many elements of memory. Rules look at nothing else of an expression.
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,14 @@ class AccessMap:
 
     @property
     def contiguous(self) -> IterVar | None:
-        """Axis whose next iteration reads the next element of memory, if one axis alone moves in
-        the last dimension of the tensor."""
+        """Axis whose next iteration reads the next element of memory, if it alone moves in the last
+        dimension."""
         last = self.dims[-1] if self.dims else None
-        if last is None or list(last.moves.values()) != [1]:
-            return None
-        return next(iter(last.moves))
+        return None if last is None or list(last.moves.values()) != [1] else next(iter(last.moves))
 
     def tile(self, sizes: Mapping[IterVar, int]) -> list[int]:
-        """Extents of the smallest box that a tile of some axes reads; other axes stand still. A
-        dimension that is no affine function of the axes counts in full."""
+        """Extents of the smallest box that a tile of some axes reads; other axes stand still, and a
+        dimension that is not affine counts in full."""
         box = list(self.tensor.static_shape)
         for d, dim in enumerate(self.dims):
             if dim is not None:
@@ -74,8 +71,7 @@ def accesses(tensor: te.Tensor, start: bool = True) -> list[AccessMap]:
     maps: dict[tuple[object, ...], AccessMap] = {}
     parts = expressions(op)
     for read in reads_of(parts if start else parts[: len(parts) - len(_start(op))]):
-        key = (read.source, read.value_index, read.indices)
-        maps.setdefault(key, _access(read, axes))
+        maps.setdefault((read.source, read.value_index, read.indices), _access(read, axes))
     return list(maps.values())
 
 
@@ -125,10 +121,7 @@ def expressions(op: te.Operation) -> list[Expr]:
 
 def reads_of(expressions: Iterable[Expr]) -> list[Read]:
     """Reads in some expressions, those in indices included."""
-    reads: list[Read] = []
-    for e in expressions:
-        walk(e, lambda n: reads.append(n) if isinstance(n, Read) else None)
-    return reads
+    return [n for e in expressions for n in nodes(e) if isinstance(n, Read)]
 
 
 def _access(read: Read, axes: Mapping[Var, IterVar]) -> AccessMap:
@@ -177,22 +170,10 @@ def _steps(e: Expr) -> dict[Var, int]:
 
 @dataclass(frozen=True, eq=False)
 class TensorProgram:
-    """An expression with its arguments.
-
-    Attributes:
-        outputs: the results.
-        args: inputs and results in calling order.
-
-    Example:
-        >>> A = te.placeholder((64,), name="A")
-        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-        >>> program = lw.space.tensor_program([A, B])
-        >>> print([t.name for t in program.outputs])
-        ['B']
-    """
+    """An expression with its arguments."""
 
     outputs: tuple[te.Tensor, ...]
-    args: tuple[te.Tensor, ...]
+    args: tuple[te.Tensor, ...]  #: inputs and results in calling order
 
 
 def tensor_program(tensors: te.Tensor | Sequence[te.Tensor]) -> TensorProgram:

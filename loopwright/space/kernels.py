@@ -1,9 +1,8 @@
 """Kernels of an expression: the parts of it that each run as one loop nest.
 
-A kernel ends in a tensor that lies in memory, and computes the stages that it needs before it on
-its way: one reduction with elementwise stages behind it, a chain of reductions over rows, or no
-reduction at all. The fusion is that of graph compilers (Chen et al., OSDI 2018), derived from
-access maps.
+A kernel ends in a tensor that lies in memory: one reduction with elementwise stages behind it, a
+chain of reductions over rows, or no reduction at all. The fusion is that of graph compilers (Chen
+et al., OSDI 2018), derived from access maps.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import cached_property
 
 from loopwright import te
 from loopwright.ir.expr import Call
-from loopwright.ir.visitor import contains, walk
+from loopwright.ir.visitor import contains, nodes
 from loopwright.space.analysis import StageAnalysis, analyze
 from loopwright.space.expression import expressions, is_computed, is_own
 
@@ -26,15 +25,14 @@ class RowChain:
     out: te.Tensor  # a number a row, or a row
     #: numbers of each row, reduced from something over all of it; in order
     reductions: tuple[te.Tensor, ...]
-    whole: tuple[te.Tensor, ...]  # intermediate rows
-    single: tuple[te.Tensor, ...]  # numbers computed from such numbers
+    whole: tuple[te.Tensor, ...] = ()  # intermediate rows
+    single: tuple[te.Tensor, ...] = ()  # numbers computed from such numbers
     #: whether every operand of a reduction stands still along its last loop, or runs along memory
     #: with it
-    along_memory: bool
+    along_memory: bool = False
 
     @property
     def rank(self) -> int:
-        """Dimensions that count rows."""
         return len(self.reductions[0].shape)
 
 
@@ -50,8 +48,12 @@ def row_chain(out: te.Tensor, stages: Sequence[StageAnalysis] | None = None) -> 
     shape = reductions[0].tensor.static_shape
     if any(r.tensor.static_shape != shape for r in reductions):
         return None
-    if not all(_reads_own_row(s, chain, len(shape)) for s in stages):
-        return None
+    for s in stages:
+        row = s.spatial[: len(shape)]
+        own = [o.access.dims for o in s.operands if o.tensor in chain]
+        pairs = [pair for dims in own for pair in zip(dims, row, strict=False)]
+        if len(row) < len(shape) or not all(is_own(dim, x) for dim, x in pairs):
+            return None
     reduced = {r.tensor for r in reductions}
     below = [t for t in chain if t is not out and t not in reduced]
     return RowChain(
@@ -70,30 +72,17 @@ def runs_along_memory(stage: StageAnalysis) -> bool:
     return bool(moved) and all(stride == 1 for stride in moved)
 
 
-def _reads_own_row(reader: StageAnalysis, chain: Sequence[te.Tensor], rank: int) -> bool:
-    row = reader.spatial[:rank]
-    computed = [o.access for o in reader.operands if o.tensor in chain]
-    return len(row) == rank and all(
-        is_own(dim, x) for a in computed for dim, x in zip(a.dims, row, strict=False)
-    )
-
-
 #: Nodes, and nested stages, that an expression may grow to by inlining: compilers take long for
 #: more, and walk it by recursion.
 _MOST_NODES, _MOST_DEPTH = 400, 24
 #: Stages in a row of which each reads the one before at several places, in one kernel.
 _MOST_SPREAD = 4
-#: Nodes of a stage that is recomputed in every kernel that reads it, rather than kept.
-_CHEAP = 12
+_CHEAP = 12  #: nodes of a stage that is recomputed in every kernel that reads it, rather than kept
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """Part of an expression that runs as one loop nest.
-
-    Attributes:
-        out: its result in memory.
-        stages: the stages that it computes, inputs first, that of ``out`` last.
 
     Example:
         >>> A, B = te.placeholder((8, 4), name="A"), te.placeholder((4, 8), name="B")
@@ -110,7 +99,8 @@ class Kernel:
         >>> lw.space.remove_rule("example/watch")
     """
 
-    out: te.Tensor
+    out: te.Tensor  #: its result in memory
+    #: The stages that it computes, inputs first, that of ``out`` last.
     stages: tuple[StageAnalysis, ...]
 
     @cached_property
@@ -255,11 +245,11 @@ class _Partition:
         several = [t for t in inner if reads.count(t) > 1]
         # A stage that is read at several places may be kept for a tile: then it does not grow.
         nodes = sum(self._growth[t].nodes for t in inner if t not in several)
+        spreads = bool(several) or bool(inner and stage.reduced)
         return _Growth(
             _nodes(stage.tensor.op) + nodes,
             1 + max((g.depth for g in grown), default=0),
-            (bool(several) or bool(inner and stage.reduced))
-            + max((g.spread for g in grown), default=0),
+            spreads + max((g.spread for g in grown), default=0),
         )
 
     def _shared(self) -> set[te.Tensor]:
@@ -278,10 +268,7 @@ class _Partition:
 
 
 def _nodes(op: te.Operation) -> int:
-    nodes: list[object] = []
-    for e in expressions(op):
-        walk(e, nodes.append)
-    return len(nodes)
+    return sum(1 for e in expressions(op) for _ in nodes(e))
 
 
 def _reads_own_point(reader: StageAnalysis, tensor: te.Tensor) -> bool:

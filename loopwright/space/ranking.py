@@ -1,8 +1,7 @@
 """Order in which to try structures and configurations, by the analytical model.
 
 The model looks at some points of every structure, and closer at those that lead: at every point of
-a small one. In larger ones it searches: points at random, then the best of them with one or two
-knobs changed, for some generations.
+a small one; in larger ones at random points, then at the best with one or two knobs changed.
 """
 
 from __future__ import annotations
@@ -48,26 +47,11 @@ _Scores = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Ranked:
-    """Structure with one of the best of its configurations that the model has seen.
-
-    Attributes:
-        structure: the structure.
-        config: the configuration.
-        speed: prediction of the model, as a share of the peak of the machine.
-
-    Example:
-        >>> A = te.placeholder((64,), name="A")
-        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-        >>> with lw.Target("llvm"):
-        ...     found = lw.space.ranked(lw.space.structures(B, [A, B]))
-        ...
-        >>> print(found[0].speed >= found[-1].speed > 0)
-        True
-    """
+    """Structure with one of the best of its configurations that the model has seen."""
 
     structure: Scheduler
     config: ConfigEntity
-    speed: float
+    speed: float  #: prediction of the model, as a share of the peak of the machine
 
 
 def ranked(
@@ -80,11 +64,8 @@ def ranked(
         sample: number of configurations of each leading structure to look at, its default among
             them; all of a smaller one. At most 256 of the others.
         seed: of the random ones.
-        top: number of configurations of each structure to return, 64 at most.
-
-    Returns:
-        The structures, the most promising first; with ``top`` above 1 a structure comes once for
-        each of its configurations.
+        top: number of configurations of each structure to return, 64 at most; the structures come
+            the most promising first, each once for each of these.
 
     Raises:
         UsageError: sample or top is below 1.
@@ -121,9 +102,8 @@ def ranked(
 
 def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0) -> list[Ranked]:
     """Structures of several kernels that combine the best of each, with the best of their
-    configurations. ``found`` is the result of `ranked`, of structures that differ from the first in
-    one kernel. The few new structures are not among them; none where the expression is one
-    kernel."""
+    configurations, given the result of `ranked` of structures that differ from the first in one
+    kernel; none where the expression is one kernel."""
     best: dict[Composed, Ranked] = {}
     for r in found:
         if isinstance(r.structure, Composed):
@@ -150,9 +130,13 @@ def _best(
     start: Mapping[str, Json],
     top: int,
 ) -> list[Ranked]:
-    """Most promising of the examined configurations of a structure, best first. The one with the
+    """Most promising of the examined configurations of a structure, best first; the one with the
     values ``start`` for its knobs is examined too. Earlier results are cached."""
-    key = _cache_key(structure, sample, seed, start, top)
+    key: Hashable = None  # none for filters and templates, functions that cannot be compared
+    if isinstance(structure, Structure) and not structure.config_space.is_filtered:
+        target = structure.target
+        machine = device_of(target) if "gpu" in target.keys else machine_of(target)
+        key = structure.content, repr(machine), sample, seed, top, value_text(dict(start))
     points = _KNOWN.get(key)
     if points is None:
         points = _points(structure, model, sample, seed, start)[:top]
@@ -163,22 +147,9 @@ def _best(
     return [Ranked(structure, structure.config_space.get(index), s) for index, s in points]
 
 
-def _cache_key(
-    structure: Scheduler, sample: int, seed: int, start: Mapping[str, Json], top: int
-) -> Hashable:
-    """Key of the configurations that `_points` finds; None where a filter or a template, a function
-    that cannot be compared, takes part."""
-    if not isinstance(structure, Structure) or structure.config_space.is_filtered:
-        return None
-    target = structure.target
-    machine = device_of(target) if "gpu" in target.keys else machine_of(target)
-    return structure.content, repr(machine), sample, seed, top, value_text(dict(start))
-
-
 def _points(
     structure: Scheduler, model: AnalyticalModel, sample: int, seed: int, start: Mapping[str, Json]
 ) -> list[tuple[int, float]]:
-    """Points of `_best`, by index, with their speeds."""
     space = structure.config_space
     valid = ValidMemo(space)
     if space.range_length <= sample:

@@ -21,28 +21,17 @@ ExpressionRule: TypeAlias = Callable[
 #: A rule for kernels: variants of one.
 KernelRule: TypeAlias = Callable[["Kernel"], "Sequence[Variant] | Variant | None"]
 Rule: TypeAlias = "ExpressionRule | KernelRule"
-#: Units that rules may be asked about.
-SCOPES = ("expression", "kernel")
+SCOPES = ("expression", "kernel")  #: units that rules may be asked about
 _SCOPES = " and ".join(map(repr, SCOPES))
 #: Families and kinds of targets whose expressions are cut into kernels.
 _WITH_KERNELS = {"cpu", "llvm", "c", "interp"}
 _R = TypeVar("_R", bound="Rule")
-#: All rules by name.
-RULES: dict[str, SpaceRule] = {}
+RULES: dict[str, SpaceRule] = {}  #: all rules by name
 
 
 @dataclass(frozen=True)
 class SpaceRule:
-    """Registered rule.
-
-    Attributes:
-        name: its name.
-        function: its implementation.
-        targets: families of targets for which it is asked, such as ``"cpu"``.
-        priority: rules of higher priority are asked first; built-in ones have 0.
-        stops: whether rules of lower priority are skipped where this one gives a structure.
-        one_result: whether it is asked only about expressions of one result.
-        scope: ``"expression"`` or ``"kernel"``, the unit about which it is asked.
+    """Registered rule: a function, and the arguments of `space_rule` for it.
 
     Example:
         >>> rule = lw.space.SpaceRule("none", lambda outputs, args: None, priority=5)
@@ -53,9 +42,9 @@ class SpaceRule:
     name: str
     function: Rule
     targets: tuple[str, ...] = ("cpu",)
-    priority: int = 0
+    priority: int = 0  #: that of built-in rules; `space_rule` gives 10
     stops: bool = False
-    one_result: bool = False
+    one_result: bool = False  #: whether it is asked only about expressions of one result
     scope: str = "expression"
 
     @property
@@ -193,14 +182,11 @@ def with_rules_of_users(kernel: Kernel, built_in: Callable[[], list[Variant]]) -
     """Variants of a kernel by all rules by priority; built-in ones, ``built_in``, have 0."""
     target = Target.current()
     rules = [r for r in rules_for((target.kind, *target.keys)) if r.scope == "kernel"]
+    before = sum(r.priority > 0 for r in rules)
     found: list[Variant] = []
-    asked = False
-    for rule in rules:
-        if rule.priority <= 0 and not asked:
-            found += built_in()
-            asked = True
-        by_rule = variants_by(rule, kernel)
+    for rule in (*rules[:before], None, *rules[before:]):  # None: the built-in ones
+        by_rule = built_in() if rule is None else variants_by(rule, kernel)
         found += by_rule
-        if by_rule and rule.stops:
-            return found
-    return found if asked else found + built_in()
+        if by_rule and rule is not None and rule.stops:
+            break
+    return found

@@ -41,16 +41,6 @@ from loopwright.te import ArgId, Dag
 class Structure:
     """Trace of an expression with symbols for sizes, and the knobs that choose these.
 
-    Attributes:
-        name: its name in records, such as ``"C: tile i x j, B packed for each panel"``.
-        why: rules that made it, and their reasons, in order.
-        config_space: its knobs.
-        target: its target.
-        dag: the expression.
-        arg_ids: the arguments in calling order, as ids of the DAG.
-        trace: its steps, with symbols.
-        symbols: number of a symbol's node to the name of a knob and the part of its choice.
-
     Example:
         >>> A = te.placeholder((64,), name="A")
         >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
@@ -62,20 +52,20 @@ class Structure:
         ['A', 'B']
     """
 
-    name: str
-    why: tuple[str, ...]
+    name: str  #: its name in records, such as ``"C: tile i x j, B packed for each panel"``
+    why: tuple[str, ...]  #: rules that made it, and their reasons, in order
     config_space: ConfigSpace
     target: Target
     dag: Dag
-    arg_ids: tuple[ArgId, ...]
-    trace: tuple[Step, ...]
+    arg_ids: tuple[ArgId, ...]  #: the arguments in calling order, as ids of the DAG
+    trace: tuple[Step, ...]  #: its steps, with symbols
+    #: Number of a symbol's node to the name of a knob and the part of its choice.
     symbols: Mapping[int, tuple[str, int]]
 
     @cached_property
     def content(self) -> str:
         """Hash of the expression, the arguments, the target, the knobs with their defaults, and the
-        steps; two structures of one content schedule every point alike.
-        """
+        steps; two structures of one content schedule every point alike."""
         space = self.config_space
         values = [getattr(step, f.name) for step in self.trace for f in fields(step)]
         symbols = [symbol for value in values for symbol in _symbols_in(value)]
@@ -88,14 +78,9 @@ class Structure:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def instantiate(self, config: ConfigEntity) -> tuple[Schedule, list[te.Tensor]]:
-        """Schedule of a configuration of its space.
+        """Schedule of a configuration of its space, and the arguments in calling order.
 
-        Args:
-            config: a configuration, whose numbers may be symbols of another graph: a cost model
-                then describes all candidates at once.
-
-        Returns:
-            The schedule, and the arguments in calling order.
+        Its numbers may be symbols of another graph: a cost model then describes all candidates.
         """
         s = replay(self.dag, self.steps(config))
         return s, [s.tensor(a) for a in self.arg_ids]
@@ -216,8 +201,7 @@ class TemplateStructure:
         return f"{self.name} ({self.config_space.range_length} configurations)"
 
 
-#: Most tiles that a knob may list.
-_MOST_TILES = 1 << 17
+_MOST_TILES = 1 << 17  #: most tiles that a knob may list
 
 
 def structure_of(s: Schedule, args: Sequence[te.Tensor], name: str = "sampled") -> Structure:
@@ -227,11 +211,6 @@ def structure_of(s: Schedule, args: Sequence[te.Tensor], name: str = "sampled") 
     ``v<step>``, whose default is the schedule's decision. Orders, marks and places are those of the
     schedule, also where `Stage.sample_compute_location` chose them: another place is another
     structure.
-
-    Args:
-        s: the schedule.
-        args: the arguments in calling order.
-        name: name of the structure in records.
 
     Raises:
         SpaceError: a tile was sampled of a loop whose extent depends on another sampled number, or
@@ -292,10 +271,6 @@ def _tiles(state: State, t: int, step: SamplePerfectTile) -> list[tuple[int, ...
 class Sketch:
     """Structure under construction, the working object of rules.
 
-    Args:
-        outputs: the results.
-        args: the arguments in calling order.
-
     Attributes:
         s: the schedule so far; rules call its primitives, with symbols for sizes.
         why: steps of rules, and their reasons.
@@ -333,22 +308,15 @@ class Sketch:
         return self._knobs.space
 
     def copy(self) -> Sketch:
-        """Copy of the sketch; later changes of one do not affect the other.
-
-        Symbols of both are of one graph, so that knobs are told apart in both.
-        """
+        """Copy of the sketch, in whose graph the symbols of both are."""
         twin = copy(self)
         twin.s, twin.why, twin._knobs = self.s.copy(), list(self.why), self._knobs.copy()
         return twin
 
     def number(self, name: str, candidates: Sequence[int], default: int | None = None) -> Any:
-        """Define a size as a knob: a symbol, which schedules take for an int; the number itself
-        where there is one candidate.
+        """Define a size as a knob of positive ``candidates``; ``default`` None: the first.
 
-        Args:
-            name: of the knob.
-            candidates: positive numbers.
-            default: that of the default configuration; None: the first.
+        Returns a symbol, which schedules take for an int; the number itself if it is the only one.
         """
         number = next(self._numbers)
         return self._knobs.define(number, self.prefix + name, list(candidates), default)[0]
@@ -361,20 +329,13 @@ class Sketch:
     ) -> tuple[Any, ...]:
         """Define sizes that one knob chooses together, so that misfits are no candidates.
 
-        Args:
-            name: of the knob.
-            candidates: tuples of as many positive numbers each.
-            default: that of the default configuration; None: the first.
+        Candidates are tuples of as many positive numbers each; ``default`` None: the first.
         """
         number = next(self._numbers)
         return self._knobs.define(number, self.prefix + name, list(candidates), default)
 
     def finished(self, name: str) -> Structure:
-        """The structure.
-
-        Args:
-            name: its name in records; the one candidate of the knob ``structure``.
-        """
+        """The structure, by its name in records: the one candidate of the knob ``structure``."""
         self.space.define_knob(STRUCTURE, [name])
         ids = tuple(self.s.arg_ids(self._args))
         return self._knobs.structure(name, self.why, self.s.dag, ids, self.s.trace)
@@ -389,19 +350,14 @@ def fused(s: Schedule, t: te.Tensor, loops: Sequence[IterVar]) -> IterVar:
 class Variant:
     """Schedule of one kernel, a part of structures.
 
-    Attributes:
-        name: its name in records.
-        why: reason why it may be good.
-        schedule: function that makes its steps and knobs in a sketch.
-
     Example:
-        >>> def by_rows(kernel):
+        >>> @lw.space_rule("example/by_rows", scope="kernel", stops=True)
+        ... def by_rows(kernel):
         ...     def schedule(sketch):
         ...         sketch.s[kernel.out].parallel(kernel.out.op.axis[0])
         ...
         ...     return lw.space.Variant("by rows", "a row for each task", schedule)
         ...
-        >>> by_rows = lw.space_rule("example/by_rows", scope="kernel", stops=True)(by_rows)
         >>> A = te.placeholder((8, 4), name="A")
         >>> B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
         >>> print([s.name for s in lw.create_task([A, B], target="llvm").structures])
@@ -411,7 +367,7 @@ class Variant:
 
     name: str
     why: str
-    schedule: Callable[[Sketch], None]
+    schedule: Callable[[Sketch], None]  #: function that makes its steps and knobs in a sketch
 
 
 #: Function that gives the variants of a kernel, the most sensible first; none where it knows none.

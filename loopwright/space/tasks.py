@@ -42,25 +42,15 @@ if TYPE_CHECKING:
     from loopwright.task import Scheduler
 
 
-#: Name of a workload given as tensors instead of a function.
-EXPRESSION = "expression"
+EXPRESSION = "expression"  #: name of a workload given as tensors instead of a function
 
 
 class AutomaticTask(Task):
     """Tuning task of an expression for a target, in all structures that rules know for it.
 
     It equals any other task that computes the same for the same kind of target; name and arguments
-    are labels only.
-
-    Made by `loopwright.create_task` of a function that returns tensors; arguments, attributes and
-    errors are those of `loopwright.Task`.
-
-    Args:
-        name: The workload.
-        args: Its arguments.
-        target: The target.
-        templates: Hand-written templates that compute the same, as tasks or as names with
-            arguments; each is one more structure.
+    are labels only. `loopwright.create_task` makes it, and has its arguments; attributes and errors
+    are those of `loopwright.Task`.
 
     Attributes:
         program: results and arguments of the expression.
@@ -99,15 +89,13 @@ class AutomaticTask(Task):
     @property
     def structures(self) -> tuple[Scheduler, ...]:
         """Structures in the order of their rules, then those that combine the predicted best of
-        several kernels.
-        """
+        several kernels."""
         return self._union.parts
 
     @cached_property
     def ranking(self) -> tuple[tuple[int, float], ...]:
         """Most promising point of every structure by the analytical model, as its index and its
-        predicted share of the peak, best first; nothing is measured.
-        """
+        predicted share of the peak, best first; nothing is measured."""
         numbers = {id(part): number for number, part in enumerate(self.structures)}
         both = sorted([*self._ranked_singly, *self._together], key=lambda r: -r.speed)
         begins = [self._union.offsets[numbers[id(r.structure)]] for r in both]
@@ -117,13 +105,11 @@ class AutomaticTask(Task):
 
     @cached_property
     def _ranked_singly(self) -> list[Ranked]:
-        """Structures of rules, in order of promise."""
         with self.target:
             return ranked(self._union.given)
 
     @cached_property
     def _together(self) -> list[Ranked]:
-        """Structures that combine variants of ranked ones."""
         if not any(isinstance(part, Composed) and part.others for part in self._union.given):
             return []
         with self.target:
@@ -227,13 +213,7 @@ class Workload(Template):
     one by the analytical model. Called by another workload, or by a template, it returns its
     tensors. An implementation that `register` adds for other targets is a template.
 
-    Args:
-        name: Its name in records and on the command line.
-        function: The function.
-        reference: NumPy function of the inputs that returns the outputs, or None: the expression
-            itself, unscheduled.
-        make_inputs: Function of the workload's arguments that makes test inputs, or None.
-        make_reference: Function of the workload's arguments that returns ``reference``, or None.
+    Args are those of `workload`.
 
     Attributes:
         former: function of the arguments that returns the tensors of former versions, whose records
@@ -264,11 +244,7 @@ class Workload(Template):
         self.former: Function | None = None
 
     def __call__(self, *args: Json, **kwargs: Json) -> Any:
-        """Make the schedule for these arguments; inside another workload or template, the tensors.
-
-        Raises:
-            TaskError: an argument is not accepted, or the function raised.
-        """
+        """Make the schedule for these arguments; in another workload or template, the tensors."""
         if running_config() is not None:
             return self.function(*args, **kwargs)
         return super().__call__(*args, **kwargs)
@@ -366,14 +342,8 @@ def create_task(
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm -mcpu=x86-64-v4")
-        >>> print(task)
-        matmul(64, 64, 64, False, False, 'float32')
         >>> print(len(task.config_space))
         12288
-        >>> A = te.placeholder((64,), name="A")
-        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-        >>> print(lw.create_task([A, B], target="llvm").automatic)
-        True
         >>> P, Q = te.placeholder((64, 32), name="P"), te.placeholder((32, 48), name="Q")
         >>> C = lw.ops.matmul_compute(P, Q)
         >>> task = lw.create_task([P, Q, C], target="llvm", templates=[("matmul", 64, 48, 32)])

@@ -15,12 +15,9 @@ from loopwright.errors import TargetError
 
 #: Numbers of device attributes in cuda.h, by the option of a target that each fills in.
 _CUDA_ATTRIBUTES = {
-    "max_threads_per_block": 1,
-    "thread_warp_size": 10,
-    "registers_per_block": 12,
-    "multi_processor_count": 16,
-    "max_shared_memory_per_block": 97,
-}
+    "max_threads_per_block": 1, "thread_warp_size": 10, "registers_per_block": 12,
+    "multi_processor_count": 16, "max_shared_memory_per_block": 97,
+}  # fmt: skip
 _CUDA_MAJOR, _CUDA_MINOR = 75, 76
 #: Numbers in cl.h, by option, and the type of the value.
 _OPENCL_ATTRIBUTES = {
@@ -87,23 +84,15 @@ def opencl_device() -> dict[str, int] | None:
 
 #: Limits of every OpenCL device of the last ten years, taken where no device is asked.
 OPENCL_DEFAULTS: Mapping[str, int] = {
-    "max_threads_per_block": 256,
-    "max_shared_memory_per_block": 32768,
-    "max_local_memory_per_thread": 524288,
-    "max_vthread": 8,
-    "max_vector_bytes": 16,
-    "thread_warp_size": 1,
-    "multi_processor_count": 1,
-}
+    "max_threads_per_block": 256, "max_shared_memory_per_block": 32768,
+    "max_local_memory_per_thread": 524288, "max_vthread": 8, "max_vector_bytes": 16,
+    "thread_warp_size": 1, "multi_processor_count": 1,
+}  # fmt: skip
 #: Limits that all architectures of CUDA share.
 CUDA_DEFAULTS: Mapping[str, int] = {
-    "max_threads_per_block": 1024,
-    "max_local_memory_per_thread": 524288,
-    "max_vthread": 8,
-    "max_vector_bytes": 16,
-    "thread_warp_size": 32,
-    "registers_per_block": 65536,
-}
+    "max_threads_per_block": 1024, "max_local_memory_per_thread": 524288, "max_vthread": 8,
+    "max_vector_bytes": 16, "thread_warp_size": 32, "registers_per_block": 65536,
+}  # fmt: skip
 #: Bytes of shared memory that one block may have, by compute capability; the CUDA C++ programming
 #: guide's table of technical specifications.
 SHARED_MEMORY = {
@@ -120,13 +109,9 @@ DEFAULT_ARCH = "sm_90"
 HINTS = ("libs", "device", "mtriple", "max_function_args")
 
 
-def _without_hints(options: dict[str, Any]) -> None:
+def resolve_opencl(options: dict[str, Any]) -> None:
     for name in HINTS:
         options.pop(name, None)
-
-
-def resolve_opencl(options: dict[str, Any]) -> None:
-    _without_hints(options)
     if OPENCL_DEFAULTS.keys() <= options.keys():
         return
     for name, value in {**OPENCL_DEFAULTS, **(opencl_device() or {})}.items():
@@ -135,7 +120,8 @@ def resolve_opencl(options: dict[str, Any]) -> None:
 
 def resolve_cuda(options: dict[str, Any]) -> None:
     """Fill in the limits of an architecture of CUDA; the first device's, where it is that one."""
-    _without_hints(options)
+    for name in HINTS:
+        options.pop(name, None)
     complete = {*CUDA_DEFAULTS, "arch", "max_shared_memory_per_block", "multi_processor_count"}
     device = None if complete <= options.keys() else cuda_device()
     arch = options.setdefault("arch", str(device["arch"]) if device else DEFAULT_ARCH)

@@ -84,11 +84,9 @@ class HardwareParams:
         vector_unit_bytes: bytes of a vector register (``prefer_vector_width``, in bits), or what a
             thread of a device reads or writes at once (``max_vector_bytes``).
         vector_registers: vector registers of a core (``mattr``).
-        caches: bytes of the data caches and of a line (``l1_cache_bytes``, ``l2_cache_bytes``,
-            ``l3_cache_bytes``, ``cache_line_bytes``).
-        max_threads_per_block: threads of a block (option of the same name).
-        max_shared_memory_per_block: bytes of shared memory of a block (likewise).
-        max_local_memory_per_thread: bytes of a thread's own buffers (likewise).
+        caches: bytes of the data caches and of a line (``l1_cache_bytes`` and so on).
+        max_shared_memory_per_block, max_local_memory_per_thread: bytes of shared memory of a block,
+            and of a thread's own buffers (options of the same names, as ``max_threads_per_block``).
         max_vthread_extent: virtual threads of one loop (``max_vthread``).
         warp_size: threads that run in lockstep (``thread_warp_size``).
 

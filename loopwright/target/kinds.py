@@ -18,13 +18,10 @@ from loopwright.target.gpu import resolve_cuda, resolve_opencl
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a kind of target.
+    """An option of a kind of target: str, int (0 or more), bool, or tuple (of words).
 
-    Attributes:
-        type: of its values: str, int (0 or more), bool, or tuple (of words).
-        help: what it does, and its default.
-        choices: the only values, as text; empty: all of the type.
-        may_be_empty: whether an empty text is a value.
+    ``help`` says what it does, and its default. Without ``choices``, as text, all values of the
+    type are right, an empty text if it ``may_be_empty``.
 
     Example:
         >>> greeting = lw.target.Option(str, "how to greet; default hello", choices=("hello", "hi"))
@@ -129,14 +126,12 @@ def _no_resolution(options: OptionValues) -> None:
 
 
 def _resolve_llvm(options: OptionValues) -> None:
-    """Fill in the CPU, and drop what has no effect."""
     options.pop("link_params", None)
     check_triple(options.pop("mtriple", ""))
     resolve_cpu(options)
 
 
 def _resolve_c(options: OptionValues) -> None:
-    """Fill in the CPU and the compiler."""
     _resolve_llvm(options)
     if "cc" not in options:
         there = (name for name in _COMPILERS if shutil.which(name))
@@ -150,8 +145,7 @@ class Kind:
     Attributes:
         name: first word of a target string.
         keys: families it belongs to.
-        options: its options, `COMMON` aside.
-        defaults: values of options that are not given.
+        options, defaults: its options, `COMMON` aside, and values of those that are not given.
         aliases: other spellings of options.
         resolve: fills in the options whose values depend on the machine, and refuses bad ones by a
             TargetError.
@@ -198,10 +192,7 @@ KINDS: dict[str, Kind] = {
 
 
 def register_target_kind(kind: Kind) -> None:
-    """Enter a kind of target.
-
-    Raises:
-        TargetError: another kind has this name.
+    """Enter a kind of target; TargetError where another kind has its name.
 
     Example:
         >>> lw.target.register_target_kind(lw.target.Kind("toy", ("cpu",)))

@@ -76,10 +76,7 @@ class Target:
     """
 
     def __init__(
-        self,
-        target: TargetLike = "llvm",
-        host: TargetLike | None = None,
-        **options: Any,
+        self, target: TargetLike = "llvm", host: TargetLike | None = None, **options: Any
     ) -> None:
         spec = {**_parse(target), **options}
         kind = kind_of(spec.pop("kind", "llvm"))
@@ -127,8 +124,7 @@ class Target:
     def current(allow_none: bool = False) -> Target | None:
         """The innermost target in force (``with target:``), else the host.
 
-        Args:
-            allow_none: return None where no target is in force, as TVM does by default.
+        With ``allow_none``, None where no target is in force, as TVM does by default.
         """
         stack = _current.get()
         if stack or allow_none:
@@ -195,9 +191,7 @@ class Target:
 
     @property
     def dot_lanes(self) -> dict[str, int]:
-        """Lanes of a dot product of few elements on the CPU, by the type of the result: ``int32``
-        for those of bytes, ``float32`` for those of bfloat16; 0: it has no instructions for them.
-        """
+        """Lanes of a dot product by its type: ``int32`` of bytes, ``float32`` of bfloat16; or 0."""
         if "mcpu" not in self.options:
             return {"int32": 0, "float32": 0}
         cpu, most = (self.options["mcpu"], self.options["mattr"]), self.vector_bytes // 4
@@ -206,8 +200,7 @@ class Target:
 
     @property
     def has_dots_by_pairs(self) -> bool:
-        """Whether a dot product of four bytes is two products of pairs of 16 bits (``vpmaddwd``),
-        since the CPU has no ``vpdpbusd``."""
+        """Whether dot products of bytes are products of pairs (``vpmaddwd``, no ``vpdpbusd``)."""
         if "mcpu" not in self.options:
             return False
         cpu = self.options["mcpu"], self.options["mattr"]
@@ -215,20 +208,13 @@ class Target:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Features that its code may use and this machine's CPU lacks; empty: the code runs here.
-
-        Targets that make no code for a CPU lack nothing.
-        """
+        """Features that its code may use and this machine's CPU lacks; empty: it runs here."""
         if "mcpu" not in self.options:
             return ()
         return missing_here(self.options["mcpu"], self.options["mattr"])
 
     def check_machine(self) -> None:
-        """Refuse a target whose code this machine may be unable to run.
-
-        Raises:
-            TargetError: it may use instructions that this machine's CPU lacks; they are named.
-        """
+        """Raise TargetError where its code may use instructions that this machine's CPU lacks."""
         if not self.missing:
             return
         lacking = ",".join(f"-{name}" for name in self.missing)
@@ -260,8 +246,7 @@ class Target:
         return " ".join(parts)
 
     def _limits_anyway(self) -> OptionValues:
-        """Options that a device's target gets from this machine or the architecture without
-        asking."""
+        """Options that a device's target gets from this machine or the architecture by itself."""
         kind = KINDS[self.kind]
         plain: OptionValues = dict(kind.defaults)
         kind.resolve(plain)

@@ -28,11 +28,6 @@ class VectorUnit:
         registers: number of registers of that width.
         fused: whether there are instructions for ``a * b + c``.
         name: such as ``"AVX2"``.
-
-    Example:
-        >>> unit = lw.target.vector_unit("x86-64-v4", "")
-        >>> print(unit.nbytes, unit.registers, unit.fused)
-        64 32 True
     """
 
     cpu: str
@@ -192,12 +187,7 @@ _OPERATIONS = {FMA: 2, FMA64: 2, BYTES: 8, PAIRS: 4, HALVES: 4}
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """An instruction that bounds the kernels which compute with it.
-
-    Attributes:
-        unit: the vector instructions of the target.
-        instruction: one of those of this module.
-        lanes: of its result.
+    """An instruction of a vector unit that bounds kernels, and the lanes of its result.
 
     Example:
         >>> roof = lw.target.roof_of(lw.Target("llvm -mcpu=znver4"), "int8")

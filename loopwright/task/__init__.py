@@ -19,8 +19,7 @@ from loopwright.task.dispatch import (
 from loopwright.task.entities import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity
 from loopwright.task.knobs import Knob
 from loopwright.task.policies import Axis
-from loopwright.task.sampling import ValidCount
-from loopwright.task.space import ConfigEntity, ConfigSpace
+from loopwright.task.space import ConfigEntity, ConfigSpace, ValidCount
 from loopwright.task.task import FallbackConfig, Task, create_task
 from loopwright.task.template import TASKS, Template, lookup
 from loopwright.task.template_config import get_config
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     )
     from loopwright.task.entities import Entity
     from loopwright.task.knobs import KnobKind, value_text
-    from loopwright.task.refused_points import Refusal, refusals
     from loopwright.task.sampling import (
         Digits,
         ValidMemo,
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
         random_digits,
     )
     from loopwright.task.space import Scheduler, StructureRanking
-    from loopwright.task.task import TargetLike, resolve_target
+    from loopwright.task.task import Refusal, TargetLike, refusals, resolve_target
     from loopwright.task.template import UNNAMED, Function, Scheduled
     from loopwright.task.template_config import TemplateConfig, running, running_config
     from loopwright.task.union import STRUCTURE, SpaceUnion
@@ -62,12 +60,10 @@ __all__ = [
 ]  # fmt: skip
 
 #: Names of `loopwright.history`, which stands above this room.
-_HISTORY = frozenset(
-    {
-        *("ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "AsCalled"),
-        *("Choice", "Match", "Report", "apply_history_best", "why_not_applied"),
-    }
-)
+_HISTORY = {
+    *("ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "AsCalled"),
+    *("Choice", "Match", "Report", "apply_history_best", "why_not_applied"),
+}
 
 
 _lazy_name, _lazy_dir = lazy_names(__name__)

@@ -1,8 +1,7 @@
 """Templates that are called directly: registration, and the choice of their configuration.
 
-Contexts nest: the innermost is asked first, then the ones around it, and at the root there is the
-default configuration. The stack is a context variable: asynchronous tasks inherit it, threads do
-not disturb each other, and a function that is to run in a thread takes it along by `in_context`.
+The innermost context is asked first, then the ones around it, at the root there is the default. The
+stack is a context variable: asynchronous tasks inherit it, threads do not disturb each other.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ _T = TypeVar("_T")
 
 
 class _Innermost:
-    """``DispatchContext.current``: the innermost context, as AutoTVM has it."""
-
     def __get__(self, instance: object, owner: type) -> DispatchContext:
         stack = _stack.get()
         return stack[-1] if stack else FallbackContext()
@@ -82,14 +79,12 @@ class DispatchContext(ABC):
         return None
 
     def query(self, target: TargetLike, workload: Task | tuple[Json, ...]) -> ConfigEntity:
-        """The configuration that a template gets inside this context (AutoTVM).
+        """The configuration that a template gets inside this context: its own, one of the contexts
+        around it, at the root the default (AutoTVM).
 
         Args:
             target: the target; None for the current one.
             workload: the task, or its name and arguments, as ``task.workload`` has them.
-
-        Returns:
-            That of this context, else of the one around it; at the root the default configuration.
         """
         task = task_of(target, workload)
         stack = _stack.get()
@@ -103,11 +98,8 @@ class DispatchContext(ABC):
     def update(
         self, target: TargetLike, workload: Task | tuple[Json, ...], cfg: ConfigEntity
     ) -> None:
-        """Use a configuration for a workload from now on (AutoTVM).
-
-        Raises:
-            UsageError: this context has nothing that could be changed.
-        """
+        """Use a configuration for a workload from now on (AutoTVM); here a `UsageError`, as nothing
+        can be changed."""
         raise UsageError(f"{type(self).__name__} has no configurations to update")
 
 
@@ -124,19 +116,15 @@ class FallbackContext(DispatchContext):
     """
 
     def apply(self, task: Task) -> Scheduled:
-        """The schedule of the default configuration."""
         return fallback(task)
 
 
 def in_context(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Wrap a function so that it runs under the current contexts and target, in any thread.
 
-    New threads begin with no contexts. So that templates called there are built from the same
-    records: ``executor.submit(in_context(build_layer), shape)``. Asynchronous tasks inherit
-    them anyway. All context variables are taken along, as `contextvars.copy_context` copies them.
-
-    Args:
-        function: any function; several threads may run it at the same time.
+    New threads begin with no contexts; asynchronous tasks inherit them anyway. All context
+    variables are taken along, as `contextvars.copy_context` copies them, and several threads may
+    run the function at the same time.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -163,15 +151,15 @@ _stack: ContextVar[tuple[DispatchContext, ...]] = ContextVar("loopwright_dispatc
 
 
 def schedule_for(template: Template, args: tuple[Json, ...]) -> Scheduled:
-    """The schedule that calling a template returns; ``args`` are those of ``Template.bind``."""
     return schedule_of(_task(template, args, Target.current()))
 
 
 def schedule_of(task: Task) -> Scheduled:
-    """The schedule of a task: of the innermost context that has one, else the default.
+    """The schedule of a task: of the innermost context that has one, else the default, which a
+    warning says once.
 
-    A warning says once that the default was taken where a record might have been; there is none
-    outside of all contexts for a derived space, whose default is what was asked for.
+    Outside of all contexts there is no warning for a derived space, whose default is what was asked
+    for.
     """
     contexts = _stack.get()
     for context in reversed(contexts):
@@ -194,17 +182,14 @@ def fallback(task: Task) -> Scheduled:
 
 
 def say_once(text: str) -> None:
-    """Log a warning, unless this process has said it before."""
     if text not in _said:
         _said.add(text)
         log.warning("%s", text)
 
 
 def clear_fallback_cache(target: object = None, workload: object = None) -> None:
-    """Forget what was said, so that it is said again (AutoTVM's name).
-
-    Args:
-        target, workload: accepted as in AutoTVM; all is forgotten.
+    """Forget what was said, so that it is said again (AutoTVM's name); the arguments say nothing
+    here.
 
     Example:
         >>> from loopwright.task import clear_fallback_cache
@@ -261,16 +246,15 @@ def template(
     """Decorate a function of plain arguments that returns ``(schedule, [tensors])``.
 
     Args:
-        name: Unique name; ``user/`` and the function's own when left out, so that no function of a
+        name: unique; ``user/`` and the function's own when left out, so that no function of a
             script takes the name of an operator of loopwright.
         reference: NumPy function of the inputs that returns the outputs.
-        make_inputs: Function of the template's arguments that makes inputs for tests and timing,
-            one array per input. Random ones will do for most; an operand that is used as an index
-            gets values in range where the expression tells them.
-        default: Knob values of the default configuration, or a function of the template's arguments
-            that returns them.
-        make_reference: Function of the template's arguments that returns ``reference``, for
-            operators whose meaning depends on arguments (a stride, a transposed operand).
+        make_inputs: makes inputs for tests and timing, one array each, of the arguments. Random
+            ones will do for most; an operand that is used as an index gets values in range where
+            the expression tells them.
+        default: knob values of the default configuration, or a function of the arguments.
+        make_reference: function of the arguments that returns ``reference``, for operators whose
+            meaning depends on them (a stride, a transposed operand).
 
     Raises:
         TaskError: another function has the name already.

@@ -1,7 +1,5 @@
-"""One choice of one knob, and how it acts on a schedule.
-
-An entity is what ``cfg["tile_i"]`` gives a template; ``value`` is its JSON form, for records.
-"""
+"""One choice of one knob, ``cfg["tile_i"]``, and how it acts on a schedule; ``value`` is its JSON
+form."""
 
 from __future__ import annotations
 
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class Refuser(Protocol):
-    """A configuration that an entity can refuse."""
-
     def raise_error(self, msg: str) -> None: ...
 
 
@@ -60,17 +56,14 @@ class SplitEntity:
 
     @property
     def value(self) -> list[int]:
-        """JSON form: ``[-1, 8, 32]``."""
         return list(self.size)
 
     def apply(self, s: Schedule, op: StageKey, axis: IterVar) -> list[IterVar]:
-        """Split ``axis`` of ``s[op]`` into ``len(size)`` loops.
+        """Split ``axis`` of ``s[op]`` into ``len(size)`` loops, which are returned, outermost
+        first.
 
         Before: ``for i in n``. After, for ``[-1, 8, 4]``: ``for i0 in ceil(n / 32): for i1 in 8:
         for i2 in 4``. The inner sizes are exact; the outermost follows.
-
-        Returns:
-            The loops, outermost first.
         """
         axes = []
         for level in range(1, len(self.size)):
@@ -108,18 +101,11 @@ class ReorderEntity:
 
     @property
     def value(self) -> list[int]:
-        """JSON form: ``[0, 2, 1]``."""
         return list(self.perm)
 
     def apply(self, s: Schedule, op: StageKey, axes: Sequence[IterVar]) -> list[IterVar]:
-        """Reorder ``axes`` of ``s[op]``.
-
-        Returns:
-            The axes in their new order.
-
-        Raises:
-            SpaceError: there are more or fewer axes than the knob was defined for.
-        """
+        """Reorder ``axes`` of ``s[op]``, and return them in their new order; another number of axes
+        than that of the knob is a `SpaceError`."""
         if len(axes) != len(self.perm):
             raise SpaceError(f"reorder of {len(self.perm)} axes was applied to {len(axes)}")
         order = [axes[which] for which in self.perm]
@@ -157,7 +143,6 @@ class AnnotateEntity:
 
     @property
     def value(self) -> list[str | int]:
-        """JSON form: ``["none", "vec"]``."""
         return list(self.anns)
 
     def apply(
@@ -174,14 +159,11 @@ class AnnotateEntity:
         """Annotate ``axes`` of ``s[op]``: unroll, vectorize, fuse or bind each as chosen.
 
         Args:
-            s: The schedule.
-            op: A tensor or its operation.
-            axes: The axes, outermost first.
-            axis_lens: Their lengths, for the two limits.
-            max_unroll: Refuse the configuration when an axis to unroll is longer.
-            vec_size: Refuse it when the length of the axis to vectorize is not among these.
-            cfg: The configuration that is refused.
-            source: For ``locate_cache``: one list of cache tensors per anchor; each is computed at
+            axes: the axes, outermost first.
+            axis_lens: their lengths, for the two limits.
+            max_unroll: refuse the configuration when an axis to unroll is longer.
+            vec_size: refuse it when the length of the axis to vectorize is not among these.
+            source: for ``locate_cache``: one list of cache tensors per anchor; each is computed at
                 the axis that was chosen for it.
 
         Returns:
@@ -253,7 +235,6 @@ class OtherOptionEntity:
 
     @property
     def value(self) -> Json:
-        """JSON form: the candidate itself, a tuple as an array."""
         return _listed(self.val)
 
     def __str__(self) -> str:

@@ -1,11 +1,7 @@
 """Knobs: a name, an ordered list of candidates, and which of them is the default.
 
-Each kind of knob is a class that owns all that depends on the kind: which values it accepts, which
-candidates are neighbours (for mutation), its columns of numbers (for cost models), and whether its
-numbers may be symbols (for features of whole populations).
-
-The order of candidates is part of the space's identity, since the index of a configuration depends
-on it; so it never depends on hashes, sets or the platform.
+The index of a configuration depends on the order of candidates, which is part of the space's
+identity; so it never depends on hashes, sets or the platform.
 """
 
 from __future__ import annotations
@@ -64,15 +60,6 @@ class Knob(ABC):
 
     Candidates that are equal as JSON are kept once, so that no point of a space has two indices.
 
-    Args:
-        name: Unique in its space.
-        entities: The candidates, in order.
-
-    Attributes:
-        kind: Name of this kind of knob in the space's hash and in messages.
-        entities: The candidates, each once.
-        default: Position of the default candidate.
-
     Raises:
         SpaceError: there is no candidate.
 
@@ -110,28 +97,19 @@ class Knob(ABC):
         return f"{self.name}: {self._meaning()}, {count}, default {self.entities[self.default]}"
 
     def value(self, position: int) -> Json:
-        """JSON form of a candidate."""
         return self.entities[position].value
 
     def position(self, value: Json) -> int | None:
-        """Position of a JSON value among the candidates, or None."""
         return self._positions.get(value_text(self._normal(value)))
 
     def entity(self, value: Json) -> Entity:
-        """An entity of any value of the right form, a candidate or not: records outlive spaces.
-
-        Raises:
-            SpaceError: the value does not have the form of this knob.
-        """
+        """An entity of a value, a candidate or not, since records outlive spaces; one without the
+        form of this knob is a `SpaceError`."""
         position = self.position(value)
         return self._entity_of(value) if position is None else self.entities[position]
 
     def set_default(self, value: Json) -> None:
-        """Make the candidate with this JSON value the default.
-
-        Raises:
-            SpaceError: there is no such candidate.
-        """
+        """Make the candidate with this JSON value the default; any other is a `SpaceError`."""
         position = self.position(value)
         if position is None:
             raise SpaceError(
@@ -141,16 +119,11 @@ class Knob(ABC):
 
     @property
     def signature(self) -> list[Json]:
-        """Identity of this knob: name, kind and candidates."""
         return [self.name, self.kind, list(self._positions)]
 
     def adapted(self, value: Json) -> tuple[Json, int] | None:
-        """The value of a record of another shape, made to fit this knob.
-
-        Returns:
-            The value, and how many inner sizes of a split stayed as they were; None where the value
-            cannot be made to fit.
-        """
+        """The value of a record of another shape, made to fit this knob, and how many inner sizes
+        of a split stayed as they were; None where it cannot be made to fit."""
         return None if self.position(value) is None else (value, 0)
 
     def neighbours(self) -> list[list[int]]:
@@ -161,8 +134,7 @@ class Knob(ABC):
         return self._neighbours()
 
     @abstractmethod
-    def _meaning(self) -> str:
-        """The choice that it makes, in words."""
+    def _meaning(self) -> str: ...
 
     @abstractmethod
     def columns(self) -> list[Column]:
@@ -171,8 +143,8 @@ class Knob(ABC):
     def parts(self) -> list[tuple[int, ...]]:
         """The whole numbers that candidates consist of: for each part its value in each candidate.
 
-        A knob that has parts may be given symbols in their place, see `from_parts`; knobs of words,
-        orders and annotations have none.
+        Symbols may take their place, see `from_parts`; knobs of words, orders and annotations have
+        none.
         """
         return []
 
@@ -181,23 +153,17 @@ class Knob(ABC):
         raise InternalError(f"knob {self.name!r} has no parts")
 
     def _first_default(self) -> int:
-        """Position of the default candidate where none is named."""
         return 0
 
     def _normal(self, value: Json) -> Json:
-        """The form of a value that is compared with the candidates."""
         return value
 
     @abstractmethod
-    def _entity_of(self, value: Json) -> Entity:
-        """An entity of a value that is no candidate."""
-
+    def _entity_of(self, value: Json) -> Entity: ...
     @abstractmethod
-    def _neighbours(self) -> list[list[int]]:
-        """As `neighbours`, however many candidates there are."""
+    def _neighbours(self) -> list[list[int]]: ...
 
     def _check_form(self, value: Json) -> None:
-        """Refuse a value that is no list, or none of the length that the candidates have."""
         if not isinstance(value, (list, tuple)) or len(value) != len(self.value(0)):
             raise SpaceError(
                 f"knob {self.name!r} ({self.kind}) cannot have the value {shown(value)}"
@@ -210,8 +176,6 @@ class Knob(ABC):
 
 
 class SplitKnob(Knob):
-    """Split of a loop of a given length; all candidates have as many sizes."""
-
     kind = "split"
     entities: tuple[SplitEntity, ...]
 
@@ -256,7 +220,6 @@ class SplitKnob(Knob):
         return self._numbered(rows, first=1)
 
     def parts(self) -> list[tuple[int, ...]]:
-        """The inner sizes."""
         return list(zip(*(entity.size[1:] for entity in self.entities), strict=True))
 
     def from_parts(self, parts: Sequence[int | Symbol]) -> SplitEntity:
@@ -297,7 +260,6 @@ class ReorderKnob(Knob):
         return columns if len(columns) != 1 else [(self.name, columns[0][1])]
 
     def _first_default(self) -> int:
-        """Keep the order as it is, where that is a candidate."""
         sorted_ones = (n for n, e in enumerate(self.entities) if e.value == sorted(e.value))
         return next(sorted_ones, 0)
 
@@ -306,12 +268,10 @@ class ReorderKnob(Knob):
         return ReorderEntity(checked_order(self.name, value, len(value)))
 
     def _neighbours(self) -> list[list[int]]:
-        return swaps([e.perm for e in self.entities])
+        return _by_steps([e.perm for e in self.entities], _swapped)
 
 
 class AnnotateKnob(Knob):
-    """Annotations of loops, or places where caches are attached."""
-
     kind = "annotate"
     entities: tuple[AnnotateEntity, ...]
 
@@ -330,15 +290,14 @@ class AnnotateKnob(Knob):
         raise SpaceError(f"knob {self.name!r} has no candidate {shown(value)}")
 
     def _neighbours(self) -> list[list[int]]:
-        return replacements([e.anns for e in self.entities])
+        values = [e.anns for e in self.entities]
+        words = sorted({word for value in values for word in value}, key=str)
+        return _by_steps(values, lambda value: _replaced(value, words))
 
 
 class OtherKnob(Knob):
-    """A choice among values.
-
-    Where all are ints, or tuples of as many ints each (rows and columns of a tile that are chosen
-    together, since not every pair fits), the numbers are known to cost models.
-    """
+    """A choice among values. Where all are ints, or tuples of as many ints each (rows and columns
+    of a tile that are chosen together, since not every pair fits), cost models know the numbers."""
 
     kind = "other"
     entities: tuple[OtherOptionEntity, ...]
@@ -348,7 +307,6 @@ class OtherKnob(Knob):
         return f"one of {shown_ones}{', ...' if len(self) > _SHOWN else ''}"
 
     def columns(self) -> list[Column]:
-        """Values of numbers, parts of tuples of numbers, or else positions among the candidates."""
         if self._tuples:
             return self._numbered([[float(n) for n in row] for row in self._tuples])
         values = [e.val for e in self.entities]
@@ -357,7 +315,6 @@ class OtherKnob(Knob):
         return [(self.name, [float(value) for value in values])]
 
     def parts(self) -> list[tuple[int, ...]]:
-        """The value, where all are ints; the parts of tuples of ints."""
         if self._tuples:
             return list(zip(*self._tuples, strict=True))
         values = tuple(e.val for e in self.entities)
@@ -403,7 +360,6 @@ def checked_split(name: str, size: Json, length: int) -> list[int]:
 
 
 def checked_order(name: str, order: Sequence[int], count: int) -> Sequence[int]:
-    """The order itself, if it is a permutation of ``count`` axes."""
     if sorted(order) != list(range(count)):
         raise SpaceError(f"knob {name!r}: {list(order)} is no permutation of {count} axes")
     return order
@@ -424,17 +380,6 @@ _Steps = Callable[[tuple[object, ...]], Iterator[tuple[object, ...]]]
 # from a loop to another (TVM's ``MutateTileSize``), a step of an order swaps two axes, a step of an
 # annotation changes one axis, and a step of a number goes to the next smaller or greater one. Every
 # function returns, for each candidate, the positions of its neighbours in ascending order.
-
-
-def swaps(values: Sequence[Sequence[object]]) -> list[list[int]]:
-    """Candidates that differ by an exchange of two entries."""
-    return _by_steps(values, _swapped)
-
-
-def replacements(values: Sequence[Sequence[object]]) -> list[list[int]]:
-    """Candidates that differ in one entry."""
-    words = sorted({word for value in values for word in value}, key=str)
-    return _by_steps(values, lambda value: _replaced(value, words))
 
 
 def factor_moves(sizes: Sequence[Sequence[int]], length: int) -> list[list[int]]:
@@ -495,9 +440,7 @@ def _replaced(value: tuple[object, ...], words: Sequence[object]) -> Iterator[tu
 
 
 def _moved_factors(size: tuple[int, ...], primes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Sizes after one prime went from a loop to another; the outermost one, which is -1 here, takes
-    what is left.
-    """
+    """Move one prime from a loop to another; the outermost one, -1 here, takes what is left."""
     for source, target in permutations(range(-1, len(size)), 2):
         for prime in primes:
             if source >= 0 and size[source] % prime:
@@ -511,7 +454,6 @@ def _moved_factors(size: tuple[int, ...], primes: Sequence[int]) -> Iterator[tup
 
 
 def _primes(numbers: set[int]) -> list[int]:
-    """The prime factors of some numbers."""
     primes: set[int] = set()
     for number in numbers:
         rest = number

@@ -25,11 +25,8 @@ from loopwright.task.knobs import (
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop that knobs are defined over.
-
-    Attributes:
-        length: Iterations; None for a part of a split, whose length depends on the configuration.
-        name: Name of the axis in messages.
+    """A loop that knobs are defined over; ``length`` is None for a part of a split, where it
+    depends on the configuration.
 
     Example:
         >>> print(lw.ConfigSpace.axis(16))
@@ -41,11 +38,8 @@ class Axis:
 
 
 class HasExtent(Protocol):
-    """A loop axis of a tensor."""
-
     @property
-    def extent(self) -> object:
-        """Number of iterations."""
+    def extent(self) -> object: ...
 
 
 class HasDomain(Protocol):
@@ -103,10 +97,7 @@ def _extent(source: object) -> int | None:
 
 
 SPLIT_POLICIES = ("factors", "power2", "verbose", "candidate")
-REORDER_POLICIES = (
-    *("identity", "all", "interval_all", "candidate"),
-    *("interleave", "interleave_cuda"),
-)
+REORDER_POLICIES = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
 ANNOTATE_POLICIES = (
     *("none", "unroll", "try_unroll", "vec", "try_vec", "unroll_vec", "try_unroll_vec"),
     *("locate_cache", "bind_gpu", "bind_gpu_virtual"),
@@ -128,7 +119,6 @@ def split_knob(
     no_tail: bool = False,
     candidate: Sequence[Sequence[int]] | None = None,
 ) -> Knob:
-    """The knob of ``ConfigSpace.define_split``; see there."""
     length = known_length(axis, name)
     if policy not in SPLIT_POLICIES:
         raise SpaceError(_unknown(name, "split", policy, SPLIT_POLICIES))
@@ -152,7 +142,6 @@ def split_knob(
 
 
 def _factors(length: int, policy: str, max_factor: int) -> list[int]:
-    """Sizes that one inner loop may have, ascending."""
     low = [n for n in range(1, math.isqrt(length) + 1) if length % n == 0]
     divisors = {*low, *(length // n for n in low)}
     powers = {1 << n for n in range(length.bit_length())}
@@ -186,7 +175,6 @@ def reorder_knob(
     spatial: Sequence[Sequence[AxisLike]] | None = None,
     reduce: Sequence[Sequence[AxisLike]] | None = None,
 ) -> Knob:
-    """The knob of ``ConfigSpace.define_reorder``; see there."""
     count = len(axes)
     if policy not in REORDER_POLICIES:
         raise SpaceError(_unknown(name, "reorder", policy, REORDER_POLICIES))
@@ -240,8 +228,8 @@ def _interleave(
     """Outer spatial loops in any merge, then the innermost spatial loops merged with the reduction
     loops; loops of one chain keep their order.
 
-    For ``interleave_cuda`` the merged reduction loops stand between the two, and the innermost
-    spatial loops, which are a thread's own, keep the order of the chains.
+    For ``interleave_cuda`` the reductions stand between the two, and the innermost spatial loops,
+    which are a thread's own, keep the order of the chains.
     """
     chains = [_where(name, axes, chain) for chain in spatial]
     inner = [_where(name, axes, chain) for chain in reduce]
@@ -270,7 +258,6 @@ def _merges(chains: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
 def annotate_knob(
     name: str, axes: Sequence[AxisLike], policy: str, num_anchor: int | None = None
 ) -> Knob:
-    """The knob of ``ConfigSpace.define_annotate``; see there."""
     if policy not in ANNOTATE_POLICIES:
         raise SpaceError(_unknown(name, "annotate", policy, ANNOTATE_POLICIES))
     if not axes:
@@ -304,7 +291,6 @@ def _launch(name: str, count: int, policy: str) -> list[str]:
 
 
 def other_knob(name: str, candidates: Sequence[Json]) -> Knob:
-    """The knob of ``ConfigSpace.define_knob``; see there."""
     if isinstance(candidates, (str, bytes)) or not isinstance(candidates, Iterable):
         raise SpaceError(f"knob {name!r}: candidates are a list, got {candidates!r}")
     return OtherKnob(name, map(OtherOptionEntity, candidates))

@@ -1,7 +1,6 @@
 """The search space of a task: ordered knobs, the numbers of their combinations, and its points.
 
-A point is an index in mixed radix whose least significant digit is the first knob's choice. The
-product of the knobs is never enumerated.
+A point is an index in mixed radix whose least significant digit is the first knob's choice.
 """
 
 from __future__ import annotations
@@ -9,18 +8,20 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from loopwright.errors import InstantiationError, SpaceError, TimeLimitError, shown
 from loopwright.presenting import html_block, html_table
 from loopwright.records import Json
 from loopwright.target import Target
-from loopwright.task import sampling
 from loopwright.task.entities import Entity
 from loopwright.task.knobs import Knob, value_text
-from loopwright.task.sampling import Rng, ValidCount
 from loopwright.task.template_config import Filter, TemplateConfig, missing_knob
 from loopwright.time_limit import TEMPLATE_S, limited
 
@@ -33,15 +34,51 @@ _ENDLESS = 3
 #: Candidates of a knob that are shown.
 _SHOWN = 6
 
+#: Sources of randomness that are accepted; None means seed 0.
+Rng = np.random.Generator | random.Random | int | None
+
+#: Largest number of points that are looked through one by one.
+_SMALL = 20_000
+#: Points that are drawn to estimate how many are valid, and at once.
+_SAMPLE, _BLOCK = 4_000, 256
+
 _log = logging.getLogger("loopwright.task")
 
 
-class ConfigEntity(TemplateConfig):
-    """A choice for every knob of a space.
+def generator(rng: Rng) -> np.random.Generator:
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, random.Random):
+        return np.random.default_rng(rng.getrandbits(64))
+    return np.random.default_rng(0 if rng is None else rng)
 
-    Attributes:
-        space: The space.
-        index: Its index there; None when a recorded value is not among the candidates.
+
+@dataclass(frozen=True)
+class ValidCount:
+    """Number of valid points of a space, estimated from a random sample unless ``exact``.
+
+    Example:
+        >>> space = lw.ConfigSpace()
+        >>> space.define_knob("unroll", [1, 2, 4])
+        >>> space.freeze()
+        >>> count = space.valid_count()
+        >>> print(count, count.exact)
+        3 of 3 True
+    """
+
+    count: int
+    exact: bool
+    total: int
+
+    def __str__(self) -> str:
+        if self.exact:
+            return f"{self.count} of {self.total}"
+        return f"about {self.count} of {self.total}, judging by {_SAMPLE} drawn at random"
+
+
+class ConfigEntity(TemplateConfig):
+    """A choice for every knob of a space; its ``index`` is None when a recorded value is no
+    candidate.
 
     Example:
         >>> space = lw.ConfigSpace()
@@ -89,23 +126,15 @@ class ConfigEntity(TemplateConfig):
 
     @property
     def is_fallback(self) -> bool:
-        """False: a record or a tuner chose this."""
         return False
 
     def raise_error(self, msg: str) -> None:
-        """Refuse this configuration.
-
-        Raises:
-            InstantiationError: with ``msg``.
-        """
         raise InstantiationError(msg)
 
     def valid(self) -> bool:
-        """True: a configuration that is refused never gets as far as this question."""
         return True
 
-    def multi_filter(self, filter: Filter) -> None:
-        """Nothing to do: the space has the filter."""
+    def multi_filter(self, filter: Filter) -> None: ...
 
     def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
         if name not in self._entities:
@@ -121,11 +150,7 @@ class ConfigSpace(TemplateConfig):
     While it collects, ``cfg[name]`` acts with the default candidate, so that the template runs
     through. ``len(space)`` counts all points, those that a filter refuses included.
 
-    Args:
-        defaults: Default value of knobs by name, in place of what their definitions say.
-
     Attributes:
-        knobs: The knobs by name, in the order of their definition.
         errors: Messages of ``raise_error`` about the default configuration.
         asked_fallback: True when the template looked at ``cfg.is_fallback``.
 
@@ -164,7 +189,6 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def is_fallback(self) -> bool:
-        """False: the template is asked for its knobs, not for its fallback."""
         self.asked_fallback = True
         return False
 
@@ -173,19 +197,13 @@ class ConfigSpace(TemplateConfig):
         self.errors.append(msg)
 
     def valid(self) -> bool:
-        """True unless the default configuration was refused."""
         return not self.errors
 
     def multi_filter(self, filter: Filter) -> None:
-        """Keep only the points for which ``filter(config)`` is true, asked point by point."""
         self._filters.append(filter)
 
     def freeze(self) -> None:
-        """End the collecting run.
-
-        Raises:
-            SpaceError: a default was given for a knob that does not exist.
-        """
+        """End the collecting run; a default of a knob that does not exist is a `SpaceError`."""
         for name in self._defaults:
             if name not in self.knobs:
                 raise missing_knob(name, list(self.knobs))
@@ -253,8 +271,7 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def range_length(self) -> int:
-        """Number of points, those that a filter refuses included; may exceed what ``len`` can say
-        (2**63 - 1)."""
+        """Number of points, refused ones included; may exceed what ``len`` can say."""
         return math.prod(self.dims)
 
     @property
@@ -264,7 +281,6 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def filters(self) -> tuple[Filter, ...]:
-        """The functions given to ``multi_filter``, in their order."""
         return tuple(self._filters)
 
     @property
@@ -284,30 +300,21 @@ class ConfigSpace(TemplateConfig):
 
     @property
     def default_index(self) -> int:
-        """Index of the default configuration, which is trial 0 of every tuner: the default of each
-        knob, or, where a filter refuses that, a point near it.
-
-        Raises:
-            SpaceError: no valid point was found.
-        """
+        """Index of the default configuration, trial 0 of every tuner: the default of each knob, or
+        a point near it where a filter refuses that; `SpaceError` without any."""
         if self._default is None:
             index = self.knob2point([knob.default for knob in self.knobs.values()])
-            self._default = index if self.is_valid(index) else sampling.nearest_valid(self, index)
+            self._default = index if self.is_valid(index) else self._nearest_valid(index)
         return self._default
 
     def set_default(self, index: int) -> None:
-        """Make another point the default configuration."""
         self._check(index)
         self._default = index
 
     # -- points ---------------------------------------------------------------------------------
 
     def point2knob(self, index: int) -> tuple[int, ...]:
-        """The choice of each knob, by position among its candidates.
-
-        Raises:
-            SpaceError: the index is outside of the space.
-        """
+        """The position of each knob's choice; an index outside of the space is a `SpaceError`."""
         self._check(index)
         digits = []
         for dim in self.dims:
@@ -316,11 +323,7 @@ class ConfigSpace(TemplateConfig):
         return tuple(digits)
 
     def knob2point(self, vector: Sequence[int]) -> int:
-        """The index of the choices; inverse of :meth:`point2knob`.
-
-        Raises:
-            SpaceError: the vector has another length, or a position outside of its knob.
-        """
+        """The index of the choices, inverse of `point2knob`; `SpaceError` where they do not fit."""
         dims = self.dims
         if len(vector) != len(dims):
             raise SpaceError(f"{len(vector)} choices for {len(dims)} knobs")
@@ -332,11 +335,7 @@ class ConfigSpace(TemplateConfig):
         return index
 
     def get(self, index: int) -> ConfigEntity:
-        """The configuration at an index, valid or not.
-
-        Raises:
-            SpaceError: the index is outside of the space.
-        """
+        """The configuration at an index, valid or not; `SpaceError` where it is outside."""
         digits = self.point2knob(index)
         pairs = zip(self.knobs.values(), digits, strict=True)
         return ConfigEntity(self, {k.name: k.entities[digit] for k, digit in pairs}, int(index))
@@ -352,22 +351,18 @@ class ConfigSpace(TemplateConfig):
         return self.knob2point(positions) if len(positions) == len(digits) else None
 
     def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
-        """The index of ``{knob: value}``, as a record holds it.
-
-        Raises:
-            SpaceError: it is not a point of this space; says which knob does not fit.
-        """
+        """The index of ``{knob: value}``, as a record holds it; a `SpaceError` says which knob does
+        not fit."""
         index = self.find(values)
         if index is None:
             raise SpaceError(f"not a point of this space: {self._misfit(values)}")
         return index
 
     def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
-        """A configuration of recorded values, which may be no candidates; a knob that is missing
-        takes its default, one that is unknown here is left out.
+        """A configuration of recorded values, which may be no candidates but have the form of their
+        knobs, or it is a `SpaceError`.
 
-        Raises:
-            SpaceError: a value does not have the form of its knob.
+        A knob that is missing takes its default, one that is unknown here is left out.
         """
         index = self.find(values)
         if index is not None:
@@ -381,10 +376,8 @@ class ConfigSpace(TemplateConfig):
     def is_valid(self, index: int) -> bool:
         """True when the index is within the space and every filter accepts the point.
 
-        A filter that takes longer than `TEMPLATE_S` seconds refuses the point, with a warning.
-
-        Raises:
-            SpaceError: a filter raised, or took too long for the third time.
+        A filter that takes longer than `TEMPLATE_S` seconds refuses the point, with a warning; one
+        that raises, or takes too long for the third time, is a `SpaceError`.
         """
         if not 0 <= index < self.range_length:
             return False
@@ -416,30 +409,45 @@ class ConfigSpace(TemplateConfig):
             ) from exc
         _log.warning("%s, which counts as refused", text)
 
-    # -- choosing points ------------------------------------------------------------------------
+    # -- choosing points: deterministic for a seed, in bounded time, without listing the product ---
 
     def valid_count(self) -> ValidCount:
-        """Number of points that the filters accept: exact for small spaces, else an estimate from a
-        sample, marked as one."""
-        return sampling.valid_count(self)
+        """Number of points that the filters accept; an estimate, marked as one, for large
+        spaces."""
+        total = self.range_length
+        if not self.is_filtered:
+            return ValidCount(total, True, total)
+        if total <= _SMALL:
+            return ValidCount(sum(map(self.is_valid, range(total))), True, total)
+        draws = self._draws(generator(0))
+        hits = sum(self.is_valid(next(draws)) for _ in range(_SAMPLE))
+        return ValidCount(total * hits // _SAMPLE, False, total)
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
-        """Up to ``m`` different valid indices at random; fewer when the space has not that many, or
-        when hardly any point is valid.
+        """Up to ``m`` different valid indices at random; fewer when hardly any point is valid.
 
-        Args:
-            m: Number of indices.
-            rng: A ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
+        ``rng`` is a ``numpy.random.Generator``, a ``random.Random``, or a seed; None is seed 0.
         """
-        return sampling.sample_ints(self, m, rng)
+        return self._sampled(m, rng)
+
+    def _sampled(self, m: int, rng: Rng, exclude: Collection[int] = frozenset()) -> list[int]:
+        source, total = generator(rng), self.range_length
+        chosen: dict[int, None] = {}
+        if total <= max(_SMALL, 2 * m):
+            # So few that a shuffle finds every last one; drawing would meet the same ones again.
+            points: Iterator[int] = iter(source.permutation(total).tolist())
+        else:
+            points = islice(self._draws(source), 10_000 + 200 * m)
+        for index in points:
+            if len(chosen) >= m:
+                break
+            if index not in chosen and index not in exclude and self.is_valid(index):
+                chosen[index] = None
+        return list(chosen)
 
     def get_rand_index(self, rng: Rng = None, to_exclude: Sequence[int] = ()) -> int:
-        """A valid index at random that is not excluded.
-
-        Raises:
-            SpaceError: none was found.
-        """
-        chosen = sampling.sample_ints(self, 1, rng, frozenset(to_exclude))
+        """A valid index at random that is not excluded; `SpaceError` where none was found."""
+        chosen = self._sampled(1, rng, frozenset(to_exclude))
         if not chosen:
             raise SpaceError(
                 f"no valid point found among {self.range_length}, {len(to_exclude)} being excluded"
@@ -448,7 +456,60 @@ class ConfigSpace(TemplateConfig):
 
     def random_walk(self, index: int, rng: Rng = None) -> int:
         """A valid point that differs from ``index`` in one knob; ``index`` where there is none."""
-        return sampling.random_walk(self, index, rng)
+        source, start, dims = generator(rng), self.point2knob(index), self.dims
+        movable = [number for number, dim in enumerate(dims) if dim > 1]
+        for _ in range(64 if movable else 0):
+            number = movable[int(source.integers(len(movable)))]
+            shift = 1 + int(source.integers(dims[number] - 1))
+            point = self._moved(start, number, (start[number] + shift) % dims[number])
+            if self.is_valid(point):
+                return point
+        # Nearly everything around is refused: look at each neighbour once.
+        around = list(self._neighbours(start)) if self.is_filtered else []
+        order: list[int] = source.permutation(len(around)).tolist()
+        return next((around[i] for i in order if self.is_valid(around[i])), index)
+
+    def _nearest_valid(self, index: int) -> int:
+        """A valid point near a refused one: of its neighbours, of growing walks, or of all."""
+        source, start = generator(0), self.point2knob(index)
+        near = chain(self._neighbours(start), self._far_neighbours(start, source))
+        for point in filter(self.is_valid, near):
+            return point
+        if anywhere := self._sampled(1, source):
+            return anywhere[0]
+        looked = "all" if self.range_length <= _SMALL else "more than 10000 random ones"
+        raise SpaceError(
+            f"no valid configuration: the filters refuse {looked} of {self.range_length} points; "
+            "loosen multi_filter or add candidates"
+        )
+
+    def _moved(self, vector: tuple[int, ...], number: int, digit: int) -> int:
+        return self.knob2point([*vector[:number], digit, *vector[number + 1 :]])
+
+    def _neighbours(self, vector: tuple[int, ...]) -> Iterator[int]:
+        """Points that differ in one knob, nearest candidates first."""
+        for number, dim in enumerate(self.dims):
+            here = vector[number]
+            others = [digit for digit in range(dim) if digit != here]
+            for digit in sorted(others, key=lambda digit: (abs(digit - here), digit)):
+                yield self._moved(vector, number, digit)
+
+    def _far_neighbours(self, start: tuple[int, ...], source: np.random.Generator) -> Iterator[int]:
+        """Random points that differ in two knobs, then some in three, and so on."""
+        for changes in (n for n in range(2, len(start) + 1) for _ in range(_BLOCK)):
+            vector = list(start)
+            for number in source.permutation(len(start))[:changes]:
+                vector[number] = int(source.integers(self.dims[number]))
+            yield self.knob2point(vector)
+
+    def _draws(self, source: np.random.Generator) -> Iterator[int]:
+        """Endless random points, repetitions included."""
+        dims = np.array(self.dims)
+        while self.range_length < 1 << 62:
+            yield from source.integers(self.range_length, size=_BLOCK).tolist()
+        while True:
+            vectors = source.integers(dims, size=(_BLOCK, len(dims))).tolist()
+            yield from map(self.knob2point, vectors)
 
     def get_next_index(self, index: int, step: int = 1) -> int | None:
         """The ``step``-th valid index after ``index`` (-1 is before the first); None at the end."""
@@ -486,9 +547,6 @@ class Scheduler(Protocol):
 
     @property
     def target(self) -> Target: ...
-
     @property
     def config_space(self) -> ConfigSpace: ...
-
-    def instantiate(self, config: ConfigEntity) -> Scheduled:
-        """The schedule of a configuration, and the arguments in calling order."""
+    def instantiate(self, config: ConfigEntity) -> Scheduled: ...

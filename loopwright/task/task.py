@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from loopwright.errors import InstantiationError, SpaceError, TaskError
+from loopwright.errors import InstantiationError, SpaceError, TaskError, TimeLimitError
 from loopwright.records import Json, Record, expression_key, ranked, task_key
 from loopwright.target import Target
-from loopwright.task import sampling
 from loopwright.task.entities import Entity, SplitEntity
 from loopwright.task.knobs import SplitKnob
 from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
@@ -33,27 +37,20 @@ class FallbackConfig(ConfigEntity):
 
     @property
     def is_fallback(self) -> bool:
-        """True."""
         return True
 
     def __setitem__(self, name: str, entity: Entity) -> None:
-        """Choose for a knob: ``cfg["tile_i"] = SplitEntity([-1, 8])``; need not be a candidate."""
+        """Choose for a knob, which need not be a candidate: ``cfg["tile_i"] = SplitEntity([-1,
+        8])``."""
         if name not in self._entities:
             raise missing_knob(name, list(self._entities))
         self._entities[name] = entity
         self.index = self.space.find(self.values)
 
     def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
-        """Choose a split whose sizes divide and stay within limits.
-
-        Args:
-            name: Name of a split knob.
-            constraints: Upper limit of each size, from the outside in; one of them is -1 and takes
-                what is left: ``[-1, 8, 4]``.
-
-        Raises:
-            SpaceError: the knob is no split, or the limits do not fit it.
-        """
+        """Choose a split whose sizes divide and stay within limits, from the outside in; one of
+        them is -1 and takes what is left: ``[-1, 8, 4]``. Limits that do not fit, or another knob,
+        are a `SpaceError`."""
         knob = self.space.knobs.get(name)
         if knob is None:
             raise missing_knob(name, list(self._entities))
@@ -65,11 +62,8 @@ class FallbackConfig(ConfigEntity):
         """Take over the choices of a record of this template for another shape.
 
         The record is the one whose inner sizes survive best when they are rounded to divisors of
-        the lengths here; among equals the fastest. Choices that are no candidates here stay as
-        they are.
-
-        Args:
-            ref_log: Records, e.g. ``loopwright.records.load(path)``.
+        the lengths here; among equals the fastest. Choices that are no candidates here stay as they
+        are.
         """
         best: dict[str, Json] = {}
         most = -1
@@ -100,16 +94,11 @@ class Task:
 
     Args:
         name: Name of a template, or the template itself.
-        args: Its arguments.
         target: A target, its text such as ``"llvm"``, or its canonical form; None is the current
             target, or the default one.
 
     Attributes:
-        template: The template.
-        name: Its name.
         args: The arguments by position, defaults filled in.
-        target: The target.
-        config_space: The space.
         key: Identity of the task: the hash of its expression, constant operands among it, and the
             kind of target. Tasks that compute the same have the same.
         alias: Its name in records: template, arguments, kind of target; of a task whose space is
@@ -159,12 +148,11 @@ class Task:
 
     @property
     def kind(self) -> str:
-        """Kind of the target, such as ``"llvm"``."""
         return str(self.target.canonical["kind"])
 
     @property
     def target_host(self) -> Target | None:
-        """The target's host, by AutoTVM's name; None where none was given."""
+        """The target's host, by AutoTVM's name."""
         return self.target.host
 
     @property
@@ -175,7 +163,7 @@ class Task:
 
     @property
     def make_inputs(self) -> Callable[[], Sequence[npt.ArrayLike]] | None:
-        """Function that makes one array per input; None where the template has none: random ones
+        """Function that makes one array per input, where the template has one; else random ones
         do."""
         make = self.template.make_inputs
         return None if make is None else partial(make, *self.args)
@@ -187,12 +175,8 @@ class Task:
 
     @property
     def flop(self) -> int:
-        """Floating point operations of one call: what the template declared with ``cfg.add_flop``,
-        else what its tensor expression counts.
-
-        Raises:
-            TaskError: there is none to count.
-        """
+        """Floating point operations of one call, as declared with ``cfg.add_flop`` or counted in
+        the tensor expression; `TaskError` where there are none."""
         if not self._flop:
             raise TaskError(
                 f"task {self}: its expression has no arithmetic to count; call cfg.add_flop(n) in "
@@ -201,17 +185,10 @@ class Task:
         return self._flop
 
     def instantiate(self, config: ConfigEntity | int | Mapping[str, Json]) -> Scheduled:
-        """Run the template under a configuration.
-
-        Args:
-            config: A configuration, its index, or ``{knob: value}``.
-
-        Returns:
-            ``(schedule, [tensors])``.
+        """Run the template under a configuration, its index, or ``{knob: value}``.
 
         Raises:
-            InstantiationError: the template refused the configuration, or raised; in one line with
-                file and line.
+            InstantiationError: the template refused it, or raised; in one line with file and line.
             SpaceError: ``config`` is no configuration of this space.
         """
         config = self.config(config)
@@ -229,30 +206,17 @@ class Task:
         return (self.dag_hash,)
 
     def expression(self, dag_hash: str = "") -> Scheduled:
-        """The expression: some schedule of it, and the arguments.
-
-        Any schedule will do, so that nothing has to be chosen, such as a default by the analytical
-        model.
-
-        Args:
-            dag_hash: One of `dag_hashes`; its own when left out.
-        """
+        """The expression: some schedule of it, and the arguments, without choosing such as a
+        default by the analytical model. ``dag_hash`` is one of `dag_hashes`; by default its own."""
         return self.instantiate(self.config_space.default_index)
 
     def of(self, args: Iterable[Json]) -> Task:
-        """The task of the same template and target with other arguments.
-
-        Raises:
-            TaskError: the template does not accept them, or raised.
-        """
+        """The task of the same template and target with other arguments; errors as for `Task`."""
         return type(self)(self.template, args, self.target)
 
     def config(self, config: ConfigEntity | int | Mapping[str, Json]) -> ConfigEntity:
         """The configuration of an index or of ``{knob: value}``; one of another space is carried
-        over by its values.
-
-        Raises:
-            SpaceError: a value does not have the form of its knob; index outside of the space.
+        over by its values. `SpaceError`: a value without the form of its knob, or an index outside.
         """
         if isinstance(config, ConfigEntity):
             same = config.space is self.config_space
@@ -262,8 +226,8 @@ class Task:
         return self.config_space.get(config)
 
     def part(self, config: ConfigEntity) -> tuple[Scheduler, ConfigEntity]:
-        """The part of the space that a configuration is of, and the configuration there: those that
-        cost models know. This space has one part, the whole."""
+        """The part of the space that a configuration is of, and the configuration there, as cost
+        models know them. This space has one part, the whole."""
         return self, config
 
     def fallback(self) -> FallbackConfig:
@@ -332,9 +296,9 @@ class Task:
             space.set_default(config.index)
 
     def _choose_default(self, space: ConfigSpace) -> None:
-        """Take another point as the default, where the template refused its own: the first of a few
-        that it accepts; where it accepts none, trial 0 will say so."""
-        for index in sampling.sample_ints(space, _DEFAULT_TRIES, 0):
+        """Take the first of a few random points that the template accepts as the default, where it
+        refused its own; where it accepts none, trial 0 will say so."""
+        for index in space.sample_ints(_DEFAULT_TRIES, 0):
             try:
                 self._run(space.get(index))
             except KeyboardInterrupt:
@@ -348,15 +312,9 @@ class Task:
 def create_task(
     name: str | Template | Callable[..., Any], args: Iterable[Json] = (), target: TargetLike = None
 ) -> Task:
-    """Make a task of what is registered.
+    """Make a task of what is registered: a template or workload by name, or the decorated function.
 
-    Args:
-        name: Name of a template or workload, or the decorated function itself.
-        args: Its arguments.
-        target: Such as ``"llvm"`` or a ``Target``; None for the current or the default one.
-
-    Raises:
-        TaskError: see :class:`Task`.
+    Errors are those of `Task`.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm -mcpu=x86-64-v4")
@@ -372,9 +330,90 @@ def create_task(
 
 
 def resolve_target(target: TargetLike) -> Target:
-    """The target that a text, a canonical form, or None (the current or default one) stands for."""
     if isinstance(target, Target):
         return target
     if target is None:
         return Target.current()
     return Target(dict(target) if isinstance(target, Mapping) else target)
+
+
+#: Number of points that are looked at.
+_SAMPLE = 400
+
+
+@dataclass(frozen=True)
+class Refusal:
+    #: The filter, with file and line, or the error of the template.
+    reason: str
+    #: Share of the points looked at, 0 to 1; the first filter that refuses a point counts.
+    share: float
+    #: One such configuration.
+    example: str
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of the space: {self.reason}, such as {self.example}"
+
+
+def refusals(task: Task, sample: int = _SAMPLE) -> list[Refusal]:
+    """Reasons why points of a task are refused, most frequent first.
+
+    Looks at ``sample`` random points, or all of a smaller space; at fewer where filters or the
+    template, which runs for each accepted point, are slow.
+    """
+    space = task.config_space
+    if space.range_length <= sample:
+        points = list(range(space.range_length))
+    else:
+        chance = random.Random(0)
+        # A space may have more points than 64 bits count.
+        points = [chance.randrange(space.range_length) for _ in range(sample)]
+    seen: dict[str, tuple[int, str]] = {}
+    looked = 0
+    until = time.monotonic() + TEMPLATE_S
+    for index in points:
+        if time.monotonic() > until:
+            break
+        looked += 1
+        reason = _reason(task, space.get(index))
+        if reason is not None:
+            count, example = seen.get(reason, (0, str(space.get(index))))
+            seen[reason] = (count + 1, example)
+    ordered = sorted(seen.items(), key=lambda item: -item[1][0])
+    return [Refusal(reason, n / looked, example) for reason, (n, example) in ordered]
+
+
+def _reason(task: Task, config: ConfigEntity) -> str | None:
+    assert config.index is not None
+    for accepts in task.config_space.filters:
+        name = f"filter {_name(accepts)}"
+        try:
+            accepted = limited(TEMPLATE_S, name, accepts, config)
+        except TimeLimitError as exc:
+            return str(exc)
+        except Exception as exc:  # a user's filter: what it raises is the reason
+            return f"{name} raises {type(exc).__name__}: {_general(exc)}"
+        if not accepted:
+            return f"{name} refuses it"
+    try:
+        if not task.config_space.is_valid(config.index):
+            return "the space refuses it"
+        limited(TEMPLATE_S, "the template", task.instantiate, config)
+    except TimeLimitError as exc:
+        return str(exc)
+    except SpaceError as exc:
+        cause = exc.__cause__ or exc
+        return f"the template raises {type(cause).__name__}: {_general(cause)}"
+    return None
+
+
+def _name(function: Callable[..., Any]) -> str:
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", type(function).__name__)
+    name = name.rsplit("<locals>.", 1)[-1]
+    return f"{name} ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else name
+
+
+def _general(exc: BaseException) -> str:
+    """The text of an error with its numbers left out, so that equal errors count as one."""
+    text = re.sub(r"\d+", "N", " ".join(str(exc).split()))
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -37,18 +37,9 @@ class Template:
     Calling it runs it under the configuration that the dispatch contexts choose: that of the best
     record under ``apply_history_best``, else the default, which is said once.
 
-    Args:
-        dispatch: Gives the schedule of a direct call, from the template and its arguments.
-
-    Attributes:
-        name: Its name in records and on the command line.
-        function: The function itself.
-        reference: NumPy function of the inputs that returns the outputs, or None.
-        make_reference: Function of the template's arguments that returns such a function, or None.
-        make_inputs: Function of the template's arguments that makes test inputs, or None.
-        default: Knob values of the default configuration, ``{knob: value}``, or a function of the
-            template's arguments that returns them; None leaves the choice to each knob.
-        make_task: Makes the task of this template, some arguments and a target; None: a `Task`.
+    Attributes, beside those of `loopwright.template`:
+        function: the function itself.
+        make_task: makes the task of this template, some arguments and a target; None: a `Task`.
 
     Example:
         >>> print(lw.ops.matmul.name)
@@ -92,17 +83,12 @@ class Template:
         return "?" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
     def register(self, *keys: str) -> Callable[[Function], Function]:
-        """Decorate another implementation, for targets that have one of some keys.
+        """Decorate another implementation, for targets that have one of some keys, such as
+        ``"gpu"``; a target's first key that has an implementation decides.
 
         It takes the same arguments and returns the same program, scheduled for such targets;
-        ``default`` is not asked about it: its knobs say their defaults themselves.
-
-        Args:
-            keys: families of targets, such as ``"gpu"``; a target's first key that has an
-                implementation decides.
-
-        Raises:
-            TaskError: there is an implementation for a key already, from another place.
+        ``default`` is not asked about it: its knobs say their defaults themselves. A key that has
+        an implementation from another place already is a `TaskError`.
         """
 
         def enter(function: Function) -> Function:
@@ -119,20 +105,13 @@ class Template:
         return enter
 
     def implementation(self) -> Function:
-        """The function that schedules for the target in force."""
         keys = Target.current().keys if self._for_targets else ()
         matching = (self._for_targets[key] for key in keys if key in self._for_targets)
         return next(matching, self.function)
 
     def __call__(self, *args: Json, **kwargs: Json) -> Any:
-        """Make the schedule for these arguments.
-
-        Returns:
-            ``(schedule, [tensors])``.
-
-        Raises:
-            TaskError: an argument is not accepted, or the template raised.
-        """
+        """Make the schedule for these arguments, ``(schedule, [tensors])``; a `TaskError` where one
+        is not accepted, or the template raised."""
         if running_config() is not None:
             # Called by another template: its knobs become part of that one's configuration.
             return self.implementation()(*args, **kwargs)
@@ -141,11 +120,8 @@ class Template:
     def bind(
         self, args: Iterable[Json], kwargs: Mapping[str, Json] | None = None
     ) -> tuple[Json, ...]:
-        """The arguments as they stand in a task's key: by position, defaults filled in.
-
-        Raises:
-            TaskError: they do not fit the function, or one of them is not a plain value.
-        """
+        """The arguments as they stand in a task's key: by position, defaults filled in; a
+        `TaskError` where they do not fit the function, or one is no plain value."""
         try:
             bound = self._signature.bind(*args, **(kwargs or {}))
         except TypeError as exc:
@@ -167,10 +143,8 @@ class Template:
         )
 
     def default_values(self, args: tuple[Json, ...]) -> Mapping[str, Json] | None:
-        """Knob values of the default configuration for these arguments, where the template says.
-
-        It says so for its function only, not for implementations that were registered beside it.
-        """
+        """Knob values of the default configuration, where the template says; it says so for its
+        function only, not for implementations that were registered beside it."""
         if self.implementation() is not self.function:
             return None
         return self.default(*args) if callable(self.default) else self.default
@@ -192,7 +166,6 @@ class Template:
 
 
 def _code(function: Any) -> CodeType | None:
-    """The code of a function, of a `functools.partial`, or of an object with ``__call__``."""
     inner = getattr(function, "func", function)
     code: CodeType | None = getattr(inner, "__code__", None)
     return code or getattr(type(inner).__call__, "__code__", None)
@@ -223,10 +196,8 @@ def _plain(value: Any, what: str) -> Json:
 def lookup(name: str | Template | Function) -> Template:
     """Find a template by name, or by the decorated function or the function inside.
 
-    A template that was given no name is found by that of its function, too.
-
-    Raises:
-        TaskError: there is none; names all, and the nearest.
+    A template that was given no name is found by that of its function, too; an unknown one is a
+    `TaskError`.
 
     Example:
         >>> from loopwright.task import lookup

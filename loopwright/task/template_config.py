@@ -1,7 +1,7 @@
 """`TemplateConfig`: methods that a template calls on its configuration, which `get_config` returns.
 
 The first run of a template is under a `ConfigSpace`, which collects the knobs; every later run is
-under a `ConfigEntity`, for which the definitions are known already.
+under a `ConfigEntity`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeAlias
 
 from loopwright.errors import SpaceError, TaskError, did_you_mean
@@ -44,11 +45,8 @@ class TemplateConfig(ABC):
 
     @abstractmethod
     def raise_error(self, msg: str) -> None:
-        """Refuse the configuration, before anything is compiled.
-
-        Raises:
-            InstantiationError: always, except in the run that collects the knobs.
-        """
+        """Refuse the configuration, before anything is compiled: an `InstantiationError`, except in
+        the run that collects the knobs."""
 
     @abstractmethod
     def valid(self) -> bool:
@@ -56,20 +54,15 @@ class TemplateConfig(ABC):
 
     @abstractmethod
     def multi_filter(self, filter: Filter) -> None:
-        """Keep only the points for which ``filter(config)`` is true; evaluated point by point, so
-        that a space of 1e12 points costs nothing.
-
-        Args:
-            filter: Gets a configuration: ``lambda c: c["i"].size[-1] * c["j"].size[-1] < 512``.
+        """Keep only the points for which ``filter(config)`` is true, asked point by point, so that
+        a space of 1e12 points costs nothing: ``lambda c: c["i"].size[-1] * c["j"].size[-1] < 512``.
         """
 
     @abstractmethod
-    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None:
-        """Take note of a knob; ``build`` enumerates its candidates."""
+    def _define(self, name: str, build: Callable[[], Knob], default: Json) -> None: ...
 
     @staticmethod
     def axis(var: AxisLike) -> Axis:
-        """An axis of a space, from a loop axis of a tensor or from its length."""
         return axis(var)
 
     #: The same for a reduction; AutoTVM's templates tell them apart.
@@ -96,7 +89,6 @@ class TemplateConfig(ABC):
         """Define how a loop is split.
 
         Args:
-            name: Name of the knob.
             axis: A loop axis of a tensor, or a length.
             policy: ``factors`` (sizes that divide), ``power2`` (powers of two; a tail is left where
                 they do not divide), ``verbose`` (both), or ``candidate``.
@@ -110,9 +102,6 @@ class TemplateConfig(ABC):
 
         Returns:
             The parts as axes, outermost first, for ``define_reorder`` and ``define_annotate``.
-
-        Raises:
-            SpaceError: nothing is left to choose, or an argument is not understood.
         """
 
         def build() -> Knob:
@@ -136,34 +125,23 @@ class TemplateConfig(ABC):
         reduce: Sequence[Sequence[AxisLike]] | None = None,
         default: Sequence[int] | None = None,
     ) -> list[Axis]:
-        """Define the order of loops.
+        """Define the order of loops; returns one axis per place of the new order.
 
         Args:
-            name: Name of the knob.
-            axes: The loops.
             policy: ``identity`` (one candidate), ``all`` permutations, ``interval_all``
                 (permutations of ``axes[begin:end]``), ``candidate``, ``interleave``, or
                 ``interleave_cuda``.
-            candidate: For ``candidate``: orders, as lists of the axes or of their positions.
-            interval: For ``interval_all``: ``(begin, end)``.
-            spatial: For ``interleave``: chains of spatial loops; their outer parts are merged in
+            candidate: for ``candidate``: orders, as lists of the axes or of their positions.
+            interval: for ``interval_all``: ``(begin, end)``.
+            spatial: for ``interleave``: chains of spatial loops; their outer parts are merged in
                 every way that keeps the order within a chain.
-            reduce: For ``interleave``: chains of reduction loops, merged likewise with the
+            reduce: for ``interleave``: chains of reduction loops, merged likewise with the
                 innermost loop of each spatial chain, inside the others. For ``interleave_cuda`` the
                 innermost spatial loops, in the order of their chains, stand inside the reductions.
-            default: Permutation of the default configuration; else the order as given.
-
-        Returns:
-            One axis per place of the new order.
-
-        Raises:
-            SpaceError: an argument is not understood.
+            default: permutation of the default configuration; else the order as given.
         """
-
-        def build() -> Knob:
-            return reorder_knob(name, axes, policy, candidate, interval, spatial, reduce)
-
-        self._define(name, build, default)
+        knob = partial(reorder_knob, name, axes, policy, candidate, interval, spatial, reduce)
+        self._define(name, knob, default)
         return [Axis(None, f"{name}.{number}") for number in range(len(axes))]
 
     def define_annotate(
@@ -178,8 +156,6 @@ class TemplateConfig(ABC):
         """Define how loops are annotated.
 
         Args:
-            name: Name of the knob.
-            axes: The loops, outermost first.
             policy: ``none``; ``unroll`` (all); ``vec`` (the innermost); ``unroll_vec`` (all
                 unrolled, the innermost vectorized or unrolled); ``try_...``: the same, or none, for
                 each loop on its own; ``locate_cache``: at which of the axes to compute caches;
@@ -189,22 +165,14 @@ class TemplateConfig(ABC):
             num_anchor: For ``locate_cache``: how many lists of caches.
             default: Annotations of the default configuration; else the first candidate, which
                 annotates least.
-
-        Raises:
-            SpaceError: an argument is not understood.
         """
         self._define(name, lambda: annotate_knob(name, axes, policy, num_anchor), default)
 
     def define_knob(self, name: str, candidate: Sequence[Json], *, default: Json = None) -> None:
         """Define a choice among values, which the template reads as ``cfg[name].val``.
 
-        Args:
-            name: Name of the knob.
-            candidate: Numbers, strings, booleans, None, or tuples of these.
-            default: The value of the default configuration; else the first.
-
-        Raises:
-            SpaceError: there is no candidate, or one that a record could not store.
+        ``candidate`` has numbers, strings, booleans, None, or tuples of these, what a record can
+        store; ``default`` is the value of the default configuration, else the first.
         """
         self._define(name, lambda: other_knob(name, candidate), default)
 
@@ -214,7 +182,6 @@ Filter: TypeAlias = Callable[[TemplateConfig], bool]
 
 
 def missing_knob(name: object, names: Sequence[str]) -> SpaceError:
-    """The error of reading a knob that was not defined."""
     listed = ", ".join(names) if names else "none"
     if not isinstance(name, str):
         return SpaceError(
@@ -248,12 +215,8 @@ def get_config() -> TemplateConfig:
         ...     return s, [A, B]
         ...
         >>> task = lw.create_task("example/get_config", (16,), "llvm")
-        >>> s, args = task.instantiate({"tile": [-1, 4]})
-        >>> print(lw.lower(s, args))
-        def main(A: float32[16], B: out float32[16]):
-          for i.0 in range(4):
-            for i.1 in range(4):
-              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
+        >>> print(task.config_space.knobs["tile"])
+        tile: split of 16 into 2 loops, 5 candidates, default [-1, 16]
     """
     config = _RUNNING.get()
     if config is None:
@@ -264,8 +227,8 @@ def get_config() -> TemplateConfig:
     return config
 
 
-def running_config() -> TemplateConfig | None:
-    return _RUNNING.get()
+#: The configuration of the template that is running; None outside of all.
+running_config = _RUNNING.get
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """`SpaceUnion`: a space of several parts, each a space of its own with knobs of its own.
 
 A point's index is that in its part, counted on from the points of the parts before. Every part has
-a knob `STRUCTURE` with its own name as the one candidate, so that a configuration says in which
-part it is.
+a knob `STRUCTURE` with its own name as the one candidate.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from itertools import accumulate, pairwise
 
 from loopwright.errors import SpaceError, did_you_mean, shown
 from loopwright.records import Json
-from loopwright.task import sampling
-from loopwright.task.sampling import Rng, ValidCount
-from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
+from loopwright.task.space import ConfigEntity, ConfigSpace, Rng, Scheduler, ValidCount, generator
 
 #: The knob that says in which part a configuration is.
 STRUCTURE = "structure"
@@ -63,8 +60,6 @@ class SpaceUnion(ConfigSpace):
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
 
-    # -- what it is -----------------------------------------------------------------------------
-
     def __repr__(self) -> str:
         return f"SpaceUnion({len(self.parts)} structures, {self.range_length} points)"
 
@@ -85,7 +80,6 @@ class SpaceUnion(ConfigSpace):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Number of points: an index is the one choice."""
         return (self.range_length,)
 
     @property
@@ -98,7 +92,6 @@ class SpaceUnion(ConfigSpace):
 
     @property
     def space_hash(self) -> str:
-        """Hash of the hashes of all parts; records hold that of their part, see `hash_of`."""
         return hashlib.sha256(" ".join(self.space_hashes).encode()).hexdigest()[:16]
 
     @property
@@ -115,8 +108,6 @@ class SpaceUnion(ConfigSpace):
             first = self.parts[0].config_space
             self._default = first.default_index if self._choose is None else self._choose()
         return self._default
-
-    # -- points ---------------------------------------------------------------------------------
 
     def place(self, index: int) -> tuple[int, int]:
         self._check(index)
@@ -160,8 +151,6 @@ class SpaceUnion(ConfigSpace):
         number, local = self.place(index)
         return self.parts[number].config_space.is_valid(local)
 
-    # -- choosing points ------------------------------------------------------------------------
-
     def valid_count(self) -> ValidCount:
         counts = [part.config_space.valid_count() for part in self.parts]
         total = sum(count.count for count in counts)
@@ -169,7 +158,7 @@ class SpaceUnion(ConfigSpace):
 
     def sample_ints(self, m: int, rng: Rng = None) -> list[int]:
         """Different valid points at random, as many from each part as from others if it can."""
-        source = sampling.generator(rng)
+        source = generator(rng)
         sizes = [end - begin for begin, end in pairwise(self.offsets)]
         wanted = _shares(m, sizes)
         chosen = [
@@ -181,12 +170,12 @@ class SpaceUnion(ConfigSpace):
         return [chosen[i] for i in order]
 
     def get_rand_index(self, rng: Rng = None, to_exclude: Collection[int] = ()) -> int:
-        source = sampling.generator(rng)
+        source = generator(rng)
         order: list[int] = source.permutation(len(self.parts)).tolist()
         for number in order:
             begin, end = self.offsets[number], self.offsets[number + 1]
             taken = frozenset(i - begin for i in to_exclude if begin <= i < end)
-            drawn = sampling.sample_ints(self.parts[number].config_space, 1, source, taken)
+            drawn = self.parts[number].config_space._sampled(1, source, taken)
             if drawn:
                 return begin + drawn[0]
         raise SpaceError(

@@ -21,12 +21,10 @@ from loopwright.te.tensor import ComputeOp, ShapeLike, shape_of
 
 
 def check_read(e: Read, source: str, shape: Shape, name: str, scope: Sizes) -> None:
-    """Refuse an index that certainly leaves its dimension.
+    """Refuse an index that certainly leaves its dimension, for every size.
 
     Bounds of an affine index are attained. Others may be wide (``i - i // 4 * 4``), so those are
-    refused only when no value of them lies inside. Where sizes are symbolic, an index that leaves
-    its dimension for every size is refused; the rest is checked when the sizes are known. ``name``
-    is the compute, for the message.
+    refused only when no value of them lies inside.
     """
     for d, (i, dim) in enumerate(zip(e.indices, shape, strict=True)):
         extent = scope.of(dim)
@@ -51,8 +49,7 @@ def _leaves(i: Expr, extent: Extent, b: tuple[int, int], scope: Sizes) -> str:
     if form is None:
         return ""
     least, most = form.extremes(scope.ranges)
-    past = most - extent
-    if least.bounds(scope.ranges)[1] >= 0 and past.bounds(scope.ranges)[0] < 0:
+    if least.bounds(scope.ranges)[1] >= 0 and (most - extent).bounds(scope.ranges)[0] < 0:
         return ""
     low, high = (print_expr(x.to_expr()) for x in (least, most))
     return f"runs from {low} to {high}"
@@ -78,14 +75,9 @@ def compute(
         fcompute: gets one axis for each dimension and returns the element's expression, or a tuple
             with one for each output. A reduction of tuples must be returned as a whole. The
             function is called once.
-        name: printed name; it need not be unique.
-        tag: free text about the operation.
-        attrs: free attributes.
+        name, tag, attrs: printed name, which need not be unique, free text and free attributes.
         varargs_names: names of the axes that a function gets through ``*args``; default ``i0``,
             ``i1`` and so on, by dimension.
-
-    Returns:
-        The tensor; with several outputs a tuple of them.
 
     Raises:
         TensorError: wrong number of arguments, a value that is no expression, a reduction inside
@@ -191,7 +183,6 @@ def _check_body(op: ComputeOp) -> None:
 
 
 def _scope(axes: list[IterVar]) -> Sizes:
-    """Axes that an expression may use, with their bounds."""
     sizes = Sizes(a.extent for a in axes)
     for a in axes:
         sizes.ranges.enter(a.var, sizes.of(a.extent))

@@ -53,9 +53,8 @@ def read_arg_id(x: Json) -> tuple[int, int]:
 class Dag:
     """The operations of a program.
 
-    Attributes:
-        ops: in topological order; `Read.source` is an index into them.
-        outputs: indices of the operations whose results are asked for.
+    ``Read.source`` is an index into ``ops``, which are in topological order; ``outputs`` are the
+    indices of what is asked for.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -74,8 +73,7 @@ class Dag:
     def from_ops(outputs: Sequence[Operation]) -> tuple[Dag, dict[Operation, int]]:
         """The DAG of everything that ``outputs`` need, and the index of each operation in it.
 
-        Raises:
-            TensorError: a constant tensor is an output.
+        A constant tensor among them is a TensorError.
         """
         # Depth first, what an operation reads before it; with a stack, so that deep chains do not
         # hit Python's recursion limit.
@@ -90,8 +88,7 @@ class Dag:
                 continue
             stack.append((op, True))
             stack.extend((t.op, False) for t in reversed(op.input_tensors))
-        ops = tuple(_to_node(op, index) for op in index)
-        dag = Dag(ops, tuple(index[op] for op in outputs))
+        dag = Dag(tuple(_to_node(op, index) for op in index), tuple(index[op] for op in outputs))
         dag._check_constants()
         return dag, index
 
@@ -106,18 +103,14 @@ class Dag:
         return sizes_of(self.ops)
 
     def bind(self, values: SizeValues) -> Dag:
-        """The program for given sizes: what it would be had it been written with these numbers.
+        """The program for given sizes, as if it had been written with these numbers.
 
-        Args:
-            values: a positive int for each size variable, by the variable or by its name.
-
-        Raises:
-            TensorError: a variable has no value, or an extent is not positive.
+        ``values`` has a positive int for each size variable, by the variable or by its name;
+        TensorError where one is missing, or makes an extent that is not positive.
         """
         return replace(self, ops=bind_sizes(self.ops, values)) if self.sizes else self
 
     def to_json(self) -> dict[str, Json]:
-        """JSON-able form; `from_json` is its inverse."""
         names: dict[Var, str] = {v: f"s{k}" for k, v in enumerate(self.sizes)}
         out: dict[str, Json] = {
             "v": 1,
@@ -128,11 +121,7 @@ class Dag:
 
     @staticmethod
     def from_json(data: dict[str, Json]) -> Dag:
-        """Rebuild a DAG.
-
-        Raises:
-            TensorError: another version, or malformed.
-        """
+        """The DAG that `to_json` wrote; TensorError for another version, or malformed data."""
         if not isinstance(data, dict) or data.get("v") != 1:
             raise TensorError("this is not the JSON of a DAG in version 1")
         try:
@@ -175,7 +164,6 @@ class Dag:
         self._check_constants()
 
     def _check_constants(self) -> None:
-        """Refuse constant tensors among the outputs."""
         for op in (self.ops[o] for o in self.outputs):
             if op.constant:
                 raise TensorError(
@@ -245,10 +233,8 @@ class Dag:
     def flop(self) -> int:
         """Arithmetic operations of one evaluation; multiply and add count one each.
 
-        Index arithmetic is not counted. Integer operations are.
-
-        Raises:
-            TensorError: the program has size variables; ``dag.bind({"n": 64}).flop`` tells it.
+        Index arithmetic is not counted, integer operations are. A program with size variables is a
+        TensorError; ``dag.bind({"n": 64}).flop`` tells it.
         """
         if self.sizes:
             names = ", ".join(v.name for v in self.sizes)
@@ -264,14 +250,9 @@ class Dag:
 
 
 class CallWork(NamedTuple):
-    """Least work of a call of a program."""
-
-    #: Bytes of its outputs.
-    stored: int
-    #: Bytes of the shortest element of its inputs.
-    shortest: int
-    #: Operations, without those that constants determine.
-    flop: int
+    stored: int  # bytes of its outputs
+    shortest: int  # bytes of the shortest element of its inputs
+    flop: int  # operations, without those that constants determine
 
 
 def call_work(dag: Dag, arg_ids: Sequence[ArgId]) -> CallWork:

@@ -1,11 +1,9 @@
 """Elements of a program's outputs, and bounds on their rounding errors in any right schedule.
 
-Chosen elements are computed by NumPy from the expression alone: floats in float64, integers as they
-are. Beside each value runs a bound on the error that arithmetic in the types of the program can
-make in whatever order a schedule adds up (running error analysis: Wilkinson, "Error analysis
-revisited", 1986). It follows the magnitudes of what is added, so that cancellation widens it. It is
-infinite where nothing can be said: a type may overflow on the way, or a comparison, a floor or a
-conversion may go either way. An infinity or a NaN that an operand brings in is no error.
+NumPy computes chosen elements, floats in float64, and beside each a bound on the error in whatever
+order a schedule adds up (running error analysis: Wilkinson, "Error analysis revisited", 1986). It
+is infinite where nothing can be said: a type may overflow, or a comparison, a floor or a conversion
+may go either way. An infinity or a NaN that an operand brings in is no error.
 """
 
 from __future__ import annotations
@@ -18,19 +16,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import LoopwrightError
-from loopwright.ir.expr import (
-    COMPARE,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IfThenElse,
-    Read,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir import expr as ir
 from loopwright.ir.interp.arrays import Array, binary, cast, intrinsic
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
 from loopwright.ir.visitor import contains, nodes
@@ -76,12 +62,11 @@ class TooMuchWorkError(LoopwrightError):
 
 
 class Elements:
-    """Computes elements of the outputs of a program of known sizes.
+    """Computes elements of the outputs of a program of known sizes from arrays of placeholders.
 
-    ``inputs`` are the arrays of its placeholders by index, ``budget`` the number of elements of all
-    operations and reductions that may be computed. ``finite``: nothing is known of infinities and
-    NaN, as under ``-fastmath``. Without `loopwright.te.reducer_laws.why_in_order` a long reduction
-    by an unusual reducer is combined term by term, which costs more of the budget.
+    ``budget`` limits the elements of all operations and reductions. ``finite``: nothing is known of
+    infinities and NaN, as under ``-fastmath``. Without `why_in_order` a long reduction by an
+    unusual reducer is combined term by term, which costs more.
     """
 
     def __init__(
@@ -99,10 +84,7 @@ class Elements:
         self._known: dict[tuple[int, int], tuple[Array, Array, Array]] = {}
 
     def at(self, op: int, output: int, places: Array) -> Estimate:
-        """Elements of an output of operation ``op``, at row-major ``places``, int64, of any shape.
-
-        Raises TooMuchWorkError where the budget does not suffice.
-        """
+        """Elements of an output at row-major ``places``, int64, within the budget."""
         node = self._dag.ops[op]
         if node.is_placeholder:
             array = self._inputs[op].reshape(-1)[places]
@@ -159,12 +141,12 @@ class Elements:
         active = None if red.where is None else _spread(e.of(red.where), shape)
         starts = [_columns(_spread(e.of(s), (shape[0], 1)), 0) for s in red.start]
         result, dtype = red.combiner.result[0], red.source[0].dtype
-        simple = isinstance(result, Binary) and {result.a, result.b} == {
+        simple = isinstance(result, ir.Binary) and {result.a, result.b} == {
             *red.combiner.lhs,
             *red.combiner.rhs,
         }
         if len(sources) == 1 and simple and (active is None or active.error is None):
-            assert isinstance(result, Binary)
+            assert isinstance(result, ir.Binary)
             keep = np.ones(shape, bool) if active is None else active.value
             if result.op == "+":
                 return _sum(sources[0], starts[0], keep, dtype)
@@ -184,7 +166,7 @@ class Elements:
         folds = [_fold(red.combiner, sources, active, starts, o) for o in (order, order[::-1])]
         return _agreed(folds[0][output], folds[1][output])
 
-    def read(self, e: Read, axes: _Expressions) -> Estimate:
+    def read(self, e: ir.Read, axes: _Expressions) -> Estimate:
         """The element that a read names; any one where it is out of bounds: a condition decides."""
         source, places, wrong = self._dag.ops[e.source], np.zeros((), np.int64), None
         for i, n in zip(e.indices, source.static_shape, strict=True):
@@ -197,58 +179,54 @@ class Elements:
 
 
 class _Expressions:
-    """Values of expressions at some points of an operation.
-
-    ``elements`` gives what is read (None: nothing is), ``axes`` has the coordinates of the points,
-    ``values`` other variables.
-    """
+    """Values of expressions at points with coordinates ``axes``; ``elements`` are read."""
 
     def __init__(
         self,
         elements: Elements | None,
-        axes: Mapping[Var, Array],
-        values: Mapping[Var, Estimate] | None = None,
+        axes: Mapping[ir.Var, Array],
+        values: Mapping[ir.Var, Estimate] | None = None,
     ) -> None:
         self._elements, self._axes, self._values = elements, axes, values or {}
         self._known: dict[tuple[int, bool], Estimate] = {}
 
-    def index(self, e: Expr) -> Estimate:
+    def index(self, e: ir.Expr) -> Estimate:
         """An index: made of axes alone it is arithmetic on whole numbers, which do not wrap."""
-        return self.of(e, whole=not contains(e, Read))
+        return self.of(e, whole=not contains(e, ir.Read))
 
-    def of(self, e: Expr, whole: bool = False) -> Estimate:
+    def of(self, e: ir.Expr, whole: bool = False) -> Estimate:
         key = id(e), whole
         if key not in self._known:
             self._known[key] = self._of(e, whole)
         return self._known[key]
 
-    def _of(self, e: Expr, whole: bool) -> Estimate:
-        def of(x: Expr) -> Estimate:
+    def _of(self, e: ir.Expr, whole: bool) -> Estimate:
+        def of(x: ir.Expr) -> Estimate:
             return self.of(x, whole)
 
         match e:
-            case Var(dtype=d):
+            case ir.Var(dtype=d):
                 if e in self._values:
                     return self._values[e]
                 return Estimate(self._axes[e].astype(np.int64 if whole else d))
-            case Const(value=v, dtype=d):
+            case ir.Const(value=v, dtype=d):
                 wide = whole and dtypes.is_int(d)
                 return Estimate(np.array(v, d).astype(np.int64 if wide else _stored(d)))
-            case Read():
+            case ir.Read():
                 assert self._elements is not None
                 return self._elements.read(e, self)
-            case Cast(value=v, dtype=d):
+            case ir.Cast(value=v, dtype=d):
                 wide = whole and dtypes.is_int(d) and dtypes.is_int(v.dtype)
                 return of(v) if wide else self._nearest(_converted(of(v), v.dtype, d), of(v), d)
-            case Unary(op=op, a=a):
+            case ir.Unary(op=op, a=a):
                 x = of(a)
                 function = {"-": np.negative, "~": np.invert}.get(op, np.logical_not)
                 return Estimate(np.asarray(function(x.value)), x.error)
-            case Binary(op=op, a=a, b=b):
+            case ir.Binary(op=op, a=a, b=b):
                 return self._checked(_binary(op, of(a), of(b), a.dtype))
-            case Select(cond=c, a=a, b=b) | IfThenElse(cond=c, a=a, b=b):
+            case ir.Select(cond=c, a=a, b=b) | ir.IfThenElse(cond=c, a=a, b=b):
                 return _chosen(of(c), of(a), of(b))
-            case Call(fn=fn, args=args, dtype=d):
+            case ir.Call(fn=fn, args=args, dtype=d):
                 return self._checked(_call(fn, [of(a) for a in args], d))
         raise LoopwrightError(f"no bound is known for {type(e).__name__}")
 
@@ -271,12 +249,10 @@ class _Expressions:
     def _checked(self, x: Estimate) -> Estimate:
         if not self._finite or x.value.dtype.kind != "f":
             return x
-        special = ~np.isfinite(x.value)
-        return Estimate(x.value, _more(x.error, np.where(special, np.inf, 0.0)))
+        return Estimate(x.value, _more(x.error, np.where(~np.isfinite(x.value), np.inf, 0.0)))
 
 
 def _stored(dtype: str) -> Any:
-    """NumPy type in which values of a type are kept here."""
     return np.float64 if dtypes.is_float(dtype) else np.dtype(dtype)
 
 
@@ -310,11 +286,10 @@ def _sure_nan(x: Estimate) -> Array:
 def _rounded(
     value: Array, inner: Array | None, dtype: str, units: float, *operands: Estimate
 ) -> Estimate:
-    """Result of an operation, with its own rounding and overflow.
+    """Result of an operation, in float64, with its own rounding and overflow.
 
-    ``value`` is computed in float64. ``inner`` is the error that comes of the operands' errors
-    (None: none). ``units`` is that of the operation in half units of the last place; with 1 it is
-    rounded correctly, so that a value that the type can hold is exact.
+    ``inner`` is the error that comes of the operands; ``units`` its own in half units of the last
+    place: with 1 it is rounded correctly, so that a value that the type can hold is exact.
     """
     half, least, beyond = _FORMATS[dtype]
     size = np.abs(value)
@@ -363,12 +338,11 @@ def _chosen(cond: Estimate, a: Estimate, b: Estimate) -> Estimate:
 
 def _binary(op: str, a: Estimate, b: Estimate, dtype: str) -> Estimate:
     if not dtypes.is_float(dtype):
-        wrong = _more(a.error, b.error)
-        return Estimate(binary(op, a.value, b.value), wrong)
+        return Estimate(binary(op, a.value, b.value), _more(a.error, b.error))
     value, exact = np.asarray(binary(op, a.value, b.value)), a.error is None and b.error is None
-    if op in ("min", "max", *COMPARE) and exact:
+    if op in ("min", "max", *ir.COMPARE) and exact:
         return Estimate(value)
-    if op in COMPARE:
+    if op in ir.COMPARE:
         apart = _error(a) + _error(b)
         sure = (np.abs(a.value - b.value) > apart) | (apart == 0) | _sure_nan(a) | _sure_nan(b)
         return Estimate(value, np.where(sure, 0.0, np.inf))
@@ -419,9 +393,7 @@ def _call(fn: str, args: Sequence[Estimate], dtype: str) -> Estimate:
             wrong = _more(wrong, x.error)
         return Estimate(cast(np.asarray(intrinsic(fn, [x.value for x in args])), dtype), wrong)
     value = np.asarray(intrinsic(fn, [x.value for x in args]), np.float64)
-    error = None
-    if any(x.error is not None for x in args):
-        error = _function_error(fn, args, value)
+    error = _function_error(fn, args, value) if any(x.error is not None for x in args) else None
     if fn in ("abs", "floor", "ceil", "trunc", "round"):
         return Estimate(value, error)
     units = _DIVIDED if fn == "sqrt" else _FUNCTION
@@ -555,7 +527,7 @@ def folded(c: Combiner, a: Sequence[Estimate], b: Sequence[Estimate]) -> list[Es
     return [expressions.of(e) for e in c.result]
 
 
-def constants(values: Sequence[Expr]) -> list[Estimate]:
+def constants(values: Sequence[ir.Expr]) -> list[Estimate]:
     expressions = _Expressions(None, {})
     return [expressions.of(e) for e in values]
 

@@ -1,8 +1,7 @@
 """Whether a computation on small integers is exact, so that any right schedule gives equal bits.
 
-Each value is described by the largest size that it may have and by a power of two of which it is a
-multiple. A float holds it exactly when their ratio fits its significand. Sums of such values are
-exact in any order, with and without fused multiply-adds; division, exp and the like are not.
+A value has a largest size and a power of two of which it is a multiple: a float holds it exactly
+when their ratio fits its significand. Then sums are exact in any order, fused or not.
 """
 
 from __future__ import annotations
@@ -13,21 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from loopwright import dtypes
-from loopwright.ir.expr import (
-    COMPARE,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IfThenElse,
-    Read,
-    Select,
-    Unary,
-    Var,
-    cast,
-    const,
-)
+from loopwright.ir import expr as ir
 from loopwright.ir.reduction import Combiner, Reduce, outputs_of
 from loopwright.ir.visitor import map_nodes
 from loopwright.te.dag import ArgId, Dag, arg_id, read_arg_id
@@ -38,14 +23,10 @@ from loopwright.te.op_node import OpNode
 _SIZES = (4, 3, 2, 1)
 #: Bits of the significand of each float, the one that is not stored included.
 SIGNIFICANT_BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
-_LOGIC = (*COMPARE, "and", "or")
-_INTEGER = ("floor", "ceil", "round", "trunc")
 
 
 @dataclass(frozen=True)
 class Exactness:
-    """Exactness of a computation on small integers."""
-
     #: On integers up to this size everything is exact, but for conversions of results to a shorter
     #: float, which all schedules round alike.
     largest: int
@@ -81,8 +62,7 @@ def exactness(dag: Dag) -> Exactness | None:
 
 def _outputs(op: OpNode, values: Mapping[tuple[int, int], _Value], largest: int) -> list[_Value]:
     if op.body is None:
-        bound = float(largest) if dtypes.is_float(op.dtype) else _most(op.dtype)
-        return [_Value(bound, 1.0)]
+        return [_Value(float(largest) if dtypes.is_float(op.dtype) else _most(op.dtype), 1.0)]
     axes = {a.var: _Value(float(a.count - 1), 1.0) for a in (*op.axes, *op.reduce_axes)}
     evaluation = _Evaluation(values, axes)
     if op.reduction is not None:
@@ -97,18 +77,18 @@ def _most(dtype: str) -> float:
 
 class _Evaluation:
     def __init__(
-        self, values: Mapping[tuple[int, int], _Value], axes: Mapping[Var, _Value]
+        self, values: Mapping[tuple[int, int], _Value], axes: Mapping[ir.Var, _Value]
     ) -> None:
         self._values, self._axes = values, axes
 
     def reduced(self, r: Reduce) -> _Value:
         (source,) = (self.value(e) for e in r.source)
         (lhs,), (rhs,), (result,) = r.combiner.lhs, r.combiner.rhs, r.combiner.result
-        if not isinstance(result, Binary) or {result.a, result.b} != {lhs, rhs}:
+        if not isinstance(result, ir.Binary) or {result.a, result.b} != {lhs, rhs}:
             raise _Inexact
         # The limits of types never survive it.
         (first,) = r.start
-        is_limit = isinstance(first, Const) and abs(first.value) >= 2.0**31 - 1
+        is_limit = isinstance(first, ir.Const) and abs(first.value) >= 2.0**31 - 1
         start = _Value(0.0, 1.0) if is_limit else self.value(first)
         if result.op in ("max", "min"):
             return _either(source, start)
@@ -118,37 +98,37 @@ class _Evaluation:
         total = _Value(terms * source.bound + start.bound, min(source.step, start.step))
         return _fitting(total, result.dtype, source.rounded)
 
-    def value(self, e: Expr) -> _Value:
+    def value(self, e: ir.Expr) -> _Value:
         """Bounds of an expression; `_Inexact` where its last bits depend on the order."""
         match e:
-            case Const(value=v):
+            case ir.Const(value=v):
                 if v == 0 or not math.isfinite(v):  # what becomes infinite or NaN does so always
                     return _Value(0.0, 1.0)
                 numerator, denominator = float(v).as_integer_ratio()
                 return _Value(abs(float(v)), (numerator & -numerator) / denominator)
-            case Var():
+            case ir.Var():
                 return self._axes[e]
-            case Read(source=op, value_index=k):
+            case ir.Read(source=op, value_index=k):
                 return self._values[op, k]
-            case Cast(value=v, dtype=d):
+            case ir.Cast(value=v, dtype=d):
                 return _converted(self.value(v), v.dtype, d)
-            case Select(cond=c, a=a, b=b) | IfThenElse(cond=c, a=a, b=b):
+            case ir.Select(cond=c, a=a, b=b) | ir.IfThenElse(cond=c, a=a, b=b):
                 self.value(c)
                 return _either(self.value(a), self.value(b))
-            case Unary(a=a):
+            case ir.Unary(a=a):
                 inner = self.value(a)
                 return inner if e.op == "-" else _integer(e.dtype)
-            case Binary(op=op, a=a, b=b):
+            case ir.Binary(op=op, a=a, b=b):
                 return _binary(op, self.value(a), self.value(b), b, e.dtype)
-            case Call(fn="abs", args=(a,)):
+            case ir.Call(fn="abs", args=(a,)):
                 return self.value(a)
-            case Call(fn="fma", args=(a, b, c)):
+            case ir.Call(fn="fma", args=(a, b, c)):
                 product = _binary("*", self.value(a), self.value(b), b, e.dtype)
                 return _binary("+", product, self.value(c), c, e.dtype)
-            case Call(fn=fn, args=(a,)) if fn in _INTEGER:
+            case ir.Call(fn=fn, args=(a,)) if fn in ("floor", "ceil", "round", "trunc"):
                 inner = self.value(a)
                 return _fitting(_Value(inner.bound + 1, 1.0), e.dtype, inner.rounded)
-            case Call(fn="pow"):
+            case ir.Call(fn="pow"):
                 return _integer(e.dtype)
         raise _Inexact
 
@@ -182,9 +162,9 @@ def _converted(v: _Value, before: str, after: str) -> _Value:
     return _Value(v.bound, v.step, True)
 
 
-def _binary(op: str, a: _Value, b: _Value, divisor: Expr, dtype: str) -> _Value:
+def _binary(op: str, a: _Value, b: _Value, divisor: ir.Expr, dtype: str) -> _Value:
     rounded = a.rounded or b.rounded
-    if op in _LOGIC:
+    if op in ir.COMPARE or op in ("and", "or"):
         return _Value(1.0, 1.0)
     if op in ("max", "min"):
         return _either(a, b)
@@ -192,7 +172,7 @@ def _binary(op: str, a: _Value, b: _Value, divisor: Expr, dtype: str) -> _Value:
         return _fitting(_Value(a.bound + b.bound, min(a.step, b.step)), dtype, rounded)
     if op == "*":
         return _fitting(_Value(a.bound * b.bound, a.step * b.step), dtype, rounded)
-    if op == "/" and isinstance(divisor, Const) and math.frexp(divisor.value)[0] in (0.5, -0.5):
+    if op == "/" and isinstance(divisor, ir.Const) and math.frexp(divisor.value)[0] in (0.5, -0.5):
         factor = abs(divisor.value)
         return _fitting(_Value(a.bound / factor, a.step / factor), dtype, rounded)
     return _integer(dtype)
@@ -205,32 +185,28 @@ _WIDE = "float64"
 
 
 def with_wide_sums(dag: Dag, arg_ids: Sequence[ArgId]) -> tuple[Dag, tuple[ArgId, ...]]:
-    """The program in which each sum of shorter floats is added up in float64, then rounded once.
+    """The program, and its arguments, with each sum of shorter floats in float64, rounded once.
 
-    Terms and all else are computed in the types that they have, so that a value that depends on a
-    rounded one, such as its conversion to an integer, stays as it is. Returns with it the same
-    arguments in the new program.
+    All else keeps its type, so that a value that depends on a rounded one, such as its conversion
+    to an integer, stays as it is.
     """
     ops: list[OpNode] = []
     moved: list[int] = []
 
-    def renumbered(r: Read) -> Read:
-        return Read(moved[r.source], r.indices, r.dtype, r.value_index)
+    def renumbered(r: ir.Read) -> ir.Read:
+        return ir.Read(moved[r.source], r.indices, r.dtype, r.value_index)
 
     for op in dag.ops:
         if op.body is not None:
-            op = replace(op, body=map_nodes(op.body, Read, renumbered))
+            op = replace(op, body=map_nodes(op.body, ir.Read, renumbered))
         if _is_short_sum(op):
             ops.append(_wide(op))
-            read = Read(len(ops) - 1, tuple(a.var for a in op.axes), _WIDE, 0)
-            op = replace(op, reduce_axes=(), body=cast(read, op.dtype))
+            read = ir.Read(len(ops) - 1, tuple(a.var for a in op.axes), _WIDE, 0)
+            op = replace(op, reduce_axes=(), body=ir.cast(read, op.dtype))
         moved.append(len(ops))
         ops.append(op)
-    args = [read_arg_id(a) for a in arg_ids]
-    return (
-        Dag(tuple(ops), tuple(moved[i] for i in dag.outputs)),
-        tuple(arg_id(moved[i], output) for i, output in args),
-    )
+    args = tuple(arg_id(moved[i], output) for i, output in map(read_arg_id, arg_ids))
+    return Dag(tuple(ops), tuple(moved[i] for i in dag.outputs)), args
 
 
 def sums_are_read(dag: Dag) -> bool:
@@ -244,7 +220,7 @@ def _is_short_sum(op: OpNode) -> bool:
     if red is None or op.num_outputs > 1 or not dtypes.is_float(op.dtype):
         return False
     match red.combiner.result[0]:
-        case Binary(op="+", a=Var() as a, b=Var() as b):
+        case ir.Binary(op="+", a=ir.Var() as a, b=ir.Var() as b):
             return op.dtype != _WIDE and {a, b} == {*red.combiner.lhs, *red.combiner.rhs}
     return False
 
@@ -252,9 +228,9 @@ def _is_short_sum(op: OpNode) -> bool:
 def _wide(op: OpNode) -> OpNode:
     red = op.reduction
     assert red is not None, "only sums are widened"
-    lhs, rhs = Var("x", _WIDE), Var("y", _WIDE)
-    combiner = Combiner(red.combiner.name, (lhs,), (rhs,), (lhs + rhs,), (const(0.0, _WIDE),))
-    source = tuple(cast(e, _WIDE) for e in red.source)
-    start = None if red.init is None else tuple(cast(e, _WIDE) for e in red.init)
+    lhs, rhs = ir.Var("x", _WIDE), ir.Var("y", _WIDE)
+    combiner = Combiner(red.combiner.name, (lhs,), (rhs,), (lhs + rhs,), (ir.const(0.0, _WIDE),))
+    source = tuple(ir.cast(e, _WIDE) for e in red.source)
+    start = None if red.init is None else tuple(ir.cast(e, _WIDE) for e in red.init)
     body = Reduce(combiner, source, red.axes, red.where, start, _WIDE)
     return replace(op, name=f"{op.name}.wide", dtype=_WIDE, body=body, tag="")

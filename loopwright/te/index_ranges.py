@@ -1,9 +1,7 @@
 """Values that an input may take that is used as an index, found from the expression.
 
-Every read whose indices depend on data is a constraint: its indices must stay inside the tensor for
-all iterations and all data. With intervals for the data, interval arithmetic says whether they do;
-wider data never make it easier. So a first value is looked for, and the interval is then grown in
-both directions as far as all constraints hold.
+Indices that depend on data must stay inside their tensor for all iterations, by interval arithmetic
+over intervals of the data: a first value is looked for and grown in both directions while they do.
 """
 
 from __future__ import annotations
@@ -31,12 +29,10 @@ _Bounds = tuple[float, float]
 
 
 class _Access(NamedTuple):
-    """An index that depends on data, and the number of elements of its dimension."""
-
     op: OpNode
-    place: Expr
+    place: Expr  # an index that depends on data
     dimension: int
-    extent: int
+    extent: int  # of the dimension
     tensor: str
 
 
@@ -54,11 +50,7 @@ def index_operands(dag: Dag) -> set[int]:
 
 
 def index_spans(dag: Dag) -> dict[int, Span]:
-    """Values of every placeholder that is used as an index, by its position among the operations.
-
-    Integers in these spans keep every access inside its tensor. Where none are found, the
-    UsageError names operand, dimension and tensor, and what to do.
-    """
+    """Values that keep every access inside, of each placeholder that is used as an index."""
     accesses = list(_accesses(dag))
     used = sorted(index_operands(dag))
     if not used:
@@ -109,10 +101,7 @@ def _broken(dag: Dag, accesses: list[_Access], spans: Mapping[int, Span]) -> _Ac
 
 
 class _Values:
-    """Interval arithmetic over the expressions of a DAG.
-
-    Placeholders without ``spans`` take any value of their type.
-    """
+    """Interval arithmetic over a DAG; placeholders without ``spans`` take any value."""
 
     def __init__(self, dag: Dag, spans: Mapping[int, Span]) -> None:
         self._dag, self._spans = dag, spans
@@ -230,7 +219,6 @@ def _candidates(accesses: list[_Access]) -> list[int]:
 
 
 def _room(dtype: str) -> Span:
-    """Values that a type can hold exactly."""
     if dtypes.is_float(dtype):
         most = 1 << SIGNIFICANT_BITS[dtype]
         return -most, most
@@ -241,10 +229,7 @@ def _room(dtype: str) -> Span:
 def _grow(
     dag: Dag, spans: dict[int, Span], accesses: list[_Access], rooms: Mapping[int, Span]
 ) -> None:
-    """Widen the spans in turns, by ever smaller steps, while all accesses stay inside.
-
-    A value that is clipped to a dimension could be anything: twice the largest one is enough.
-    """
+    """Widen the spans in turns, by ever smaller steps, up to twice the largest dimension."""
     most = 2 * max(a.extent for a in accesses)
     step = 1 << max(0, most.bit_length())
     while step:

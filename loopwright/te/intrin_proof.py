@@ -32,20 +32,9 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import RunError, TensorError
+from loopwright.ir import expr as ir
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import (
-    COMPARE,
-    Binary,
-    Const,
-    Expr,
-    IfThenElse,
-    IterVar,
-    Read,
-    Unary,
-    Var,
-    cast,
-)
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.node import distinct
 from loopwright.ir.stmt import Allocate, For, Func, If, IntrinsicCall, Let, Seq, Stmt, Store, seq
@@ -89,9 +78,8 @@ def intrinsic_from_json(data: Json) -> TensorIntrin:
 def require_equal(x: TensorIntrin) -> None:
     """Refuse an intrinsic of this program whose bodies give something else than its description.
 
-    One that comes with loopwright, or that is declared approximate, is not looked at; one of which
-    nothing can be proved, since data decide what it does for example, is left to the checks of
-    kernels.
+    Those of loopwright and approximate ones are not looked at; where nothing can be proved, as data
+    decide what it does, the checks of kernels remain.
     """
     if x.digest in APPROXIMATE or call_of(x):
         return
@@ -152,21 +140,15 @@ class _Wrong(_Unproved):
     """An intrinsic is not what its description says."""
 
 
-# ---------------------------------------------------------------- what is touched
-
-
 def _check_operands(x: TensorIntrin) -> None:
-    """Check that an operand has the elements that the description names, and no others.
-
-    The nest that the intrinsic replaces touches these elements, so that they exist.
-    """
+    """Check that operands have just the elements that the description reads: these exist."""
     axes = {a.var: a.extent for a in (*x.op.axes, *x.op.reduce_axes)}
     for k, op in enumerate(x.dag.ops[:-1]):
         reads = distinct(r.indices for r in x.op.reads() if r.source == k)
         if len(reads) != 1:
             raise _Unproved(f"its description reads {op.name!r} at {len(reads)} places, not at one")
         for i, n in zip(reads[0], op.shape, strict=True):
-            inside = i.value == 0 and n == 1 if isinstance(i, Const) else axes.get(i) == n  # type: ignore[call-overload]
+            inside = i.value == 0 and n == 1 if isinstance(i, ir.Const) else axes.get(i) == n  # type: ignore[call-overload]
             if not inside:
                 raise _Unproved(f"{op.name!r} has elements that its description does not read")
     _check_elements(sum(prod(op.static_shape) for op in x.dag.ops))
@@ -184,7 +166,7 @@ class _Survey:
 
     def __init__(self, part: str) -> None:
         self.part = part
-        self.ranges: dict[Var, Interval] = {}
+        self.ranges: dict[ir.Var, Interval] = {}
         self.work = self.elements = 0
 
     def check(self, body: Stmt) -> None:
@@ -192,7 +174,6 @@ class _Survey:
         self.stmt(body, 1)
 
     def stmt(self, s: Stmt, times: int) -> None:
-        """Count a statement that runs so many times."""
         match s:
             case Seq(stmts=stmts):
                 for c in stmts:
@@ -231,13 +212,13 @@ class _Survey:
             case _:
                 raise _Unproved(f"its {self.part} holds a {type(s).__name__}")
 
-    def expr(self, e: Expr, times: int) -> None:
+    def expr(self, e: ir.Expr, times: int) -> None:
         for n in nodes(e):
             self.count(times)
             match n:
                 case Load(indices=indices):
                     self.indices(indices)
-                case IfThenElse(cond=c, a=a, b=b) if contains(a, Load) or contains(b, Load):
+                case ir.IfThenElse(cond=c, a=a, b=b) if contains(a, Load) or contains(b, Load):
                     if not self.decided(c):
                         raise _Unproved(f"in its {self.part} data decide what is read")
 
@@ -248,14 +229,14 @@ class _Survey:
                 f"its {self.part} has more than {MAX_WORK} operations, and no more are proved"
             )
 
-    def indices(self, indices: Sequence[Expr]) -> None:
+    def indices(self, indices: Sequence[ir.Expr]) -> None:
         for i in indices:
             if not self.plain(i):
                 raise _Unproved(
                     f"in its {self.part} an index depends on data, or leaves the range of {i.dtype}"
                 )
 
-    def plain(self, e: Expr) -> bool:
+    def plain(self, e: ir.Expr) -> bool:
         """Whether an integer follows from the loops, and does not wrap."""
         if (length := _size(e)) > MAX_INDEX:
             raise _Unproved(
@@ -264,25 +245,22 @@ class _Survey:
             )
         return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
 
-    def decided(self, cond: Expr) -> bool:
+    def decided(self, cond: ir.Expr) -> bool:
         """Whether a condition follows from the loops."""
         match cond:
-            case Const():
+            case ir.Const():
                 return True
-            case Unary(op="not", a=a):
+            case ir.Unary(op="not", a=a):
                 return self.decided(a)
-            case Binary(op="and" | "or", a=a, b=b):
+            case ir.Binary(op="and" | "or", a=a, b=b):
                 return self.decided(a) and self.decided(b)
-            case Binary(op=op, a=a, b=b) if op in COMPARE:
+            case ir.Binary(op=op, a=a, b=b) if op in ir.COMPARE:
                 return self.plain(a) and self.plain(b)
         return False
 
 
-def _size(e: Expr) -> int:
+def _size(e: ir.Expr) -> int:
     return sum(1 for _ in nodes(e))
-
-
-# ---------------------------------------------------------------- what is computed
 
 
 def _compare(x: TensorIntrin, name: str, part: Stmt) -> None:
@@ -324,23 +302,21 @@ def _described(x: TensorIntrin, part: str) -> Stmt:
     if red is None:
         assert op.body is not None
         return _loops(op.axes, Store(out, at, _loads(op.body, x.params)))
-    start = Store(out, at, cast(red.combiner.identity[0], out.dtype))
+    start = Store(out, at, ir.cast(red.combiner.identity[0], out.dtype))
     value = _loads(red.source[0], x.params)
     (total,) = red.combiner.combine((Load(out, at, out.dtype),), (value,))
     update = _loops(red.axes, Store(out, at, total))
-    parts = {"body": seq(start, update), "reset": start, "update": update}
-    return _loops(op.axes, parts[part])
+    return _loops(op.axes, {"body": seq(start, update), "reset": start, "update": update}[part])
 
 
-def _loops(axes: Sequence[IterVar], body: Stmt) -> Stmt:
+def _loops(axes: Sequence[ir.IterVar], body: Stmt) -> Stmt:
     for a in reversed(axes):
         body = For(a.var, a.extent, "serial", body)
     return body
 
 
-def _loads(e: Expr, params: Sequence[Buffer]) -> Expr:
-    """An expression with loads from the operands in place of reads."""
-    loads: Expr = map_nodes(e, Read, lambda r: Load(params[r.source], r.indices, r.dtype))
+def _loads(e: ir.Expr, params: Sequence[Buffer]) -> ir.Expr:
+    loads: ir.Expr = map_nodes(e, ir.Read, lambda r: Load(params[r.source], r.indices, r.dtype))
     return loads
 
 

@@ -7,23 +7,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from loopwright.errors import TensorError, did_you_mean
+from loopwright.ir import instructions
 from loopwright.ir.expr import Expr, ExprLike, as_expr
-from loopwright.ir.instructions import (
-    DOT_LANES,
-    DOT_OPERANDS,
-    DOT_PRODUCTS,
-    FRAGMENT_A,
-    FRAGMENT_A_TF32,
-    FRAGMENT_B,
-    FRAGMENT_B_TF32,
-    FRAGMENT_B_TF32_TRANSPOSED,
-    FRAGMENT_B_TRANSPOSED,
-    FRAGMENT_C,
-    SHORT,
-    DotProduct,
-    Fragment,
-)
-from loopwright.ir.instructions import round_tf32 as rounded_to_tf32
 from loopwright.ir.stmt import Stmt, seq
 from loopwright.te.computes import compute
 from loopwright.te.ir_builder import BufferView, call_intrin, ir_builder
@@ -32,52 +17,44 @@ from loopwright.te.tensor import placeholder, reduce_axis
 from loopwright.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 
 __all__ = [
-    "dot_products",
-    "dot_uint8_int8_int32",
-    "fragment_layout",
-    "ldmatrix_x4",
-    "mma_m16n8k8",
-    "mma_m16n8k16",
-    "round_tf32",
-]
+    "dot_products", "dot_uint8_int8_int32", "fragment_layout", "ldmatrix_x4", "mma_m16n8k8",
+    "mma_m16n8k16", "round_tf32",
+]  # fmt: skip
 
 #: Operand of an mma that a fragment is: ``b_nk`` is B with its rows and columns exchanged.
 FragmentOperand = Literal["a", "b", "b_nk", "c"]
 #: A fragment, extents of its tile, and whether tiles follow one another by columns last.
-_Tiles = tuple[Fragment, tuple[int, int], bool]
+_Tiles = tuple[instructions.Fragment, tuple[int, int], bool]
 _FRAGMENTS: dict[str, _Tiles] = {
-    "a": (FRAGMENT_A, (16, 16), True),
-    "b": (FRAGMENT_B, (16, 8), True),
-    "b_nk": (FRAGMENT_B_TRANSPOSED, (8, 16), False),
-    "c": (FRAGMENT_C, (16, 8), True),
+    "a": (instructions.FRAGMENT_A, (16, 16), True),
+    "b": (instructions.FRAGMENT_B, (16, 8), True),
+    "b_nk": (instructions.FRAGMENT_B_TRANSPOSED, (8, 16), False),
+    "c": (instructions.FRAGMENT_C, (16, 8), True),
 }
 _FRAGMENTS_TF32: dict[str, _Tiles] = {
-    "a": (FRAGMENT_A_TF32, (16, 8), True),
-    "b": (FRAGMENT_B_TF32, (8, 8), True),
-    "b_nk": (FRAGMENT_B_TF32_TRANSPOSED, (8, 8), False),
+    "a": (instructions.FRAGMENT_A_TF32, (16, 8), True),
+    "b": (instructions.FRAGMENT_B_TF32, (8, 8), True),
+    "b_nk": (instructions.FRAGMENT_B_TF32_TRANSPOSED, (8, 8), False),
     "c": _FRAGMENTS["c"],
 }
 #: Fragments of `mma_m16n8k16`, and of `mma_m16n8k8`.
-_BY_DTYPE = {**dict.fromkeys(SHORT, _FRAGMENTS), "tf32": _FRAGMENTS_TF32}
+_BY_DTYPE = {**dict.fromkeys(instructions.SHORT, _FRAGMENTS), "tf32": _FRAGMENTS_TF32}
 #: A map from indices of an element to those of its place in a buffer.
 IndexMap = Callable[..., tuple[Any, ...]]
 
 
 def fragment_layout(operand: FragmentOperand, dtype: str = "float16") -> IndexMap:
-    """The layout of a buffer of scope ``"warp"`` that holds tiles of an operand of an mma.
+    """The index map for ``s[T].transform_layout`` to tiles of an operand of an mma.
 
-    The first two indices, of extents 8 and 4, are the lane; the last ones the registers of a tile;
-    those between count tiles. The rows and columns of a tile are the last two indices of the
-    tensor.
+    The buffer is of scope ``"warp"``. The first two indices, of extents 8 and 4, are the lane; the
+    last ones the registers of a tile; those between count tiles. The rows and columns of a tile are
+    the last two indices of the tensor.
 
     Args:
         operand: ``"a"`` (16 rows, 16 steps of the reduction), ``"b"`` (16 steps, 8 columns),
             ``"b_nk"`` (8 columns, 16 steps) or ``"c"`` (16 rows, 8 columns).
         dtype: that of A and B: ``"float16"`` or ``"bfloat16"``, whose layouts are equal, for
             `mma_m16n8k16`; ``"tf32"``, with 8 steps for 16, for `mma_m16n8k8`.
-
-    Returns:
-        The index map, for ``s[T].transform_layout``.
 
     Raises:
         TensorError: another operand or dtype.
@@ -87,9 +64,8 @@ def fragment_layout(operand: FragmentOperand, dtype: str = "float16") -> IndexMa
         (1, 2, 0, 2, 1, 1)
     """
     if dtype not in _BY_DTYPE:
-        raise TensorError(
-            f"fragment_layout: the operands are {', '.join(SHORT)} or tf32, got {dtype!r}"
-        )
+        known = ", ".join(instructions.SHORT)
+        raise TensorError(f"fragment_layout: the operands are {known} or tf32, got {dtype!r}")
     if operand not in _FRAGMENTS:
         raise TensorError(
             f"fragment_layout: unknown operand {operand!r}{did_you_mean(str(operand), _FRAGMENTS)};"
@@ -97,23 +73,22 @@ def fragment_layout(operand: FragmentOperand, dtype: str = "float16") -> IndexMa
         )
     fragment, tile, columns_last = _BY_DTYPE[dtype][operand]
 
+    def digit(indices: tuple[Any, ...], one: tuple[int, int, int]) -> Any:
+        which, div, mod = one
+        x = indices[len(indices) - 2 + which]
+        return (x // div if div > 1 else x) % mod
+
     def index_map(*indices: Any) -> tuple[Any, ...]:
         *outer, row, column = indices
         tiles = [row // tile[0], column // tile[1]]
         return (
-            *(_digit(indices, d) for d in fragment.lane),
+            *(digit(indices, d) for d in fragment.lane),
             *outer,
             *(tiles if columns_last else reversed(tiles)),
-            *(_digit(indices, d) for d in fragment.registers),
+            *(digit(indices, d) for d in fragment.registers),
         )
 
     return index_map
-
-
-def _digit(indices: tuple[Any, ...], digit: tuple[int, int, int]) -> Any:
-    which, div, mod = digit
-    x = indices[len(indices) - 2 + which]
-    return (x // div if div > 1 else x) % mod
 
 
 @lru_cache(maxsize=8)
@@ -125,12 +100,8 @@ def mma_m16n8k16(dtype: str = "float16", transposed: bool = False) -> TensorIntr
     threads of threadIdx.x, 32 of them, run it together. The order of the sum, and its roundings,
     are the hardware's choice.
 
-    Args:
-        dtype: of A and B: ``"float16"`` or ``"bfloat16"``.
-        transposed: whether B is read as ``B[j, k]``.
-
-    Raises:
-        TensorError: another dtype.
+    A and B are of ``dtype``, ``"float16"`` or ``"bfloat16"``, another is a TensorError;
+    ``transposed`` reads B as ``B[j, k]``.
 
     Example:
         >>> print(te.intrinsics.mma_m16n8k16())
@@ -154,8 +125,7 @@ def mma_m16n8k8(transposed: bool = False) -> TensorIntrin:
     ``"tf32"``. The threads of threadIdx.x, 32 of them, run it together. The order of the sum,
     and its roundings, are the hardware's choice.
 
-    Args:
-        transposed: whether B is read as ``B[j, k]``.
+    ``transposed`` reads B as ``B[j, k]``.
 
     Example:
         >>> print(te.intrinsics.mma_m16n8k8())
@@ -167,12 +137,7 @@ def mma_m16n8k8(transposed: bool = False) -> TensorIntrin:
 
 
 def _mma(
-    name: str,
-    title: str,
-    steps: int,
-    dtype: str,
-    transposed: bool,
-    factor: Callable[[Any], Any],
+    name: str, title: str, steps: int, dtype: str, transposed: bool, factor: Callable[[Any], Any]
 ) -> TensorIntrin:
     """Intrinsic of an instruction ``mma``, which multiplies ``factor`` of each element."""
     a = placeholder((16, steps), dtype, name="A")
@@ -201,8 +166,7 @@ def round_tf32(x: ExprLike) -> Expr:
     `mma_m16n8k8` are rounded so (``cvt.rna.tf32.f32`` of PTX), on any target. Values beyond the
     largest become infinite, NaN stays NaN.
 
-    Raises:
-        TensorError: ``x`` is no float32.
+    Another dtype is a TensorError.
 
     Example:
         >>> A = te.placeholder((2,), name="A")
@@ -216,7 +180,7 @@ def round_tf32(x: ExprLike) -> Expr:
     e = as_expr(x)
     if e.dtype != "float32":
         raise TensorError(f"round_tf32: it is for float32, got {e.dtype}; cast it first")
-    return rounded_to_tf32(e)
+    return instructions.round_tf32(e)
 
 
 @lru_cache(maxsize=8)
@@ -226,13 +190,8 @@ def ldmatrix_x4(operand: str, dtype: str = "float16") -> TensorIntrin:
     One instruction, ``ldmatrix.sync.aligned.m8n8.x4``, of CUDA from compute capability 7.5 on. S
     lies in shared memory without a layout, its rows begin at multiples of 16 bytes.
 
-    Args:
-        operand: of which operand the fragments are: ``"a"``, ``"b"`` (two of them, loaded with
-            ``.trans``) or ``"b_nk"`` (two of them).
-        dtype: ``"float16"`` or ``"bfloat16"``.
-
-    Raises:
-        TensorError: another operand or dtype.
+    ``operand`` is that of the fragments: ``"a"``, ``"b"`` (two of them, loaded with ``.trans``) or
+    ``"b_nk"`` (two of them), of ``"float16"`` or ``"bfloat16"``; all else is a TensorError.
 
     Example:
         >>> print(te.intrinsics.ldmatrix_x4("a"))
@@ -252,27 +211,26 @@ def ldmatrix_x4(operand: str, dtype: str = "float16") -> TensorIntrin:
 
 
 def _short(dtype: str, who: str) -> str:
-    if dtype not in SHORT:
-        raise TensorError(f"{who}: the operands are {' or '.join(SHORT)}, got {dtype!r}")
-    return SHORT[dtype]
+    if dtype not in instructions.SHORT:
+        raise TensorError(
+            f"{who}: the operands are {' or '.join(instructions.SHORT)}, got {dtype!r}"
+        )
+    return instructions.SHORT[dtype]
 
 
 _UNSIGNED_BY_SIGNED = ("uint8", "int8")
 
 
 def call_of(intrin: TensorIntrin) -> str:
-    """Python text of an intrinsic of this file: ``te.intrinsics.dot_uint8_int8_int32(16)``.
-
-    Empty for any other.
-    """
+    """Python text of an intrinsic of this file, ``te.intrinsics.mma_m16n8k8(True)``, or ''."""
     calls: list[tuple[Callable[..., TensorIntrin], tuple[object, ...]]] = []
-    for dot in DOT_PRODUCTS.values():
+    for dot in instructions.DOT_PRODUCTS.values():
         if (dot.data, dot.kernel) == _UNSIGNED_BY_SIGNED:
             calls.append((dot_uint8_int8_int32, (dot.lanes,)))
         else:
             calls.append((dot_products, (dot.data, dot.kernel, dot.lanes)))
     calls += [(mma_m16n8k8, (transposed,)) for transposed in (False, True)]
-    for dtype in SHORT:
+    for dtype in instructions.SHORT:
         calls += [(mma_m16n8k16, (dtype, transposed)) for transposed in (False, True)]
         calls += [(ldmatrix_x4, (operand, dtype)) for operand in ("a", "b", "b_nk")]
     for make, args in calls:
@@ -288,11 +246,7 @@ def dot_uint8_int8_int32(lanes: int = 16) -> TensorIntrin:
     plain code with the same results on others. Each operand lies without gaps in memory: the kernel
     of a matrix product is packed as ``[n // lanes, k // 4, n % lanes, k % 4]``.
 
-    Args:
-        lanes: elements of C: 4, 8 or 16.
-
-    Raises:
-        TensorError: another number of lanes.
+    ``lanes``, elements of C, are 4, 8 or 16, else it is a TensorError.
     """
     return dot_products(*_UNSIGNED_BY_SIGNED, lanes)
 
@@ -312,22 +266,19 @@ def dot_products(data: str, kernel: str, lanes: int = 16) -> TensorIntrin:
     Args:
         data: the element type of what all lanes share: ``uint8``, ``int8`` or ``bfloat16``.
         kernel: that of what each lane has of its own: ``uint8`` or ``int8``, or ``bfloat16``.
-        lanes: elements of C: 4, 8 or 16.
-
-    Raises:
-        TensorError: other element types, or another number of lanes.
+        lanes: elements of C: 4, 8 or 16; others, and other types, are a TensorError.
 
     Example:
         >>> print(te.intrinsics.dot_products("bfloat16", "bfloat16").op.shape)
         (16,)
     """
-    if (data, kernel) not in DOT_OPERANDS or lanes not in DOT_LANES:
-        operands = ", ".join(f"{a} by {b}" for a, b in DOT_OPERANDS)
+    if (data, kernel) not in instructions.DOT_OPERANDS or lanes not in instructions.DOT_LANES:
+        operands = ", ".join(f"{a} by {b}" for a, b in instructions.DOT_OPERANDS)
         raise TensorError(
             f"dot_products: {lanes!r} lanes of {data} by {kernel}; there are 4, 8 and 16 lanes of "
             f"{operands}"
         )
-    dot = DotProduct(data, kernel, lanes)
+    dot = instructions.DotProduct(data, kernel, lanes)
     a = placeholder((dot.group,), data, name="data")
     b = placeholder((lanes, dot.group), kernel, name="kernel")
     k = reduce_axis((0, dot.group), name="k")

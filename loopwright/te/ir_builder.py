@@ -39,9 +39,7 @@ class BufferView:
     """A buffer in a body that is being written: ``a[i, k]`` is an element.
 
     Attributes:
-        name: printed name.
-        shape: extents, outermost first.
-        dtype: type of an element.
+        name, shape, dtype: of the buffer; extents are outermost first.
 
     Example:
         >>> ib = te.ir_builder()
@@ -58,17 +56,14 @@ class BufferView:
 
     @property
     def name(self) -> str:
-        """Name of the buffer."""
         return self.buffer.name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents, outermost first."""
         return self.buffer.extents
 
     @property
     def dtype(self) -> str:
-        """Type of an element."""
         return self.buffer.dtype
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
@@ -105,17 +100,6 @@ class IRBuilder:
     """Collects statements, one after the other, in loops and branches.
 
     Example:
-        >>> x = te.placeholder((4,), name="x")
-        >>> y = te.compute((4,), lambda i: x[i] * 2, name="y")
-        >>> def double(inputs, outputs):
-        ...     ib = te.ir_builder()
-        ...     with ib.for_range(4, "l", "vectorized") as l:
-        ...         ib.emit(outputs[0].store(l, inputs[0][l] * 2))
-        ...     return ib.get()
-        ...
-        >>> print(te.decl_tensor_intrin(y.op, double, name="double4").body)
-        for l in vectorized(4):
-          y[l] = x[l] * 2.0
         >>> ib = te.ir_builder()
         >>> with ib.allocate((4,), "float32", "t") as t, ib.for_range(4, "i") as i:
         ...     with ib.if_scope(i < 2):
@@ -145,13 +129,8 @@ class IRBuilder:
     def for_range(self, extent: int, name: str = "i", kind: _BodyLoop = "serial") -> Iterator[Var]:
         """A loop ``for name in range(extent)`` around what is added inside.
 
-        Args:
-            extent: iterations, 1 or more.
-            name: printed name.
-            kind: ``"serial"``, ``"vectorized"`` or ``"unrolled"``.
-
-        Raises:
-            TensorError: the extent is no positive number, or the kind is another one.
+        ``kind`` is ``"serial"``, ``"vectorized"`` or ``"unrolled"``. TensorError for another one,
+        or where the extent is no number from 1.
         """
         (n,) = static_shape(shape_of((extent,), f"for_range {name!r}"))
         if kind not in _KINDS:
@@ -166,8 +145,7 @@ class IRBuilder:
     def if_scope(self, cond: Expr) -> Iterator[None]:
         """Run the statements that are added inside where ``cond`` holds.
 
-        Raises:
-            TensorError: it is no condition, such as a bool of Python.
+        A bool of Python, which is no condition, is a TensorError.
         """
         checked = condition(cond, "if_scope")
         self._open.append([])
@@ -178,21 +156,20 @@ class IRBuilder:
     def else_scope(self) -> Iterator[None]:
         """Run the statements that are added inside where the ``if_scope`` before does not hold.
 
-        Raises:
-            TensorError: the statement before is no branch, or has an alternative already.
+        TensorError where the statement before is no branch, or has an alternative already.
         """
         last = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(last, If) or last.orelse is not None:
             raise TensorError("else_scope: it stands directly behind an if_scope")
         self._open.append([])
         yield
-        other = self._close()
-        self._open[-1][-1] = If(last.cond, last.then, other)
+        self._open[-1][-1] = If(last.cond, last.then, self._close())
 
     @contextmanager
     def allocate(self, shape: ShapeLike, dtype: str, name: str = "buf") -> Iterator[BufferView]:
-        """A buffer of the body's own, which exists for what is added inside."""
-        b = Buffer(name, shape_of(shape, f"allocate {name!r}"), dtypes.check(dtype), "local")
+        """A buffer of the body's own, of fixed shape, which exists for what is added inside."""
+        extents = static_shape(shape_of(shape, f"allocate {name!r}"))
+        b = Buffer(name, extents, dtypes.check(dtype), "local")
         self._open.append([])
         yield BufferView(b)
         self.emit(Allocate(b, self._close()))
@@ -211,13 +188,8 @@ def ir_builder() -> IRBuilder:
     """A new `IRBuilder`.
 
     Example:
-        >>> ib = te.ir_builder()
-        >>> with ib.allocate((4,), "float32", "t") as t:
-        ...     ib.emit(t.store(0, 1.0))
-        ...
-        >>> print(ib.get())
-        t = alloc(float32[4], local)
-        t[0] = 1.0
+        >>> print(type(te.ir_builder()).__name__)
+        IRBuilder
     """
     return IRBuilder()
 
@@ -225,9 +197,8 @@ def ir_builder() -> IRBuilder:
 def call_intrin(name: str, *operands: Expr) -> IntrinsicCall:
     """The statement that runs an instruction; on CPUs without it, loops that do the same.
 
-    Args:
-        name: one of `loopwright.ir.instructions.INSTRUCTIONS`.
-        operands: for each operand the element where it begins, such as ``c[0]``.
+    ``name`` is one of `loopwright.ir.instructions.INSTRUCTIONS`. For each operand it takes the
+    element where it begins, such as ``c[0]``.
 
     Raises:
         TensorError: no such instruction; number, dtypes or dimensions of the operands are wrong.

@@ -7,78 +7,60 @@ from collections.abc import Callable
 
 from loopwright import dtypes
 from loopwright.errors import TensorError, did_you_mean
-from loopwright.ir.expr import (
-    INTRINSICS,
-    Binary,
-    Call,
-    Expr,
-    ExprLike,
-    IfThenElse,
-    Select,
-    Unary,
-    as_expr,
-    binary,
-    cast,
-    invert,
-    promote,
-)
+from loopwright.ir import expr as ir
 
 
-def condition(x: object, what: str) -> Expr:
+def condition(x: object, what: str) -> ir.Expr:
     """``x`` as a condition; a Python bool, which holds for every element alike, is refused."""
     if isinstance(x, bool):
         raise TensorError(
             f"{what}: the condition is the Python value {x} for every element; te.const({x}) is "
             "the constant, and for 'i in {a, b}' write te.any(i == a, i == b)"
         )
-    e = as_expr(x)
+    e = ir.as_expr(x)
     if e.dtype != "bool":
         raise TensorError(f"{what}: the condition has dtype {e.dtype}; compare it, e.g. x != 0")
     return e
 
 
-def logical(op: str, items: tuple[object, ...]) -> Expr:
+def logical(op: str, items: tuple[object, ...]) -> ir.Expr:
     """Fold ``and``/``or`` over conditions; needs at least one."""
     if not items:
         raise TensorError(f"te.{'all' if op == 'and' else 'any'}: expected at least one condition")
     conds = [condition(c, f"te.{'all' if op == 'and' else 'any'}") for c in items]
     out = conds[0]
     for c in conds[1:]:
-        out = Binary(op, out, c, "bool")
+        out = ir.Binary(op, out, c, "bool")
     return out
 
 
-def const(value: ExprLike, dtype: str | None = None) -> Expr:
+def const(value: ir.ExprLike, dtype: str | None = None) -> ir.Expr:
     """A literal; without ``dtype`` int32, float32 or bool, by the Python type.
 
-    Raises:
-        TensorError: ``value`` is no number, or the dtype is not supported.
+    TensorError where ``value`` is no number, or the dtype is not supported.
 
     Example:
         >>> print(te.const(1), te.const(1).dtype, te.const(1, "float16").dtype)
         1 int32 float16
     """
-    return as_expr(value) if dtype is None else cast(value, dtypes.check(dtype))
+    return ir.as_expr(value) if dtype is None else ir.cast(value, dtypes.check(dtype))
 
 
-def select(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Expr:
+def select(cond: ir.ExprLike, true_value: ir.ExprLike, false_value: ir.ExprLike) -> ir.Expr:
     """``true_value`` where the condition holds, else the other; both are evaluated.
 
     So both must read inside their tensors, whatever the condition says.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: te.select(A[i] > 0, A[i], 0.0), name="B")
-        >>> print(lw.lower(te.create_schedule(B.op), [A, B]))
-        def main(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = select(A[i] > 0.0, A[i], 0.0)
+        >>> print(te.select(A[0] > 0, A[0], 0.0))
+        select(A[0] > 0.0, A[0], 0.0)
     """
-    a, b, dtype = promote(true_value, false_value)
-    return Select(condition(cond, "te.select"), a, b, dtype)
+    a, b, dtype = ir.promote(true_value, false_value)
+    return ir.Select(condition(cond, "te.select"), a, b, dtype)
 
 
-def if_then_else(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) -> Expr:
+def if_then_else(cond: ir.ExprLike, true_value: ir.ExprLike, false_value: ir.ExprLike) -> ir.Expr:
     """``true_value`` where the condition holds, else the other; only that one is evaluated.
 
     It guards reads outside of a tensor, as padding needs it.
@@ -95,11 +77,11 @@ def if_then_else(cond: ExprLike, true_value: ExprLike, false_value: ExprLike) ->
         >>> print(p)
         [0. 1. 1. 1. 0.]
     """
-    a, b, dtype = promote(true_value, false_value)
-    return IfThenElse(condition(cond, "te.if_then_else"), a, b, dtype)
+    a, b, dtype = ir.promote(true_value, false_value)
+    return ir.IfThenElse(condition(cond, "te.if_then_else"), a, b, dtype)
 
 
-def all(*conds: ExprLike) -> Expr:
+def all(*conds: ir.ExprLike) -> ir.Expr:
     """True where every condition holds.
 
     Example:
@@ -110,7 +92,7 @@ def all(*conds: ExprLike) -> Expr:
     return logical("and", conds)
 
 
-def any(*conds: ExprLike) -> Expr:
+def any(*conds: ir.ExprLike) -> ir.Expr:
     """True where at least one condition holds.
 
     Example:
@@ -121,7 +103,7 @@ def any(*conds: ExprLike) -> Expr:
     return logical("or", conds)
 
 
-def logical_not(cond: ExprLike) -> Expr:
+def logical_not(cond: ir.ExprLike) -> ir.Expr:
     """Negation of a condition.
 
     Example:
@@ -129,102 +111,64 @@ def logical_not(cond: ExprLike) -> Expr:
         >>> print(te.logical_not(i < 4))
         not (i < 4)
     """
-    return Unary("not", condition(cond, "te.logical_not"), "bool")
+    return ir.Unary("not", condition(cond, "te.logical_not"), "bool")
 
 
-def equal(a: ExprLike, b: ExprLike) -> Expr:
-    """The expression ``a == b``.
+def _operation(
+    fn: str, op: str, doc: str, example: str, result: str
+) -> Callable[[ir.ExprLike, ir.ExprLike], ir.Expr]:
+    def f(a: ir.ExprLike, b: ir.ExprLike) -> ir.Expr:
+        return ir.binary(op, a, b)
 
-    Example:
-        >>> i = te.var("i")
-        >>> print(te.equal(i, 4))
-        i == 4
-    """
-    return binary("==", a, b)
-
-
-def not_equal(a: ExprLike, b: ExprLike) -> Expr:
-    """The expression ``a != b``.
-
-    Example:
-        >>> i = te.var("i")
-        >>> print(te.not_equal(i, 4))
-        i != 4
-    """
-    return binary("!=", a, b)
+    f.__name__ = f.__qualname__ = fn
+    f.__doc__ = f"{doc}\n\nExample:\n    >>> print(te.{fn}({example}))\n    {result}\n"
+    return f
 
 
-def floordiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division rounded towards minus infinity.
-
-    Example:
-        >>> print(te.floordiv(te.const(-7), 2))
-        -4
-    """
-    return binary("//", a, b)
-
-
-def floormod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of `floordiv`; it has the sign of ``b``.
-
-    Example:
-        >>> print(te.floormod(te.const(-7), 2))
-        1
-    """
-    return binary("%", a, b)
-
-
-def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division rounded towards zero.
-
-    Example:
-        >>> A = te.placeholder((2,), "int32", name="A")
-        >>> B = te.compute((2,), lambda i: te.truncdiv(A[i], 2), name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B])
-        >>> b = np.empty(2, "int32")
-        >>> f(np.array([7, -7], "int32"), b)
-        >>> print(b)
-        [ 3 -3]
-    """
-    return binary("tdiv", a, b)
-
-
-def truncmod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of `truncdiv`; it has the sign of ``a``.
-
-    Example:
-        >>> A = te.placeholder((2,), "int32", name="A")
-        >>> B = te.compute((2,), lambda i: te.truncmod(A[i], 2), name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B])
-        >>> b = np.empty(2, "int32")
-        >>> f(np.array([7, -7], "int32"), b)
-        >>> print(b)
-        [ 1 -1]
-    """
-    return binary("tmod", a, b)
+equal = _operation("equal", "==", "The expression ``a == b``.", 'te.var("i"), 4', "i == 4")
+not_equal = _operation("not_equal", "!=", "The expression ``a != b``.", 'te.var("i"), 4', "i != 4")
+floordiv = _operation(
+    "floordiv", "//", "Integer division rounded towards minus infinity.", "te.const(-7), 2", "-4"
+)
+floormod = _operation(
+    "floormod", "%", "Remainder of `floordiv`; it has the sign of ``b``.", "te.const(-7), 2", "1"
+)
+indexdiv = _operation(
+    "indexdiv", "//", "`floordiv`, by the name that TE has for indices.", 'te.var("i"), 4', "i // 4"
+)
+indexmod = _operation(
+    "indexmod", "%", "`floormod`, by the name that TE has for indices.", 'te.var("i"), 4', "i % 4"
+)
+truncdiv = _operation(
+    "truncdiv", "tdiv", "Integer division towards zero: -3 here.", "te.const(-7), 2", "tdiv(-7, 2)"
+)
+truncmod = _operation(
+    "truncmod",
+    "tmod",
+    "Remainder of `truncdiv`, with the sign of ``a``: -1 here.",
+    "te.const(-7), 2",
+    "tmod(-7, 2)",
+)
+bitwise_and = _operation("bitwise_and", "&", "``a & b`` of integers.", "te.const(6), 3", "2")
+bitwise_or = _operation("bitwise_or", "|", "``a | b`` of integers.", "te.const(6), 3", "7")
+bitwise_xor = _operation("bitwise_xor", "^", "``a ^ b`` of integers.", "te.const(6), 3", "5")
+shift_left = _operation(
+    "shift_left",
+    "<<",
+    "``a << b``; the amount counts modulo the width of the operands.",
+    "te.const(7), 1",
+    "14",
+)
+shift_right = _operation(
+    "shift_right",
+    ">>",
+    "``a >> b``, which copies the sign of signed integers; the amount as in `shift_left`.",
+    "te.const(-7), 1",
+    "-4",
+)
 
 
-def indexdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """`floordiv`, by the name that TE has for indices.
-
-    Example:
-        >>> print(te.indexdiv(te.var("i"), 4))
-        i // 4
-    """
-    return floordiv(a, b)
-
-
-def indexmod(a: ExprLike, b: ExprLike) -> Expr:
-    """`floormod`, by the name that TE has for indices.
-
-    Example:
-        >>> print(te.indexmod(te.var("i"), 4))
-        i % 4
-    """
-    return floormod(a, b)
-
-
-def div(a: ExprLike, b: ExprLike) -> Expr:
+def div(a: ir.ExprLike, b: ir.ExprLike) -> ir.Expr:
     """Division as in C: of floats exact up to rounding, of integers `truncdiv`.
 
     Example:
@@ -233,31 +177,25 @@ def div(a: ExprLike, b: ExprLike) -> Expr:
         >>> print(te.div(a[0], 2), "and", te.div(n[0], 2))
         a[0] / 2.0 and tdiv(n[0], 2)
     """
-    return binary("/" if dtypes.is_float(promote(a, b)[2]) else "tdiv", a, b)
+    return ir.binary("/" if dtypes.is_float(ir.promote(a, b)[2]) else "tdiv", a, b)
 
 
-def isnan(x: ExprLike) -> Expr:
+def isnan(x: ir.ExprLike) -> ir.Expr:
     """True where x is not a number; never for integers.
 
-    Not to be relied on under the target's ``-fastmath``, which assumes that there are none.
-
-    Raises:
-        TensorError: x is of dtype bool.
+    Not to be relied on under the target's ``-fastmath``, which assumes that there are none. A bool
+    is a TensorError.
 
     Example:
         >>> A = te.placeholder((2,), name="A")
-        >>> B = te.compute((2,), lambda i: te.select(te.isnan(A[i]), 0.0, A[i]), name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B])
-        >>> b = np.empty(2, "float32")
-        >>> f(np.array([np.nan, 3], "float32"), b)
-        >>> print(b)
-        [0. 3.]
+        >>> print(te.isnan(A[0]))
+        A[0] != A[0]
     """
     e = _number("isnan", x)
-    return binary("!=", e, e) if dtypes.is_float(e.dtype) else const(False)
+    return ir.binary("!=", e, e) if dtypes.is_float(e.dtype) else const(False)
 
 
-def isinf(x: ExprLike) -> Expr:
+def isinf(x: ir.ExprLike) -> ir.Expr:
     """True where x is infinite, of either sign; never for integers. Otherwise as `isnan`.
 
     Example:
@@ -268,10 +206,10 @@ def isinf(x: ExprLike) -> Expr:
     e = _number("isinf", x)
     if not dtypes.is_float(e.dtype):
         return const(False)
-    return binary("==", call("abs", e), const(math.inf, e.dtype))
+    return ir.binary("==", call("abs", e), const(math.inf, e.dtype))
 
 
-def isfinite(x: ExprLike) -> Expr:
+def isfinite(x: ir.ExprLike) -> ir.Expr:
     """True where x is neither infinite nor NaN; always for integers. See `isnan`.
 
     Example:
@@ -285,14 +223,14 @@ def isfinite(x: ExprLike) -> Expr:
     return logical_not(any(isnan(e), isinf(e)))
 
 
-def _number(fn: str, x: ExprLike) -> Expr:
-    e = as_expr(x)
+def _number(fn: str, x: ir.ExprLike) -> ir.Expr:
+    e = ir.as_expr(x)
     if e.dtype == "bool":
         raise TensorError(f"te.{fn} of bool: cast the operand first")
     return e
 
 
-def call(fn: str, *args: ExprLike) -> Expr:
+def call(fn: str, *args: ir.ExprLike) -> ir.Expr:
     """Call an intrinsic of `loopwright.ir.expr.INTRINSICS` by name.
 
     Integers are converted to float32 first, except for ``abs`` and ``pow``.
@@ -305,55 +243,25 @@ def call(fn: str, *args: ExprLike) -> Expr:
         >>> print(te.call("exp", A[0]))
         exp(A[0])
     """
-    if fn not in INTRINSICS:
+    if fn not in ir.INTRINSICS:
         raise TensorError(
-            f"unknown intrinsic {fn!r}{did_you_mean(fn, INTRINSICS)}; "
-            f"known: {', '.join(INTRINSICS)}"
+            f"unknown intrinsic {fn!r}{did_you_mean(fn, ir.INTRINSICS)}; "
+            f"known: {', '.join(ir.INTRINSICS)}"
         )
-    es = [as_expr(a) for a in args]
+    es = [ir.as_expr(a) for a in args]
     if len(es) == 2:
-        first, second, _ = promote(*args)
+        first, second, _ = ir.promote(*args)
         es = [first, second]
     if es[0].dtype == "bool":
         raise TensorError(f"te.{fn} of bool: cast the operand first")
     if fn == "abs" and dtypes.is_unsigned(es[0].dtype):
         return es[0]
     if not dtypes.is_float(es[0].dtype) and fn not in ("abs", "pow"):
-        es = [cast(e, "float32") for e in es]
-    return Call(fn, tuple(es), es[0].dtype)
+        es = [ir.cast(e, "float32") for e in es]
+    return ir.Call(fn, tuple(es), es[0].dtype)
 
 
-def bitwise_and(a: ExprLike, b: ExprLike) -> Expr:
-    """``a & b`` of integers.
-
-    Example:
-        >>> print(te.bitwise_and(te.const(6), 3))
-        2
-    """
-    return binary("&", a, b)
-
-
-def bitwise_or(a: ExprLike, b: ExprLike) -> Expr:
-    """``a | b`` of integers.
-
-    Example:
-        >>> print(te.bitwise_or(te.const(6), 3))
-        7
-    """
-    return binary("|", a, b)
-
-
-def bitwise_xor(a: ExprLike, b: ExprLike) -> Expr:
-    """``a ^ b`` of integers.
-
-    Example:
-        >>> print(te.bitwise_xor(te.const(6), 3))
-        5
-    """
-    return binary("^", a, b)
-
-
-def bitwise_not(a: ExprLike) -> Expr:
+def bitwise_not(a: ir.ExprLike) -> ir.Expr:
     """``~a`` of an integer.
 
     Example:
@@ -361,53 +269,27 @@ def bitwise_not(a: ExprLike) -> Expr:
         >>> print(te.bitwise_not(A[0]))
         ~A[0]
     """
-    return invert(a)
+    return ir.invert(a)
 
 
-def shift_left(a: ExprLike, b: ExprLike) -> Expr:
-    """``a << b``; the amount counts modulo the width of the operands.
-
-    Example:
-        >>> A = te.placeholder((4,), "int32", name="A")
-        >>> print(te.shift_left(A[0], 3))
-        A[0] << 3
-    """
-    return binary("<<", a, b)
-
-
-def shift_right(a: ExprLike, b: ExprLike) -> Expr:
-    """``a >> b``, which copies the sign of signed integers; the amount as in `shift_left`.
-
-    Example:
-        >>> print(te.shift_right(te.const(7), 1), te.shift_right(te.const(-7), 1))
-        3 -4
-    """
-    return binary(">>", a, b)
-
-
-def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
-    """``a * b + c`` of floats, rounded once.
-
-    Integers are converted to float32 first.
-
-    Raises:
-        TensorError: an operand is of dtype bool.
+def fma(a: ir.ExprLike, b: ir.ExprLike, c: ir.ExprLike) -> ir.Expr:
+    """``a * b + c`` of floats, rounded once; integers become float32 first, bool is a TensorError.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
         >>> print(te.fma(A[0], A[1], A[2]))
         fma(A[0], A[1], A[2])
     """
-    x, y, _ = promote(a, b)
-    x, z, _ = promote(x, c)
-    y, z, dtype = promote(y, z)
+    x, y, _ = ir.promote(a, b)
+    x, z, _ = ir.promote(x, c)
+    y, z, dtype = ir.promote(y, z)
     if dtype == "bool":
         raise TensorError("te.fma of bool: cast the operands first")
     dtype = dtype if dtypes.is_float(dtype) else "float32"
-    return Call("fma", (cast(x, dtype), cast(y, dtype), cast(z, dtype)), dtype)
+    return ir.Call("fma", (ir.cast(x, dtype), ir.cast(y, dtype), ir.cast(z, dtype)), dtype)
 
 
-def reinterpret(dtype: str, x: ExprLike) -> Expr:
+def reinterpret(dtype: str, x: ir.ExprLike) -> ir.Expr:
     """The bits of ``x`` as another dtype of the same width, as TE writes it: dtype first.
 
     Raises:
@@ -415,14 +297,10 @@ def reinterpret(dtype: str, x: ExprLike) -> Expr:
 
     Example:
         >>> A = te.placeholder((1,), name="A")
-        >>> B = te.compute((1,), lambda i: te.reinterpret("int32", A[i]), name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, B])
-        >>> b = np.empty(1, "int32")
-        >>> f(np.ones(1, "float32"), b)
-        >>> print(hex(b[0]))
-        0x3f800000
+        >>> print(te.reinterpret("int32", A[0]).dtype)
+        int32
     """
-    e, to = as_expr(x), dtypes.check(dtype)
+    e, to = ir.as_expr(x), dtypes.check(dtype)
     if e.dtype == to:
         return e
     if "bool" in (e.dtype, to) or dtypes.bits(e.dtype) != dtypes.bits(to):
@@ -430,7 +308,7 @@ def reinterpret(dtype: str, x: ExprLike) -> Expr:
             f"te.reinterpret: {e.dtype} has {dtypes.bits(e.dtype)} bits and {to} has "
             f"{dtypes.bits(to)}; it needs two number types of one width (cast converts values)"
         )
-    return Call("reinterpret", (e,), to)
+    return ir.Call("reinterpret", (e,), to)
 
 
 # Errors are in units in the last place of float32 and float64: docs/math.md, with special values.
@@ -439,7 +317,7 @@ _EXAMPLE = """
 
 Example:
     >>> x = te.placeholder(({n},), name="x")
-    >>> y = te.compute(({n},), lambda i: te.{fn}(x[i]), name="y")
+    >>> y = te.compute(({n},), lambda i: te.{fn}(x[i]{more}), name="y")
     >>> f = lw.build(te.create_schedule(y.op), [x, y])
     >>> out = np.empty({n}, "float32")
     >>> f(np.array([{numbers}], "float32"), out)
@@ -448,31 +326,26 @@ Example:
 """
 
 
-def _with_example(fn: str, doc: str, numbers: str, results: str) -> str:
+def _with_example(fn: str, doc: str, numbers: str, results: str, more: str = "") -> str:
     n = len(numbers.split(","))
-    return doc + _EXAMPLE.format(fn=fn, n=n, numbers=numbers, results=results)
+    return doc + _EXAMPLE.format(fn=fn, n=n, numbers=numbers, results=results, more=more)
 
 
-def _unary(fn: str, doc: str, numbers: str, results: str) -> Callable[[ExprLike], Expr]:
-    def f(x: ExprLike) -> Expr:
-        return call(fn, x)
+def _unary(
+    fn: str, doc: str, numbers: str, results: str, *, keeps_int: bool = False
+) -> Callable[[ir.ExprLike], ir.Expr]:
+    def f(x: ir.ExprLike) -> ir.Expr:
+        e = ir.as_expr(x)
+        return e if keeps_int and dtypes.is_int(e.dtype) else call(fn, e)
 
     f.__name__ = f.__qualname__ = fn
     f.__doc__ = _with_example(fn, doc, numbers, results)
     return f
 
 
-def _rounding(fn: str, doc: str, results: str) -> Callable[[ExprLike], Expr]:
-    """A function of floats that leaves integers, which are whole already, as they are."""
-
-    def f(x: ExprLike) -> Expr:
-        e = as_expr(x)
-        return e if dtypes.is_int(e.dtype) else call(fn, e)
-
-    f.__name__ = f.__qualname__ = fn
+def _rounding(fn: str, doc: str, results: str) -> Callable[[ir.ExprLike], ir.Expr]:
     stays = f"{doc} An integer stays as it is, with its dtype."
-    f.__doc__ = _with_example(fn, stays, "-1.5, 0.5, 1.7", results)
-    return f
+    return _unary(fn, stays, "-1.5, 0.5, 1.7", results, keeps_int=True)
 
 
 exp = _unary("exp", "e to the power x; within 1.1 ulp.", "0, 1, 2", "1.    2.718 7.389")
@@ -505,37 +378,23 @@ trunc = _rounding("trunc", "x rounded towards zero.", "-1.  0.  1.")
 abs = _unary("abs", "Absolute value.", "-1.5, 0, 1", "1.5 0.  1. ")
 
 
-def power(x: ExprLike, y: ExprLike) -> Expr:
-    """``x ** y``; within 1.4 ulp, float32 within 0.6.
-
-    Powers of integers are integers and wrap; a negative exponent gives 1 for x = 1, 1 or -1 for
-    x = -1, and 0 else.
-
-    Example:
-        >>> x = te.placeholder((3,), name="x")
-        >>> y = te.compute((3,), lambda i: te.power(x[i], 3.0), name="y")
-        >>> f = lw.build(te.create_schedule(y.op), [x, y])
-        >>> out = np.empty(3, "float32")
-        >>> f(np.array([1, 2, 3], "float32"), out)
-        >>> print(out)
-        [ 1.  8. 27.]
-    """
+def power(x: ir.ExprLike, y: ir.ExprLike) -> ir.Expr:
     return call("pow", x, y)
 
 
-def fmod(x: ExprLike, y: ExprLike) -> Expr:
-    """Remainder of x / y with the sign of x, for floats.
-
-    Example:
-        >>> x = te.placeholder((2,), name="x")
-        >>> y = te.compute((2,), lambda i: te.fmod(x[i], 3.0), name="y")
-        >>> f = lw.build(te.create_schedule(y.op), [x, y])
-        >>> out = np.empty(2, "float32")
-        >>> f(np.array([7.5, -7.5], "float32"), out)
-        >>> print(out)
-        [ 1.5 -1.5]
-    """
+def fmod(x: ir.ExprLike, y: ir.ExprLike) -> ir.Expr:
     return call("fmod", x, y)
 
 
+power.__doc__ = _with_example(
+    "power",
+    """``x ** y``; within 1.4 ulp, float32 within 0.6.
+
+Powers of integers are integers and wrap; a negative exponent gives 1 for x = 1, 1 or -1 for x = -1,
+and 0 else.""",
+    *("1, 2, 3", " 1.  8. 27.", ", 3.0"),
+)
+fmod.__doc__ = _with_example(
+    "fmod", "Remainder of x / y with the sign of x, for floats.", "7.5, -7.5", " 1.5 -1.5", ", 3.0"
+)
 pow = power

@@ -37,17 +37,14 @@ class OpNode:
 
     @property
     def is_placeholder(self) -> bool:
-        """True for an input."""
         return self.body is None
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The dtype of each output."""
         return (self.dtype,) if self.body is None else tuple(e.dtype for e in outputs_of(self.body))
 
     @property
     def num_outputs(self) -> int:
-        """Number of tensors that it computes."""
         return 1 if self.body is None else len(outputs_of(self.body))
 
     def output_name(self, index: int) -> str:
@@ -61,11 +58,7 @@ class OpNode:
 
     @property
     def static_shape(self) -> tuple[int, ...]:
-        """The shape as numbers.
-
-        Raises:
-            TensorError: it depends on sizes.
-        """
+        """The shape as numbers; TensorError where it depends on sizes."""
         return static_shape(self.shape)
 
     @property
@@ -105,7 +98,6 @@ def sizes_of(ops: Iterable[OpNode]) -> tuple[SizeVar, ...]:
 
 
 def reads_of(e: Node) -> list[Read]:
-    """All reads of an expression, in order, repeated ones included."""
     return [n for n in nodes(e) if isinstance(n, Read)]
 
 

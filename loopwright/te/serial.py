@@ -1,9 +1,7 @@
 """JSON of expressions, of operations, and of the statements of a tensor intrinsic.
 
-Axes are written by position: ``a0`` is the first axis of the output, ``r1`` the second reduction
-axis. Size variables are ``s0``, ``s1``, in the order of first use. An extent that depends on them
-is written as an expression, others as numbers. In statements buffers are written as numbers, those
-of the operands first, and variables as ``v0``, ``v1``.
+Axes are written by position: ``a0`` of the output, ``r1`` of the reduction, sizes ``s0`` in the
+order of first use. In statements buffers are numbers, the operands first, and variables ``v0``.
 """
 
 from __future__ import annotations
@@ -14,38 +12,12 @@ from typing import Any, TypeAlias
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
+from loopwright.ir import expr as ir
+from loopwright.ir import stmt
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import (
-    COMPARE,
-    FUNCTIONS,
-    OPERATIONS,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Dim,
-    Expr,
-    IfThenElse,
-    IterVar,
-    Read,
-    Select,
-    Unary,
-    Var,
-)
 from loopwright.ir.instructions import call_instruction
 from loopwright.ir.reduction import Combiner, Reduce, Tuple
 from loopwright.ir.sizes import SizeVar
-from loopwright.ir.stmt import (
-    Allocate,
-    CallPacked,
-    For,
-    If,
-    IntrinsicCall,
-    Let,
-    Seq,
-    Stmt,
-    Store,
-)
 from loopwright.ir.visitor import map_nodes
 from loopwright.te.op_node import OpNode
 from loopwright.te.tensor import shape_of
@@ -53,31 +25,30 @@ from loopwright.te.tensor import shape_of
 #: A value of JSON.
 Json: TypeAlias = Any
 #: Axes and variables by written name.
-Scope = Mapping[str, Var | IterVar]
+Scope = Mapping[str, ir.Var | ir.IterVar]
 #: Entries of an operation that its hash leaves out.
 _LABELS = ("name", "axes", "reduce", "tag", "reducer")
-_UNARY = ("-", "~", "not")
 #: Expressions that are written as a word and these fields.
-_FIELDS: Mapping[type[Expr], tuple[str, ...]] = {
-    Cast: ("cast", "value", "dtype"),
-    Unary: ("un", "op", "a"),
-    Binary: ("bin", "op", "a", "b", "dtype"),
-    Select: ("select", "cond", "a", "b"),
-    IfThenElse: ("if", "cond", "a", "b"),
-    Call: ("call", "fn", "args", "dtype"),
+_FIELDS: Mapping[type[ir.Expr], tuple[str, ...]] = {
+    ir.Cast: ("cast", "value", "dtype"),
+    ir.Unary: ("un", "op", "a"),
+    ir.Binary: ("bin", "op", "a", "b", "dtype"),
+    ir.Select: ("select", "cond", "a", "b"),
+    ir.IfThenElse: ("if", "cond", "a", "b"),
+    ir.Call: ("call", "fn", "args", "dtype"),
     Tuple: ("tuple", "values"),
 }
 #: Functions of more than one operand.
 _OPERANDS = {"pow": 2, "fmod": 2, "fma": 3}
 
 
-def op_to_json(op: OpNode, sizes: Mapping[Var, str]) -> dict[str, Json]:
+def op_to_json(op: OpNode, sizes: Mapping[ir.Var, str]) -> dict[str, Json]:
     """One operation of a DAG; ``sizes`` gives the written names of size variables."""
     shape = [_dim_to_json(n, sizes) for n in op.shape]
     out: dict[str, Json] = {"name": op.name, "shape": shape, "dtype": op.dtype}
     if op.body is None:
         return out | {"constant": True} if op.constant else out
-    names: dict[Var, str] = {**sizes, **{a.var: f"a{i}" for i, a in enumerate(op.axes)}}
+    names: dict[ir.Var, str] = {**sizes, **{a.var: f"a{i}" for i, a in enumerate(op.axes)}}
     names |= {a.var: f"r{i}" for i, a in enumerate(op.reduce_axes)}
     out["axes"] = [a.name for a in op.axes]
     out["reduce"] = [a.name for a in op.reduce_axes]
@@ -88,11 +59,11 @@ def op_to_json(op: OpNode, sizes: Mapping[Var, str]) -> dict[str, Json]:
     return out
 
 
-def _dim_to_json(n: Dim, sizes: Mapping[Var, str]) -> Json:
-    return expr_to_json(n, sizes) if isinstance(n, Expr) else n
+def _dim_to_json(n: ir.Dim, sizes: Mapping[ir.Var, str]) -> Json:
+    return expr_to_json(n, sizes) if isinstance(n, ir.Expr) else n
 
 
-def _dim_from_json(x: Json, sizes: Mapping[str, SizeVar]) -> Dim:
+def _dim_from_json(x: Json, sizes: Mapping[str, SizeVar]) -> ir.Dim:
     return expr_from_json(x, sizes) if isinstance(x, list) else integer(x)
 
 
@@ -135,13 +106,13 @@ def op_from_json(d: dict[str, Json], sizes: Mapping[str, SizeVar]) -> OpNode:
             raise TypeError(f"constant is true or false, not {str(constant)[:40]!r}")
         return OpNode(_name(d["name"]), shape, _name(d["dtype"]), constant=constant)
     axes = tuple(
-        IterVar.named(_name(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True)
+        ir.IterVar.named(_name(n), e, "spatial") for n, e in zip(d["axes"], shape, strict=True)
     )
     reduce = tuple(
-        IterVar.named(_name(n), _dim_from_json(e, sizes), "reduce")
+        ir.IterVar.named(_name(n), _dim_from_json(e, sizes), "reduce")
         for n, e in zip(d["reduce"], d["reduce_extents"], strict=True)
     )
-    scope: dict[str, Var | IterVar] = {**sizes, **{f"a{i}": a for i, a in enumerate(axes)}}
+    scope: dict[str, ir.Var | ir.IterVar] = {**sizes, **{f"a{i}": a for i, a in enumerate(axes)}}
     scope |= {f"r{i}": a for i, a in enumerate(reduce)}
     body = expr_from_json(d["body"], scope)
     tag = _name(d.get("tag", ""))
@@ -160,38 +131,38 @@ def _drop_reducer_names(x: Json) -> Json:
         if x and x[0] == "reduce":
             return ["reduce", *[_drop_reducer_names(v) for v in x[2:]]]
         return [_drop_reducer_names(v) for v in x]
-    if isinstance(x, dict):
-        return {k: _drop_reducer_names(v) for k, v in x.items()}
-    return x
+    return {k: _drop_reducer_names(v) for k, v in x.items()} if isinstance(x, dict) else x
 
 
-def expr_to_json(e: Expr, names: Mapping[Var, str]) -> list[Json]:
+def expr_to_json(e: ir.Expr, names: Mapping[ir.Var, str]) -> list[Json]:
     """An expression as nested lists; ``names`` gives the written name of each variable."""
 
-    def go(n: Expr) -> list[Json]:
+    def go(n: ir.Expr) -> list[Json]:
         if (fields := _FIELDS.get(type(n))) is not None:
             return [fields[0], *[value(getattr(n, name)) for name in fields[1:]]]
         match n:
-            case Var():
+            case ir.Var():
                 return ["var", names[n]]
-            case Const(value=v, dtype=d):
+            case ir.Const(value=v, dtype=d):
                 # JSON has no syntax for infinities and NaN.
                 return ["const", repr(v) if isinstance(v, float) and not math.isfinite(v) else v, d]
-            case Read(source=s, indices=idx, dtype=d, value_index=k):
+            case ir.Read(source=s, indices=idx, dtype=d, value_index=k):
                 return ["read", s, [go(i) for i in idx], d, *([k] if k else [])]
             case Reduce():
                 return _reduce_to_json(n, go, names)
         raise TensorError(f"{type(n).__name__} has no JSON form")
 
     def value(x: Json) -> Json:
-        if isinstance(x, Expr):
+        if isinstance(x, ir.Expr):
             return go(x)
         return [go(e) for e in x] if isinstance(x, tuple) else x
 
     return go(e)
 
 
-def _reduce_to_json(n: Reduce, go: Callable[[Expr], Json], names: Mapping[Var, str]) -> list[Json]:
+def _reduce_to_json(
+    n: Reduce, go: Callable[[ir.Expr], Json], names: Mapping[ir.Var, str]
+) -> list[Json]:
     c = n.combiner
     many = len(n.source) > 1
     inner = {v: f"x{k}" if many else "x" for k, v in enumerate(c.lhs)}
@@ -219,16 +190,16 @@ def combiner_to_json(c: Combiner) -> list[Json]:
     return [expr_to_json(e, names) for e in (*c.result, *c.identity)]
 
 
-def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -> Reduce:
+def _reduce_from_json(t: list[Json], go: Callable[[Json], ir.Expr], scope: Scope) -> Reduce:
     _, name, [result, identity], source, axes, where, init, d = t
     many = isinstance(d, list)
     types = [dtypes.check(_name(x)) for x in (d if many else [d])]
     marks = [str(k) for k in range(len(types))] if many else [""]
-    lhs = tuple(Var(f"x{m}", t) for m, t in zip(marks, types, strict=True))
-    rhs = tuple(Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
+    lhs = tuple(ir.Var(f"x{m}", t) for m, t in zip(marks, types, strict=True))
+    rhs = tuple(ir.Var(f"y{m}", t) for m, t in zip(marks, types, strict=True))
     inner = {v.name: v for v in (*lhs, *rhs)}
 
-    def each(items: Json, f: Callable[[Json], Expr]) -> tuple[Expr, ...]:
+    def each(items: Json, f: Callable[[Json], ir.Expr]) -> tuple[ir.Expr, ...]:
         parts = tuple(f(e) for e in (items if many else [items]))
         if len(parts) != len(types):
             raise ValueError(f"a reduction of {len(types)} values has {len(parts)} of a kind")
@@ -236,12 +207,12 @@ def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -
             _same("a part of a reduction", dtype, e.dtype)
         return parts
 
-    def inside(e: Json) -> Expr:
+    def inside(e: Json) -> ir.Expr:
         return expr_from_json(e, inner)
 
-    def axis(name: str) -> IterVar:
+    def axis(name: str) -> ir.IterVar:
         a = scope[name]
-        if not isinstance(a, IterVar) or a.kind != "reduce":
+        if not isinstance(a, ir.IterVar) or a.kind != "reduce":
             raise ValueError(f"{name} is no axis of a reduction")
         return a
 
@@ -258,48 +229,47 @@ def _reduce_from_json(t: list[Json], go: Callable[[Json], Expr], scope: Scope) -
     )
 
 
-def expr_from_json(x: Json, scope: Scope) -> Expr:
+def expr_from_json(x: Json, scope: Scope) -> ir.Expr:
     """Inverse of `expr_to_json`; ``scope`` maps written names to axes or variables.
 
     The JSON may come from a log, and its texts end up in the source of programs: only known
-    operations, functions and dtypes are read, of operands that they take. Other JSON raises
-    TensorError, KeyError, TypeError or ValueError.
+    operations, functions and dtypes are read. Else TensorError, KeyError, TypeError or ValueError.
     """
 
-    def var(name: str) -> Var:
+    def var(name: str) -> ir.Var:
         v = scope[name]
-        return v.var if isinstance(v, IterVar) else v
+        return v.var if isinstance(v, ir.IterVar) else v
 
-    def go(t: Json) -> Expr:
+    def go(t: Json) -> ir.Expr:
         match t:
             case ["var", name]:
                 return var(name)
             case ["const", v, d]:
                 return _const_from_json(v, dtypes.check(d))
             case ["cast", v, d]:
-                return Cast(go(v), dtypes.check(d))
+                return ir.Cast(go(v), dtypes.check(d))
             case ["un", op, a]:
                 e = go(a)
-                if op not in _UNARY or (op == "not") != (e.dtype == "bool"):
+                if op not in ("-", "~", "not") or (op == "not") != (e.dtype == "bool"):
                     raise TensorError(f"unknown operation {op!r} of {e.dtype} in the JSON of a DAG")
-                return Unary(op, e, e.dtype)
+                return ir.Unary(op, e, e.dtype)
             case ["bin", op, a, b, d]:
-                if op not in OPERATIONS:
+                if op not in ir.OPERATIONS:
                     raise TensorError(f"unknown operation {op!r} in the JSON of a DAG")
                 x, y = go(a), go(b)
                 _same(f"the operands of {op!r}", x.dtype, y.dtype)
-                _same(f"the result of {op!r}", "bool" if op in COMPARE else x.dtype, d)
-                return Binary(op, x, y, d)
+                _same(f"the result of {op!r}", "bool" if op in ir.COMPARE else x.dtype, d)
+                return ir.Binary(op, x, y, d)
             case ["select" | "if" as kind, c, a, b]:
                 cond, x, y = go(c), go(a), go(b)
                 _same("the condition of a choice", "bool", cond.dtype)
                 _same("the two sides of a choice", x.dtype, y.dtype)
-                return (Select if kind == "select" else IfThenElse)(cond, x, y, x.dtype)
+                return (ir.Select if kind == "select" else ir.IfThenElse)(cond, x, y, x.dtype)
             case ["call", fn, args, d]:
                 return _call_from_json(fn, [go(a) for a in args], dtypes.check(d))
             case ["read", s, idx, d, *rest] if len(rest) <= 1:
                 indices = tuple(go(i) for i in idx)
-                return Read(integer(s), indices, dtypes.check(d), *map(integer, rest))
+                return ir.Read(integer(s), indices, dtypes.check(d), *map(integer, rest))
             case ["tuple", values] if len(values) > 1:
                 entries = tuple(go(v) for v in values)
                 return Tuple(entries, entries[0].dtype)
@@ -315,22 +285,22 @@ def _same(what: str, a: str, b: str) -> None:
         raise TensorError(f"malformed JSON of a DAG: {what}: {a} and {str(b)[:40]}")
 
 
-def _const_from_json(v: Json, dtype: str) -> Const:
+def _const_from_json(v: Json, dtype: str) -> ir.Const:
     """A literal, whose value is of the Python type that its dtype has."""
     if isinstance(v, str):
         v = float(v)
     if not isinstance(v, bool | int | float):
         raise TypeError(f"a number was expected, not {str(v)[:40]!r}")
     if dtypes.is_float(dtype):
-        return Const(float(v), dtype)
+        return ir.Const(float(v), dtype)
     lo, hi = dtypes.limits(dtype)
     if not lo <= v <= hi or v != int(v):
         raise ValueError(f"the literal {v!r} is no {dtype}")
-    return Const(v, dtype)
+    return ir.Const(v, dtype)
 
 
-def _call_from_json(fn: Json, args: Sequence[Expr], dtype: str) -> Call:
-    if fn not in FUNCTIONS:
+def _call_from_json(fn: Json, args: Sequence[ir.Expr], dtype: str) -> ir.Call:
+    if fn not in ir.FUNCTIONS:
         raise TensorError(f"unknown intrinsic {str(fn)[:40]!r} in the JSON of a DAG")
     if len(args) != _OPERANDS.get(fn, 1):
         raise TensorError(f"{fn} in the JSON of a DAG has {len(args)} operands")
@@ -339,23 +309,23 @@ def _call_from_json(fn: Json, args: Sequence[Expr], dtype: str) -> Call:
             _same(fn, str(dtypes.bits(a.dtype)), str(dtypes.bits(dtype)))
         else:
             _same(f"an operand and the result of {fn}", a.dtype, dtype)
-    return Call(fn, tuple(args), dtype)
+    return ir.Call(fn, tuple(args), dtype)
 
 
 #: Statements that the body of an intrinsic may hold, as a word and these fields. Before them, a
 #: loop has its variable and extent, a definition its variable and value, an allocation its buffer.
-_STATEMENTS: Mapping[type[Stmt], tuple[str, ...]] = {
-    Seq: ("seq", "stmts"),
-    For: ("for", "kind", "body"),
-    Let: ("let", "body"),
-    If: ("when", "cond", "then", "orelse"),
-    Store: ("store", "buffer", "indices", "value"),
-    Allocate: ("alloc", "body"),
-    IntrinsicCall: ("intrin", "name", "operands"),
+_STATEMENTS: Mapping[type[stmt.Stmt], tuple[str, ...]] = {
+    stmt.Seq: ("seq", "stmts"),
+    stmt.For: ("for", "kind", "body"),
+    stmt.Let: ("let", "body"),
+    stmt.If: ("when", "cond", "then", "orelse"),
+    stmt.Store: ("store", "buffer", "indices", "value"),
+    stmt.Allocate: ("alloc", "body"),
+    stmt.IntrinsicCall: ("intrin", "name", "operands"),
 }
 
 
-def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
+def stmt_to_json(s: stmt.Stmt, params: Sequence[Buffer]) -> list[Json]:
     """A statement over ``params`` as nested lists; other buffers and variables are refused."""
     return _JsonWriter(params).stmt(s)
 
@@ -363,33 +333,35 @@ def stmt_to_json(s: Stmt, params: Sequence[Buffer]) -> list[Json]:
 class _JsonWriter:
     def __init__(self, params: Sequence[Buffer]) -> None:
         self.buffers = {b: k for k, b in enumerate(params)}
-        self.names: dict[Var, str] = {}
+        self.names: dict[ir.Var, str] = {}
 
     def buffer(self, b: Buffer) -> int:
         if b not in self.buffers:
             raise TensorError(f"the body touches {b.name!r}, which is no operand")
         return self.buffers[b]
 
-    def expr(self, e: Expr) -> list[Json]:
-        def numbered(x: Load) -> Read:
-            return Read(self.buffer(x.buffer), x.indices, x.dtype)
+    def expr(self, e: ir.Expr) -> list[Json]:
+        def numbered(x: Load) -> ir.Read:
+            return ir.Read(self.buffer(x.buffer), x.indices, x.dtype)
 
         try:
             return expr_to_json(map_nodes(e, Load, numbered), self.names)
         except KeyError as v:
             raise TensorError(f"the body uses the variable {v}, which no loop of it makes") from v
 
-    def stmt(self, s: Stmt) -> list[Json]:
+    def stmt(self, s: stmt.Stmt) -> list[Json]:
         if type(s) not in _STATEMENTS:
-            why = ": a trace is data, and runs no function of a process" * isinstance(s, CallPacked)
+            why = ": a trace is data, and runs no function of a process" * isinstance(
+                s, stmt.CallPacked
+            )
             raise TensorError(f"the body of an intrinsic cannot hold a {type(s).__name__}{why}")
         word, *fields = _STATEMENTS[type(s)]
         defined: list[Json] = []
-        if isinstance(s, For | Let):
+        if isinstance(s, stmt.For | stmt.Let):
             # Written before the variable has a name, since it is not in scope there.
-            first = _count_of(s) if isinstance(s, For) else self.expr(s.value)
+            first = _count_of(s) if isinstance(s, stmt.For) else self.expr(s.value)
             defined = [self.names.setdefault(s.var, f"v{len(self.names)}"), s.var.name, first]
-        elif isinstance(s, Allocate):
+        elif isinstance(s, stmt.Allocate):
             b, k = s.buffer, len(self.buffers)
             self.buffers[b] = k
             defined = [k, b.name, list(b.shape), b.dtype]
@@ -397,9 +369,9 @@ class _JsonWriter:
 
     def field(self, x: Json) -> Json:
         match x:
-            case Stmt():
+            case stmt.Stmt():
                 return self.stmt(x)
-            case Expr():
+            case ir.Expr():
                 return self.expr(x)
             case Buffer():
                 return self.buffer(x)
@@ -408,8 +380,8 @@ class _JsonWriter:
         return x
 
 
-def _count_of(loop: For) -> int:
-    n = loop.extent.value if isinstance(loop.extent, Const) else loop.extent
+def _count_of(loop: stmt.For) -> int:
+    n = loop.extent.value if isinstance(loop.extent, ir.Const) else loop.extent
     if type(n) is not int:
         raise TensorError(
             f"the extent of a loop in the body of an intrinsic is a number, not {str(n)[:40]}"
@@ -417,7 +389,7 @@ def _count_of(loop: For) -> int:
     return n
 
 
-def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:
+def stmt_from_json(data: Json, params: Sequence[Buffer]) -> stmt.Stmt:
     try:
         return _JsonReader(params).stmt(data)
     except (KeyError, TypeError, ValueError, OverflowError) as e:
@@ -429,48 +401,48 @@ def stmt_from_json(data: Json, params: Sequence[Buffer]) -> Stmt:
 class _JsonReader:
     def __init__(self, params: Sequence[Buffer]) -> None:
         self.buffers = dict(enumerate(params))
-        self.scope: dict[str, Var] = {}
+        self.scope: dict[str, ir.Var] = {}
 
-    def define(self, key: str, name: str, dtype: str = "int32") -> Var:
-        self.scope[key] = v = Var(str(name), dtype)
+    def define(self, key: str, name: str, dtype: str = "int32") -> ir.Var:
+        self.scope[key] = v = ir.Var(str(name), dtype)
         return v
 
     # Any: the operands of instructions, which are loads, are read as expressions, too.
     def expr(self, data: Json) -> Any:
-        def loaded(e: Read) -> Load:
+        def loaded(e: ir.Read) -> Load:
             b = self.buffers[e.source]
             self.check_dimensions(b, e.indices)
             return Load(b, e.indices, b.dtype)
 
-        return map_nodes(expr_from_json(data, self.scope), Read, loaded)
+        return map_nodes(expr_from_json(data, self.scope), ir.Read, loaded)
 
-    def check_dimensions(self, b: Buffer, indices: Sequence[Expr]) -> None:
+    def check_dimensions(self, b: Buffer, indices: Sequence[ir.Expr]) -> None:
         if len(indices) != len(b.shape):
             raise ValueError(f"{b.name} has {len(b.shape)} dimensions, not {len(indices)}")
 
-    def stmt(self, data: Json) -> Stmt:
+    def stmt(self, data: Json) -> stmt.Stmt:
         match data:
             case ["seq", stmts]:
-                return Seq(tuple(self.stmt(x) for x in stmts))
+                return stmt.Seq(tuple(self.stmt(x) for x in stmts))
             case ["for", key, name, int(n), "serial" | "vectorized" | "unrolled" as kind, body]:
                 (extent,) = shape_of((n,), "the extent of a loop")
-                return For(self.define(key, name), extent, kind, self.stmt(body))
+                return stmt.For(self.define(key, name), extent, kind, self.stmt(body))
             case ["let", key, name, value, body]:
                 e = self.expr(value)
-                return Let(self.define(key, name, e.dtype), e, self.stmt(body))
+                return stmt.Let(self.define(key, name, e.dtype), e, self.stmt(body))
             case ["when", cond, then, other]:
                 orelse = None if other is None else self.stmt(other)
-                return If(self.expr(cond), self.stmt(then), orelse)
+                return stmt.If(self.expr(cond), self.stmt(then), orelse)
             case ["store", k, at, value]:
                 b, indices = self.buffers[k], tuple(self.expr(i) for i in at)
                 self.check_dimensions(b, indices)
-                return Store(b, indices, self.expr(value))
+                return stmt.Store(b, indices, self.expr(value))
             case ["alloc", k, name, shape, dtype, body]:
                 extents = shape_of(shape, "the shape of a buffer")
                 if k != len(self.buffers):
                     raise ValueError(f"a new buffer has the number {len(self.buffers)}, not {k}")
                 self.buffers[k] = b = Buffer(str(name), extents, dtypes.check(dtype), "local")
-                return Allocate(b, self.stmt(body))
+                return stmt.Allocate(b, self.stmt(body))
             case ["intrin", name, operands]:
                 return call_instruction(name, [self.expr(x) for x in operands])
         raise TensorError(f"unknown statement in JSON: {str(data)[:60]}")

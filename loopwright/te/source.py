@@ -10,26 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from loopwright.errors import TensorError
-from loopwright.ir.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Dim,
-    Expr,
-    IfThenElse,
-    IterVar,
-    Read,
-    Select,
-    Unary,
-    Var,
-)
+from loopwright.ir import expr as ir
 from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple, outputs_of
 from loopwright.te import reducer as reducers
 from loopwright.te.op_node import OpNode, sizes_of
 from loopwright.te.serial import combiner_to_json
 
-_WIDTH = 100
 #: Precedence of operators in Python; everything else is a call, a name or a literal.
 _BINDS = {
     "<": 1, "<=": 1, ">": 1, ">=": 1, "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6,
@@ -80,7 +66,7 @@ class _Program:
         self.tensors = [
             [self.ids.fresh(op.output_name(k)) for k in range(op.num_outputs)] for op in ops
         ]
-        self.sizes: dict[Var, str] = {v: self.ids.fresh(v.name) for v in sizes_of(ops)}
+        self.sizes: dict[ir.Var, str] = {v: self.ids.fresh(v.name) for v in sizes_of(ops)}
 
     def lines(self) -> list[str]:
         lines = ["from loopwright import te", ""]
@@ -114,21 +100,21 @@ class _Program:
         args += [f"tag={quoted(op.tag)}"] if op.tag else []
         return [*lines, *defined, *called(f"{', '.join(names)} = te.compute", args)]
 
-    def dim(self, n: Dim) -> str:
-        return _Expressions(self.sizes, (), ()).text(n) if isinstance(n, Expr) else repr(n)
+    def dim(self, n: ir.Dim) -> str:
+        return _Expressions(self.sizes, (), ()).text(n) if isinstance(n, ir.Expr) else repr(n)
 
 
 def called(head: str, args: Sequence[str]) -> list[str]:
     """A call on one line, or with each argument on its own line where that is too long."""
     line = f"{head}({', '.join(args)})"
-    return [line] if len(line) <= _WIDTH else [f"{head}(", *(f"    {a}," for a in args), ")"]
+    return [line] if len(line) <= 100 else [f"{head}(", *(f"    {a}," for a in args), ")"]
 
 
 class _Expressions:
     def __init__(
         self,
-        names: Mapping[Var, str],
-        reduce_axes: Sequence[IterVar],
+        names: Mapping[ir.Var, str],
+        reduce_axes: Sequence[ir.IterVar],
         tensors: Sequence[Sequence[str]],
     ) -> None:
         self.names, self.tensors = names, tensors
@@ -136,7 +122,7 @@ class _Expressions:
 
     # ------------------------------------------------------------ bodies
 
-    def body(self, e: Expr, ids: PythonIdentifiers) -> tuple[str, list[str]]:
+    def body(self, e: ir.Expr, ids: PythonIdentifiers) -> tuple[str, list[str]]:
         """Text of a body, and lines that must come before it."""
         if not isinstance(e, Reduce):
             return self.values(outputs_of(e)), []
@@ -149,12 +135,11 @@ class _Expressions:
         args += [f"init={self.values(e.init)}"] if e.init is not None else []
         return f"{name}({', '.join(args)})", lines
 
-    def values(self, items: Sequence[Expr]) -> str:
+    def values(self, items: Sequence[ir.Expr]) -> str:
         texts = [self.text(x) for x in items]
         return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
     def combiner(self, c: Combiner) -> list[str]:
-        """Arguments of ``te.comm_reducer``."""
         many = len(c.result) > 1
         names = {v: f"x[{k}]" if many else "x" for k, v in enumerate(c.lhs)}
         names |= {v: f"y[{k}]" if many else "y" for k, v in enumerate(c.rhs)}
@@ -167,55 +152,53 @@ class _Expressions:
 
     # ------------------------------------------------------------ expressions
 
-    def text(self, e: Expr) -> str:
+    def text(self, e: ir.Expr) -> str:
         """An expression that stands alone; a literal keeps its dtype."""
         return self.bound(e)[0]
 
-    def bound(self, e: Expr) -> tuple[str, int]:
+    def bound(self, e: ir.Expr) -> tuple[str, int]:
         """Text of an expression, and the precedence of its outermost operator."""
         if not isinstance(e, AnyTensorExpr) or isinstance(e, Reduce | Tuple):
             raise TensorError(f"{type(e).__name__} has no source form")
         match e:
-            case Var():
+            case ir.Var():
                 return self.names[e], _ATOM
-            case Const(value=v, dtype=d):
+            case ir.Const(value=v, dtype=d):
                 special = isinstance(v, float) and not math.isfinite(v)
                 number = f'float("{v!r}")' if special else repr(v)
                 return f"te.const({number}, {quoted(d)})", _ATOM
-            case Cast(value=v, dtype=d):
+            case ir.Cast(value=v, dtype=d):
                 return f"te.cast({self.text(v)}, {quoted(d)})", _ATOM
-            case Unary(op="not", a=a):
+            case ir.Unary(op="not", a=a):
                 return f"te.logical_not({self.text(a)})", _ATOM
-            case Unary(op=op, a=a):
+            case ir.Unary(op=op, a=a):
                 return f"{op}{self.within(a, _UNARY)}", _UNARY
-            case Binary():
+            case ir.Binary():
                 return self.binary(e)
-            case Select(cond=c, a=a, b=b):
+            case ir.Select(cond=c, a=a, b=b):
                 return f"te.select({self.text(c)}, {self.pair(a, b)})", _ATOM
-            case IfThenElse(cond=c, a=a, b=b):
+            case ir.IfThenElse(cond=c, a=a, b=b):
                 return f"te.if_then_else({self.text(c)}, {self.pair(a, b)})", _ATOM
-            case Call(fn="reinterpret", args=(a,), dtype=d):
+            case ir.Call(fn="reinterpret", args=(a,), dtype=d):
                 return f"te.reinterpret({quoted(d)}, {self.text(a)})", _ATOM
-            case Call(fn=fn, args=args):
+            case ir.Call(fn=fn, args=args):
                 operands = ", ".join(self.text(a) for a in args)
                 return f"te.{fn}({operands})", _ATOM
-            case Read(source=s, indices=idx, value_index=k):
+            case ir.Read(source=s, indices=idx, value_index=k):
                 at = ", ".join(self.index(i) for i in idx)
                 return f"{self.tensors[s][k]}[{at or '()'}]", _ATOM
             case _:
                 assert_never(e)
 
-    def within(self, e: Expr, least: int) -> str:
+    def within(self, e: ir.Expr, least: int) -> str:
         """Text of an operand, in parentheses unless it binds at least so tightly."""
         text, binds = self.bound(e)
         return text if binds >= least else f"({text})"
 
-    def index(self, e: Expr) -> str:
-        if isinstance(e, Const) and e.dtype == "int32":
-            return repr(e.value)
-        return self.text(e)
+    def index(self, e: ir.Expr) -> str:
+        return repr(e.value) if isinstance(e, ir.Const) and e.dtype == "int32" else self.text(e)
 
-    def binary(self, e: Binary) -> tuple[str, int]:
+    def binary(self, e: ir.Binary) -> tuple[str, int]:
         a, b, op = e.a, e.b, e.op
         if op in _CALLS:
             return f"{_CALLS[op]}({self.pair(a, b)})", _ATOM
@@ -226,17 +209,17 @@ class _Expressions:
         left = left or self.within(a, binds + compare)
         return f"{left} {op} {_number(b, a) or self.within(b, binds + 1)}", binds
 
-    def pair(self, a: Expr, b: Expr) -> str:
+    def pair(self, a: ir.Expr, b: ir.Expr) -> str:
         """Two operands of one dtype as arguments."""
         # Over a bare reduction axis te.min and te.max would reduce.
-        bare = isinstance(b, Var) and b in self.reduced
+        bare = isinstance(b, ir.Var) and b in self.reduced
         last = f"{self.text(b)}.var" if bare else self.text(b)
         return f"{_number(a, b) or self.text(a)}, {_number(b, a) or last}"
 
 
-def _number(e: Expr, other: Expr) -> str:
+def _number(e: ir.Expr, other: ir.Expr) -> str:
     """A finite number as Python writes it, where it takes the dtype of ``other``; or ''."""
-    if not isinstance(e, Const) or e.dtype == "bool" or isinstance(other, Const):
+    if not isinstance(e, ir.Const) or e.dtype == "bool" or isinstance(other, ir.Const):
         return ""
     return repr(e.value) if math.isfinite(e.value) else ""
 

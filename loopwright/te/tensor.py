@@ -15,18 +15,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
-from loopwright.ir.expr import (
-    Const,
-    Dim,
-    Expr,
-    ExprLike,
-    ExprOps,
-    IterVar,
-    Read,
-    Var,
-    as_expr,
-    traced,
-)
+from loopwright.ir import expr as ir
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, SizeVar, check_extent
@@ -34,7 +23,7 @@ from loopwright.ir.visitor import nodes
 
 #: An extent as users give it, and a shape, of which a single extent is the one dimension. A float
 #: is one where it is whole: ``N / 32`` in scripts of TVM.
-DimLike = int | float | np.integer[Any] | Expr
+DimLike = int | float | np.integer[Any] | ir.Expr
 ShapeLike = DimLike | Iterable[DimLike]
 #: The domain of an axis: ``(0, extent)``, or the extent alone.
 Domain = DimLike | tuple[int, DimLike] | list[DimLike]
@@ -45,11 +34,7 @@ THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), 
 class Tensor:
     """A multi-dimensional value: the output of an operation. ``A[i, j]`` is an element.
 
-    Attributes:
-        op: the operation that computes it.
-        shape: extents, outermost first: ints, or expressions over size variables.
-        dtype: name of the element type.
-        value_index: which output of the operation it is.
+    Its shape has the extents, outermost first: ints, or expressions over size variables.
 
     Example:
         >>> A = te.placeholder((2, 3), name="A")
@@ -76,19 +61,15 @@ class Tensor:
 
     @property
     def static_shape(self) -> tuple[int, ...]:
-        """The shape as numbers.
-
-        Raises:
-            TensorError: it depends on sizes.
-        """
+        """The shape as numbers; TensorError where it depends on sizes."""
         return static_shape(self.shape)
 
-    def __call__(self, *indices: ExprLike) -> Any:
+    def __call__(self, *indices: ir.ExprLike) -> Any:
         """``A(i, j)``: the same as ``A[i, j]``."""
         return self[indices]
 
     # Any: an element, or a slice that waits for more indices.
-    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Any:
+    def __getitem__(self, indices: ir.ExprLike | tuple[ir.ExprLike, ...]) -> Any:
         idx = indices if isinstance(indices, tuple) else (indices,)
         if len(idx) > self.ndim or (self.ndim == 0 and idx):
             raise TensorError(
@@ -99,17 +80,17 @@ class Tensor:
             return TensorSlice(self, idx)
         if any(isinstance(i, slice) for i in idx):
             raise TensorError(f"{self.name}: slices are not indices; use one index a dimension")
-        at = tuple(map(as_expr, idx))
+        at = tuple(map(ir.as_expr, idx))
         for d, e in enumerate(at):
             if not dtypes.is_int(e.dtype):
                 raise TensorError(
                     f"{self.name}: index {d} has dtype {e.dtype}; indices are integers (cast it)"
                 )
-        return Read(self, at, self.dtype, self.value_index)
+        return ir.Read(self, at, self.dtype, self.value_index)
 
     def __eq__(self, other: object) -> Any:
-        if traced() and isinstance(other, ExprOps | int | float):
-            as_expr(self)  # says that an element is missing
+        if ir.traced() and isinstance(other, ir.ExprOps | int | float):
+            ir.as_expr(self)  # says that an element is missing
         return NotImplemented
 
     __hash__ = object.__hash__
@@ -123,17 +104,16 @@ class Tensor:
         return f"Tensor({self.name}: {self.dtype}{shape_text(self.shape)})"
 
 
-class TensorSlice(ExprOps):
+class TensorSlice(ir.ExprOps):
     """``A[i]`` of a two-dimensional ``A``: an element, once the remaining indices follow."""
 
     __slots__ = ("indices", "tensor")
 
-    def __init__(self, tensor: Tensor, indices: tuple[ExprLike, ...]) -> None:
+    def __init__(self, tensor: Tensor, indices: tuple[ir.ExprLike, ...]) -> None:
         self.tensor, self.indices = tensor, indices
 
-    def __getitem__(self, more: ExprLike | tuple[ExprLike, ...]) -> Any:
-        extra = more if isinstance(more, tuple) else (more,)
-        return self.tensor[self.indices + extra]
+    def __getitem__(self, more: ir.ExprLike | tuple[ir.ExprLike, ...]) -> Any:
+        return self.tensor[self.indices + (more if isinstance(more, tuple) else (more,))]
 
     def __repr__(self) -> str:
         return f"{self.tensor.name} with {len(self.indices)} of its {self.tensor.ndim} indices"
@@ -141,13 +121,6 @@ class TensorSlice(ExprOps):
 
 class Operation:
     """Base class of operations, which are compared by identity.
-
-    Attributes:
-        name: printed name.
-        tag: free text about the operation.
-        attrs: free attributes.
-        axis: one axis for each dimension of the outputs; none of an input.
-        reduce_axis: the axes of the reduction, if it is one.
 
     Example:
         >>> A = te.placeholder((2, 3), name="A")
@@ -158,11 +131,11 @@ class Operation:
         ['i', 'j'] [Tensor(A: float32[2, 3])]
     """
 
-    name: str
-    tag: str
-    attrs: dict[str, Any]
-    axis: list[IterVar]
-    reduce_axis: list[IterVar]
+    name: str  #: as it is printed
+    tag: str  #: free text
+    attrs: dict[str, Any]  #: free attributes
+    axis: list[ir.IterVar]  #: one for each dimension of the outputs; none of an input
+    reduce_axis: list[ir.IterVar]  #: those of the reduction, if it is one
 
     def __init__(self, name: str, shape: Shape, types: Sequence[str], tag: str = "") -> None:
         self.name, self.tag = name, tag
@@ -180,11 +153,7 @@ class Operation:
         return len(self._outputs)
 
     def output(self, index: int) -> Tensor:
-        """The tensor number ``index``.
-
-        Raises:
-            TensorError: there are not so many.
-        """
+        """The tensor number ``index``; TensorError where there are not so many."""
         if index not in range(self.num_outputs):
             n = self.num_outputs
             many = "one output" if n == 1 else f"{n} outputs"
@@ -200,17 +169,12 @@ class Operation:
 class PlaceholderOp(Operation):
     """An input.
 
-    Attributes:
-        constant: whether its values are known before calls, as those of weights are.
-
     Example:
         >>> print(te.placeholder((4,), name="A").op)
         PlaceholderOp(A: float32[4])
-        >>> print(te.placeholder((4,), name="W", constant=True).op.constant)
-        True
     """
 
-    constant = False
+    constant = False  # whether its values are known before calls, as those of weights are
 
 
 class ComputeOp(Operation):
@@ -227,20 +191,19 @@ class ComputeOp(Operation):
         A[i] + 1.0
     """
 
-    body: Expr
+    body: ir.Expr
 
     @property
     def input_tensors(self) -> list[Tensor]:
         """Tensors that the body reads, in the order of first use, each once."""
         parts = body_parts(self.body)
-        return list(dict.fromkeys(n.source for e in parts for n in nodes(e) if isinstance(n, Read)))
+        return list(
+            dict.fromkeys(n.source for e in parts for n in nodes(e) if isinstance(n, ir.Read))
+        )
 
 
-def body_parts(body: Expr | None) -> list[Expr]:
-    """Expressions that a body evaluates: for a reduction its source, condition and start.
-
-    None, the body of an input, has none.
-    """
+def body_parts(body: ir.Expr | None) -> list[ir.Expr]:
+    """Expressions that a body evaluates: for a reduction its source, condition and start."""
     if body is None:
         return []
     if isinstance(body, Reduce):
@@ -248,7 +211,7 @@ def body_parts(body: Expr | None) -> list[Expr]:
     return list(outputs_of(body))
 
 
-def static_shape(shape: Iterable[Dim]) -> tuple[int, ...]:
+def static_shape(shape: Iterable[ir.Dim]) -> tuple[int, ...]:
     """Extents as numbers; a TensorError where one of them depends on sizes."""
     dims = tuple(shape)
     extents = tuple(n for n in dims if isinstance(n, int))
@@ -259,7 +222,7 @@ def static_shape(shape: Iterable[Dim]) -> tuple[int, ...]:
 
 def shape_of(shape: ShapeLike, what: str) -> Shape:
     """Extents of a shape, checked; a single extent is the shape of a vector."""
-    if isinstance(shape, Expr) or whole(shape) is not None:
+    if isinstance(shape, ir.Expr) or whole(shape) is not None:
         return (_extent(shape, (shape,), what),)
     if not isinstance(shape, Iterable):
         raise TensorError(f"{what}: a shape is a sequence of positive integers, got {shape!r}")
@@ -267,8 +230,8 @@ def shape_of(shape: ShapeLike, what: str) -> Shape:
     return tuple(_extent(d, dims, what) for d in dims)
 
 
-def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
-    if isinstance(d, Expr) and not isinstance(d, Const):
+def _extent(d: object, dims: tuple[object, ...], what: str) -> ir.Dim:
+    if isinstance(d, ir.Expr) and not isinstance(d, ir.Const):
         return check_extent(d, what)
     n = whole(d)
     if n is None:
@@ -280,11 +243,8 @@ def _extent(d: object, dims: tuple[object, ...], what: str) -> Dim:
 
 
 def whole(x: object) -> int | None:
-    """An integer of Python or NumPy, a whole float, or a literal of one of these, as an int.
-
-    None for everything else, bool included.
-    """
-    if isinstance(x, Const):
+    """A whole number as an int, be it a float or a literal; None for all else and for a bool."""
+    if isinstance(x, ir.Const):
         return whole(x.value)
     if isinstance(x, float):
         return int(x) if x.is_integer() else None
@@ -316,12 +276,9 @@ def placeholder(
             ``constant`` is no bool.
 
     Example:
-        >>> A = te.placeholder((4, 8), "float32", name="A")
-        >>> print(A, A.shape, A.dtype)
-        Tensor(A: float32[4, 8]) (4, 8) float32
-        >>> W = te.placeholder((8, 8), name="W", constant=True)
-        >>> print(W.op.constant)
-        True
+        >>> W = te.placeholder((8, 4), name="W", constant=True)
+        >>> print(W, W.op.constant)
+        Tensor(W: float32[8, 4]) True
     """
     if not isinstance(constant, bool):
         raise TensorError(f"placeholder {name!r}: constant is True or False, got {constant!r}")
@@ -331,16 +288,12 @@ def placeholder(
     return op.output(0)
 
 
-def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
+def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> ir.IterVar:
     """Declare a reduction axis over ``dom = (0, extent)`` (or ``extent`` alone).
 
-    Args:
-        dom: the domain.
-        name: printed name.
-        thread_tag: as in TE, which gives it no effect; it must be left empty.
-
     Raises:
-        TensorError: the domain is no pair, is empty, or does not start at 0; a thread tag.
+        TensorError: the domain is no pair, is empty, or does not start at 0; a thread tag, which TE
+            takes and gives no effect.
 
     Example:
         >>> A = te.placeholder((4, 8), name="A")
@@ -354,14 +307,14 @@ def reduce_axis(dom: Domain, name: str = "rv", thread_tag: str = "") -> IterVar:
             f"reduce_axis {name!r}: thread_tag={thread_tag!r} binds nothing; leave it out and call "
             f"s[...].bind(axis, te.thread_axis({thread_tag!r}))"
         )
-    return IterVar.named(name, _domain(dom, f"reduce_axis {name!r}"), "reduce")
+    return ir.IterVar.named(name, _domain(dom, f"reduce_axis {name!r}"), "reduce")
 
 
-def _domain(dom: Domain, what: str) -> Dim:
+def _domain(dom: Domain, what: str) -> ir.Dim:
     lo: DimLike = 0
     if isinstance(dom, list | tuple) and len(dom) == 2:
         lo, hi = dom
-    elif not isinstance(dom, list | tuple) and (isinstance(dom, Expr) or whole(dom) is not None):
+    elif not isinstance(dom, list | tuple) and (isinstance(dom, ir.Expr) or whole(dom) is not None):
         hi = dom
     else:
         raise TensorError(f"{what}: expected (0, extent), got {dom!r}")
@@ -371,7 +324,7 @@ def _domain(dom: Domain, what: str) -> Dim:
     return extent
 
 
-def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") -> IterVar:
+def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") -> ir.IterVar:
     """Declare a GPU thread axis for ``bind``, e.g. ``thread_axis("threadIdx.x")``.
 
     Args:
@@ -384,19 +337,8 @@ def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") 
         TensorError: an unknown tag; a domain that is empty or does not start at 0.
 
     Example:
-        >>> A = te.placeholder((128,), name="A")
-        >>> B = te.compute((128,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> block, thread = s[B].split(B.op.axis[0], factor=64)
-        >>> s[B].bind(block, te.thread_axis("blockIdx.x"))
-        >>> s[B].bind(thread, te.thread_axis("threadIdx.x"))
-        >>> print(lw.lower(s, [A, B]))
-        def main(A: float32[128], B: out float32[128]):
-          # bound = B.i.0
-          for blockIdx.x in thread(2):
-            # bound = B.i.1
-            for threadIdx.x in thread(64):
-              B[blockIdx.x * 64 + threadIdx.x] = A[blockIdx.x * 64 + threadIdx.x] + 1.0
+        >>> print(te.thread_axis((0, 64), "threadIdx.x"))
+        IterVar(threadIdx.x, extent=64, thread)
     """
     if isinstance(dom, str):
         return thread_axis(None, dom, name)
@@ -405,7 +347,7 @@ def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") 
     extent = 0 if dom is None else _domain(dom, f"thread_axis {name or tag!r}")
     if not isinstance(extent, int):
         raise TensorError(f"thread_axis {name or tag!r}: the extent must be a number, got {extent}")
-    return IterVar(Var(name or tag), extent, "thread", tag)
+    return ir.IterVar(ir.Var(name or tag), extent, "thread", tag)
 
 
 def var(name: str = "n", dtype: str = "int32") -> SizeVar:
@@ -416,12 +358,8 @@ def var(name: str = "n", dtype: str = "int32") -> SizeVar:
     place in ``build(s, [n, A, B])``. As an extent it must be 1 to 2**30 (checked at each call);
     it may be 0 where this leaves no output with elements: then nothing runs.
 
-    Args:
-        name: printed name; it need not be unique.
-        dtype: int32 or int64.
-
     Raises:
-        TensorError: another dtype: a number of the program is a tensor of shape ``()``.
+        TensorError: the dtype is not int32 or int64: another number is a tensor of shape ``()``.
 
     Example:
         >>> n = te.var("n")

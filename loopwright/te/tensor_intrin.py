@@ -61,9 +61,7 @@ def decl_buffer(
     """Say how an operand of an intrinsic must lie in memory, for `decl_tensor_intrin`.
 
     Args:
-        shape: that of the tensor.
-        dtype: that of the tensor.
-        name: printed name.
+        shape, dtype: those of the tensor.
         strides: for each dimension the elements from one index to the next: a number, or a variable
             or None where any stride will do. None: row-major without gaps.
 
@@ -93,14 +91,10 @@ def _compact(shape: Sequence[int]) -> Strides:
 class TensorIntrin:
     """A tensor intrinsic; made by `decl_tensor_intrin`.
 
-    Attributes:
-        name: its name in messages.
-        dag: the description: inputs, then one compute.
-        strides: of each input in the order of the DAG, then of the output.
-        params: buffers that stand for the operands in the bodies.
-        body: does the whole computation.
-        reset: sets the output to the reduction's starting value; None if there is none.
-        update: adds the reduction to the output; None if there is none.
+    Its description ``dag`` has inputs, then one compute; ``strides`` are of each input in the order
+    of the DAG, then of the output, and ``params`` the buffers of these in the bodies. ``body`` does
+    the whole computation, ``reset`` sets the output to the reduction's starting value, ``update``
+    adds the reduction to the output (both None where there is none).
 
     Example:
         >>> intrin = te.intrinsics.dot_uint8_int8_int32(16)
@@ -132,7 +126,6 @@ class TensorIntrin:
         return any(INSTRUCTIONS[n.name].lanes is not None for n in calls)
 
     def to_json(self) -> dict[str, Json]:
-        """JSON-able form; `from_json` is its inverse."""
         parts = {k: getattr(self, k) for k in _BODIES}
         return {
             "name": self.name,
@@ -143,11 +136,7 @@ class TensorIntrin:
 
     @staticmethod
     def from_json(data: Json) -> TensorIntrin:
-        """Rebuild an intrinsic.
-
-        Raises:
-            TensorError: malformed.
-        """
+        """The intrinsic that `to_json` wrote; TensorError for malformed data."""
         want = {"name", "dag", "strides", *_BODIES}
         if not isinstance(data, dict) or set(data) != want:
             raise TensorError(f"the JSON of an intrinsic has the entries {', '.join(sorted(want))}")
@@ -185,10 +174,6 @@ def operand_buffers(dag: Dag) -> list[Buffer]:
     return [Buffer(op.name, op.shape, op.dtype) for op in dag.ops]
 
 
-#: Parameters of operands that change nothing: an operand may begin at any element.
-_WITHOUT_EFFECT = ("data_alignment", "offset_factor")
-
-
 def decl_tensor_intrin(
     op: Operation | Tensor,
     fcompute: Callable[[list[BufferView], list[BufferView]], Stmt | Sequence[Stmt | None]],
@@ -215,9 +200,6 @@ def decl_tensor_intrin(
             intrinsic: on small integers, random data, zeros and limits, infinities and NaN. What
             tuning measures is checked all the same; a template whose operands stay in a range that
             suits the intrinsic says so by its ``make_inputs``.
-
-    Returns:
-        The intrinsic.
 
     Raises:
         TensorError: the description is no single compute over placeholders; what the function
@@ -250,7 +232,8 @@ def decl_tensor_intrin(
     if not isinstance(op, ComputeOp):
         raise TensorError(f"{who}: the description is a te.compute, got {op!r}")
     for parameter in default_buffer_params or ():
-        if parameter not in _WITHOUT_EFFECT:
+        # These change nothing: an operand may begin at any element.
+        if parameter not in ("data_alignment", "offset_factor"):
             raise TensorError(
                 f"{who}: default_buffer_params has {parameter!r}; say it of each operand in binds"
             )
@@ -294,9 +277,6 @@ def _declared_strides(
             )
         strides.append(_compact(t.static_shape) if b is None else b.strides)
     return strides
-
-
-# ---------------------------------------------------------------- what an intrinsic must be
 
 
 def _check(x: TensorIntrin) -> None:
@@ -359,7 +339,6 @@ def _check_body(who: str, x: TensorIntrin, body: Stmt) -> None:
 
 
 def _check_operands(who: str, call: IntrinsicCall, declared: Mapping[Buffer, Strides]) -> None:
-    """Refuse operands of an instruction that have gaps."""
     for x, want in zip(call.operands, INSTRUCTIONS[call.name].operands, strict=True):
         strides = declared.get(x.buffer, _compact(x.buffer.extents))[-len(want.shape) :]
         if strides != _compact(want.shape):

@@ -1,9 +1,6 @@
-"""Tools for tests of loopwright and of extensions.
-
-* Contracts, test classes to subclass: `tuner_contract`, `target_contract`, `measurer_contract`,
-  `store_contract`.
-* A device that exists in this process only and checks every call: `simulated_device`.
-* The results of an expression by NumPy alone: `numpy_eval`.
+"""Tools for tests of loopwright and of extensions: contracts, test classes to subclass (of tuners,
+targets, measurers and stores); a device that exists in this process only and checks every call
+(`simulated_device`); the results of an expression by NumPy alone (`numpy_eval`).
 """
 
 from __future__ import annotations
@@ -12,16 +9,14 @@ from typing import Any
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
-    """Compare arrays (NumPy or NDArray) elementwise, as ``tvm.testing.assert_allclose``.
+    """Compare arrays (NumPy or NDArray) elementwise, as ``tvm.testing.assert_allclose``;
+    AssertionError where shapes differ, or an element is off by more than ``atol + rtol *
+    abs(desired)``.
 
     Args:
         actual: an array.
         desired: the expected array, of the same shape.
         rtol, atol: relative and absolute tolerance.
-
-    Raises:
-        AssertionError: shapes differ, or an element is off by more than
-            ``atol + rtol * abs(desired)``.
 
     Example:
         >>> lw.testing.assert_allclose(np.float32([1, 2]), np.float32([1, 2]))

@@ -28,8 +28,7 @@ from loopwright.task import Task, get_config, template
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
-#: Terms of a sum that takes longer than any test waits for.
-ENDLESS = 1 << 30
+ENDLESS = 1 << 30  # terms of a sum that takes longer than any test waits for
 
 
 def _reference(right: bool) -> Callable[[Array], Array]:
@@ -44,10 +43,8 @@ def _reference(right: bool) -> Callable[[Array], Array]:
 
 @template("contract/sum_of_sines", make_reference=_reference)
 def sum_of_sines(right: bool) -> tuple[Schedule, list[te.Tensor]]:
-    """B[i] is a sum of sines.
-
-    The knobs are the factor of a split, where 0 is refused, and the number of terms. ``right``
-    makes the reference agree with the program.
+    """B[i] is a sum of sines; knobs are the factor of a split, where 0 is refused, and the number
+    of terms. ``right`` makes the reference agree with the program.
     """
     cfg = get_config()
     cfg.define_knob("factor", [4, 8, 16, 0], default=4)
@@ -64,7 +61,6 @@ def sum_of_sines(right: bool) -> tuple[Schedule, list[te.Tensor]]:
 
 
 def trials(task: Task, *factors: int, terms: int = 2) -> list[MeasureInput]:
-    """Trials of a task of `sum_of_sines` with these factors."""
     configs = [task.config({"factor": factor, "terms": terms}) for factor in factors]
     return [MeasureInput(task, config, n) for n, config in enumerate(configs)]
 
@@ -82,13 +78,11 @@ class MeasurerContract:
     @pytest.fixture(scope="class")
     @classmethod
     def task(cls) -> Task:
-        """A task whose candidates are right and quick."""
         return Task(sum_of_sines, (True,), cls.target)
 
     @pytest.fixture(scope="class")
     @classmethod
     def measurer(cls, task: Task) -> Iterator[MeasurerLike]:
-        """One measurer for the tests that leave it as it was."""
         with cls.make(task, 10.0) as measurer:
             yield measurer
 

@@ -96,8 +96,6 @@ class _Evaluation:
             ]
         return acc
 
-    # ------------------------------------------------------------ expressions
-
     def value(self, e: Expr, mask: Array, env: Mapping[Var, Array] | None = None) -> Array:
         """The value of an expression; reads need to be in bounds only where ``mask`` holds."""
 

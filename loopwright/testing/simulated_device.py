@@ -1,23 +1,33 @@
 """`SimulatedDevice`: a `DeviceAPI` over memory of its own that counts and checks every call.
 
-It is stricter than hardware: streams do nothing until somebody waits for them, the default stream
-waits for no other, and addresses are never reused and aligned no more than requested.
+It is stricter than hardware: streams do nothing until somebody waits for them, in the order least
+expected; the default stream waits for no other, and addresses are never reused and aligned no more
+than requested. Time is counted and not measured.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import math
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError
 from loopwright.runtime import (
     DEVICE_ALIGNMENT,
+    HOST,
     AttributeValue,
     DeviceAPI,
     Event,
+    Extents,
     KernelArgument,
     Memory,
     Program,
@@ -27,24 +37,245 @@ from loopwright.runtime import (
     register_device_api,
     unregister_device_api,
 )
-from loopwright.testing.simulation import (
-    Access,
-    CurrentStreams,
-    HostAccess,
-    Kernel,
-    Mark,
-    MemoryBook,
-    Queue,
-    QueuedWork,
-    SimulatedProgram,
-    Values,
-    Wait,
-)
 
-#: DLPack's code of devices that are an extension.
-EXT_DEV = 12
-#: Bytes that a copy, or a kernel, moves in a second of simulated time.
-BANDWIDTH = 1e9
+__all__ = ["SimulatedDevice"]
+
+LATENCY = 1e-6  # seconds that each piece of work takes beside the seconds of its own
+
+
+@dataclass(slots=True, eq=False)
+class QueuedWork:
+    run: Callable[[], None]
+    seconds: float  # on the device
+    finish: Callable[[], None]  # called afterwards, also when `run` raised
+
+
+@dataclass(slots=True, eq=False)
+class Mark:
+    """A point in a queue; ``time`` is None until the queue has come that far."""
+
+    queue: Queue
+    time: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """A queue goes on only when another one has reached a mark."""
+
+    mark: Mark
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    work: deque[QueuedWork | Mark | Wait] = field(default_factory=deque, repr=False)
+    time: float = 0.0  # seconds on the device at the end of the work so far
+
+    def mark(self) -> Mark:
+        mark = Mark(self)
+        self.work.append(mark)
+        return mark
+
+    def run(self, until: Mark | None = None) -> None:
+        """Do all work, or that up to a mark, and before it the work of queues it waits for."""
+        goals: list[tuple[Queue, Mark | None]] = [(self, until)]
+        while goals:
+            queue, goal = goals[-1]
+            other = queue._step(goal)
+            if other is not None:
+                goals.append((other.queue, other))
+            elif not queue.work or (goal is not None and goal.time is not None):
+                goals.pop()
+
+    def _step(self, goal: Mark | None) -> Mark | None:
+        """Do one piece of work before the goal; returns the mark that must be reached first."""
+        if not self.work or (goal is not None and goal.time is not None):
+            return None
+        task = self.work[0]
+        if isinstance(task, Wait) and task.mark.time is None:
+            return task.mark
+        self.work.popleft()
+        match task:
+            case Mark():
+                task.time = self.time
+            case Wait(Mark(time=float(reached))):
+                self.time = max(self.time, reached)
+            case QueuedWork():
+                self.time += task.seconds + LATENCY
+                try:
+                    task.run()
+                finally:
+                    task.finish()
+        return None
+
+
+class CurrentStreams(threading.local):
+    """The calling thread's current stream of each device; None: the default one."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream | None] = {}
+
+
+POISON = 0xCD  # contents of uninitialised and freed memory
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(slots=True, eq=False)
+class Allocation:
+    device_id: int
+    data: Bytes
+    users: int = 0  # pieces of queued work that touch it
+    freed: bool = False  # by the caller
+
+    def finish_use(self) -> None:
+        """End the use by one piece of work; the last one lets freed memory go."""
+        self.users -= 1
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Destroy the contents of freed memory, as soon as no queued work needs it."""
+        if self.freed and not self.users:
+            self.data.fill(POISON)
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """Bytes that queued work will touch, checked when it is queued and again when it runs."""
+
+    allocation: Allocation
+    first: int
+    end: int
+
+    def take(self) -> Bytes:
+        return self.allocation.data[self.first : self.end]
+
+
+@dataclass(slots=True, eq=False)
+class HostAccess:
+    """Bytes of the host, whose owner must live until the work has run."""
+
+    book: MemoryBook
+    address: int
+    nbytes: int
+    owner: weakref.ref[object] | None
+
+    def take(self) -> Bytes:
+        """The bytes, to read or to write; a missing owner is an error."""
+        if self.owner is not None and self.owner() is None:
+            raise self.book.fault(f"host memory of {self.nbytes} bytes went before its copy ran")
+        if not self.nbytes:
+            return np.empty(0, np.uint8)
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.address))
+
+
+class MemoryBook:
+    """The allocations of the devices of one kind, named in messages."""
+
+    def __init__(self, name: str, device_type: int, devices: int) -> None:
+        self.name = name
+        self.device_type = device_type
+        #: Texts of all misuses.
+        self.faults: list[str] = []
+        self._allocations: dict[int, Allocation] = {}
+        self._next_address = [(number + 1) << 40 for number in range(devices)]
+
+    def fault(self, text: str) -> ArgumentError:
+        """Note a misuse of the interface, and return the error to raise."""
+        self.faults.append(f"{self.name}: {text}")
+        return ArgumentError(self.faults[-1])
+
+    def used_bytes(self, device_id: int) -> int:
+        return sum(
+            x.data.size
+            for x in self._allocations.values()
+            if x.device_id == device_id and (x.users or not x.freed)
+        )
+
+    def live(self) -> Iterable[tuple[int, Allocation]]:
+        return [(at, x) for at, x in self._allocations.items() if not x.freed]
+
+    def enter(self, device_id: int, nbytes: int, alignment: int, scope: str) -> Memory:
+        """New memory, at an address that is no multiple of twice the alignment."""
+        multiple = -(-self._next_address[device_id] // alignment) | 1
+        address = multiple * alignment
+        self._next_address[device_id] = address + max(nbytes, 1)
+        self._allocations[address] = Allocation(device_id, np.full(nbytes, POISON, np.uint8))
+        return Memory(self.device_type, device_id, address, nbytes, scope=scope)
+
+    def free(self, memory: Memory) -> None:
+        """Free memory of `enter`; freed memory, parts of it and other memory are faults."""
+        allocation = self._find("free", memory)
+        if memory.offset or memory.nbytes != allocation.data.size:
+            raise self.fault(f"free: {memory} is a part of what allocate gave")
+        allocation.freed = True
+        allocation.wipe()
+
+    def access(self, what: str, memory: Memory, offset: int, nbytes: int) -> Access | HostAccess:
+        """Bytes of memory for queued work; bytes outside, freed, or of other devices are faults."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
+            raise self.fault(
+                f"{what}: bytes {offset} to {offset + nbytes} are not inside {memory.nbytes} bytes"
+            )
+        if memory.device_type == HOST:
+            owner: object = memory
+            while isinstance(owner, Memory):
+                owner = owner.owner
+            # None where the owner cannot be found.
+            weak = weakref.ref(owner) if type(owner).__weakrefoffset__ else None
+            return HostAccess(self, memory.address + offset, nbytes, weak)
+        allocation = self._find(what, memory)
+        first = memory.offset + offset
+        if first + nbytes > allocation.data.size:
+            raise self.fault(f"{what}: {memory} is larger than what allocate gave")
+        return Access(allocation, first, first + nbytes)
+
+    def _find(self, what: str, memory: Memory) -> Allocation:
+        if memory.device_type != self.device_type or memory.handle not in self._allocations:
+            raise self.fault(f"{what}: {memory} was not allocated here")
+        allocation = self._allocations[memory.handle]
+        if allocation.device_id != memory.device_id:
+            raise self.fault(f"{what}: {memory} is memory of device {allocation.device_id}")
+        if allocation.freed:
+            raise self.fault(f"{what}: {memory} was freed before")
+        return allocation
+
+
+Values = Sequence[Bytes | int]  # arguments of a kernel: memory as its bytes, integers as they are
+#: A kernel of a simulated device, which is called with the grid, the block and its arguments.
+Kernel = Callable[[Extents, Extents, Values], None]
+#: Queues the call of a kernel: its name, the call, its arguments and the stream.
+Enqueue = Callable[[str, Callable[[Values], None], Sequence[KernelArgument], Stream | None], None]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedProgram(Program):
+    """Kernels by name that were loaded onto a simulated device, whose calls ``enqueue`` queues."""
+
+    kernels: Mapping[str, Kernel]
+    threads_per_block: int
+    enqueue: Enqueue
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Extents,
+        block: Extents,
+        arguments: Sequence[KernelArgument],
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+    ) -> None:
+        threads = math.prod(block)
+        if threads > self.threads_per_block:
+            raise RunError(
+                f"{kernel} asks {threads} threads a block, the device has "
+                f"{self.threads_per_block}; choose smaller extents"
+            )
+        call = functools.partial(self.kernels[kernel], grid, block)
+        self.enqueue(kernel, call, arguments, stream)
+
+
+EXT_DEV = 12  # DLPack's code of devices that are an extension
+BANDWIDTH = 1e9  # bytes that a copy, or a kernel, moves in a second of simulated time
 _THREADS_PER_BLOCK = 1024
 
 _P = ParamSpec("_P")
@@ -75,8 +306,7 @@ class SimulatedDevice(DeviceAPI):
     `verify` are raised at the end of a block that raised nothing itself.
 
     Args:
-        devices: number of devices.
-        memory_limit: bytes of memory of each.
+        devices, memory_limit: number of devices, and bytes of memory of each.
         device_type: their DLPack code.
         peers: pairs ``(reader, owner)`` of devices of which one reaches the other's memory; copies
             between other devices work, too.
@@ -138,8 +368,6 @@ class SimulatedDevice(DeviceAPI):
         if kind is None:
             self.verify()
 
-    # Queries of tests.
-
     @property
     def faults(self) -> list[str]:
         """Misuses of the interface, also those whose error was caught."""
@@ -154,11 +382,7 @@ class SimulatedDevice(DeviceAPI):
         return sum(len(queue.work) for queue in self._queues(device_id))
 
     def verify(self) -> None:
-        """Check that the interface was not misused, and that everything was freed.
-
-        Raises:
-            AssertionError: with all faults.
-        """
+        """Raise an AssertionError where the interface was misused, or something was not freed."""
         wrong = [
             *self.faults,
             *(f"{x.data.size} bytes at {at:#x} were never freed" for at, x in self._book.live()),
@@ -167,8 +391,6 @@ class SimulatedDevice(DeviceAPI):
         if wrong:
             raise AssertionError("; ".join(wrong))
 
-    # Devices and their properties.
-
     def count(self) -> int:
         return self.devices
 
@@ -176,7 +398,6 @@ class SimulatedDevice(DeviceAPI):
         return "" if self.devices else "the simulation was made without devices"
 
     def attribute(self, device_id: int, name: str) -> AttributeValue:
-        """A property of a device; None if it does not exist."""
         self._check_device(device_id)
         if name == "available_global_memory":
             return self.memory_limit - self.used_bytes(device_id)
@@ -185,15 +406,9 @@ class SimulatedDevice(DeviceAPI):
     def can_access_peer(self, device_id: int, other: int) -> bool:
         return device_id == other or (device_id, other) in self.peers
 
-    # Memory.
-
     @_counted
     def allocate(
-        self,
-        device_id: int,
-        nbytes: int,
-        alignment: int = DEVICE_ALIGNMENT,
-        scope: str = "global",
+        self, device_id: int, nbytes: int, alignment: int = DEVICE_ALIGNMENT, scope: str = "global"
     ) -> Memory:
         """Memory full of ``POISON``, aligned as requested and no more."""
         self._check_device(device_id)
@@ -225,9 +440,8 @@ class SimulatedDevice(DeviceAPI):
         nbytes: int,
         stream: Stream | None = None,
     ) -> None:
-        """Queue a copy, by default in a stream of the source's device, or of the only one.
-
-        Memory of the host is read or written when the stream reaches the copy.
+        """Queue a copy, by default in a stream of the source's device, or of the only one; memory
+        of the host is read or written when the stream reaches it.
         """
         read = self._book.access("copy", source, source_offset, nbytes)
         write = self._book.access("copy", target, target_offset, nbytes)
@@ -241,8 +455,6 @@ class SimulatedDevice(DeviceAPI):
             write.take()[:] = read.take()
 
         self._put(queue, run, nbytes / BANDWIDTH, (read, write))
-
-    # Streams and events.
 
     @_counted
     def create_stream(self, device_id: int) -> Stream:
@@ -306,8 +518,6 @@ class SimulatedDevice(DeviceAPI):
         """Simulated seconds between two events."""
         return self._reach(then) - self._reach(first)
 
-    # Kernels.
-
     @_counted
     def load(self, device_id: int, image: bytes, kernels: Sequence[str]) -> Program:
         """The kernels that an image names, which must be among those of the device."""
@@ -356,8 +566,6 @@ class SimulatedDevice(DeviceAPI):
         moved = sum(x.nbytes for x in arguments if isinstance(x, Memory))
         self._put(queue, work, moved / BANDWIDTH, touched)
 
-    # Internals.
-
     def _check_device(self, device_id: int) -> None:
         if not 0 <= device_id < self.devices:
             raise self._book.fault(f"there is no device {device_id}, only {self.devices}")
@@ -375,7 +583,6 @@ class SimulatedDevice(DeviceAPI):
         return stream.owner
 
     def _queues(self, device_id: int) -> list[Queue]:
-        """Queues of a device, the newest first."""
         streams = [*self._defaults, *self._streams.values()]
         mine = [x.owner for x in reversed(streams) if x.device_id == device_id]
         return [queue for queue in mine if isinstance(queue, Queue)]

@@ -50,7 +50,6 @@ class LogLike(Protocol):
 
 
 def record(trial: int, op: str = "matmul") -> Record:
-    """A record that differs from others in its trial number."""
     return Record(
         task="contract",
         op=op,
@@ -83,9 +82,7 @@ def write_many(contract: str, path: Path, op: str, count: int) -> None:
 class StoreContract:
     """Subclass, and set ``open`` and ``read`` to the functions under test."""
 
-    #: Opens the store of a path.
     open: ClassVar[Callable[[Path], StoreLike]]
-    #: Reads the records of a path.
     read: ClassVar[Callable[[Path], LogLike]]
 
     @pytest.fixture
@@ -96,8 +93,13 @@ class StoreContract:
         """Cut off the end of the last write, as the death of a writer may do."""
         path.write_bytes(path.read_bytes()[:-20])
 
+    def write(self, path: Path, *trials: int) -> None:
+        store = type(self).open(path)
+        for trial in trials:
+            store.append(record(trial))
+        store.close()
+
     def trials(self, path: Path) -> list[int | None]:
-        """The trial numbers of the records at a path, in their order."""
         return [r.trial for r in type(self).read(path).records]
 
     def test_records_are_read_back_as_they_were(self, path: Path) -> None:
@@ -123,21 +125,14 @@ class StoreContract:
 
     def test_opening_again_keeps_what_is_there(self, path: Path) -> None:
         for n in range(3):
-            store = type(self).open(path)
-            store.append(record(n))
-            store.close()
+            self.write(path, n)
         assert self.trials(path) == [0, 1, 2]
 
     def test_a_torn_end_costs_one_record(self, path: Path) -> None:
-        store = type(self).open(path)
-        store.append(record(0))
-        store.append(record(1))
-        store.close()
+        self.write(path, 0, 1)
         self.tear(path)
         assert self.trials(path) == [0]
-        store = type(self).open(path)
-        store.append(record(2))
-        store.close()
+        self.write(path, 2)
         log = type(self).read(path)
         assert [r.trial for r in log.records] == [0, 2]
         assert len(log.skipped) == 1
@@ -165,10 +160,7 @@ class StoreContract:
         command = [sys.executable, "-c", _WRITER, contract, str(path)]
         writers = [
             subprocess.Popen(
-                [*command, f"writer{n}", "100"],
-                env=environment,
-                stderr=subprocess.PIPE,
-                text=True,
+                [*command, f"writer{n}", "100"], env=environment, stderr=subprocess.PIPE, text=True
             )
             for n in range(3)
         ]

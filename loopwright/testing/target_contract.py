@@ -1,7 +1,4 @@
-"""The contract of targets, as a test class to subclass.
-
-A target of `loopwright.build` is ``llvm``, ``c``, ``interp``, or one of an
-extension. A test module derives from `TargetContract` and names it::
+"""The contract of targets, as a test class to subclass, which names the target::
 
     class TestC(TargetContract):
         target = "c -num-threads=2"
@@ -38,12 +35,9 @@ from loopwright.testing.numpy_eval import Array
 @dataclass
 class ScheduledProgram:
     s: Schedule
-    #: Inputs, then the one output.
-    args: list[te.Tensor]
-    #: The output by NumPy, from arrays of the inputs.
-    reference: Callable[..., Array]
-    #: Whether the result has one right value to the bit.
-    exact: bool = False
+    args: list[te.Tensor]  # inputs, then the one output
+    reference: Callable[..., Array]  # the output by NumPy, from arrays of the inputs
+    exact: bool = False  # whether the result has one right value to the bit
 
     def arrays(self) -> list[Array]:
         """Arrays of the arguments; the output is filled with a value that no program computes."""
@@ -137,9 +131,8 @@ PROGRAMS: dict[str, Callable[[], ScheduledProgram]] = {
 
 
 def runs_here(target: str) -> bool:
-    """Whether this machine can build and run code for a target; ``c`` needs a compiler.
-
-    Code for CUDA needs NVRTC alone: without a device, it is compiled and not run.
+    """Whether this machine can build and run code for a target; ``c`` needs a compiler, and code
+    for CUDA NVRTC alone: without a device, it is compiled and not run.
     """
     kind = Target(target).kind
     if kind == "cuda":
@@ -154,7 +147,6 @@ def runs_here(target: str) -> bool:
 
 
 def is_for_devices(target: str) -> bool:
-    """Whether code for a target consists of kernels of a device."""
     return "gpu" in Target(target).keys
 
 
@@ -162,10 +154,8 @@ class TargetContract:
     """Subclass, and set ``target`` to a target string."""
 
     target: ClassVar[str]
-    #: Whether kernels can be written as shared objects.
-    exports: ClassVar[bool] = False
-    #: Whether loops can be bound to the threads of a GPU.
-    threads: ClassVar[bool] = False
+    exports: ClassVar[bool] = False  # whether kernels can be written as shared objects
+    threads: ClassVar[bool] = False  # whether loops can be bound to the threads of a GPU
 
     @pytest.fixture(autouse=True)
     def _skip_where_it_does_not_run(self) -> None:
@@ -176,9 +166,8 @@ class TargetContract:
         return build(program.s, program.args, target=self.target, name=name)
 
     def place(self, a: Array) -> Array | NDArray:
-        """An array where kernels of the target take it: the array itself, or a copy on a device.
-
-        Without the device the test ends here: the build was tested.
+        """An array where kernels of the target take it: the array itself, or a copy on a device,
+        without which the test ends here: the build was tested.
         """
         home = device(self.target)
         if home == cpu():

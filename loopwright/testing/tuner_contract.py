@@ -40,10 +40,7 @@ class FakeSpace(ConfigSpace):
     """A space of the given extents, with knobs ``k0``, ``k1``, ... of the numbers below them."""
 
     def __init__(
-        self,
-        extents: Sequence[int],
-        valid: Callable[[int], bool] | None = None,
-        default: int = 0,
+        self, extents: Sequence[int], valid: Callable[[int], bool] | None = None, default: int = 0
     ) -> None:
         super().__init__()
         for number, extent in enumerate(extents):
@@ -139,23 +136,19 @@ class FakeMeasurer:
         return MeasureResult(times=(seconds, seconds * 1.01, seconds * 0.99), ts=1.0)
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
-        """The same results again."""
         return [self.result(point(config)) for config in configs]
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
-        """The same times again."""
         result = played(candidates, plan, self.times_again)
         self.playoffs.append([point(finalist.config) for finalist in result.finalists])
         return result
 
     def times_again(self, config: ConfigEntity) -> list[float]:
-        """Samples of a finalist."""
         return [self.time(point(config))] * 20
 
 
 #: Times by index, equal in every process; what is minimal is neither first nor last.
 def bowl(index: int) -> float:
-    """Seconds that fall and rise again around index 37."""
     return 1e-3 * (1 + abs(index - 37))
 
 
@@ -182,19 +175,15 @@ class TunerContract:
     """Subclass, and set ``tuner`` to the class under test."""
 
     tuner: ClassVar[Callable[..., Tuner]]
-    #: Keyword arguments for the constructor beside task and seed.
-    options: ClassVar[dict[str, Any]] = {}
-    #: True when other seeds give other proposals.
-    random: ClassVar[bool] = True
+    options: ClassVar[dict[str, Any]] = {}  # of the constructor, beside task and seed
+    random: ClassVar[bool] = True  # whether other seeds give other proposals
 
     def make(self, space: FakeSpace | None = None, seed: int = 0) -> Any:
-        """A fresh tuner on a fresh task."""
         return type(self).tuner(FakeTask(space), seed=seed, **self.options)
 
     def run(
         self, space: FakeSpace | None = None, seed: int = 0, **budget: Any
     ) -> tuple[FakeMeasurer, Summary]:
-        """A run without a log."""
         measurer = FakeMeasurer(bowl)
         summary = self.make(space, seed).tune(measure_option=measurer, **budget)
         return measurer, summary
@@ -290,7 +279,6 @@ class TunerContract:
     @pytest.fixture(scope="class")
     @classmethod
     def whole(cls) -> list[int]:
-        """The proposals of a run that was not interrupted."""
         return proposals(cls.tuner, (8, 8), 5, 48, **cls.options)
 
     @pytest.mark.parametrize("cut", [0, 1, 5, 15, 16, 17, 31, 32, 40])

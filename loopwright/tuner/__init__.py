@@ -1,7 +1,4 @@
-"""Tuners, and the loop that drives them within budgets and records every measurement.
-
-``run/loop.py`` is where the whole pipeline can be read.
-"""
+"""Tuners, and the loop that drives them within budgets and records every measurement."""
 
 from __future__ import annotations
 
@@ -30,6 +27,7 @@ from loopwright.tuner.xgb_tuner import XGBTuner
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
+    from loopwright.tuner.breeding import KnownPoints
     from loopwright.tuner.evolution import Pool
     from loopwright.tuner.model.candidates import CandidateBatches, Measurements
     from loopwright.tuner.model.cost_model import SampleOutcome
@@ -55,49 +53,14 @@ if TYPE_CHECKING:
     from loopwright.tuner.tasks.summary import TaskTable
 
 __all__ = [
-    "DEFAULT_TUNER",
-    "PLAN_SIZE",
-    "TUNERS",
-    "Annealing",
-    "ApplyHistoryBestOrSample",
-    "Callback",
-    "DropletTuner",
-    "EarlyStop",
-    "Evolution",
-    "Explanation",
-    "Failure",
-    "GATuner",
-    "GridSearchTuner",
-    "Monitor",
-    "NothingRan",
-    "RandomTuner",
-    "Rules",
-    "RunState",
-    "StructuresTuner",
-    "Summary",
-    "TaskRow",
-    "TasksMonitor",
-    "TasksSummary",
-    "Trial",
-    "Tuner",
-    "TunerLike",
-    "TuningInterrupted",
-    "XGBTuner",
-    "crossings",
-    "explain",
-    "find_tuner",
-    "learn",
-    "log_to_file",
-    "mutations",
-    "populations",
-    "progress_bar",
-    "register_check",
-    "remove_check",
-    "stop_at",
-    "task_table",
-    "tune",
-    "tune_tasks",
-]
+    "DEFAULT_TUNER", "PLAN_SIZE", "TUNERS", "Annealing", "ApplyHistoryBestOrSample", "Callback",
+    "DropletTuner", "EarlyStop", "Evolution", "Explanation", "Failure", "GATuner",
+    "GridSearchTuner", "Monitor", "NothingRan", "RandomTuner", "Rules", "RunState",
+    "StructuresTuner", "Summary", "TaskRow", "TasksMonitor", "TasksSummary", "Trial", "Tuner",
+    "TunerLike", "TuningInterrupted", "XGBTuner", "crossings", "explain", "find_tuner", "learn",
+    "log_to_file", "mutations", "populations", "progress_bar", "register_check", "remove_check",
+    "stop_at", "task_table", "tune", "tune_tasks",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers know the names
     __getattr__, __dir__ = lazy_names(__name__)

@@ -1,14 +1,8 @@
 """The base class of tuners: strategies that are asked for configurations and told their results.
 
-A tuner decides only *which configuration next*. It measures nothing, writes nothing and counts no
-budget: ``run/loop.py`` does that. So that a run can be taken up again from its log alone, a tuner
-keeps two promises, which ``loopwright.testing.tuner_contract`` checks:
-
-* everything that outlives a round is rebuilt by ``tell``; ``ask`` may draw and search, but leaves
-  nothing behind except that its proposals count as taken;
-* chance comes only from ``self.rng``, which is derived from the seed and the number of the round.
-
-Then the same records, told round by round, give the same next proposals in any process.
+A tuner only proposes; ``run/loop.py`` measures, records and counts budgets. So that its log alone
+brings a run back, it keeps two promises (`loopwright.testing.tuner_contract` checks them): what
+outlives a round is rebuilt by ``tell``, and chance comes only from ``self.rng``, of seed and round.
 """
 
 from __future__ import annotations
@@ -47,43 +41,26 @@ class Tuner(ABC):
     Further arguments are those of ``Options``, by position or by name.
 
     Attributes:
-        settings: the options of this tuner.
         best_config: the configuration with the lowest median so far, or None.
-        best_flops: its speed in FLOP/s, 0.0 before the first valid result.
         best: ``(config, result)`` of the best, or None.
         best_iter: the number of the trial that found it, counted from 0.
         ttl: number of trials that may still come before a budget of trials (``n_trial``,
             ``early_stopping``) ends the run, as callbacks see it; None: no such budget, or no run.
-        round: the number of the round that the next ``ask`` belongs to.
         why_empty: reason why the last ``ask`` found nothing, where it did.
         pretrained: results that ``load_history`` was given.
-        pruning: the points that a GPU has no room for.
-        checks: registered checks (`loopwright.tuner.register_check`) and what they refused.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
         relatives: records of other tasks that the log held when this one was first tuned, as far
             as they may teach it.
         expressions: tensor expressions of those, by their hash, as far as logs hold them.
         on_phase: function that is called with the name of a step that takes long, such as
             ``"fitting the cost model"``; set by the run.
-        journal: measurements without a log, kept for a next call of ``tune``.
 
     Example:
-        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-        >>> tuner = lw.tuner.RandomTuner(task, seed=0)
-        >>> summary = tuner.tune(
-        ...     n_trial=3,
-        ...     measure_option=lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1)),
-        ...     callbacks=[lw.callback.log_to_file("new.jsonl")],
-        ... )
-        >>> print(summary.stopped, summary.measured, summary.best_seconds > 0)
-        n_trial 3 True
-
-        A tuner of one's own chooses the order of the indices:
-
         >>> class LastFirst(lw.tuner.Tuner):
         ...     def propose(self, n):
         ...         yield from reversed(range(len(self.space)))
         ...
+        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
         >>> first, second = LastFirst(task).ask(2)
         >>> print(first.index == second.index + 1 == len(task.config_space) - 1)
         True
@@ -102,7 +79,6 @@ class Tuner(ABC):
     plan_size: int = PLAN_SIZE
 
     def __init_subclass__(cls) -> None:
-        """Write the options into the docstring of the class."""
         super().__init_subclass__()
         if cls.__doc__ and (text := cls.Options.text()):
             cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nOptions:\n{text}\n"
@@ -112,8 +88,8 @@ class Tuner(ABC):
     _over_structures: ClassVar[Callable[..., Tuner]]
 
     def __new__(cls, task: Task | None = None, *positional: object, **named: object) -> Tuner:
-        """A tuner of this kind; of a task whose space is a list of structures a tuner over these,
-        which has one of this kind for each."""
+        """A tuner of this kind, or for a space of several structures a tuner that has one of it for
+        each."""
         space = None if task is None else task.config_space
         if task is not None and isinstance(space, SpaceUnion) and not cls.searches_unions:
             return Tuner._over_structures(task, cls, positional, named)
@@ -150,8 +126,6 @@ class Tuner(ABC):
         self._best_speed = 0.0
         self._dry = False
         self.begin_round(0)
-
-    # -- the ask/tell interface ---------------------------------------------------------------
 
     @abstractmethod
     def propose(self, n: int) -> Iterable[int]:
@@ -196,12 +170,8 @@ class Tuner(ABC):
         self.begin_round(self.round + 1)
 
     def begin_round(self, number: int, seed: int | None = None) -> None:
-        """Set the round that the next ``ask`` belongs to; its generator starts afresh.
-
-        Args:
-            number: the round.
-            seed: draw this round from another seed (to finish one that another seed began).
-        """
+        """Set the round of the next ``ask``, whose generator starts afresh; ``seed`` is that of a
+        round which another seed began."""
         self.round = number
         self._round_seed = self.seed if seed is None else seed
         self._rng = None
@@ -220,7 +190,7 @@ class Tuner(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines that the summary of a run shall show about this tuner."""
+        """Lines about this tuner for the summary of a run."""
         return tuple(note for note in (self.pruning.note, self.checks.note) if note)
 
     @property
@@ -235,18 +205,9 @@ class Tuner(ABC):
     def set_best(
         self, config: ConfigEntity, result: MeasureResult, flops: float, trial: int
     ) -> None:
-        """Note the best configuration so far.
-
-        Args:
-            config: the configuration.
-            result: its measurement.
-            flops: its speed in FLOP/s.
-            trial: the number of the trial that found it.
-        """
+        """Note the best configuration so far, its speed in FLOP/s, and the trial that found it."""
         self.best_config, self.best = config, (config, result)
         self.best_flops, self.best_iter = flops, trial
-
-    # -- AutoTVM's names ----------------------------------------------------------------------
 
     @property
     def best_measure_pair(self) -> tuple[MeasureInput, MeasureResult] | None:
@@ -274,22 +235,19 @@ class Tuner(ABC):
         data_set: Iterable[tuple[MeasureInput, MeasureResult] | Record],
         min_seed_records: int = 500,
     ) -> int:
-        """Offer results measured elsewhere: records, or pairs as AutoTVM has them.
+        """Offer results measured elsewhere: records, or pairs as AutoTVM has them; returns how many
+        it holds.
 
         They never count as measured; a tuner with a cost model pretrains on them, others ignore
         them. Records of another shape of its template are described as points of their space, all
-        others (of another template, of a structure, of another workload) by what their trace makes
-        of their expression. A log holds its expressions, a list of records does not; without them
-        only records of this very expression can be used. Features of knobs, with
-        ``feature_type="knob"``, say nothing of another space.
+        others by what their trace makes of their expression, which a log holds and a list of
+        records does not. Features of knobs, with ``feature_type="knob"``, say nothing of another
+        space.
 
         Args:
             data_set: such as ``loopwright.records.load(path)`` or
                 ``autotvm.record.load_from_file(path)``.
             min_seed_records: accepted for AutoTVM's sake; every result is kept.
-
-        Returns:
-            The number of results that this tuner now holds.
 
         Raises:
             UsageError: something in it is neither.
@@ -342,9 +300,6 @@ class Tuner(ABC):
             min_gain: stop when the best is expected to become faster by less than this share within
                 a minute: 0.01 or ``"1%"``. Estimated from the latest 64 trials, see
                 `loopwright.tuner.run.budget`; before them it never stops a run.
-
-        Returns:
-            The summary: best, default, speed-up, failures, where the time went, why it stopped.
 
         Raises:
             UsageError: a budget is malformed, or ``target`` is given for a task without operations.

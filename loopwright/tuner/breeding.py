@@ -1,7 +1,7 @@
 """Rules by which searches breed points: first populations, mutations and crossings, by name.
 
-Each list is open: what is registered with a weight above zero takes part in every search that names
-no rules of its own. Built-in rules with a weight of zero are there to be named.
+What is registered with a weight above zero takes part in every search that names no rules of its
+own; built-in rules with a weight of zero are there to be named.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class Mutation:
-    """Mutation of digits, many rows at once."""
-
     def __init__(self, space: ConfigSpace, anew: float = 0.25, more: float = 0.1) -> None:
         # Chance of a changed knob to be drawn anew instead of going to a neighbour, and of each
         # further knob to change too, beside the one that always does.
@@ -33,7 +31,7 @@ class Mutation:
         self._tables = [_padded(knob.neighbours()) for knob in space.knobs.values()]
 
     def mutate(self, digits: Digits, rng: np.random.Generator) -> Digits:
-        """A copy with at least one knob of every row changed, unless the space has one point."""
+        """Change at least one knob of every row, unless the space has one point."""
         rows, changed = len(digits), digits.copy()
         if not len(self._movable) or not rows:
             return changed
@@ -83,7 +81,6 @@ class Mutation:
 
 
 def _padded(lists: list[list[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The lists as rows of a table, filled up with zeros, and the length of each."""
     counts = np.array([len(entries) for entries in lists], np.int64)
     table = np.zeros((len(lists), int(counts.max(initial=0))), np.int64)
     for row, entries in enumerate(lists):
@@ -116,12 +113,6 @@ class KnownPoints:
 class Rules(Mapping[str, R], Generic[R]):
     """Rules of one kind by name, in the order of their registration.
 
-    Args:
-        kind: the kind of rules, in words, for messages.
-
-    Attributes:
-        weights: the weight of each, by name.
-
     Example:
         >>> print(lw.tuner.mutations.weights["small_steps"], list(lw.tuner.crossings))
         1.0 ['uniform', 'one_point']
@@ -151,15 +142,11 @@ class Rules(Mapping[str, R], Generic[R]):
         return len(self._rules)
 
     def register(self, name: str, weight: float) -> Callable[[R], R]:
-        """A decorator that makes a function a rule.
+        """Decorate a function as a rule, unless its name is taken, or the weight is negative
+        (`UsageError`).
 
-        Args:
-            name: its name.
-            weight: frequency of its use relative to the others; 0: only where it is named. For a
-                rule for first populations: the share of the population that it may fill.
-
-        Raises:
-            UsageError: the name is taken, or the weight is negative or no number.
+        ``weight`` is the frequency of its use relative to the others; 0: only where it is named.
+        For a rule for first populations it is the share of the population that it may fill.
         """
         if name in self._rules:
             raise UsageError(f"there is a {self.kind} {name!r}; remove it first, or use a new name")
@@ -172,21 +159,12 @@ class Rules(Mapping[str, R], Generic[R]):
         return register
 
     def remove(self, name: str) -> None:
-        """Forget a rule.
-
-        Raises:
-            UsageError: there is none of this name.
-        """
+        """Forget a rule; an unknown name is a `UsageError`."""
         self._check(name)
         del self._rules[name], self.weights[name]
 
     def chosen(self, weights: Weights | None) -> dict[str, float]:
-        """The rules of a search with their weights: those that it names, or all that are registered
-        with a weight above zero.
-
-        Raises:
-            UsageError: a name is unknown, or a weight is negative.
-        """
+        """Weights of the rules that a search names, else of all registered with one above zero."""
         if weights is None:
             return {name: weight for name, weight in self.weights.items() if weight > 0}
         for name, weight in weights.items():
@@ -235,22 +213,21 @@ class Breeding:
 
     def mutate(self, digits: Digits, rng: np.random.Generator) -> Digits:
         """Change each row by a rule that is drawn by its weight, if there are rules."""
-        out = digits.copy()
-        for name, rows in _drawn(self._mutating, len(digits), rng):
-            changed = mutations[name](self.space, digits[rows], rng)
-            out[rows] = self._checked("mutation", name, changed, len(out[rows]))
-        return out
+        return self._by_rules(mutations, self._mutating, rng, digits)
 
     def cross(self, first: Digits, second: Digits, rng: np.random.Generator) -> Digits:
-        """A child of each two parents, by a rule that is drawn by its weight."""
-        out = first.copy()
-        for name, rows in _drawn(self._crossing, len(first), rng):
-            children = crossings[name](self.space, first[rows], second[rows], rng)
-            out[rows] = self._checked("crossing", name, children, len(out[rows]))
+        return self._by_rules(crossings, self._crossing, rng, first, second)
+
+    def _by_rules(
+        self, rules: Rules[R], weights: Weights, rng: np.random.Generator, *parents: Digits
+    ) -> Digits:
+        out = parents[0].copy()
+        for name, rows in _drawn(weights, len(out), rng):
+            children = rules[name](self.space, *(digits[rows] for digits in parents), rng)
+            out[rows] = self._checked(rules.kind, name, children, len(out[rows]))
         return out
 
     def begin(self, known: KnownPoints, size: int, rng: np.random.Generator) -> Digits:
-        """The first points of a population of ``size``: each rule fills its share."""
         parts = [np.empty((0, len(self._dims)), np.int64)]
         for name, share in self._beginning.items():
             count = min(int(share * size), size - sum(map(len, parts)))
@@ -272,7 +249,7 @@ class Breeding:
 def _drawn(
     weights: Weights, count: int, rng: np.random.Generator
 ) -> list[tuple[str, slice | npt.NDArray[np.intp]]]:
-    """Rules with the rows that each is for; nothing is drawn where there is one rule."""
+    """Rules with their rows; nothing is drawn where there is one rule."""
     names = list(weights)
     if len(names) < 2:
         return [(name, slice(None)) for name in names]
@@ -282,13 +259,13 @@ def _drawn(
     return [(name, rows) for name, rows in groups if len(rows)]
 
 
-# -- the rules that there are ---------------------------------------------------------------------
-
 _small_steps: WeakKeyDictionary[ConfigSpace, Mutation] = WeakKeyDictionary()
 
 
 def _steps_of(space: ConfigSpace) -> Mutation:
-    return _small_steps.setdefault(space, Mutation(space))
+    if space not in _small_steps:
+        _small_steps[space] = Mutation(space)
+    return _small_steps[space]
 
 
 @mutations.register("small_steps", weight=1.0)
@@ -298,8 +275,6 @@ def small_steps(space: ConfigSpace, digits: Digits, rng: np.random.Generator) ->
 
 
 def _of_kind(*kinds: str) -> MutationRule:
-    """Mutation of one knob of some kinds, or of any knob in a space that has none of them."""
-
     def mutate(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Digits:
         numbers = [k for k, knob in enumerate(space.knobs.values()) if knob.kind in kinds]
         return _steps_of(space).one(digits, rng, numbers)
@@ -316,7 +291,6 @@ mutations.register("placement", weight=0.0)(_of_kind("other", "reorder"))
 
 @crossings.register("uniform", weight=1.0)
 def uniform(space: ConfigSpace, first: Digits, second: Digits, rng: np.random.Generator) -> Digits:
-    """Each knob is that of one parent or of the other."""
     return np.where(rng.random(first.shape) < 0.5, second, first)
 
 
@@ -324,7 +298,6 @@ def uniform(space: ConfigSpace, first: Digits, second: Digits, rng: np.random.Ge
 def one_point(
     space: ConfigSpace, first: Digits, second: Digits, rng: np.random.Generator
 ) -> Digits:
-    """The first knobs are those of one parent, the rest those of the other."""
     knobs = first.shape[1]
     cut = rng.integers(0, knobs + 1, size=(len(first), 1))
     return np.where(np.arange(knobs) < cut, first, second)
@@ -332,7 +305,6 @@ def one_point(
 
 @populations.register("measured", weight=0.2)
 def measured(known: KnownPoints, count: int, rng: np.random.Generator) -> Digits:
-    """The fastest measured points."""
     return known.measured[:count]
 
 
@@ -346,7 +318,7 @@ _BUILT_IN = (mutations.chosen(None), crossings.chosen(None), populations.chosen(
 
 
 def own_rules() -> dict[str, dict[str, float]]:
-    """Weights of the rules by kind, for the header of a log; only kinds with rules of a user."""
+    """Weights for the header of a log, of the kinds that have rules of a user."""
     named = {"mutations": mutations.chosen(None), "crossings": crossings.chosen(None)}
     named["populations"] = populations.chosen(None)
     return {

@@ -1,16 +1,14 @@
 """Refusal of candidates between proposing and measuring: registered checks, and limits of a GPU.
 
-Refused candidates are counted, and not measured. Checks correspond to MetaSchedule's postprocessors
-that only reject: each has a name, looks at one candidate, and says why it is refused. A check is a
-function of the candidate alone, so that a run proposes the same again. Points that a GPU has no
-room for are pruned; of a point of another target, or of one that its template refuses, nothing is
-known, and it is left to those that build it.
+Both are functions of the candidate alone, so that a run proposes the same again. Points of another
+target, or that their template refuses, are left to those that build them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,14 +34,10 @@ _checks: dict[str, Check] = {}
 def register_check(name: str) -> Callable[[Check], Check]:
     """Decorate a function as a check of all candidates that tuners propose.
 
-    It is called once for each candidate, before that is built, and returns the reason why it
-    shall not be, or None. It may ask ``task.instantiate(config)`` for the schedule. The default
-    configuration, which is trial 0, is measured in any case. Tuners take the checks that are
-    registered when they are made.
-
-    Args:
-        name: its name, under which the summary of a run counts what it refused. A definition that
-            is run again takes the place of the former.
+    It is called once for each candidate, before that is built, and returns why it shall not be, or
+    None (MetaSchedule's postprocessors that only reject). It may ask ``task.instantiate(config)``
+    for the schedule. The default configuration, trial 0, is measured in any case. Tuners take the
+    checks that are registered when they are made; a definition that is run again replaces itself.
 
     Raises:
         UsageError: another function has the name, or none is given.
@@ -75,10 +69,7 @@ def register_check(name: str) -> Callable[[Check], Check]:
 
 
 def remove_check(name: str) -> None:
-    """Forget a check.
-
-    Raises:
-        UsageError: there is none of this name.
+    """Forget a check; an unknown name is a `UsageError`.
 
     Example:
         >>> _ = lw.tuner.register_check("mine")(lambda task, config: None)
@@ -91,30 +82,25 @@ def remove_check(name: str) -> None:
 
 
 class CandidateChecks:
-    """The checks of one run, registered ones by default, and the candidates that they refused."""
+    """The checks of one run, and the candidates that they refused."""
 
     def __init__(self, task: Scheduler, checks: Mapping[str, Check] | None = None) -> None:
         self._task = task
         self._checks = dict(_checks if checks is None else checks)
-        self._known: dict[int, bool] = {}
+        self._fits = lru_cache(_REMEMBERED)(self._decide)
         #: Refused candidates by ``"name: reason"``.
         self.reasons: Counter[str] = Counter()
 
     def __call__(self, index: int) -> bool:
         """Whether a candidate may be measured; a check that fails or gives no text is an error."""
-        if not self._checks:
-            return True
-        answer = self._known.get(index)
-        if answer is not None:
-            return answer
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
+        return not self._checks or self._fits(int(index))
+
+    def _decide(self, index: int) -> bool:
         config = self._task.config_space.get(index)
         answers = ((n, self._answer(n, check, config)) for n, check in self._checks.items())
         reason = next((f"{name}: {text}" for name, text in answers if text is not None), None)
         if reason is not None:
             self.reasons[reason] += 1
-        self._known[index] = reason is None
         return reason is None
 
     def _answer(self, name: str, check: Check, config: ConfigEntity) -> str | None:
@@ -137,7 +123,6 @@ class CandidateChecks:
 
     @property
     def note(self) -> str:
-        """Line on the refused candidates and the reasons; empty where there are none."""
         if not self.reasons:
             return ""
         shown = self.reasons.most_common(_NAMED)
@@ -148,11 +133,8 @@ class CandidateChecks:
 
 
 class ChecksOfPart(CandidateChecks):
-    """The checks of a run, asked about points of one structure, which begins at the index
-    ``begin``.
-
-    Refusals are counted by the checks of the run: two structures have one summary.
-    """
+    """The checks and counts of a run, asked about the points of one structure, from index ``begin``
+    on."""
 
     def __init__(self, whole: CandidateChecks, begin: int) -> None:
         super().__init__(whole._task, {})
@@ -172,10 +154,7 @@ def _origin(check: Check) -> tuple[object, object]:
 
 
 class Pruning:
-    """Decides whether points of a task may be built, by their use of resources; None allows all.
-
-    The decision is a function of the point: what is remembered is a shortcut and a count, no state.
-    """
+    """Decides whether points may be built, by their use of resources; None allows all."""
 
     def __init__(self, task: Scheduler | None) -> None:
         on_gpu = task is not None and "gpu" in task.target.keys
@@ -187,7 +166,6 @@ class Pruning:
         self.reasons: Counter[str] = Counter()
 
     def __call__(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Whether each point may be built, bool ``(n,)``."""
         if self._excess is None:
             return np.ones(len(indices), np.bool_)
         new = [i for i in dict.fromkeys(indices) if i not in self._known]
@@ -210,7 +188,6 @@ class Pruning:
 
     @property
     def note(self) -> str:
-        """Line on the pruned points and the reasons; empty where there are none."""
         if not self.pruned:
             return ""
         why = ", ".join(f"{name} {n}" for name, n in self.reasons.most_common())

@@ -1,8 +1,4 @@
-"""Coordinate descent: from a point to the neighbour that is faster beyond doubt, until none is.
-
-`Descent` is kept apart from `DropletTuner`, so that another tuner can end with it. All of its state
-is rebuilt from results that are told.
-"""
+"""Coordinate descent, for `DropletTuner` and the end of other tuners; told results rebuild it."""
 
 from __future__ import annotations
 
@@ -36,8 +32,8 @@ PVALUE = 0.05
 def is_faster(times: Sequence[float], than: Sequence[float], pvalue: float) -> bool:
     """Whether samples, in seconds, are faster than others by Welch's one-sided t-test.
 
-    ``pvalue`` is the allowed chance of a wrong yes. Where one side has a single sample nothing is
-    known of its noise, and the means decide; likewise where no sample differs from its mean.
+    ``pvalue`` is the allowed chance of a wrong yes. Where the noise is unknown (a single sample, or
+    no spread at all) the means decide.
     """
     if not times or not than or np.mean(times) >= np.mean(than):
         return False
@@ -50,8 +46,6 @@ def is_faster(times: Sequence[float], than: Sequence[float], pvalue: float) -> b
 
 
 class Lines:
-    """Points that differ from one in a single knob, by the number of small steps to them."""
-
     def __init__(self, space: ConfigSpace) -> None:
         self._dims = space.dims
         self._near = [knob.neighbours() for knob in space.knobs.values()]
@@ -86,8 +80,6 @@ class Lines:
 
 
 class Descent:
-    """A descent from the fastest of the first results that it is told."""
-
     def __init__(self, space: ConfigSpace, pvalue: float) -> None:
         self._space, self._pvalue = space, pvalue
         self._lines = Lines(space)
@@ -100,8 +92,7 @@ class Descent:
         self._along = -1
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Go to the fastest result that is faster than the centre beyond doubt; failures, and
-        results that a race dropped, are passed over."""
+        """Go to the fastest result that is faster than the centre beyond doubt."""
         usable = [(config, result) for config, result in results if result.usable]
         better = [
             (config, result)
@@ -124,23 +115,15 @@ class Descent:
     def next(
         self, rng: np.random.Generator, visited: Set[int], admits: Callable[[int], bool]
     ) -> Iterator[int]:
-        """Yield fresh neighbours of the centre, then points behind them; nothing without the
-        former."""
-        if self.centre is None:
-            return
-        yield from self.around(self.centre, rng, visited, admits)
+        return iter(()) if self.centre is None else self.around(self.centre, rng, visited, admits)
 
     def around(
-        self,
-        index: int,
-        rng: np.random.Generator,
-        visited: Set[int],
-        admits: Callable[[int], bool],
+        self, index: int, rng: np.random.Generator, visited: Set[int], admits: Callable[[int], bool]
     ) -> Iterator[int]:
-        """Yield the points that `next` yields, for any centre.
+        """Yield fresh points near an index, those of the knob that brought the last gain first.
 
-        First come the points one small step away, those of the knob that brought the last gain
-        before all others; behind them, so that a round is full, those two steps away, and so on.
+        Behind those one small step away, so that a round is full, come those two steps away, and so
+        on; nothing where no neighbour is fresh.
         """
         digits = digits_of(self._space, [index])[0]
         rings = self._lines.rings(digits.tolist())
@@ -180,8 +163,6 @@ def _indices(name: str, value: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class DropletOptions(TunerOptions):
-    """Options of `DropletTuner`."""
-
     start: tuple[int, ...] = option(
         (),
         "indices of the points of which the fastest is where the descent starts. Default: what the "
@@ -223,13 +204,6 @@ class DropletTuner(Tuner):
     Told the log of another tuner it goes on from the best of that; so it is a good end of a run of
     any tuner (`XGBTuner` has it as its option ``post_optimization``).
 
-    Args:
-        task: the task to tune.
-        seed: of the order in which neighbours are tried, and of random starts.
-
-    Raises:
-        UsageError: an option is outside of its range.
-
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
         >>> tuner = lw.tuner.DropletTuner(task, start=(100,), seed=0)
@@ -256,7 +230,6 @@ class DropletTuner(Tuner):
         self._restarts = 0
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in one round: go to a faster point, or start anew where no neighbour is faster."""
         self._descent.learn(results)
         if self._may_restart and self._descent.exhausted(self.visited, self.admits):
             self._restarts += 1
@@ -268,7 +241,6 @@ class DropletTuner(Tuner):
         return allowed is None or self._restarts < allowed
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield neighbours of the best; before there is one, points to start from."""
         centre = self._descent.centre
         if centre is None:
             yield from self._first()
@@ -282,7 +254,6 @@ class DropletTuner(Tuner):
         )
 
     def _first(self) -> Iterator[int]:
-        """Points where the first descent starts, and neighbours of the first of these."""
         if self._restarts:
             return
         starts = list(self.settings.start)

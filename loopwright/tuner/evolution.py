@@ -1,19 +1,18 @@
 """Searches of a space for the unmeasured points to which a model gives the best scores.
 
-All fill a `Pool`, which scores points and keeps the best. They keep nothing between calls and draw
-from the generator that they are given.
+All fill a `Pool`, keep nothing between calls, and draw from the generator that they are given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from loopwright.task import Digits, digits_of, distinct, indices_of, random_digits
+from loopwright.task import Digits, distinct, indices_of, random_digits
 from loopwright.tuner import breeding as rules
 from loopwright.tuner.breeding import Breeding, KnownPoints, Weights
 
@@ -30,8 +29,6 @@ Valid = Callable[[Sequence[int]], npt.NDArray[np.bool_]]
 
 @dataclass
 class SearchResult:
-    """Points of a search with their scores, each once, best first."""
-
     indices: list[int]
     #: int64 ``(n, knobs)``.
     digits: Digits
@@ -45,10 +42,7 @@ class SearchResult:
 
 
 class Pool:
-    """Scores points and remembers every one that may be proposed.
-
-    Points with an index in ``taken`` are never proposed; they are scored nevertheless, as parents.
-    """
+    """Scores points and remembers those that may be proposed; ``taken`` ones are parents only."""
 
     def __init__(self, space: ConfigSpace, score: Score, valid: Valid, taken: set[int]) -> None:
         self.space = space
@@ -58,7 +52,6 @@ class Pool:
         self._predictions: list[npt.NDArray[np.float64]] = []
 
     def add(self, digits: Digits) -> tuple[Digits, npt.NDArray[np.float64]]:
-        """Score points; return those that are valid, each once, with their scores."""
         indices = indices_of(self.space, digits)
         first = distinct(indices)
         kept = first[self._valid([indices[i] for i in first.tolist()])]
@@ -71,7 +64,6 @@ class Pool:
         return digits, self._predictions[-1][:, 0]
 
     def best(self, count: int | None = None) -> SearchResult:
-        """The ``count`` best fresh points so far; None for all."""
         indices = [index for block in self._indices for index in block]
         fresh = distinct(indices, self._taken)
         predictions = np.concatenate(self._predictions) if self._predictions else np.empty((0, 1))
@@ -84,31 +76,13 @@ class Pool:
         )
 
 
-class PoolSearch(Protocol):
-    """Fills a pool with points that its model prefers."""
-
-    def search(
-        self,
-        pool: Pool,
-        moves: Breeding,
-        seeds: Digits,
-        starts: Digits,
-        rng: np.random.Generator,
-    ) -> None:
-        """Fill ``pool``; ``seeds`` are the best measured points, best first, and ``starts`` points
-        that the analytical model prefers, both ``(n, knobs)``."""
-
-
 @dataclass(frozen=True)
 class Evolution:
     """Evolutionary search on knob vectors (auto_scheduler's and MetaSchedule's, with crossover).
 
-    The rules by which points are changed, crossed and first made are those of
-    `loopwright.tuner.mutations`, ``crossings`` and ``populations``.
-
-    A population of random points and of the best measured ones is bred for some generations:
-    parents are drawn by the rank of their scores, two of them are crossed knob by knob, and
-    children are mutated by small moves.
+    Random points and the best measured ones are bred for some ``generations``: parents are drawn by
+    the rank of their scores, two of them are crossed knob by knob, and children are mutated by
+    small moves.
 
     Attributes:
         population: points of a generation.
@@ -116,22 +90,16 @@ class Evolution:
         crossover: share of the children that have two parents.
         measured: share of the first generation that is taken from the best measured points.
         greed: steepness of the fall of a parent's chance with its rank: the best of ``n`` is
-            ``exp(greed)`` times likelier than the last. None: parents are drawn by the speed that
-            the model predicts.
+            ``exp(greed)`` times likelier than the last. None: by the speed that the model predicts.
         mutation: share of the children that are mutated; None: all but half of those that have two
             parents.
-        mutations: weights of the mutations by name, such as ``{"small_steps": 1.0}``; None for
-            those that are registered (`loopwright.tuner.mutations`).
-        crossings: weights of the rules that make a child of two parents, likewise.
-
-    Raises:
-        UsageError: a rule is unknown.
+        mutations, crossings: weights of rules by name, such as ``{"small_steps": 1.0}``; None for
+            those that are registered (`loopwright.tuner.mutations`, `loopwright.tuner.crossings`).
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
         >>> search = lw.tuner.Evolution(population=128, crossings={"one_point": 1.0})
-        >>> tuner = lw.tuner.XGBTuner(task, optimizer=search, seed=0)
-        >>> print(len(tuner.ask(4)))
+        >>> print(len(lw.tuner.XGBTuner(task, optimizer=search, seed=0).ask(4)))
         4
     """
 
@@ -149,24 +117,17 @@ class Evolution:
         rules.crossings.chosen(self.crossings)
 
     def moves(self, space: ConfigSpace) -> Breeding:
-        """The rules by which it breeds points of a space."""
         shares = {**rules.populations.chosen(None), "measured": self.measured}
         return Breeding(space, self.mutations, self.crossings, shares)
 
     def small(self) -> Evolution:
-        """The same with so few points that each may cost milliseconds."""
+        """The same for points that may cost milliseconds each."""
         return replace(self, population=min(self.population, 64), generations=3)
 
     def search(
-        self,
-        pool: Pool,
-        moves: Breeding,
-        seeds: Digits,
-        starts: Digits,
-        rng: np.random.Generator,
+        self, pool: Pool, moves: Breeding, known: KnownPoints, rng: np.random.Generator
     ) -> None:
-        """Fill ``pool``; arguments as for `PoolSearch`."""
-        first = moves.begin(KnownPoints(pool.space, seeds, starts), self.population, rng)
+        first = moves.begin(known, self.population, rng)
         fill = random_digits(pool.space, self.population - len(first), rng)
         digits, scores = pool.add(np.concatenate([first, fill]))
         for _ in range(self.generations):
@@ -210,10 +171,8 @@ class Evolution:
 
 
 def ansor() -> Evolution:
-    """The evolution of Ansor (Zheng et al., OSDI 2020), with its sizes and weights: 2048 points, 4
-    generations, 85 % of the children mutated, none with two parents, parents drawn by predicted
-    speed, a fifth of the first generation measured. A random point has Ansor's chance, 5 %, by the
-    tuner's option ``epsilon``."""
+    """The evolution of Ansor (Zheng et al., OSDI 2020), with its sizes and weights; the 5 % of
+    random points are the tuner's option ``epsilon``."""
     return Evolution(
         population=2048,
         generations=4,
@@ -248,28 +207,19 @@ class Annealing:
     patience: int = 30
 
     def moves(self, space: ConfigSpace) -> Breeding:
-        """The rules by which its walkers move in a space."""
         return Breeding(space)
 
     def small(self) -> Annealing:
-        """The same with so few points that each may cost milliseconds."""
         return replace(self, walkers=min(self.walkers, 16), steps=min(self.steps, 12))
 
     def search(
-        self,
-        pool: Pool,
-        moves: Breeding,
-        seeds: Digits,
-        starts: Digits,
-        rng: np.random.Generator,
+        self, pool: Pool, moves: Breeding, known: KnownPoints, rng: np.random.Generator
     ) -> None:
-        """Fill ``pool``; arguments as for `PoolSearch`.
-
-        A quarter of the walkers starts at ``seeds``, a quarter at ``starts``, the others anywhere.
-        """
+        """Fill ``pool``, a quarter of the walkers from measured points, a quarter from drafted
+        ones, the others from anywhere."""
         some = self.walkers // 4
         anywhere = random_digits(pool.space, 4 * self.walkers, rng)
-        start = np.concatenate([seeds[:some], starts[:some], anywhere])
+        start = np.concatenate([known.measured[:some], known.drafted[:some], anywhere])
         digits, scores = pool.add(start)
         digits, scores = digits[: self.walkers], scores[: self.walkers]
         if not len(digits):
@@ -306,18 +256,3 @@ class Annealing:
             if gain >= 0 or luck[walker] < np.exp(gain / max(temperature, 1e-9)):
                 digits[walker], scores[walker] = valid[at], valid_scores[at]
         return digits, scores
-
-
-@dataclass(frozen=True)
-class ExhaustiveSearch:
-    """Scores every point of a small space."""
-
-    def search(
-        self,
-        pool: Pool,
-        moves: Breeding,
-        seeds: Digits,
-        starts: Digits,
-        rng: np.random.Generator,
-    ) -> None:
-        pool.add(digits_of(pool.space, range(pool.space.range_length)))

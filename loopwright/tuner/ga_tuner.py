@@ -29,8 +29,6 @@ _ATTEMPTS = 8
 
 @dataclass(frozen=True)
 class GAOptions(TunerOptions):
-    """Options of `GATuner`."""
-
     pop_size: int = option(
         16,
         "size of a generation, at least 2. AutoTVM's scripts pass 100; 16 learns faster.",
@@ -45,21 +43,13 @@ class GAOptions(TunerOptions):
 class GATuner(Tuner):
     """Breeds configurations: roulette by speed, one-point crossover, mutation knob by knob.
 
-    The first ``pop_size`` points are random. From then on parents are drawn, each with a chance
-    that grows with its speed, from the fastest quarter of the last ``pop_size`` results (truncation
-    selection: Muehlenbein and Schlierkamp-Voosen, Evolutionary Computation 1, 1993) and the
-    ``elite_num`` fastest ever. Two parents make a child that takes the first knobs of one and the
-    others of the second, and each of whose knobs is then drawn anew with ``mutation_prob``. Unlike
-    AutoTVM's tuner of this name it proposes no point a second time: a child that is known is
-    mutated further, and where breeding finds nothing new, what is left of the space is drawn and
-    then listed.
-
-    Args:
-        task: the task to tune.
-        seed: of every draw.
-
-    Raises:
-        UsageError: an option is outside of its range.
+    After ``pop_size`` random points, parents are drawn by their speed from the fastest quarter of
+    the last ``pop_size`` results (truncation selection: Muehlenbein and Schlierkamp-Voosen,
+    Evolutionary Computation 1, 1993) and the ``elite_num`` fastest ever. A child takes the first
+    knobs of one parent and the others of the second; each is then drawn anew with
+    ``mutation_prob``. Unlike AutoTVM's it proposes no point twice: a known child is mutated
+    further, and where breeding finds nothing new, what is left of the space is drawn and then
+    listed.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -82,13 +72,11 @@ class GATuner(Tuner):
         self._speeds: list[float] = []
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in one round of results: they are the parents of the next."""
         for config, result in results:
             self._indices.append(point(config))
             self._speeds.append(speed_of(result))
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield children that were never proposed; random points before there are parents."""
         if len(self._indices) >= self.settings.pop_size:
             yield from self._children(n)
         yield from fresh_points(self, n)
@@ -112,7 +100,6 @@ class GATuner(Tuner):
             yield from filter(self.admits, fresh)
 
     def parents(self) -> tuple[Digits, npt.NDArray[np.float64]]:
-        """Digits of the parents, and the chance of each to be drawn."""
         speeds = np.array(self._speeds)
         ranked = np.argsort(-speeds, kind="stable")
         recent = ranked[ranked >= len(speeds) - self.settings.pop_size]

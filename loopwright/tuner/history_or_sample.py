@@ -30,13 +30,7 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
     Args:
         records: as of ``apply_history_best``; None for no log.
         num_measure: trials of the search for each such task; 0: nothing is measured.
-        seed: of the random configurations.
-        measure_option: way of measuring, see ``loopwright.measure_option``.
         any_hardware: accept records of other hardware, too.
-
-    Raises:
-        RecordError: a log is missing or cannot be read.
-        UsageError: ``num_measure`` is negative.
 
     Example:
         >>> from loopwright.tuner import ApplyHistoryBestOrSample
@@ -64,42 +58,34 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
         self._measure_option = measure_option
 
     def apply(self, task: Task) -> Scheduled | None:
-        """The schedule of the best record, or of a sampled configuration.
-
-        Raises:
-            TaskError: no random configuration can be lowered.
-            TuneError: nothing could be measured.
-        """
+        """The schedule of the best record, or of a sampled configuration; a `TaskError` where none
+        of these can be lowered, a `TuneError` where nothing could be measured."""
         self._find(task)
         return super().apply(task)
 
     def config_for(self, task: Task) -> ConfigEntity | None:
-        """The configuration that `apply` uses; errors as there."""
         self._find(task)
         return super().config_for(task)
 
     def _find(self, task: Task) -> None:
-        """Make a record of a task that has none, or choose a configuration for it."""
         if super().config_for(task) is not None:
             return
-        if not self._num_measure:
-            self.update(task.target, task, self._sampled(task))
+        if self._num_measure:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "sampled.jsonl"
+                RandomTuner(task, seed=self._seed).tune(
+                    n_trial=self._num_measure,
+                    measure_option=self._measure_option,
+                    callbacks=[log_to_file(path)],
+                )
+                self.load(load(path))
             return
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "sampled.jsonl"
-            RandomTuner(task, seed=self._seed).tune(
-                n_trial=self._num_measure,
-                measure_option=self._measure_option,
-                callbacks=[log_to_file(path)],
-            )
-            self.load(load(path))
-
-    def _sampled(self, task: Task) -> ConfigEntity:
         for index in task.config_space.sample_ints(_TRIES, self._seed):
             config = task.config_space.get(index)
             try:
                 lower(*task.instantiate(config))
             except LoopwrightError:  # not every point of a space is a program
                 continue
-            return config
+            self.update(task.target, task, config)
+            return
         raise TaskError(f"{task}: none of {_TRIES} random configurations can be lowered")

@@ -1,7 +1,7 @@
-"""Options of tuners: each is declared once, with its default, its check and its meaning.
+"""Options of tuners, each declared once with its default, its check and its meaning.
 
-A tuner names a frozen dataclass of options. Its constructor, the text of its docstring, the header
-of a log and the command line all follow from that.
+The constructor of a tuner, its docstring, the header of a log and the command line follow from
+them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ def option(
 
 @dataclass(frozen=True)
 class TunerOptions:
-    """Options of a tuner; this one has none."""
-
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             check = field.metadata["check"]
@@ -60,19 +58,17 @@ class TunerOptions:
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of the options that the command line offers."""
+        """Options that the command line offers."""
         return [field.name for field in dataclasses.fields(cls) if field.metadata["shown"]]
 
     @classmethod
     def text(cls) -> str:
-        """Meaning and default of each option, a line each, for docstrings."""
         return "\n".join(
             f"    {field.name}: {field.metadata['meaning']} Default {field.default!r}."
             for field in dataclasses.fields(cls)
         )
 
     def recorded(self) -> dict[str, Any]:
-        """The options on which proposals depend, as the header of a log keeps them."""
         fields = dataclasses.fields(self)
         return {f.name: getattr(self, f.name) for f in fields if f.metadata["recorded"]}
 

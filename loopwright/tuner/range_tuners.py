@@ -1,7 +1,4 @@
-"""Tuners of a range of indices: random search without replacement, and search in index order.
-
-Random search takes time and memory that do not depend on the size of the space.
-"""
+"""Tuners of a range of indices: random search without replacement, and search in index order."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ from loopwright.tuner.options import TunerOptions, option
 
 @dataclass(frozen=True)
 class RangeOptions(TunerOptions):
-    """Options of `RangeTuner`."""
-
     range_idx: tuple[int, int] | None = option(
         None,
         "search only indices from the first to the second, both included (to divide a space "
@@ -29,19 +24,29 @@ class RangeOptions(TunerOptions):
 
 
 class RangeTuner(Tuner):
-    """A tuner that searches the half-open range of indices from ``begin_idx`` to ``end_idx``."""
-
     Options: ClassVar[type[TunerOptions]] = RangeOptions
     settings: RangeOptions
 
     def reset(self) -> None:
         super().reset()
-        size = self.space.range_length
-        self.begin_idx, self.end_idx = index_range(size, self.settings.range_idx)
+        size, range_idx = self.space.range_length, self.settings.range_idx
+        self.begin_idx, self.end_idx = 0, size
+        if range_idx is None:
+            return
+        pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2
+        if not pair or not all(isinstance(bound, Integral) for bound in range_idx):
+            raise UsageError(f"range_idx must be two integers (first, last), got {range_idx!r}")
+        first, last = range_idx
+        if not 0 <= first <= last < size:
+            raise UsageError(
+                f"range_idx=({first}, {last}) is not a range within the space's {size} points; "
+                f"give the first and the last index with 0 <= first <= last <= {size - 1}"
+            )
+        self.begin_idx, self.end_idx = first, last + 1
 
     @property
     def range_idx(self) -> tuple[int, int]:
-        """First and last index that is searched."""
+        """First and last index that is searched, both included."""
         return self.begin_idx, self.end_idx - 1
 
     @property
@@ -51,22 +56,6 @@ class RangeTuner(Tuner):
     @property
     def options(self) -> dict[str, Any]:
         return {"range_idx": list(self.range_idx)}
-
-
-def index_range(size: int, range_idx: tuple[int, int] | None) -> tuple[int, int]:
-    """Half-open range of a ``range_idx``, whose ends are both included as in AutoTVM; None: all."""
-    if range_idx is None:
-        return 0, size
-    pair = isinstance(range_idx, (tuple, list)) and len(range_idx) == 2
-    if not pair or not all(isinstance(bound, Integral) for bound in range_idx):
-        raise UsageError(f"range_idx must be two integers (first, last), got {range_idx!r}")
-    first, last = range_idx
-    if not 0 <= first <= last < size:
-        raise UsageError(
-            f"range_idx=({first}, {last}) is not a range within the space's {size} points; "
-            f"give the first and the last index with 0 <= first <= last <= {size - 1}"
-        )
-    return first, last + 1
 
 
 #: Ranges up to this size may be listed when drawing no longer finds fresh points.
@@ -80,10 +69,6 @@ _INT64 = 2**63 - 1
 class RandomTuner(RangeTuner):
     """Proposes valid points uniformly at random, none twice.
 
-    Args:
-        task: the task to tune.
-        seed: of the draws.
-
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
         >>> tuner = lw.tuner.RandomTuner(task, seed=0)
@@ -94,7 +79,6 @@ class RandomTuner(RangeTuner):
     name: ClassVar[str] = "random"
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield fresh valid points: by drawing, then by listing those that drawing misses."""
         searched = (self.begin_idx, self.end_idx)
         yield from fresh_points(self, n, searched)
         self.why_empty = no_fresh_point(searched)
@@ -103,9 +87,10 @@ class RandomTuner(RangeTuner):
 def fresh_points(tuner: Tuner, n: int, searched: tuple[int, int] | None = None) -> Iterator[int]:
     """Yield valid points that ``tuner`` has not visited, uniformly at random.
 
-    Points are drawn, and where drawing no longer hits fresh ones the range is listed, so that in a
-    range of up to four million points every last one is found. Only the number drawn at once
-    depends on ``n``; ``searched`` is a half-open range, None for the whole space.
+    Time and memory do not depend on the size of the space: where drawing no longer hits fresh
+    points, a range of up to four million is listed, so that every last one is found. Only the
+    number drawn at once depends on ``n``; ``searched`` is a half-open range, None for the whole
+    space.
     """
     lo, hi = searched or (0, tuner.space.range_length)
     misses, patience = 0, 16 * n + 256 if hi - lo <= _LISTABLE else _GIVE_UP
@@ -123,7 +108,6 @@ def fresh_points(tuner: Tuner, n: int, searched: tuple[int, int] | None = None) 
 
 
 def no_fresh_point(searched: tuple[int, int]) -> str:
-    """Reason why ``fresh_points`` found nothing more in a half-open range."""
     lo, hi = searched
     if hi - lo <= _LISTABLE:
         return f"every valid point of the {hi - lo} was proposed"
@@ -144,11 +128,8 @@ _INVALID = 1_000_000
 
 
 class GridSearchTuner(RangeTuner):
-    """Proposes every valid point once, in the order of the space's index.
-
-    Args:
-        task: the task to tune.
-        seed: kept in the log's header; this tuner makes no random choice.
+    """Proposes every valid point once, in the order of the space's index; its seed is only
+    recorded.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -161,13 +142,11 @@ class GridSearchTuner(RangeTuner):
     name: ClassVar[str] = "grid"
 
     def reset(self) -> None:
-        """Start again at the first index."""
         super().reset()
         # Everything before the cursor is visited or invalid: a shortcut, not part of the state.
         self._cursor = self.begin_idx
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield the next fresh valid points in index order."""
         invalid = 0
         while self._cursor < self.end_idx and invalid < _INVALID:
             index = self._cursor

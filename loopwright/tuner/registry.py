@@ -22,10 +22,7 @@ DEFAULT_TUNER = XGBTuner.name
 
 
 def find_tuner(name: str) -> type[Tuner]:
-    """Return the tuner class of a name.
-
-    Raises:
-        UsageError: there is none; the message names all and the nearest.
+    """The tuner class of a name; an unknown one is a `UsageError`.
 
     Example:
         >>> print(lw.tuner.find_tuner("ga").__name__)

@@ -1,10 +1,9 @@
 """Search over the structures of a space: a tuner for each, and a bandit that shares out the trials.
 
-First the best point of each leading structure is measured, as the analytical model has it; of the
-first of them the default of its rule, too, since that model may be wrong. Then every trial goes to
-the structure whose best so far, with what few trials leave open added, is fastest: an upper
-confidence bound (Auer et al., 2002) on the best instead of the mean, since one fast kernel is all
-that is wanted of a structure.
+First comes the best point of each leading structure by the analytical model, and of the first one
+the default of its rule, too, since that model may be wrong. Then every trial goes to the structure
+with the best upper confidence bound (Auer et al., 2002), on its fastest result instead of the mean,
+since one fast kernel is all that is wanted of it.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from loopwright.tuner.xgb_tuner import XGBTuner
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
-    from loopwright.target import Target
-    from loopwright.task import ConfigEntity, ConfigSpace, Scheduled, StructureRanking, Task
+    from loopwright.task import ConfigEntity, Scheduled, StructureRanking, Task
     from loopwright.tuner.model.xgb_model import XGBCostModel
 
 
@@ -41,33 +39,19 @@ _HOPELESS = 4
 
 
 class StructureTask:
-    """One structure of a task, as a task of its own for a tuner."""
-
     def __init__(self, task: Task, number: int) -> None:
         self.task, self.number = task, number
         space = union_of(task)
-        self.structure = space.names[number]
-        self._part = space.parts[number]
-        self.name, self.args = task.name, task.args
-        self.key, self.alias = task.key, task.alias
+        self.structure, self._part = space.names[number], space.parts[number]
+        self.name, self.args, self.key, self.alias = task.name, task.args, task.key, task.alias
+        self.target, self.dag_hash = task.target, task.dag_hash
+        self.config_space = self._part.config_space
 
     #: As of `Task`.
     automatic: ClassVar[bool] = True
 
     def __str__(self) -> str:
         return f"{self.task}: {self.structure}"
-
-    @property
-    def dag_hash(self) -> str:
-        return self.task.dag_hash
-
-    @property
-    def target(self) -> Target:
-        return self.task.target
-
-    @property
-    def config_space(self) -> ConfigSpace:
-        return self._part.config_space
 
     @property
     def flop(self) -> int:
@@ -93,8 +77,6 @@ def union_of(task: Task) -> SpaceUnion:
 
 @dataclass
 class Arm:
-    """Tuner and results of one structure."""
-
     number: int
     tuner: Tuner
     #: Number of its results.
@@ -115,12 +97,6 @@ class Arm:
 
 class StructuresTuner(Tuner):
     """Searches a space of several structures; made by any tuner that is given such a task.
-
-    Args:
-        task: the task.
-        kind: the tuner for each structure.
-        positional: its options by position.
-        named: its options by name, and ``seed``.
 
     Example:
         >>> X = te.placeholder((64, 256), name="X")
@@ -160,10 +136,7 @@ class StructuresTuner(Tuner):
         self._arms.clear()
         super().reset()
 
-    # -- the tuners of the structures ---------------------------------------------------------
-
     def _arm(self, number: int) -> Arm:
-        """The arm of a structure, whose tuner is made when it is first needed."""
         if number not in self._arms:
             task = cast("Task", StructureTask(self.task, number))
             tuner = self._kind(task, *self._positional, **self._named)
@@ -176,12 +149,10 @@ class StructuresTuner(Tuner):
         return self._arms[number]
 
     def _own(self, number: int, indices: Iterable[int]) -> list[int]:
-        """The given points that are of a structure, by their indices there."""
         begin, end = self._union.offsets[number : number + 2]
         return [index - begin for index in indices if begin <= index < end]
 
     def _prepared(self, number: int) -> Tuner:
-        """The tuner of a structure, given all that this one was given from outside."""
         tuner = self._arm(number).tuner
         tuner.on_phase = self.on_phase
         tuner.elsewhere = [pair for n, pair in self._placed(self.elsewhere) if n == number]
@@ -194,12 +165,9 @@ class StructuresTuner(Tuner):
     def _placed(
         self, results: Sequence[tuple[ConfigEntity, MeasureResult]]
     ) -> Iterator[tuple[int, tuple[ConfigEntity, MeasureResult]]]:
-        """Results with the number of their structure, their configurations as they are there."""
         for config, result in results:
             number, local = self._union.place(point(config))
             yield number, (self._union.parts[number].config_space.get(local), result)
-
-    # -- the ask/tell interface ---------------------------------------------------------------
 
     def propose(self, n: int) -> Iterator[int]:
         """Yield points of the structures that are worth most, in turns, so that a round that is cut
@@ -220,16 +188,14 @@ class StructuresTuner(Tuner):
 
     @property
     def taught(self) -> XGBCostModel | None:
-        """The model of measurements from elsewhere, after the first ``ask``; None without any."""
+        """The model of measurements from elsewhere, once ``ask`` was called; None without any."""
         return self._taught
 
     @property
     def history(self) -> History:
-        """The measurements from elsewhere, after the first ``ask``."""
         return self._teacher.history
 
     def _predict_taught(self) -> None:
-        """Rank structures and their points by what was learned elsewhere."""
         leader = self._arm(next(iter(self._ranking))).tuner
         if not isinstance(leader, XGBTuner) or leader.teacher is not self._teacher:
             return
@@ -290,7 +256,6 @@ class StructuresTuner(Tuner):
         return None if index is None else self._union.offsets[number] + index
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Tell every structure its part of a round."""
         parts: dict[int, list[tuple[ConfigEntity, MeasureResult]]] = {}
         for number, pair in self._placed(results):
             parts.setdefault(number, []).append(pair)
@@ -298,7 +263,6 @@ class StructuresTuner(Tuner):
             self._arm(number).learn(parts.get(number, []))
 
     def begin_round(self, number: int, seed: int | None = None) -> None:
-        """Set the round that the next ``ask`` belongs to, for all structures."""
         super().begin_round(number, seed)
         for arm in self._arms.values():
             arm.tuner.begin_round(number, seed)
@@ -311,12 +275,10 @@ class StructuresTuner(Tuner):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the tuners of the structures."""
         return self._arm(next(iter(self._predicted))).tuner.options
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines on the shares of the trials, and those of the tuner of the best structure."""
         tried = [arm for arm in self._arms.values() if arm.trials]
         if not tried:
             return super().notes
@@ -332,10 +294,7 @@ class StructuresTuner(Tuner):
         )
         return (line, *super().notes, *best.tuner.notes)
 
-    # -- the bandit ---------------------------------------------------------------------------
-
     def _shares(self, n: int) -> dict[int, int]:
-        """Number of the ``n`` trials that each structure gets, the most promising first."""
         asked: dict[int, int] = {}
         for number in itertools.islice(self._predicted, min(n, _LEADING)):
             if not self._trials(number):
@@ -369,7 +328,6 @@ class StructuresTuner(Tuner):
 
 
 def _of_structure(item: Any, name: str) -> Any:
-    """Given data as the tuner of a structure takes it; None for data of another structure."""
     if isinstance(item, Record):
         return item if item.config.get(STRUCTURE) == name else None
     measured, result = item

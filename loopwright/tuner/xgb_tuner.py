@@ -1,10 +1,8 @@
 """Search guided by a learned cost model: boosted trees rank, evolution proposes, measuring teaches.
 
-Every round the model is trained anew on all that was measured, and points that it likes are bred.
-The model and others, trained with random weights of the same results, pick the next round from them
-in turn, so that points on which they disagree are tried too; a few random points are added. The
-model depends on the results alone and is trained when it is first needed, so that telling the
-results of a log again costs nothing.
+Models trained with random weights of the same results pick the points of a round in turn, so that
+points on which they disagree are tried, too. They depend on the results alone and are trained when
+first needed, so that telling the results of a log again costs nothing.
 """
 
 from __future__ import annotations
@@ -20,16 +18,9 @@ import numpy.typing as npt
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.task import Digits, ValidMemo, digits_of, distinct, indices_of, random_digits
 from loopwright.tuner.base import Tuner
-from loopwright.tuner.breeding import own_rules
+from loopwright.tuner.breeding import KnownPoints, own_rules
 from loopwright.tuner.droplet_tuner import PVALUE, Descent
-from loopwright.tuner.evolution import (
-    Annealing,
-    Evolution,
-    ExhaustiveSearch,
-    Pool,
-    PoolSearch,
-    ansor,
-)
+from loopwright.tuner.evolution import Annealing, Evolution, Pool, ansor
 from loopwright.tuner.model.candidates import CandidateBatches, Measurements
 from loopwright.tuner.model.cost_model import SampleOutcome
 from loopwright.tuner.model.losses import ModelQuality, judge
@@ -71,8 +62,6 @@ def _ratio(name: str, value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class XGBOptions(TunerOptions):
-    """Options of `XGBTuner`."""
-
     plan_size: int = option(
         16,
         "trials of a round, after which the model is trained again. 16 learns faster than "
@@ -105,10 +94,7 @@ class XGBOptions(TunerOptions):
         _ratio,
     )
     log_interval: int = option(
-        50,
-        "accepted for AutoTVM's sake; progress has its own pace.",
-        recorded=False,
-        shown=False,
+        50, "accepted for AutoTVM's sake; progress has its own pace.", recorded=False, shown=False
     )
     epsilon: float = option(
         0.05, "chance of each trial to be a random point, 0 to 1.", share, keyword_only=True
@@ -201,18 +187,11 @@ _BLOCKS = 8
 class XGBTuner(Tuner):
     """Proposes the points that a learned cost model prefers.
 
-    Args:
-        task: the task to tune.
-        seed: of every random choice.
-
     Attributes:
         model: the cost model.
         teacher: has the model of measurements from elsewhere; tuners of structures share one.
         model_reports: a `ModelQuality` of each round that the model predicted before it was
             measured.
-
-    Raises:
-        UsageError: an option is not among those allowed; the message names them.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
@@ -246,10 +225,8 @@ class XGBTuner(Tuner):
         self._descent = Descent(self.space, PVALUE)
 
     def learn(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Keep one round of results; the next ``ask`` trains on them.
-
-        The predictions of a model that is up to date are first compared with them.
-        """
+        """Keep one round of results; the next ``ask`` trains on them, a model that is up to date is
+        judged by them."""
         if self._current and self.model.ready:
             self._judge(results)
         self._results.add(results)
@@ -259,8 +236,7 @@ class XGBTuner(Tuner):
         self._descent.learn(results)
 
     def propose(self, n: int) -> Iterator[int]:
-        """Yield the points that the model prefers, some random points, and in the end all that are
-        left.
+        """Yield what the model prefers, some random points, and in the end all that are left.
 
         With ``post_optimization`` the neighbours of the best come first, once it is their turn.
         """
@@ -280,16 +256,10 @@ class XGBTuner(Tuner):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options on which proposals depend, as the header of a log keeps them."""
-        return {
-            **super().options,
-            "optimizer": repr(self.settings.search),
-            **own_rules(),
-        }
+        return {**super().options, "optimizer": repr(self.settings.search), **own_rules()}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines on the quality of the model's predictions, once there are any."""
         lines = [*super().notes, *self.history.notes]
         reports = [r for r in self.model_reports if r.spearman == r.spearman]
         if not reports:
@@ -303,8 +273,6 @@ class XGBTuner(Tuner):
             f"of {len(reports)} rounds)"
         )
         return tuple(lines)
-
-    # -- the model ----------------------------------------------------------------------------
 
     @property
     def _current(self) -> bool:
@@ -322,12 +290,10 @@ class XGBTuner(Tuner):
 
     @property
     def history(self) -> History:
-        """The measurements from elsewhere, after the first ``ask``."""
         return self.teacher.history
 
     @property
     def transfer_model(self) -> XGBCostModel | None:
-        """The model of measurements from elsewhere; None where it learned nothing."""
         return self.teacher.taught(self._candidates, self.model.loss_type, self.model.num_threads)
 
     def most_promising(self) -> tuple[int, float] | None:
@@ -348,7 +314,6 @@ class XGBTuner(Tuner):
         return indices[best], float(batch.offset[best])
 
     def _judge(self, results: Sequence[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Note the quality of the model's predictions of results that it has not seen."""
         new = Measurements()
         new.add(results)
         if not new.ran:
@@ -366,24 +331,21 @@ class XGBTuner(Tuner):
         )
 
     def score(self, digits: Digits) -> npt.NDArray[np.float64]:
-        """Scores of points by every model of the ensemble, float64 ``(n, k)``; higher is faster."""
+        """Scores by every model of the ensemble, float64 ``(n, k)``; higher is faster."""
         return self.model.predict_ensemble(self._candidates.batch(digits, self._due))
 
-    # -- the search ---------------------------------------------------------------------------
-
     def _liked(self, count: int) -> list[int]:
-        """Up to ``count`` fresh points that the model prefers."""
         if count < 1:
             return []
         self.on_phase("scoring configurations")
         pool = Pool(self.space, self.score, self._fitting, self.visited)
-        small = self.space.range_length <= _SMALL
-        optimizer = self.settings.search
-        search: PoolSearch = ExhaustiveSearch() if small else optimizer
-        if self._candidates.slow:
-            search = optimizer.small()
         starts = self._candidates.starting_points(_STARTS, self.rng)
-        search.search(pool, self._moves, self._seeds(), starts, self.rng)
+        slow, search = self._candidates.slow, self.settings.search
+        if self.space.range_length <= _SMALL and not slow:
+            pool.add(digits_of(self.space, range(self.space.range_length)))
+        else:
+            points = KnownPoints(self.space, self._seeds(), starts)
+            (search.small() if slow else search).search(pool, self._moves, points, self.rng)
         ratio = self.settings.diversity_filter_ratio
         if ratio is None:
             best = pool.best()
@@ -393,7 +355,6 @@ class XGBTuner(Tuner):
         return [best.indices[i] for i in diverse(best.digits, best.scores, count)]
 
     def _fitting(self, indices: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Whether the filters accept each point and the device has room for it."""
         return self._valid(indices) & self.pruning(indices)
 
     def nearby(self, count: int) -> list[int]:
@@ -412,7 +373,6 @@ class XGBTuner(Tuner):
         return list(itertools.islice(filter(self.admits, fresh), count))
 
     def _seeds(self) -> Digits:
-        """Digits of the results that ran, fastest first."""
         return digits_of(self.space, self._results.fastest())
 
     def _random(self, n: int) -> Iterator[int]:

@@ -33,13 +33,22 @@ def chosen(model: str, tmp_path: Path) -> str:
     return "c.layouts"
 
 
+# By day of a pool alone: candidates of a convolution take seconds to search.
+@pytest.mark.parametrize("places", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("instant")
-def test_layouts_are_measured_once_and_tuned(cli: Cli, model: str, tmp_path: Path) -> None:
+def test_layouts_are_measured_once_and_tuned(
+    cli: Cli, model: str, tmp_path: Path, places: int
+) -> None:
+    if places == 1:
+        pool = convolutional()
+        del pool.graph.node[:2], pool.graph.initializer[:]
+        pool.graph.node[0].input[0] = "x"
+        (tmp_path / model).write_bytes(pool.SerializeToString())
     words = (model, *ONE, "--layouts", "c.layouts", "--log", "c.jsonl", "--tuner", "random")
     ran = cli("tune", *words, "--trials", "2")
     assert ran.code == 0, ran.err
     choice = graph.LayoutChoice.load(tmp_path / "c.layouts")
-    assert (choice.unit, len(choice.layouts), choice.cost is not None) == ("seconds", 2, True)
+    assert (choice.unit, len(choice.layouts), choice.cost is not None) == ("seconds", places, True)
     assert f"layouts: {choice}; written to c.layouts" in ran.out
     for verb in ("inspect", "bench"):
         again = f"loopwright {verb} {model} --threads 1 --layouts c.layouts --history c.jsonl"

@@ -70,6 +70,8 @@ def test_a_model_is_tuned_into_one_log_and_goes_on(cli: Cli, model: str, tmp_pat
     assert [row["weight"] for row in said["tasks"]] == [2, 1, 1]
 
 
+# By day no model: `test_device_option.py` takes a kernel through the same verbs.
+@pytest.mark.slow
 @pytest.mark.skipif(not opencl().exist, reason="no OpenCL device")
 def test_a_model_for_a_device_is_tuned_inspected_timed_and_run(cli: Cli, model: str) -> None:
     """The kernels are measured where they run, whose times are those that are told."""

@@ -73,6 +73,7 @@ def test_no_more_lines_change_than_are_allowed(name: str) -> None:
     assert changed_lines(name) <= ALLOWED.get(name, 0)
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     "names",
     [

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from loopwright.codegen.llvm.emitter import Operations
 from loopwright.codegen.llvm.memory import FunctionMemory
-from loopwright.codegen.llvm.ops import Operations
 from loopwright.lowering.nest import buffers as element_order
 from loopwright.lowering.nest import reductions as cross_thread
 from loopwright.lowering.nest import tiles, values

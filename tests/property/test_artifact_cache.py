@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fuzzing import fuzz
-from fuzzing.artifact_cache import ArtifactCache
+from fuzzing.differential import ArtifactCache
 from loopwright.lowering.context import PassContext
 from loopwright.records import build_hash
 from loopwright.runtime.artifacts.artifact import Artifact

@@ -14,18 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fuzzing.differential import Checker, case_of, interpreted_parts
+from fuzzing.fuzz import symbolic_cases
 from fuzzing.random.expr import Draw
 from fuzzing.random.program import mark_constants, programs, random_program
 from fuzzing.random.schedule import random_schedule, schedules
-from fuzzing.symbolic import symbolic_cases
 from loopwright.errors import ScheduleError
 from loopwright.ir.stmt import SplitFunc
+from tests.covering import examples
 
 TARGETS = ["llvm -num-threads=1"]
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(30),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
@@ -38,7 +39,7 @@ def test_constants_change_no_result(checker: Checker, data: st.DataObject) -> No
     checker.check(case_of(program, made.trace), TARGETS)
 
 
-@pytest.mark.parametrize("seeds", [60, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [30, pytest.param(120, marks=pytest.mark.slow)])
 def test_both_parts_of_programs_of_fixed_seeds_agree_with_the_whole(
     checker: Checker, seeds: int
 ) -> None:

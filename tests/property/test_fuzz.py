@@ -21,6 +21,7 @@ from fuzzing.random.expr import Draw, Info
 from fuzzing.shrink import reproducer, shortest, shrink, without
 from loopwright import te
 from loopwright.errors import ScheduleError, TooMuchCodeError
+from loopwright.runtime.devices.device import Device
 from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from tests.property import mistakes
@@ -83,7 +84,11 @@ def printed(text: str) -> str:
     ("mistake", "error"),
     [
         (mistakes.NO_GUARD, "outside"),
-        (mistakes.NO_MASK, "ProcessKilledError: the function killed its process"),
+        pytest.param(
+            mistakes.NO_MASK,
+            "ProcessKilledError: the function killed its process",
+            marks=pytest.mark.slow,  # a guarded process is by day what `test_guarded.py` tests
+        ),
     ],
 )
 def test_a_failure_is_printed_as_a_program_that_fails(
@@ -155,7 +160,9 @@ def test_a_failing_trace_is_made_shorter() -> None:
     assert small.trace == [["annotate", 2, "a1", "vectorized"]]
 
 
-@pytest.mark.parametrize("kind", ["cpu", "sizes", "threads"])
+@pytest.mark.parametrize(
+    "kind", ["sizes", *(pytest.param(k, marks=pytest.mark.slow) for k in ("cpu", "threads"))]
+)
 def test_every_path_is_printed_as_a_program_that_runs(kind: str, tmp_path: Path) -> None:
     """Of a case without fault each program ends without complaint."""
     checker = Checker()
@@ -177,6 +184,17 @@ def test_every_path_is_printed_as_a_program_that_runs(kind: str, tmp_path: Path)
     done = executed(program, tmp_path)
     assert done.returncode == 0, done.stderr
     assert targets
+
+
+def test_a_printed_program_fails_where_its_path_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Checker, "_compile", lambda *_: None)
+    monkeypatch.setattr(Device, "exist", False)
+    path = ExecutionPath("target", "cuda -arch=sm_80")
+    text = reproducer(fuzz.example(1)[0], path, "without a device")
+    with pytest.raises(AssertionError, match="compiled only"):
+        exec(text, {})
 
 
 def test_a_program_that_checks_of_bounds_make_too_long_is_no_failure(

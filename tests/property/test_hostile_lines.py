@@ -23,6 +23,7 @@ from loopwright.task import apply_history_best, create_task
 from loopwright.testing.tuner_contract import FakeMeasurer, bowl
 from loopwright.tuner import RandomTuner, learn, log_to_file
 from loopwright.tuner.run.journal import LogJournal
+from tests.covering import examples
 from tests.property.hostile_lines import changed, hostile_line, of_all_kinds
 
 WORKLOAD = ("matmul", "M=16", "N=16", "K=16", "--threads", "1")
@@ -91,7 +92,7 @@ def rebuilt(log: Log) -> None:
 
 @given(source=st.randoms(use_true_random=False), other=st.lists(json_values, max_size=2))
 @settings(
-    max_examples=60,
+    max_examples=examples(30),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -6,7 +6,6 @@ programs with different keys to the same instructions.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections import Counter, defaultdict
@@ -23,8 +22,9 @@ from loopwright.ir.kinds import MarkKind
 from loopwright.schedule import primitives, replay
 from loopwright.target import Target
 from loopwright.te import Dag
+from tests.covering import examples
 
-EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0")) or 12
+EXAMPLES = examples(6)
 #: Targets and settings of passes, in turn.
 TARGETS = (
     "llvm -num-threads=1",

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
@@ -18,13 +17,11 @@ from loopwright.lowering import lower_ids
 from loopwright.lowering.context import PassContext
 from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
+from tests.covering import examples
 from tests.property import mistakes
 
-EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))
-
-
 #: How many of them are checked and searched for planted mistakes.
-SEEDS = EXAMPLES or 80
+SEEDS = examples(80)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +30,7 @@ def drawn() -> list[fuzz.Example]:
     return [fuzz.examples(seed, "threads") for seed in range(max(SEEDS, 120))]
 
 
-@pytest.mark.parametrize("seeds", [40, pytest.param(SEEDS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [28, pytest.param(SEEDS, marks=pytest.mark.slow)])
 def test_kernels_of_fixed_seeds(checker: Checker, drawn: list[fuzz.Example], seeds: int) -> None:
     run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
     for seed in range(seeds):

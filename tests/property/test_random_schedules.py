@@ -10,7 +10,6 @@ runs longer and makes a failure smaller.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import closing, suppress
 
@@ -29,14 +28,14 @@ from loopwright.schedule import replay
 from loopwright.schedule.steps import Step
 from loopwright.te.dag import Dag
 from loopwright.testing.target_contract import runs_here
+from tests.covering import examples
 from tests.property import mistakes
 
 #: What only kernels draw, in `test_random_kernels`.
 FOR_KERNELS = {"env_threads", "set_store_predicate"}
 
-EXAMPLES = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))
 #: Consecutive seeds that a slow test searches.
-COUNT = EXAMPLES or 200
+COUNT = examples(200)
 #: Of the first 200 seeds those that apply most pairs of primitives together, chosen greedily, and
 #: those that show the planted mistakes first.
 SEEDS = (
@@ -47,7 +46,7 @@ SEEDS = (
 
 
 @settings(
-    max_examples=EXAMPLES or 100,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
@@ -117,7 +116,15 @@ def _complaint(checker: Checker, drawn: list[fuzz.Example]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("mistake", list(mistakes.CPU))
+@pytest.mark.parametrize(
+    "mistake",
+    # By day those of splits, loads and layouts: each compiles all examples anew, and of masks, NaN
+    # and tiles other tests tell.
+    [
+        pytest.param(m, marks=pytest.mark.slow if n in {2, 3, 5} else ())
+        for n, m in enumerate(mistakes.CPU)
+    ],
+)
 def test_a_planted_mistake_is_noticed(
     fresh_checker: Checker,
     drawn: list[fuzz.Example],
@@ -128,7 +135,9 @@ def test_a_planted_mistake_is_noticed(
     assert _complaint(fresh_checker, drawn) != ""
 
 
-@pytest.mark.parametrize("kind", ["cpu", "sizes", "threads"])
+@pytest.mark.parametrize(
+    "kind", ["cpu", *(pytest.param(k, marks=pytest.mark.slow) for k in ("sizes", "threads"))]
+)
 def test_schedules_whose_indices_leave_narrow_integers(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from fuzzing import fuzz
 from fuzzing.differential import Checker
+from fuzzing.fuzz import symbolise
 from fuzzing.random.expr import Draw
-from fuzzing.symbolic import symbolise
 
 
 @pytest.mark.parametrize(

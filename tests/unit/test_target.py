@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import platform
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from loopwright.errors import TargetError
 from loopwright.target import (
     COMMON_CPUS,
+    KINDS,
     OPTIONS,
     Target,
     bf16_dot_lanes,
@@ -324,6 +326,7 @@ def test_every_kind_can_be_in_force(kind: str) -> None:
     with Target(kind) as t:
         assert Target.current() is t
     assert Target.current().kind == "llvm"
+    assert pickle.loads(pickle.dumps(KINDS[kind])) == KINDS[kind]
 
 
 def test_a_host_keys_and_a_model() -> None:

@@ -7,13 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
 from loopwright.cli.console import echo, harmless
 from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
-from loopwright.cli.options import takes
+from loopwright.cli.options import argument, option, verb
 from loopwright.cli.tables import TextColumn, print_table, wrapped
 from loopwright.errors import UsageError
 from loopwright.presenting import counted
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from loopwright.records import Json, Log, Record, Side, TaskComparison
 
 
-@click.command("compare", short_help="Two logs, two records, or two machines.")
-@click.argument("what", nargs=-1, required=True, metavar="A [B]")
-@click.option("--log", help="The log of the records A and B.")
-@takes(filters=Filters)
-@takes(form=OutputForm)
-def compare(what: Sequence[str], log: str | None, filters: Filters, form: OutputForm) -> None:
+@verb("compare", "Two logs, two records, or two machines.")
+def compare(
+    *,
+    what: Sequence[str] = argument(nargs=-1, required=True, metavar="A [B]"),
+    log: str | None = option("--log", "The log of the records A and B."),
+    filters: Filters,
+    form: OutputForm,
+) -> None:
     """Compare two logs task by task, two records of a log, or the machines of one log.
 
     \b
@@ -43,7 +45,7 @@ def compare(what: Sequence[str], log: str | None, filters: Filters, form: Output
     read = load_log(path)
     if len(names) == 1 and log is None and os.path.exists(names[0]):
         sides = [filters.of(part) for part in (read, load_log(names[0]))]
-        _print_tasks([_Comparison(path, names[0], *sides)], form)
+        _print_tasks([(path, names[0], sides[0], sides[1])], form)
         return
     if not names:
         _print_tasks(_machines(path, filters.of(read)), form)
@@ -118,39 +120,25 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
             text += f" (95 % interval {interval}, by the windows){same}"
         echo(wrapped(text))
     else:
-        missing = [
-            name for name, record in zip("AB", (one, other), strict=True) if not record.valid
-        ]
-        verb = "has" if len(missing) == 1 else "have"
-        echo(wrapped(f"no ratio: {' and '.join(missing)} {verb} no time"))
+        missing = [name for name, r in (("A", one), ("B", other)) if not r.valid]
+        has = "has" if len(missing) == 1 else "have"
+        echo(wrapped(f"no ratio: {' and '.join(missing)} {has} no time"))
     if not differences:
         echo("no decision differs: the same knobs, schedule, target and machine")
         return
-    print_table(
-        [
-            TextColumn("differs", [harmless(d.what) for d in differences]),
-            TextColumn("A", [harmless(d.one) for d in differences]),
-            TextColumn("B", [harmless(d.other) for d in differences], cut=True),
-        ]
-    )
+    columns = [
+        TextColumn("differs", [harmless(d.what) for d in differences]),
+        TextColumn("A", [harmless(d.one) for d in differences]),
+        TextColumn("B", [harmless(d.other) for d in differences], cut=True),
+    ]
+    print_table(columns)
 
 
-class _Comparison(NamedTuple):
-    """Two sets of records with the names of their origins."""
-
-    a: str
-    b: str
-    one: Sequence[Record]
-    other: Sequence[Record]
-
-    @property
-    def rows(self) -> list[TaskComparison]:
-        from loopwright.records import compare_logs
-
-        return compare_logs(self.one, self.other)
+#: Names of two sets of records, and the sets.
+_Pair: TypeAlias = "tuple[str, str, Sequence[Record], Sequence[Record]]"
 
 
-def _machines(path: str, records: Sequence[Record]) -> list[_Comparison]:
+def _machines(path: str, records: Sequence[Record]) -> list[_Pair]:
     """Every pair of neighbouring machines of one log; a single one is refused."""
     from loopwright.records import machines, setup_titles
 
@@ -160,26 +148,25 @@ def _machines(path: str, records: Sequence[Record]) -> list[_Comparison]:
             f"{path} has records of one machine and one number of threads "
             f"({setup_titles(records[:1])[0]}); name another log, or two records of this one"
         )
-    return [_Comparison(a, b, groups[a], groups[b]) for a, b in pairwise(groups)]
+    return [(a, b, groups[a], groups[b]) for a, b in pairwise(groups)]
 
 
-def _print_tasks(pairs: Sequence[_Comparison], form: OutputForm) -> None:
+def _print_tasks(pairs: Sequence[_Pair], form: OutputForm) -> None:
+    from loopwright.records import compare_logs
+
+    compared = ((a, b, compare_logs(one, other)) for a, b, one, other in pairs)
     if form.for_programs:
         titles = ("task", "one", "other", "one_seconds", "other_seconds", "ratio", "low", "high")
-        rows = ([*_values(row), pair.a, pair.b] for pair in pairs for row in pair.rows)
-        form.print_rows((*titles, "a", "b"), rows)
+        lines = ([*_values(row), a, b] for a, b, rows in compared for row in rows)
+        form.print_rows((*titles, "a", "b"), lines)
         return
-    for number, pair in enumerate(pairs):
-        if number:
-            click.echo()
-        _print_two(pair)
+    for number, (a, b, rows) in enumerate(compared):
+        echo("\n" * bool(number) + f"A: {a}\nB: {b}")
+        _print_two(rows)
 
 
-def _print_two(pair: _Comparison) -> None:
-    rows = pair.rows
+def _print_two(rows: Sequence[TaskComparison]) -> None:
     both = [row for row in rows if row.ratio is not None]
-    echo(f"A: {pair.a}")
-    echo(f"B: {pair.b}")
     if both:
         print_table(_task_columns(both))
     for row in both:
@@ -236,7 +223,6 @@ def _only(row: TaskComparison) -> str:
 
 
 def _values(row: TaskComparison) -> list[Json]:
-    """The ids and seconds of the best records of a task, and their ratio."""
     sides = [None if side is None else side.record for side in (row.one, row.other)]
     ids = [None if record is None else record.id for record in sides]
     seconds = [None if record is None else record.median for record in sides]

@@ -1,26 +1,18 @@
-"""``loopwright records export | rerun | merge | split | pick | distill | validate``: kernels and
-whole logs as files.
-"""
+"""``records export | rerun | merge | split | pick | distill | validate``: kernels and logs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
+from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo, harmless
-from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log, log_argument
-from loopwright.cli.options import (
-    RecordOptions,
-    device_option,
-    emit_option,
-    force_option,
-    json_option,
-    takes,
-)
+from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
 from loopwright.cli.tables import print_lines, wrapped
 from loopwright.errors import UsageError
 from loopwright.presenting import counted
@@ -29,15 +21,15 @@ if TYPE_CHECKING:
     from loopwright.records import Record
 
 
-@click.command("export", short_help="Write a kernel as a Python file.")
-@click.argument("log")
-@click.argument("record", default="best")
-@takes(filters=Filters)
-@click.option("-o", "--out", metavar="FILE", help="The Python file [default: print it].")
-@click.option("--as-data", is_flag=True, help="Program and schedule as JSON, not as Python.")
-@force_option
+@cli.verb("export", "Write a kernel as a Python file.")
 def export(
-    log: str, record: str, filters: Filters, out: str | None, as_data: bool, force: bool
+    *,
+    log: str = cli.argument(),
+    record: str = cli.argument(default="best"),
+    filters: Filters,
+    out: str | None = cli.option("-o --out FILE", "The Python file [default: print it]."),
+    as_data: bool = cli.flag("--as-data", "Program and schedule as JSON, not as Python."),
+    force: bool = cli.force_option(),
 ) -> None:
     """Write one RECORD of LOG, its id (or the beginning of it), `best` or `default`, as a Python
     file.
@@ -57,35 +49,25 @@ def export(
     echo(f"run it: python {out}")
 
 
-@click.command("rerun", short_help="Build, check and time a kernel again.")
-@click.argument("log")
-@click.argument("named", required=False, metavar="[RECORD]")
-@takes(record=RecordOptions)
-@takes(filters=Filters)
-@emit_option
-@click.option("--ir", "emit", flag_value="nest", help="The same as --emit nest.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    default=10.0,
-    show_default=True,
-    help="Time limit of building, and of running.",
-)
-@device_option
-@json_option
-@click.pass_context
+@cli.verb("rerun", "Build, check and time a kernel again.")
 def rerun(
-    context: click.Context,
-    log: str,
-    named: str | None,
-    record: RecordOptions,
+    *,
+    log: str = cli.argument(),
+    named: str | None = cli.argument(required=False, metavar="[RECORD]"),
+    record: cli.RecordOptions,
     filters: Filters,
-    emit: str | None,
-    timeout: float,
-    device: str | None,
-    as_json: bool,
-) -> None:
+    emit: str | None = cli.any_of(
+        cli.emit_option(), cli.option("--ir", "The same as --emit nest.", flag_value="nest")
+    ),
+    timeout: float = cli.option(
+        "--timeout SECONDS",
+        "Time limit of building, and of running.",
+        type=click.FloatRange(0, min_open=True),
+        shown=10.0,
+    ),
+    device: str | None = cli.device_option(),
+    as_json: bool = cli.json_option(),
+) -> int:
     """Build, check and time the kernel of one RECORD of LOG again, beside what LOG says.
 
     The kernel is rebuilt from LOG alone. It runs in a process of its own, which is ended when it
@@ -102,63 +84,75 @@ def rerun(
     chosen = find_record(read, filters.of(read), wanted, trial=record.trial, run=record.run)
     if emit is not None:
         echo(inspection.text_of(read, chosen, emit))
-        return
+        return 0
     done = inspection.rerun(read, chosen, timeout=timeout, announce=announce, device=device or "")
     if as_json:
         click.echo(json.dumps(done.to_json()))
     else:
         echo("\n".join(done.lines()))
-    context.exit(1 if done.result.error is not None else 0)
+    return 1 if done.result.error is not None else 0
 
 
 #: Lines that `validate` names unless all are asked for.
 _NAMED = 20
-
-_logs = click.argument("logs", nargs=-1, required=True, metavar="LOG...")
-_out = click.option("-o", "--out", required=True, metavar="OUT", help="The log to be written.")
-_top = click.option("-k", "--top", type=click.IntRange(1), default=1, help="How many per task.")
+#: Writes the best records of logs to another, so many of each task, and says what it leaves out.
+_Write = Callable[[Sequence[str], str, int, Callable[[str], None]], "Sequence[Record]"]
 
 
-@click.command("pick", short_help="The best of each task, added to a log.")
-@_logs
-@_out
-@_top
-def pick(logs: Sequence[str], out: str, top: int) -> None:
+@dataclass(frozen=True)
+class _Merged:
+    logs: tuple[str, ...] = cli.argument(nargs=-1, required=True, metavar="LOG...")
+    out: str = cli.option("-o --out OUT", "The log to be written.", required=True)
+
+
+@dataclass(frozen=True)
+class _Picked(_Merged):
+    top: int = cli.option("-k --top", "How many per task.", type=click.IntRange(1), default=1)
+
+    def write(self, write: _Write) -> None:
+        from loopwright.records import keys_of
+
+        written = write(self.logs, self.out, self.top, announce)
+        tasks = len(set(keys_of(written)))
+        wrong = sum(record.wrong for record in written)
+        kept = f", {wrong} of them of wrong candidates" if wrong else ""
+        records = f"{counted(len(written), 'record')} of {counted(tasks, 'task')}"
+        echo(f"wrote {records} to {self.out}{kept}")
+
+
+@cli.verb("pick", "The best of each task, added to a log.")
+def pick(picked: _Picked) -> None:
     """Write the best records of LOG... and of OUT, if that exists, to OUT.
 
     Records by which a candidate is known to be wrong are kept, so that it never comes back.
     """
     from loopwright import records
 
-    _picked(records.pick, logs, out, top)
+    picked.write(records.pick)
 
 
-@click.command("distill", short_help="The best of each task alone.")
-@_logs
-@_out
-@_top
-def distill(logs: Sequence[str], out: str, top: int) -> None:
+@cli.verb("distill", "The best of each task alone.")
+def distill(picked: _Picked) -> None:
     """Write only the best records of LOG... to OUT, which must be new or one of LOG...."""
     from loopwright import records
 
-    _picked(records.distill_file, logs, out, top)
+    picked.write(records.distill_file)
 
 
-@click.command("merge", short_help="Several logs as one.")
-@_logs
-@_out
-def merge(logs: Sequence[str], out: str) -> None:
+@cli.verb("merge", "Several logs as one.")
+def merge(merged: _Merged) -> None:
     """Write all lines of LOG... and of OUT, if that exists, to OUT; equal ones once."""
     from loopwright import records
 
-    count, twice = records.merge(logs, out)
-    echo(f"wrote {counted(count, 'line')} to {out}; {twice} stood there already")
+    count, twice = records.merge(merged.logs, merged.out)
+    echo(f"wrote {counted(count, 'line')} to {merged.out}; {twice} stood there already")
 
 
-@click.command("split", short_help="A log for each task.")
-@log_argument
-@click.option("-o", "--out", required=True, metavar="DIR", help="The folder of the files.")
-def split(log: str, out: str) -> None:
+@cli.verb("split", "A log for each task.")
+def split(
+    log: str = cli.argument(),
+    out: str = cli.option("-o --out DIR", "The folder of the files.", required=True),
+) -> None:
     """Write the records of each task of LOG to a file of its own in DIR."""
     from loopwright import records
 
@@ -166,13 +160,13 @@ def split(log: str, out: str) -> None:
         echo(f"{path}: {counted(count, 'record')}")
 
 
-@click.command("validate", short_help="What each line is, and which are damaged.")
-@log_argument
-@click.option(
-    "--all", "everything", is_flag=True, help="Name every line, those that are sound too."
-)
-@takes(form=OutputForm)
-def validate(log: str, everything: bool, form: OutputForm) -> None:
+@cli.verb("validate", "What each line is, and which are damaged.")
+def validate(
+    *,
+    log: str = cli.argument(),
+    everything: bool = cli.flag("--all", "Name every line, those that are sound too."),
+    form: OutputForm,
+) -> int:
     """Check every line of LOG: is it a record, and is it whole?
 
     Names the lines that are torn (cut off by a crash), damaged (they do not fit their checksum) or
@@ -200,30 +194,12 @@ def validate(log: str, everything: bool, form: OutputForm) -> None:
         counts = ", ".join(f"{count} x {kind}" for kind, count in result.lines.most_common())
         words = [f"{log}: {counted(result.lines.total(), 'line')} ({counts})"]
         if result.unsealed:
-            words.append(
-                f"{result.unsealed} of them without a checksum, since an earlier version wrote "
-                "them: damage to those may not show"
-            )
+            why = "since an earlier version wrote them: damage to those may not show"
+            words.append(f"{result.unsealed} of them without a checksum, {why}")
         bad = f"{counted(result.bad, 'damaged line')}, which readers skip"
         words.append(bad if result.bad else "no line is damaged")
         echo(wrapped("; ".join(words)))
-    if result.bad:
-        raise SystemExit(1)
-
-
-def _picked(
-    write: Callable[[Sequence[str], str, int, Callable[[str], None]], Sequence[Record]],
-    logs: Sequence[str],
-    out: str,
-    top: int,
-) -> None:
-    from loopwright.records import keys_of
-
-    written = write(logs, out, top, announce)
-    tasks = len(set(keys_of(written)))
-    wrong = sum(record.wrong for record in written)
-    kept = f", {wrong} of them of wrong candidates" if wrong else ""
-    echo(f"wrote {counted(len(written), 'record')} of {counted(tasks, 'task')} to {out}{kept}")
+    return 1 if result.bad else 0
 
 
 VERBS = (export, rerun, merge, split, pick, distill, validate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import announce
-from loopwright.cli.options import option
+from loopwright.cli.options import flag, option
 from loopwright.cli.tables import print_csv, print_lines
 from loopwright.errors import RecordError, UsageError
 from loopwright.presenting import counted
@@ -25,15 +25,13 @@ _COLLECTED_AFTER = 200_000
 #: Things that an error lists, at most.
 _LISTED = 3
 
-log_argument = click.argument("log")
-
 
 @dataclass(frozen=True)
 class OutputForm:
     """The form of a verb's output: text for people, unless one of these is chosen."""
 
-    as_json: bool = option("--json", is_flag=True, help="Print JSON lines.")
-    as_csv: bool = option("--csv", is_flag=True, help="Print comma-separated values.")
+    as_json: bool = flag("--json", "Print JSON lines.")
+    as_csv: bool = flag("--csv", "Print comma-separated values.")
 
     def __post_init__(self) -> None:
         if self.as_json and self.as_csv:
@@ -61,30 +59,20 @@ class OutputForm:
 
 @dataclass(frozen=True)
 class Filters:
-    """The filters of records; None: all."""
-
-    task: str | None = option(
-        "--task", metavar="TEXT", help="Only tasks whose key contains this text."
-    )
+    task: str | None = option("--task TEXT", "Only tasks whose key contains this text.")
     target: str | None = option(
-        "--target", metavar="KIND", help="Only records of this kind of target, such as llvm."
+        "--target KIND", "Only records of this kind of target, such as llvm."
     )
     hardware: str | None = option(
-        "--hardware",
-        metavar="TEXT",
-        help="Only records of hardware whose name contains this text, such as EPYC.",
+        "--hardware TEXT",
+        "Only records of hardware whose name contains this text, such as EPYC.",
     )
     threads: int | None = option(
-        "--threads",
-        metavar="N",
-        type=click.IntRange(1),
-        help="Only records of kernels with this many threads.",
+        "--threads N", "Only records of kernels with this many threads.", type=click.IntRange(1)
     )
 
     def of(self, log: Log) -> list[Record]:
-        """The records of a log that pass; if there are none, the message lists the possible
-        values.
-        """
+        """The records of a log that pass; if there are none, the message lists possible values."""
         from loopwright.cli.logs.record_text import threads_texts
         from loopwright.records import fields_of, hardware_names
 
@@ -99,9 +87,8 @@ class Filters:
 
         if self.task is not None:
             (tasks,) = fields_of(chosen, "task")
-            keep(
-                [self.task in key for key in tasks], f"no task with {self.task!r} in its key", tasks
-            )
+            missing = f"no task with {self.task!r} in its key"
+            keep([self.task in key for key in tasks], missing, tasks)
         if self.target is not None:
             kinds = [str(target.get("kind", "")) for target in fields_of(chosen, "target")[0]]
             keep([k == self.target for k in kinds], f"no record for target {self.target!r}", kinds)
@@ -119,7 +106,6 @@ class Filters:
         return chosen
 
     def words(self) -> str:
-        """The given filters for a message; empty where there are none."""
         return " and ".join(f"{name} {value!r}" for name, value in vars(self).items() if value)
 
 
@@ -140,7 +126,6 @@ def load_log(path: str, *, records: bool = True) -> Log:
 
 
 def _few(names: Iterable[str], separator: str = ", ") -> str:
-    """The first few of some names, and the number of the others."""
     listed = list(names)
     more = f"{separator}and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     return separator.join(listed[:_LISTED]) + more
@@ -158,11 +143,14 @@ def largest_setup(log: Log, filters: Filters) -> list[Record]:
         titles = dict(zip(groups, setup_titles(g[0] for g in groups.values()), strict=True))
         chosen = titles.pop(largest)
         announce(
-            f"{log.path} has this task for {len(groups)} machines or numbers of threads; this is "
-            f"{chosen}, which has most records, and not {_few(titles.values(), '; ')}; "
-            f"{_picked_by(groups)} picks another"
+            f"{_several(log, groups)}; this is {chosen}, which has most records, and not "
+            f"{_few(titles.values(), '; ')}; {_picked_by(groups)} picks another"
         )
     return groups[largest]
+
+
+def _several(log: Log, groups: Sized) -> str:
+    return f"{log.path} has this task for {len(groups)} machines or numbers of threads"
 
 
 def check_one_setup(log: Log, records: Iterable[Record]) -> None:
@@ -172,14 +160,10 @@ def check_one_setup(log: Log, records: Iterable[Record]) -> None:
     groups = _setups_of_one_task(log, records)
     if len(groups) > 1:
         titles = _few(setup_titles(group[0] for group in groups.values()), "; ")
-        raise UsageError(
-            f"{log.path} has this task for {len(groups)} machines or numbers of threads; name one "
-            f"with {_picked_by(groups)}: {titles}"
-        )
+        raise UsageError(f"{_several(log, groups)}; name one with {_picked_by(groups)}: {titles}")
 
 
 def _picked_by(setups: Iterable[Setup]) -> str:
-    """The options that pick one of several setups of a task."""
     setups = list(setups)
     options = ["--hardware TEXT"] * (len({setup.hardware for setup in setups}) > 1)
     options += ["--threads N"] * (len({setup.threads for setup in setups}) > 1)
@@ -210,10 +194,9 @@ def find_record(
     run: str | None = None,
 ) -> Record:
     """The wanted record, see :func:`loopwright.inspection.choose`; where that is ambiguous, the
-    message names the option that makes it clear.
-
-    ``wanted`` is an id, the beginning of one, ``best`` or ``default``; None where a trial is given.
-    A missing record is a `UsageError`, since naming it was a wrong call.
+    message names the option that makes it clear. ``wanted`` is an id, the beginning of one,
+    ``best`` or ``default``; None where a trial is given. A missing record is a `UsageError`, since
+    naming it was a wrong call.
     """
     from loopwright.inspection import WORDS, choose, of_run
 

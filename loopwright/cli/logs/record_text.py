@@ -19,7 +19,6 @@ WIDE, _WIDER = 100, 120
 
 
 def setup_title(record: Record) -> str:
-    """The task of a record, and its hardware."""
     from loopwright.records import setup_titles
 
     return harmless(setup_titles([record])[0])
@@ -43,21 +42,16 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     minutes = {minute: minute_text(clock) for minute, clock in by_minute.items()}
     varies = width is None or len(set(threads)) > 1
     names = varying_knobs(records) if width is not None and len(records) > 1 else None
+    seconds = ["-" if m is None else duration(m) for m in medians]
+    apart = ["-" if s is None else f"{s:.1%}" for s in spreads(times)]
     columns = [
         TextColumn("id", ids),
         *_task_columns(records, width),
         TextColumn("threads", threads_texts(records), right=True),
         TextColumn("trial", list(map(str, trials)), right=True),
         TextColumn("GFLOP/s", [_figure(speed) for speed in speeds], right=True),
-        TextColumn(
-            "time",
-            ["-" if m is None else duration(m) for m in medians],
-            right=True,
-            needs=WIDE if fast else 0,
-        ),
-        TextColumn(
-            "spread", ["-" if s is None else f"{s:.1%}" for s in spreads(times)], right=True
-        ),
+        TextColumn("time", seconds, right=True, needs=WIDE if fast else 0),
+        TextColumn("spread", apart, right=True),
         TextColumn("status", statuses(records)),
         TextColumn("when", [minutes[clock // 60] for clock in clocks], needs=_WIDER),
         TextColumn("knobs", [harmless(text) for text in config_texts(records, names)], cut=True),
@@ -73,11 +67,10 @@ def heading(records: Sequence[Record]) -> list[str]:
     groups = _by_machine(records)
     names = hardware_names(hardware for _, hardware in groups)
     tasks = [_task_text(group[0]) for group in groups.values()]
+    one_count = [len(set(fields_of(group, "threads")[0])) == 1 for group in groups.values()]
     conditions = [
-        harmless(
-            conditions_text(group[0], names, threads=len(set(fields_of(group, "threads")[0])) == 1)
-        )
-        for group in groups.values()
+        harmless(conditions_text(group[0], names, threads=one))
+        for group, one in zip(groups.values(), one_count, strict=True)
     ]
     if len(groups) == 1:
         return [f"{tasks[0]} {conditions[0]}"]
@@ -131,7 +124,6 @@ def _title(groups: Mapping[tuple[str, str], object]) -> str:
 
 
 def _by_machine(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Records by their task and hardware, in order of first appearance."""
     from loopwright.records import fields_of
 
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -158,14 +150,12 @@ def _status(
         return harmless(str(error.get("kind", "failed")))
     if dropped:
         return "dropped"
-    answer = "checked" if checked == "yes" else "unchecked"
-    if not phase:
-        return answer
-    return harmless(phase if answer == "checked" else f"{phase}, {answer}")
+    if checked == "yes":
+        return harmless(phase) if phase else "checked"
+    return harmless(f"{phase}, unchecked") if phase else "unchecked"
 
 
 def gflops(work: Work | None, seconds: float | None) -> float | None:
-    """Speed of a call in GFLOP/s; None where it is not known."""
     return None if work is None or seconds is None else work.gflops(seconds)
 
 
@@ -176,7 +166,7 @@ def speed_text(work: Work | None, seconds: float | None) -> str:
     if seconds is None:
         return "no time"
     speed = gflops(work, seconds)
-    return "".join([f"{_figure(speed)} GFLOP/s, " if speed else "", f"{duration(seconds)} a call"])
+    return (f"{_figure(speed)} GFLOP/s, " if speed else "") + f"{duration(seconds)} a call"
 
 
 def _figure(speed: float | None) -> str:

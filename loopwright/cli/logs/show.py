@@ -13,9 +13,8 @@ from loopwright.cli.logs.reading import (
     check_one_setup,
     find_record,
     load_log,
-    log_argument,
 )
-from loopwright.cli.options import takes
+from loopwright.cli.options import any_of, argument, flag, option, verb
 from loopwright.cli.tables import TextColumn, table_lines, terminal_width, wrapped
 from loopwright.errors import LoopwrightError, RecordError
 from loopwright.presenting import counted
@@ -53,7 +52,6 @@ def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
 
 
 def loop_lines(log: Log, record: Record) -> Iterator[str]:
-    """The loops of a record that has a structure, from the log alone."""
     from loopwright.history import rebuild
     from loopwright.inspection import outline, structure_of
     from loopwright.lowering import lower
@@ -81,16 +79,20 @@ BEST = "best"
 _TIES = 5
 
 
-@click.command("show", short_help="All that is known of one record.")
-@log_argument
-@takes(filters=Filters)
-@click.argument("record")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-@click.option("--expr", "part", flag_value="expr", help="Print its tensor expression as Python.")
-@click.option("--schedule", "part", flag_value="schedule", help="Print its schedule as Python.")
-@click.option("--ir", "part", flag_value="ir", help="Print its loop nest.")
-@click.option("--code", "part", flag_value="code", help="Print its code for the target.")
-def show(log: str, filters: Filters, record: str, as_json: bool, part: str | None) -> None:
+@verb("show", "All that is known of one record.")
+def show(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    record: str = argument(),
+    as_json: bool = flag("--json", "Print JSON lines."),
+    part: str | None = any_of(
+        option("--expr", "Print its tensor expression as Python.", flag_value="expr"),
+        option("--schedule", "Print its schedule as Python.", flag_value="schedule"),
+        option("--ir", "Print its loop nest.", flag_value="ir"),
+        option("--code", "Print its code for the target.", flag_value="code"),
+    ),
+) -> None:
     """Show one RECORD of LOG: its id (or the beginning of it), `best` or `default`.
 
     Prints its speed and how certain that is, whether it would be applied on this machine, what each
@@ -140,9 +142,7 @@ def _part(log: Log, record: Record, part: str) -> str:
 def _described(
     log: Log, record: Record, own: Sequence[Record], order: Sequence[Record]
 ) -> Iterator[str]:
-    """The record in words, line by line, from all records of its task and machine (``own``) and
-    their candidates, the best first (``order``).
-    """
+    """A record in words, from those of its task and machine, and the candidates, best first."""
     from loopwright.cli.logs.record_text import minute_text, setup_title
     from loopwright.inspection import applies_here, time_text
 
@@ -161,9 +161,8 @@ def _described(
         yield _named("takes", taken)
     yield _named("speed", _speed(log, record))
     if record.prepare_s:
-        yield _named(
-            "prepared", f"once in {time_text(record.prepare_s)}, not in the time of a call"
-        )
+        text = f"once in {time_text(record.prepare_s)}, not in the time of a call"
+        yield _named("prepared", text)
     yield from _standing(record, own, order)
     here = applies_here(record, log.records)
     yield _named("here", f"{'applied' if here.applied else 'not applied'}: {here.reason}")
@@ -182,7 +181,6 @@ def _named(name: str, text: str) -> str:
 
 
 def _other_names(record: Record, own: Sequence[Record]) -> str:
-    """Other names of the task in records: templates or functions that compute the same."""
     from loopwright.records import fields_of, task_text
 
     tasks = zip(*fields_of(own, "op", "args"), strict=True)
@@ -217,7 +215,6 @@ def _speed(log: Log, record: Record) -> str:
 
 
 def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) -> Iterator[str]:
-    """Its rank, its ties and its verdict."""
     from loopwright.inspection import LOOKED_AT, place_of, ties_of
     from loopwright.records import FEWEST_WINDOWS, ratios, verdict_on
 
@@ -227,9 +224,8 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
     if place is None:
         yield _named("rank", "none: its candidate was found to be wrong, or failed, later")
         return
-    yield _named(
-        "rank", f"{place + 1} of {counted(len(order), 'candidate')} of this task and machine"
-    )
+    candidates = counted(len(order), "candidate")
+    yield _named("rank", f"{place + 1} of {candidates} of this task and machine")
     if verdict := verdict_on(record, own):
         text = verdict.text("it")
         peak = f"; it has {verdict.of_peak:.0%} of the {verdict.peak}" if verdict.peak else ""
@@ -252,10 +248,8 @@ def _standing(record: Record, own: Sequence[Record], order: Sequence[Record]) ->
     least = "at least " * (len(ties) >= LOOKED_AT)
     yield _named("ties", f"with {least}{counted(len(ties), 'candidate')} ({how}):")
     for tie in ties[:_TIES]:
-        turns = ", sampled in turns" if tie.paired else ""
-        yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval " + (
-            f"{tie.low:.2f} to {tie.high:.2f}{turns}"
-        )
+        interval = f"{tie.low:.2f} to {tie.high:.2f}{', sampled in turns' * tie.paired}"
+        yield f"          {tie.record.id} {tie.ratio:.2f} x its time, 95 % interval {interval}"
     if len(ties) > _TIES:
         yield f"          and {len(ties) - _TIES} more"
 
@@ -270,11 +264,9 @@ def _knobs(record: Record, own: Sequence[Record]) -> Iterator[str]:
     effects: Importance | None = None
     try:
         effects = importance(own)
-        note = (
-            "on average: time by that of the knob's best value, all other knobs varying "
-            f"({effects.method}; rank correlation {effects.rank_correlation:.2f} on what it had "
-            "not seen)"
-        )
+        how = f"{effects.method}; rank correlation {effects.rank_correlation:.2f}"
+        note = "on average: time by that of the knob's best value, all other knobs varying "
+        note += f"({how} on what it had not seen)"
     except RecordError as error:
         note = f"`on average` is not known: {error}"
     alone = {near.knob: near for near in neighbours(record, own)} if record.valid else {}
@@ -296,10 +288,8 @@ def _on_average(effects: Importance | None, record: Record, name: str) -> str:
     if effect is None:
         return "never varied"
     value = effect.of(record.config[name])
-    if value is None:
-        return "-"
-    if value.slower <= 1.0:
-        return "1.00 x (best)"
+    if value is None or value.slower <= 1.0:
+        return "-" if value is None else "1.00 x (best)"
     return f"{value.slower:.2f} x ({harmless(effect.best.text)})"
 
 
@@ -312,15 +302,13 @@ def _changed(near: Neighbours | None) -> str:
 
 def _schedule(log: Log, record: Record) -> Iterator[str]:
     """Its schedule as Python, or the reason why that is not known."""
+    unknown = "Its schedule is not known: "
     if "autotvm" in record.extra:
-        yield wrapped(
-            "Its schedule is not known: AutoTVM logs the knobs, and not what the template made"
-        )
-        return
-    if not record.dag or not record.trace:
-        yield wrapped("Its schedule is not known: it was never built, so the log has no steps")
-        return
-    try:
-        yield _part(log, record, "schedule")
-    except LoopwrightError as error:
-        yield wrapped(f"Its schedule cannot be shown: {error}")
+        yield wrapped(f"{unknown}AutoTVM logs the knobs, and not what the template made")
+    elif not record.dag or not record.trace:
+        yield wrapped(f"{unknown}it was never built, so the log has no steps")
+    else:
+        try:
+            yield _part(log, record, "schedule")
+        except LoopwrightError as error:
+            yield wrapped(f"Its schedule cannot be shown: {error}")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from loopwright.cli.console import echo, harmless
-from loopwright.cli.logs.reading import Filters, OutputForm, largest_setup, load_log, log_argument
-from loopwright.cli.options import force_option, takes
+from loopwright.cli.logs.reading import Filters, OutputForm, largest_setup, load_log
+from loopwright.cli.options import argument, force_option, option, verb
 from loopwright.cli.tables import TextColumn, bars, cut, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import FileKind, Output, check, write
@@ -36,18 +36,18 @@ _BY = "loopwright records curve"
 _PICTURE = FileKind("a picture", lambda data: _BY.encode() in data)
 
 
-@click.command("curve", short_help="The best so far, trial after trial.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option(
-    "-o",
-    "--out",
-    metavar="FILE",
-    help="Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
-)
-@force_option
-def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: bool) -> None:
+@verb("curve", "The best so far, trial after trial.")
+def curve(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    out: str | None = option(
+        "-o --out FILE",
+        "Draw it as a picture instead: x.png, x.svg or x.pdf (needs matplotlib).",
+    ),
+    force: bool = force_option(),
+) -> None:
     """Show the best speed so far, trial after trial, for one task of LOG.
 
     Failed trials and those that racing dropped are never the best. Runs that were resumed are
@@ -77,10 +77,10 @@ def curve(log: str, filters: Filters, form: OutputForm, out: str | None, force: 
             f"`loopwright records errors {log}` shows what failed"
         )
     work = work_of(read, best.steps[-1].record)
-    if out is not None:
+    if out is None:
+        _print_curve(best, work, records[0])
+    else:
         _draw(best, work, records[0], out, force=force)
-        return
-    _print_curve(best, work, records[0])
 
 
 def _print_curve(curve: Curve, work: Work | None, first: Record) -> None:
@@ -111,12 +111,9 @@ def _print_curve(curve: Curve, work: Work | None, first: Record) -> None:
     print_table(columns)
     if curve.final is not None and curve.final.id != curve.steps[-1].record.id:
         speed = speed_text(work, curve.final.median)
-        echo(
-            wrapped(
-                f"measured again and ranked, the best is record {curve.final.id}: {speed} "
-                "(the fastest of many single measurements owes something to luck)"
-            )
-        )
+        text = f"measured again and ranked, the best is record {curve.final.id}: {speed}"
+        luck = "the fastest of many single measurements owes something to luck"
+        echo(wrapped(f"{text} ({luck})"))
 
 
 def _speeds(curve: Curve, work: Work | None) -> tuple[str, list[float]]:
@@ -128,7 +125,6 @@ def _speeds(curve: Curve, work: Work | None) -> tuple[str, list[float]]:
 
 
 def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bool) -> None:
-    """Draw the curve with matplotlib, which is refused over another file."""
     from loopwright.cli.logs.record_text import setup_title
 
     try:
@@ -162,11 +158,8 @@ def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bo
     echo(f"wrote {out}")
 
 
-@click.command("errors", short_help="What failed, and which knobs go with it.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-def errors(log: str, filters: Filters, form: OutputForm) -> None:
+@verb("errors", "What failed, and which knobs go with it.")
+def errors(*, log: str = argument(), filters: Filters, form: OutputForm) -> None:
     """Show what failed in LOG: the kinds, their shares, the first example of each.
 
     Below each kind stand the values of knobs that go with it: values whose candidates failed more
@@ -206,27 +199,19 @@ def errors(log: str, filters: Filters, form: OutputForm) -> None:
 
 
 def _values(kind: Failures) -> list[Json]:
-    """The values of knobs that go with a kind of failure."""
-    return [
-        {
-            "knob": value.knob,
-            "value": value.value,
-            "failed": value.failed,
-            "records": value.trials,
-            "share": value.share,
-            "overall": value.overall,
-            "p": value.p,
-        }
-        for value in kind.values
-    ]
+    names = {"knob": "knob", "value": "value", "failed": "failed", "records": "trials"}
+    names |= {name: name for name in ("share", "overall", "p")}
+    return [{name: getattr(v, field) for name, field in names.items()} for v in kind.values]
 
 
-@click.command("importance", short_help="Which knobs matter.")
-@log_argument
-@takes(filters=Filters)
-@takes(form=OutputForm)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random samples.")
-def importance(log: str, filters: Filters, form: OutputForm, seed: int) -> None:
+@verb("importance", "Which knobs matter.")
+def importance(
+    *,
+    log: str = argument(),
+    filters: Filters,
+    form: OutputForm,
+    seed: int = option("--seed", "Seed of the random samples.", shown=0),
+) -> None:
     """Show which knobs matter for one task of LOG, with the best and the worst value of each.
 
     The share is the part of the variance of log(time) that a knob explains by itself: functional
@@ -246,31 +231,26 @@ def importance(log: str, filters: Filters, form: OutputForm, seed: int) -> None:
          result.rank_correlation)
         for k in result.knobs
     ]  # fmt: skip
-    values = [
-        [
-            {"value": v.text, "count": v.count, "slower": v.slower, "fastest": v.fastest}
-            for v in knob.values
-        ]
+    fields = ("count", "slower", "fastest")
+    values = (
+        [{"value": v.text, **{name: getattr(v, name) for name in fields}} for v in knob.values]
         for knob in result.knobs
-    ]
+    )
     form.print_rows(titles, rows, ({"values": one} for one in values))
 
 
 def _print_importance(result: Importance) -> None:
     rows = [*((k.share, k.knob) for k in result.knobs), (result.together, "(combinations)")]
-    blank = [""]
-    print_table(
-        [
-            TextColumn("knob", [harmless(name) for _, name in rows]),
-            TextColumn("share", [f"{share:.1%}" for share, _ in rows], right=True),
-            TextColumn("", ["█" * round(share * _BAR) for share, _ in rows]),
-            TextColumn(
-                "slower", [f"{k.worst.slower:.2f} x" for k in result.knobs] + blank, right=True
-            ),
-            TextColumn("best", [harmless(k.best.text) for k in result.knobs] + blank),
-            TextColumn("worst", [harmless(k.worst.text) for k in result.knobs] + blank, cut=True),
-        ]
-    )
+    blank, knobs = [""], result.knobs
+    columns = [
+        TextColumn("knob", [harmless(name) for _, name in rows]),
+        TextColumn("share", [f"{share:.1%}" for share, _ in rows], right=True),
+        TextColumn("", ["█" * round(share * _BAR) for share, _ in rows]),
+        TextColumn("slower", [f"{k.worst.slower:.2f} x" for k in knobs] + blank, right=True),
+        TextColumn("best", [harmless(k.best.text) for k in knobs] + blank),
+        TextColumn("worst", [harmless(k.worst.text) for k in knobs] + blank, cut=True),
+    ]
+    print_table(columns)
     dropped = f" ({result.dropped} of them dropped by racing, with rough times)"
     learned = "" if result.learned == result.records else f", learned from {result.learned} of them"
     echo(

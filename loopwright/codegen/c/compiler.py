@@ -1,7 +1,9 @@
-"""The C target: loop IR to one C file, for GCC and Clang, with calls of packed functions and
-instructions of the CPU. The entry ``int32_t name(void **args, void *ws)`` calls a function with
-typed parameters that holds the nest; the body of a parallel loop is a function that the thread pool
-calls through ``lw_parallel_launch``."""
+"""The C target: loop IR to one C file for GCC and Clang, with calls of packed functions and
+instructions."""
+
+# The entry ``int32_t name(void **args, void *ws)`` calls a function with typed parameters that
+# holds the nest; the body of a parallel loop is a function that the thread pool calls through
+# ``lw_parallel_launch``.
 
 from __future__ import annotations
 
@@ -10,17 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import install
-from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.expressions import Prelude
 from loopwright.codegen.c.statements import RESERVED, CFamilyWriter, Identifiers
-from loopwright.codegen.c.system_compiler import Source, compile_c, disassembly
+from loopwright.codegen.c.system_compiler import Source, compile_c
 from loopwright.codegen.code import (
     C_FUNCTIONS,
     Bytes,
     Code,
     CodePart,
     SizeDefinitions,
-    buffers_of,
     has_guarded_accesses,
     kept_offsets,
     larger,
@@ -30,7 +30,6 @@ from loopwright.codegen.code import (
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
-from loopwright.ir.node import Node
 from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import (
     PREPARE,
@@ -42,8 +41,9 @@ from loopwright.ir.stmt import (
     IntrinsicCall,
     SplitFunc,
     Store,
+    buffers_of,
 )
-from loopwright.ir.visitor import free_vars, walk
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.runtime import FIRST_CODE, host_triple, packed_calls, record_name
 from loopwright.target import Target, has_instruction
 from loopwright.version import __version__
@@ -135,7 +135,6 @@ def _helper(name: str, dot: DotProduct, native: int, by_pairs: bool) -> str:
 
 
 def _added(dot: DotProduct, native: int, first: int) -> list[str]:
-    """Lines that add the products of ``x`` and ``y`` to the sums from a lane on."""
     ty, mm, whole = _VECTORS[native]
     if dot.result == "float32":
         at, pair = f"c + {first}", ty.replace("i", "bh")
@@ -192,13 +191,10 @@ _UNROLL_LIMIT = 65534
 _UNROLL_UNKNOWN = 8
 
 _WORKSPACE = "unsigned char *restrict ws"
-_LINE = 100
 
 
 @dataclass
 class Unit:
-    """State shared by the functions of one file."""
-
     name: str
     target: Target
     prelude: Prelude
@@ -246,8 +242,7 @@ class CWriter(CFamilyWriter):
         native = 0 if dot is None else min(dot.lanes, self.unit.dot_lanes[dot.result])
         if dot is None or not native:
             return False
-        if "immintrin.h" not in self.prelude:
-            self.prelude.put("immintrin.h", "#include <immintrin.h>")
+        self.prelude.put("immintrin.h", "#include <immintrin.h>")
         helper = f"lw_{s.name}"
         if helper not in self.prelude:
             by_pairs = self.unit.target.has_dots_by_pairs
@@ -281,15 +276,11 @@ class CWriter(CFamilyWriter):
         take = f"if (__sync_bool_compare_and_swap(&{record}[0], 0, {code}))"
         with self.block(f"if (!({self.expr(s.cond).text}))"):
             with self.block(take):
-                indent = "  " * self.depth
-                self.lines += [
-                    f"{indent}{record}[{k + 1}] = {self.index(e).text};"
-                    for k, e in enumerate(s.values)
-                ]
+                for k, e in enumerate(s.values):
+                    self.put(f"{record}[{k + 1}] = {self.index(e).text};")
             self.put(f"return {code};")
 
     def parameter(self, b: Buffer) -> str:
-        """A buffer as a parameter, which no other parameter aliases."""
         first, *rest = self.extents(b)
         const = "" if b in self.unit.written else "const "
         rows = f"[restrict {first}]" + "".join(f"[{n}]" for n in rest)
@@ -333,7 +324,6 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
     """The C text of a function, the state shared by its parts, and the entry's workspace bytes."""
     options = target.options
     prelude = Prelude(has_instruction(options["mcpu"], options["mattr"], "fma"))
-    install(prelude)
     unit = Unit(f.name, target, prelude, target.dot_lanes)
     entry, workspace = _split(unit, f) if isinstance(f, SplitFunc) else _entry(unit, f)
     head = f"/* {f.name}: C made by loopwright {__version__}. */\n"
@@ -348,7 +338,6 @@ def write_c(f: Func, target: Target) -> tuple[str, Unit, Bytes]:
 
 
 def _entry(unit: Unit, f: Func) -> tuple[list[str], Bytes]:
-    """The nest of a function and its entry, as texts, and its workspace bytes."""
     unit.written, unit.inputs = _written(f), frozenset(f.inputs)
     writer = CWriter(unit, inside_parallel=False)
     writer.buffers = dict.fromkeys(f.params)
@@ -409,7 +398,7 @@ def compile_func(f: Func, target: Target) -> Code:
     objects = compile_c(source, target)
     return Code(
         objects,
-        {"c": text, "asm": lambda: disassembly(source, target)},
+        {"c": text, "asm": lambda: compile_c(source, target, "-S").decode()},
         workspace,
         unit.parallel_workspace,
         unit.loops > 0,
@@ -422,15 +411,9 @@ def compile_func(f: Func, target: Target) -> Code:
 
 def _written(f: Func) -> frozenset[Buffer]:
     """Buffers that a function may write, also through the packed functions that it calls."""
-    written: set[Buffer] = set()
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Store):
-            written.add(n.buffer)
-        elif isinstance(n, CallPacked):
-            written.update(n.buffers)
-
-    walk(f.body, visit)
+    below = list(nodes(f.body))
+    written = {n.buffer for n in below if isinstance(n, Store)}
+    written = written.union(*(n.buffers for n in below if isinstance(n, CallPacked)))
     return frozenset(written.difference(f.inputs))
 
 
@@ -460,14 +443,13 @@ def _write_parallel(
         "  return 0;",
     ]
     over = f"static int32_t {name}(int64_t begin, int64_t end, void *closure, void *ws)"
-    unit = w.unit
-    unit.functions += [_function(head, w.lines, ""), struct, _function(over, lines, "")]
+    w.unit.functions += [_function(head, w.lines, ""), struct, _function(over, lines, "")]
 
 
 def signature(head: str, params: list[str]) -> str:
     """The first line of a function, cut where it would be too long."""
     line = f"{head}({', '.join(params)})"
-    if len(line) < _LINE:
+    if len(line) < 100:
         return line
     between = ",\n" + " " * (len(head) + 1)
     return f"{head}({between.join(params)})"

@@ -1,17 +1,19 @@
-"""Expressions of the loop IR as text, for all languages of the C family. As in the interpreter,
-arithmetic on axes is done in int64_t, all else in the dtype of the expression; narrow integers are
-cut after every operation, since C computes them as int."""
+"""Expressions of the loop IR as text, for all languages of the C family."""
+
+# As in the interpreter, arithmetic on axes is done in int64_t, all else in the dtype of the
+# expression; narrow integers are cut after every operation, since C computes them as int.
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
 
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.codegen.c.prelude import Dialect, Prelude, short
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
@@ -32,6 +34,184 @@ from loopwright.ir.expr import (
 from loopwright.ir.math.definition import Definition, without_fma
 from loopwright.ir.math.vector_math import conversion, definition
 
+# ---------------------------------------------------------------- helpers
+#
+# Small C functions for what an operator of C does not say. Types stand as ``f32``, ``i64``, ``u8``
+# in their names. All agree with the interpreter: division by zero gives zero, floats that become
+# integers are cut to the limits, NaN wins in max and min.
+
+#: Values of 16-bit floats are kept as the float that equals them.
+_FLOATS = {
+    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double",
+    "bool": "bool",
+}  # fmt: skip
+#: Types that memory keeps as others: a bool is a byte, a 16-bit float its bits.
+_STORED = {"bool": "uint8", "float16": "uint16", "bfloat16": "uint16"}
+#: Intrinsics that go by another name in the C library.
+_C_NAMES = {"round": "rint", "abs": "fabs"}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    name: str  #: for messages
+    #: Names of integer types by dtype; others are spelt ``int32_t``.
+    integers: Mapping[str, str] = field(default_factory=dict)
+    helper: str = "static inline"  #: before a small function
+    inlined: str = "static inline __attribute__((always_inline))"  #: before a math function
+    #: Before a math function that is seldom called.
+    rare: str = "static __attribute__((noinline, cold, const))"
+    #: Literals by dtype, ``{}`` being the digits; others are digits.
+    literals: Mapping[str, str] = field(default_factory=dict)
+    #: Infinity by dtype of float, as ``nan``.
+    infinity: Mapping[str, str] = field(default_factory=dict)
+    nan: Mapping[str, str] = field(default_factory=dict)
+    #: End of the names of functions of float32.
+    float_suffix: str = "f"
+    #: A condition that seldom holds, ``{}`` being its text.
+    unlikely: str = "__builtin_expect({}, 0)"
+    #: Whether ``INT32_MAX`` and the like are known.
+    limits_by_name: bool = True
+    #: Whether signed integers wrap; else they are computed as unsigned ones.
+    wraps: bool = True
+
+    def type(self, dtype: str) -> str:
+        return _FLOATS.get(dtype) or self.integers.get(dtype) or f"{dtype}_t"
+
+    def memory_type(self, dtype: str) -> str:
+        return self.type(_STORED.get(dtype, dtype))
+
+    def lowest(self, dtype: str) -> str:
+        if self.limits_by_name:
+            return f"INT{dtypes.bits(dtype)}_MIN"
+        lowest = int(dtypes.limits(dtype)[0])
+        return f"(-{self.integer(-(lowest + 1), dtype)} - 1)"
+
+    def highest(self, dtype: str) -> str:
+        if self.limits_by_name:
+            return f"{'UINT' if dtypes.is_unsigned(dtype) else 'INT'}{dtypes.bits(dtype)}_MAX"
+        return self.integer(int(dtypes.limits(dtype)[1]), dtype)
+
+    def integer(self, value: int, dtype: str) -> str:
+        return self.literals.get(dtype, "{}").format(value)
+
+    def function(self, fn: str, dtype: str) -> str:
+        return _C_NAMES.get(fn, fn) + (self.float_suffix if dtype == "float32" else "")
+
+    def negated(self, text: str, dtype: str) -> str:
+        """A signed integer with the other sign; the smallest one stays itself."""
+        ty = self.type(dtype)
+        if self.wraps or dtypes.bits(dtype) < 32:
+            return f"({ty})-{text}"
+        return f"({ty})(0 - ({self.type(f'u{dtype}')}){text})"
+
+
+C = Dialect(
+    "c",
+    literals={"int64": "INT64_C({})", "uint32": "UINT32_C({})", "uint64": "UINT64_C({})"},
+    infinity={"float32": "INFINITY", "float64": "INFINITY"},
+    nan={"float32": "NAN", "float64": "NAN"},
+)
+
+
+_SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "b"}
+
+
+def short(dtype: str) -> str:
+    if dtype in _SHORT:
+        return _SHORT[dtype]
+    return ("u" if dtypes.is_unsigned(dtype) else "i") + str(dtypes.bits(dtype))
+
+
+class Prelude:
+    """The helpers of one translation unit, in the order of their first use."""
+
+    def __init__(self, has_fma: bool = False, dialect: Dialect = C) -> None:
+        self._texts: dict[str, str] = {}
+        self.dialect = dialect
+        #: Whether ``fma`` of C is an instruction, so that ``a * b + c`` becomes one.
+        self.has_fma = has_fma
+        #: Whether a helper depends on the rounding of every operation, or makes floats integers.
+        self.strict = self.truncates = False
+        #: Math functions for which the language's own are taken.
+        self.foreign: frozenset[str] = frozenset()
+
+    def text(self) -> str:
+        return "\n".join(self._texts.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._texts
+
+    def put(self, name: str, text: str) -> str:
+        """Write a helper unless it is there; returns its name."""
+        self._texts.setdefault(name, text)
+        return name
+
+    def _function(self, name: str, to: str, source: str, params: str, body: str) -> str:
+        ty, parameter = self.dialect.type(to), self.dialect.type(source)
+        given = ", ".join(f"{parameter} {p}" for p in params.split())
+        return self.put(name, f"{self.dialect.helper} {ty} {name}({given}) {{ {body} }}")
+
+    def _add(self, name: str, dtype: str, params: str, body: str) -> str:
+        return self._function(f"lw_{name}_{short(dtype)}", dtype, dtype, params, body)
+
+    def min_max(self, op: str, dtype: str) -> str:
+        """``max(a, b)`` or ``min(a, b)``; NaN where either is NaN."""
+        sign = ">" if op == "max" else "<"
+        nan = "a != a || " if dtypes.is_float(dtype) else ""
+        return self._add(op, dtype, "a b", f"return {nan}a {sign} b ? a : b;")
+
+    def divide(self, op: str, dtype: str) -> str:
+        """Integer division or remainder, ``// % tdiv tmod``; by zero 0, and it never traps."""
+        name = {"//": "floordiv", "%": "floormod", "tdiv": "truncdiv", "tmod": "truncmod"}[op]
+        signed, quotient = not dtypes.is_unsigned(dtype), op in ("//", "tdiv")
+        ty = self.dialect.type(dtype)
+        guard = "if (b == 0) return 0; "
+        if signed:
+            least = self.dialect.negated("a", dtype) if quotient else "0"
+            guard += f"if (b == -1) return {least}; "
+        result = "a / b" if quotient else "a % b"
+        if signed and op in ("//", "%"):
+            down = "(a % b != 0 && (a < 0) != (b < 0))"
+            result = f"({ty})({result} {f'- {down}' if quotient else f'+ ({down} ? b : 0)'})"
+        return self._add(name, dtype, "a b", f"{guard}return {result};")
+
+    def shift(self, op: str, dtype: str) -> str:
+        ty = self.dialect.type(dtype)
+        unsigned = ty if dtypes.is_unsigned(dtype) else self.dialect.type(f"u{dtype}")
+        left = f"({unsigned})a" if op == "<<" else "a"
+        body = f"return ({ty})({left} {op} (b & {dtypes.bits(dtype) - 1}));"
+        return self._add({"<<": "shl", ">>": "shr"}[op], dtype, "a b", body)
+
+    def absolute(self, dtype: str) -> str:
+        """The absolute value of an integer; of the smallest one itself."""
+        body = f"return a < 0 ? {self.dialect.negated('a', dtype)} : a;"
+        return self._add("abs", dtype, "a", body)
+
+    def to_integer(self, source: str, to: str) -> str:
+        """A float as an integer: rounded towards zero, cut to the limits; NaN is 0."""
+        d, bits = self.dialect, dtypes.bits(to)
+        suffix = "f" if source == "float32" else ""
+        unsigned = dtypes.is_unsigned(to)
+        top = f"0x1p{bits if unsigned else bits - 1}{suffix}"
+        low, least = ("0", "0") if unsigned else (f"-{top}", d.lowest(to))
+        self.truncates = True
+        most, ty = d.highest(to), d.type(to)
+        body = f"return x != x ? 0 : x <= {low} ? {least} : x >= {top} ? {most} : ({ty})x;"
+        return self._conversion(source, to, body)
+
+    def to_float(self, source: str, to: str) -> str:
+        """An integer that may be a float's: GCC 12 makes trunc of both, and -0 of -0.5."""
+        return self._conversion(source, to, f"{self.dialect.type(to)} y = x; return y + 0;")
+
+    def _conversion(self, source: str, to: str, body: str) -> str:
+        return self._function(f"lw_{short(to)}_from_{short(source)}", to, source, "x", body)
+
+    def reinterpret(self, source: str, to: str) -> str:
+        frm, ty = self.dialect.type(source), self.dialect.type(to)
+        body = f"union {{ {frm} from; {ty} to; }} u = {{ x }}; return u.to;"
+        return self._function(f"lw_{short(to)}_bits_of_{short(source)}", to, source, "x", body)
+
+
 #: Binding strengths of text: a name or a call, a prefix operator, a condition of ``?:``.
 ATOM, UNARY, _TERNARY = 15, 14, 2
 _PRECEDENCE = {
@@ -44,8 +224,6 @@ _EXACT = ("abs", "floor", "ceil", "trunc", "round")
 
 
 class Text(NamedTuple):
-    """C text and its binding strength."""
-
     text: str
     level: int = ATOM
 
@@ -78,7 +256,6 @@ class ExpressionWriter(ABC):
         return self.name(b) + (at or "[0]")
 
     def flat(self, b: Buffer, indices: tuple[Expr, ...]) -> Text:
-        """The offset in elements of an element of a buffer."""
         small = self.is_small(b)
         out: Text | None = None
         for d, i in enumerate(indices):
@@ -103,7 +280,6 @@ class ExpressionWriter(ABC):
         return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
 
     def index(self, e: Expr) -> Text:
-        """An integer in any type that holds it."""
         return self.plain(e) if self.is_plain(e) else self.expr(e)
 
     def plain(self, e: Expr) -> Text:
@@ -163,8 +339,7 @@ class ExpressionWriter(ABC):
                 return Text("{} ? {} : {}".format(*parts), _TERNARY)
             case Unary(op=op, a=a, dtype=d):
                 if op == "-" and dtypes.is_int(d) and not self.prelude.dialect.wraps:
-                    negated = self.prelude.dialect.negated(self.expr(a).inside(UNARY), d)
-                    return Text(negated, UNARY)
+                    return Text(self.prelude.dialect.negated(self.expr(a).inside(UNARY), d), UNARY)
                 sign = {"not": "!", "~": "~", "-": "-"}[op]
                 return self._narrow(Text(f"{sign}{self.expr(a).inside(ATOM)}", UNARY), d)
             case Call(fn="reinterpret", args=(a,), dtype=d):
@@ -199,7 +374,7 @@ class ExpressionWriter(ABC):
         return self._narrow(result, dtype)
 
     def _own(self, fn: str, dtype: str, *args: Text) -> Text | None:
-        name = self.prelude.define(fn, dtype, self.in_vector)
+        name = math_function(self.prelude, fn, dtype, self.in_vector)
         return None if name is None else call(name, *args)
 
     def _half(self, what: str, x: Text, dtype: str) -> Text:
@@ -231,10 +406,10 @@ class ExpressionWriter(ABC):
         if dtype in dtypes.HALVES:
             y = self._call(fn, args, "float32")
             return y if fn in _EXACT else self._half("narrow", y, dtype)
-        if fn == "abs" and not dtypes.is_float(dtype):
-            return (
-                args[0] if dtypes.is_unsigned(dtype) else call(self.prelude.absolute(dtype), *args)
-            )
+        if fn == "abs" and dtypes.is_unsigned(dtype):
+            return args[0]
+        if fn == "abs" and dtypes.is_int(dtype):
+            return call(self.prelude.absolute(dtype), *args)
         own = self._own(fn, dtype, *args)
         if own is not None:
             return own
@@ -311,16 +486,11 @@ def call(name: str, *args: Text) -> Text:
 # contracted in C, so that results are those of every other code generator, to the bit.
 
 
-def install(prelude: Prelude) -> None:
-    """Let expressions of a file find its math functions."""
-    prelude.define = lambda fn, dtype, lanes: math_function(prelude, fn, dtype, lanes)
-
-
 def math_function(prelude: Prelude, fn: str, dtype: str, lanes: bool) -> str | None:
     """The name of a function of this file, or None; with ``lanes`` for a vector loop, which has no
     branches: what is seldom needed is computed always, and chosen."""
     d = conversion(fn, dtype) or definition(fn, dtype)
-    if d is None or (fn == "fma" and prelude.has_fma):
+    if d is None or (fn == "fma" and prelude.has_fma) or fn in prelude.foreign:
         return None
     d = d if prelude.has_fma else without_fma(d)
     many = lanes and (fn.startswith("_") or any(isinstance(e, IfThenElse) for _, e in d.steps))

@@ -1,6 +1,7 @@
-"""Statements of the loop IR as text of a C-like language; its targets differ in few hooks. Names
-stay those of the program where C allows it; the compiler is told to vectorise or to unroll plain
-loops."""
+"""Statements of the loop IR as text of a C-like language; its targets differ in few hooks."""
+
+# Names stay those of the program where C allows it; the compiler is told to vectorise or to unroll
+# plain loops.
 
 from __future__ import annotations
 
@@ -11,8 +12,7 @@ from contextlib import contextmanager, nullcontext
 from typing import assert_never
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import ExpressionWriter, Text, product_and_rest
-from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.expressions import ExpressionWriter, Prelude, Text, product_and_rest
 from loopwright.codegen.code import Bytes, SizeDefinitions, buffer_bytes, has_blocks, larger
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Interval, interval
@@ -117,22 +117,22 @@ class CFamilyWriter(ExpressionWriter):
 
     @abstractmethod
     def launch(self, s: For) -> bool:
-        """Write a parallel loop as such; False: it is to be written as a serial one."""
+        """Write a parallel loop for threads of a CPU; False: it is to be a serial one."""
 
     @abstractmethod
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
-        """Write that the line of an element will be read, which may lie outside of its buffer."""
+        """Write that the line of an element, which may lie outside of its buffer, will be read."""
 
     @abstractmethod
     def instruction(self, s: IntrinsicCall) -> bool:
         """Write an instruction; False: there is none, and its plain form is to be written."""
 
-    @abstractmethod
+    # The rest is as code of devices has it.
+
     def check(self, s: Check) -> None:
-        """Write that the function is left with a code unless a condition holds."""
+        raise CodegenError(f"{self.language}: a kernel cannot be left by a check")
 
     def barrier(self, s: Barrier) -> None:
-        """Write that the threads of a block wait for each other; refused where there are none."""
         raise CodegenError(f"{self.language}: no code for {type(s).__name__}")
 
     def call_packed(self, s: CallPacked) -> None:
@@ -234,12 +234,11 @@ class CFamilyWriter(ExpressionWriter):
             raise CodegenError(f"{self.language}: {v.name!r} is {v.dtype}, not {e.dtype}")
         self.sizes.learn(v, e)
         bounds = interval(e, {}, self.ranges) if dtypes.is_int(e.dtype) else None
-        plain = bounds is not None and self.is_plain(e)
-        text = self.plain(e) if plain else self.expr(e)
-        kind = self.index_type(bounds) if plain and bounds else self.prelude.dialect.type(v.dtype)
-        if plain and bounds is not None:
+        if bounds is not None and self.is_plain(e):
+            text, kind = self.plain(e), self.index_type(bounds)
             self.ranges[v] = bounds
         else:
+            text, kind = self.expr(e), self.prelude.dialect.type(v.dtype)
             self.ranges.pop(v, None)
         self.bound[v] = kind
         self.put(f"const {kind} {self.name(v)} = {text.text};")
@@ -281,7 +280,6 @@ class CFamilyWriter(ExpressionWriter):
         return self.prelude.dialect.type("int64")
 
     def count(self, n: int | Expr) -> Text:
-        """An extent, or a number of bytes."""
         return Text(str(n)) if isinstance(n, int) else self.index(n)
 
     def extents(self, b: Buffer) -> list[str]:
@@ -291,22 +289,17 @@ class CFamilyWriter(ExpressionWriter):
         return [self.count(n).text for n in b.shape] or ["1"]
 
     def declared(self, b: Buffer, head: str) -> str:
-        """A declarator of a buffer as an array, ``head`` being what stands before its extents."""
-        return f"{self.prelude.dialect.memory_type(b.dtype)} {head}" + "".join(
-            f"[{n}]" for n in self.extents(b)
-        )
+        extents = "".join(f"[{n}]" for n in self.extents(b))
+        return f"{self.prelude.dialect.memory_type(b.dtype)} {head}{extents}"
 
     def pointer(self, b: Buffer, name: str) -> str:
-        """A declarator of a pointer to the rows of a buffer."""
         rows = "".join(f"[{n}]" for n in self.extents(b)[1:])
-        return f"{self.prelude.dialect.memory_type(b.dtype)} " + (
-            f"(*{name}){rows}" if rows else f"*{name}"
-        )
+        place = f"(*{name}){rows}" if rows else f"*{name}"
+        return f"{self.prelude.dialect.memory_type(b.dtype)} {place}"
 
     def allocate(self, b: Buffer, body: Stmt) -> None:
         """Make a small buffer an array of the block, a larger one a piece of the workspace."""
-        small = not b.symbolic and b.nbytes <= STACK_LIMIT
-        if small and self._stack + b.nbytes <= STACK_TOTAL:
+        if not b.symbolic and b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
             self._stack += b.nbytes
             self.buffers[b] = None
             self.put(f"_Alignas(64) {self.declared(b, self.name(b))};")
@@ -322,7 +315,6 @@ class CFamilyWriter(ExpressionWriter):
         self.leave(b)
 
     def view(self, b: Buffer, of: Buffer, offset: int) -> None:
-        """Let a buffer lie inside another, at an offset in bytes."""
         self._place(b, f"{self.name(of)} + {offset}")
 
     def _place(self, b: Buffer, at: str) -> None:

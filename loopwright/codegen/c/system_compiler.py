@@ -40,7 +40,6 @@ _NO_FLAG = {"cmov", "64bit", "cx8", "fxsr", "x87"}
 
 
 def find_compiler(name: str) -> str:
-    """The path of a compiler; a TargetError where there is none of that name."""
     path = shutil.which(name)
     if path is None:
         raise TargetError(
@@ -69,12 +68,10 @@ def flags(target: Target, source: Source) -> list[str]:
     if source.guarded and "clang" not in options["cc"]:
         more.append(GUARDED)
     fast = ["-ffast-math"] if options["fastmath"] and not source.strict else []
-    extra = shlex.split(options["cflags"])
-    return [level, *_FLAGS, *more, *cpu_flags(target), *fast, *extra]
+    return [level, *_FLAGS, *more, *cpu_flags(target), *fast, *shlex.split(options["cflags"])]
 
 
 def cpu_flags(target: Target) -> list[str]:
-    """Flags that name the CPU, its features and the width of vectors."""
     cpu, features = target.options["mcpu"], target.options["mattr"]
     host, host_features = host_cpu()
     x86 = platform.machine().lower() in ("x86_64", "amd64")
@@ -83,22 +80,12 @@ def cpu_flags(target: Target) -> list[str]:
     if not x86:
         return names
     implied = set(host_features.split(",")) if cpu == host else set()
-    switches = []
-    for feature in features.split(","):
-        if feature and feature not in implied and feature[1:] not in _NO_FLAG:
-            switches.append(f"-m{'' if feature[0] == '+' else 'no-'}{feature[1:]}")
+    switches = [
+        f"-m{'' if feature[0] == '+' else 'no-'}{feature[1:]}"
+        for feature in features.split(",")
+        if feature and feature not in implied and feature[1:] not in _NO_FLAG
+    ]
     return [*names, *switches, f"-mprefer-vector-width={8 * target.vector_bytes}"]
-
-
-def compile_c(source: Source, target: Target) -> bytes:
-    """Compile a file to an object file, in a private folder. A TargetError names what is missing
-    (compiler, headers of the C library, CPU), a BuildError what the compiler refuses."""
-    return _run(source, target, "-c")
-
-
-def disassembly(source: Source, target: Target) -> str:
-    """The compiler's assembly of a file; errors as of `compile_c`."""
-    return _run(source, target, "-S").decode()
 
 
 @lru_cache(maxsize=1)
@@ -122,7 +109,10 @@ def _alive(number: str) -> bool:
     return True
 
 
-def _run(source: Source, target: Target, what: str) -> bytes:
+def compile_c(source: Source, target: Target, what: str = "-c") -> bytes:
+    """Compile a file to an object file, or with ``-S`` to assembly, in a private folder. A
+    TargetError names what is missing (compiler, headers of the C library, CPU), a BuildError what
+    the compiler refuses."""
     compiler = find_compiler(target.options["cc"])
     remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-") as folder:
@@ -138,7 +128,6 @@ def _run(source: Source, target: Target, what: str) -> bytes:
 
 
 def _refusal(target: Target, output: str, code: int) -> Exception:
-    """The error of a compiler that failed, from what it printed and its exit status."""
     cc, cpu = target.options["cc"], target.options["mcpu"]
     lines = [x for x in output.splitlines() if "error" in x] or output.strip().splitlines()
     first = lines[0] if lines else f"exit status {code}"

@@ -1,5 +1,7 @@
-"""CUDA C++: the source of a function's kernels, which NVRTC compiles. Products and sums are
-contracted only where the text says ``fma``, so that results are those of every other target."""
+"""CUDA C++, which NVRTC compiles, and HIP C++: the source of a function's kernels."""
+
+# Products and sums are contracted only where the text says ``fma``, so that results are those of
+# every other target.
 
 from __future__ import annotations
 
@@ -7,17 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import install, math_function
-from loopwright.codegen.c.prelude import Dialect, Prelude
+from loopwright.codegen.c.expressions import Dialect, Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.code import C_FUNCTIONS, MATH_FUNCTIONS
 from loopwright.codegen.gpu.split import Kernel, SplitProgram
-from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter, VectorStore
+from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter, VectorStore, write_kernels
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, Var
 from loopwright.ir.instructions import INSTRUCTIONS, SHORT, ldmatrix_row, moved
-from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import AsyncWait, Barrier, IntrinsicCall, Stmt, Store
 from loopwright.version import __version__
 
@@ -43,9 +43,9 @@ _ROUND = """static __device__ __forceinline__ unsigned int lw_tf32(float x) {
 
 
 def warp_instruction(prelude: Prelude, name: str) -> str | None:
-    """The helper that runs an instruction; None where its plain form is to be written. It takes
-    pointers to the lane's registers, and for ldmatrix one to the row that the lane gives.
-    Instructions are named as in `loopwright.ir.instructions`."""
+    """The helper that runs an instruction; None where its plain form is to be written."""
+    # It takes pointers to the lane's registers, and for ldmatrix one to the row that the lane
+    # gives.
     if name.startswith("mma_m16n8k8_tf32"):
         rounded = [f"lw_tf32({x}[{i}])" for x, n in (("a", 4), ("b", 2)) for i in range(n)]
         mma = _mma("m16n8k8", "tf32", "float", rounded)
@@ -64,10 +64,8 @@ def warp_instruction(prelude: Prelude, name: str) -> str | None:
 
 
 def _last(prelude: Prelude, helpers: Mapping[str, str]) -> str:
-    """The last of some helpers, which needs those before it."""
     for name, text in helpers.items():
-        if name not in prelude:
-            prelude.put(name, text)
+        prelude.put(name, text)
     return [*helpers][-1]
 
 
@@ -101,7 +99,6 @@ _WAIT = """template <int PENDING> static __device__ __forceinline__ void lw_wait
 
 
 def _mma(shape: str, dtype: str, element: str, registers: Sequence[str]) -> str:
-    """The helper of an mma whose operands are four registers and two."""
     sums = ", ".join(f'"+f"(c[{i}])' for i in range(4))
     given = ", ".join(f'"r"({x})' for x in registers)
     return f"""{_HEAD} lw_mma_{shape}_{dtype}(
@@ -135,8 +132,6 @@ def _ldmatrix(suffix: str) -> str:
 
 #: Most bytes of shared memory that a kernel may declare; more is asked for when it is launched.
 STATIC_SHARED = 49152
-#: Bytes that an asynchronous copy may have.
-_ASYNC_BYTES = (4, 8, 16)
 #: The array of all shared memory that is asked for when a kernel is launched.
 _ARENA = "lw_arena"
 
@@ -195,7 +190,6 @@ class CudaWriter(KernelWriter):
         self.shared_bytes = sum(_rounded(b.nbytes) for b in given)
 
     def head(self, parameters: Sequence[str]) -> str:
-        """The kernel with the number of threads that it is launched with."""
         bounds = f"__launch_bounds__({self.kernel.thread_count})"
         given = ", ".join(parameters)
         return f'extern "C" __global__ void {bounds} {self.kernel.name}({given})'
@@ -222,19 +216,16 @@ class CudaWriter(KernelWriter):
         return f"__align__({alignment}) {declaration}"
 
     def barrier(self, s: Barrier) -> None:
-        """Wait for all threads; what they wrote is seen by all of the block."""
         self.put("__syncthreads();")
 
     def instruction(self, s: IntrinsicCall) -> bool:
-        """Write instructions of a warp, where each lane addresses operands in shared memory."""
         helper = warp_instruction(self.prelude, s.name)
         if helper is None:
             return False
         lane = next(x.var for x in self.kernel.threads if x.tag == "threadIdx.x")
         given = []
         for x, want in zip(s.operands, INSTRUCTIONS[s.name].operands, strict=True):
-            rows = want.fragment is None
-            at = moved(x, ldmatrix_row(s.name, lane)) if rows else x.indices
+            at = moved(x, ldmatrix_row(s.name, lane)) if want.fragment is None else x.indices
             given.append(f"{self.name(x.buffer)} + ({self.flat(x.buffer, at).text})")
         self.put(f"{helper}({', '.join(given)});")
         return True
@@ -244,11 +235,10 @@ class CudaWriter(KernelWriter):
         self.asynchronous = True
         super().async_group(body)
         self.asynchronous = False
-        self.put(f"{_last(self.prelude, {'lw_commit_async': _COMMIT})}();")
+        self.put(f"{self.prelude.put('lw_commit_async', _COMMIT)}();")
 
     def async_wait(self, s: AsyncWait) -> None:
-        """Wait for all groups but the last ones."""
-        self.put(f"{_last(self.prelude, {'lw_wait_async': _WAIT})}<{s.pending}>();")
+        self.put(f"{self.prelude.put('lw_wait_async', _WAIT)}<{s.pending}>();")
 
     def copied_later(self, s: Store, lanes: int) -> bool:
         """Begin a copy of neighbours; False: it is none of 4, 8 or 16 bytes into shared memory."""
@@ -256,7 +246,7 @@ class CudaWriter(KernelWriter):
         match s.value:
             case Load(buffer=b, indices=indices) if (
                 self.asynchronous
-                and size in _ASYNC_BYTES
+                and size in (4, 8, 16)
                 and (b.scope, b.dtype) == ("global", s.buffer.dtype)
                 and s.buffer.is_shared
             ):
@@ -310,10 +300,10 @@ class CudaSource:
 def write_cuda(program: SplitProgram, fast_math: bool = False) -> CudaSource:
     """The source of a split function; ``fast_math`` takes the device's own functions of floats,
     some of them less exact."""
-    return write_kernels(program, CUDA_CPP, CudaWriter, "CUDA C++", fast_math=fast_math)
+    return _write(program, CUDA_CPP, CudaWriter, "CUDA C++", fast_math=fast_math)
 
 
-def write_kernels(
+def _write(
     program: SplitProgram,
     dialect: Dialect,
     writer: type[CudaWriter],
@@ -321,22 +311,13 @@ def write_kernels(
     beginning: str = "",
     fast_math: bool = False,
 ) -> CudaSource:
-    """The source of a split function in CUDA C++, or in a language that is nearly that;
-    ``beginning`` stands before all helpers."""
-    f = program.func
     prelude = Prelude(True, dialect)
-    install(prelude)
     if fast_math:
-        prelude.define = lambda fn, dtype, lanes: (
-            None if fn in _FAST else math_function(prelude, fn, dtype, lanes)
-        )
-    ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+        prelude.foreign = _FAST
     writers = [writer(prelude, k, _TAKEN) for k in program.kernels]
-    kernels = [w.text(ranges) for w in writers]
-    helpers = prelude.text()
-    head = f"/* {f.name}: {language} made by loopwright {__version__}. */\n{beginning}"
-    text = "\n".join([head, *([f"{helpers}\n"] if helpers else []), *kernels])
-    return CudaSource(text, {w.kernel.name: w.shared_bytes for w in writers})
+    code = write_kernels(program, prelude, writers)
+    head = f"/* {program.func.name}: {language} made by loopwright {__version__}. */\n{beginning}"
+    return CudaSource(f"{head}\n{code}", {w.kernel.name: w.shared_bytes for w in writers})
 
 
 # ---------------------------------------------------------------- HIP
@@ -360,11 +341,10 @@ class HipWriter(CudaWriter):
         return False
 
     def async_group(self, body: Stmt) -> None:
-        """Write the copies as plain ones, which arrive at once."""
         KernelWriter.async_group(self, body)
 
     def async_wait(self, s: AsyncWait) -> None: ...
 
 
 def write_hip(program: SplitProgram) -> str:
-    return write_kernels(program, HIP_CPP, HipWriter, "HIP C++", _HIP_HEAD).text
+    return _write(program, HIP_CPP, HipWriter, "HIP C++", _HIP_HEAD).text

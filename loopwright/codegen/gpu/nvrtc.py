@@ -27,28 +27,24 @@ class Compiled:
 
 
 def compile_cubin(source: str, name: str, arch: str, fast_math: bool = False) -> Compiled:
-    """Compile CUDA C++ for one architecture, such as ``sm_90``. ``fast_math``: approximate
-    division, roots and functions, and denormals become zero."""
-    return _compile(source, name, [f"--gpu-architecture={arch}", *_flags(fast_math)], "CUBIN")
+    """Compile CUDA C++ for one architecture, such as ``sm_90``; with ``fast_math`` division, roots
+    and functions are approximate, and denormals become zero."""
+    return _compile(source, name, arch, fast_math, "CUBIN")
 
 
 def compile_ptx(source: str, name: str, arch: str, fast_math: bool = False) -> str:
     """The PTX of a source; arguments as of `compile_cubin`."""
     virtual = arch.replace("sm_", "compute_")
-    made = _compile(source, name, [f"--gpu-architecture={virtual}", *_flags(fast_math)], "PTX")
-    return made.image.decode().rstrip("\0")
+    return _compile(source, name, virtual, fast_math, "PTX").image.decode().rstrip("\0")
 
 
-def _flags(fast_math: bool) -> tuple[str, ...]:
-    return (*(("--use_fast_math",) if fast_math else ()), *_FLAGS)
-
-
-def _compile(source: str, name: str, flags: Sequence[str], kind: str) -> Compiled:
+def _compile(source: str, name: str, arch: str, fast_math: bool, kind: str) -> Compiled:
     nvrtc = _load()
     program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, [], []))
     try:
-        given = [flag.encode() for flag in flags]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
+        fast = ["--use_fast_math"] if fast_math else []
+        flags = [x.encode() for x in (f"--gpu-architecture={arch}", *fast, *_FLAGS)]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
         log = _bytes(nvrtc, "ProgramLog", program).decode(errors="replace").rstrip("\0 \n")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             lines = [line.strip() for line in log.splitlines()]
@@ -90,7 +86,6 @@ def _load() -> ModuleType:
 
 
 def _checked(answer: Sequence[object]) -> object:
-    """The result of a function of NVRTC, without its status."""
     status, *rest = answer
     if int(status) != 0:  # type: ignore[call-overload]
         raise BuildError(f"cuda: NVRTC failed with {status}")

@@ -1,20 +1,19 @@
-"""OpenCL C 1.2: the source of a function's kernels, which the device's driver compiles. Products
-and sums are contracted only where the text says ``fma``, so that results are those of every other
-target. Devices without float64 refuse kernels that use it."""
+"""OpenCL C 1.2: the source of a function's kernels, which the device's driver compiles."""
+
+# Products and sums are contracted only where the text says ``fma``, so that results are those of
+# every other target. Devices without float64 refuse kernels that use it.
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loopwright.codegen.c.expressions import install
-from loopwright.codegen.c.prelude import Dialect, Prelude
+from loopwright.codegen.c.expressions import Dialect, Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.code import C_FUNCTIONS
 from loopwright.codegen.gpu.split import AXES, SplitProgram, with_unconditional_barriers
-from loopwright.codegen.gpu.writer import ALIGNMENT, LANES, KernelWriter
+from loopwright.codegen.gpu.writer import ALIGNMENT, LANES, KernelWriter, write_kernels
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Barrier
 from loopwright.version import __version__
 
@@ -51,7 +50,6 @@ _TAKEN = frozenset(
         *(f"v{what}{n}" for what in ("load", "store") for n in LANES),
     ]
 )  # fmt: skip
-_HEXADECIMAL = "0123456789abcdef"
 
 
 class OpenClWriter(KernelWriter):
@@ -60,13 +58,9 @@ class OpenClWriter(KernelWriter):
     aligned_vectors = False
 
     def head(self, parameters: Sequence[str]) -> str:
-        """The kernel with the work-group size that it is launched with."""
         sizes = ", ".join(map(str, self.kernel.extents("threadIdx")))
-        given = ", ".join(parameters)
-        return (
-            f"__kernel __attribute__((reqd_work_group_size({sizes})))\n"
-            f"void {self.kernel.name}({given})"
-        )
+        attribute = f"__attribute__((reqd_work_group_size({sizes})))"
+        return f"__kernel {attribute}\nvoid {self.kernel.name}({', '.join(parameters)})"
 
     def axis(self, tag: str) -> str:
         which, axis = tag.split(".")
@@ -74,7 +68,6 @@ class OpenClWriter(KernelWriter):
         return f"{function}({AXES.index(axis)})"
 
     def share(self) -> None:
-        """Declare local memory at the beginning of the kernel."""
         for b in self.kernel.shared:
             self.spaces[b] = self.shared_space
             self.buffers[b] = None
@@ -84,7 +77,6 @@ class OpenClWriter(KernelWriter):
         return f"{declaration} __attribute__((aligned({alignment})))"
 
     def barrier(self, s: Barrier) -> None:
-        """Wait for all threads; what they wrote to the scope's memory is seen by all."""
         fence = "CLK_LOCAL_MEM_FENCE"
         if s.scope != "shared" or any(b.scope != "global" for b in self.kernel.parameters):
             fence += " | CLK_GLOBAL_MEM_FENCE"
@@ -99,28 +91,18 @@ class OpenClWriter(KernelWriter):
         self.put(f"const {self._vector(b, lanes)} {name} = vload{lanes}(0, {at});")
 
     def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None:
-        """Store a vector of values; it need not be aligned."""
         made = f"({self._vector(b, lanes)})({', '.join(values)})"
         self.put(f"vstore{lanes}({made}, 0, {self.name(b)} + ({offset}));")
 
     def component(self, vector: str, lane: int) -> str:
-        return f"{vector}.s{_HEXADECIMAL[lane]}"
+        return f"{vector}.s{lane:x}"
 
 
 def write_opencl(program: SplitProgram) -> str:
-    f = program.func
     prelude = Prelude(True, OPENCL_C)
-    install(prelude)
-    ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
-    kernels = [
-        OpenClWriter(prelude, replace(k, body=with_unconditional_barriers(k.body)), _TAKEN).text(
-            ranges
-        )
-        for k in program.kernels
-    ]
-    helpers = prelude.text()
-    code = "\n".join([*([f"{helpers}\n"] if helpers else []), *kernels])
-    head = f"/* {f.name}: OpenCL C made by loopwright {__version__}. */\n"
+    kernels = [replace(k, body=with_unconditional_barriers(k.body)) for k in program.kernels]
+    code = write_kernels(program, prelude, [OpenClWriter(prelude, k, _TAKEN) for k in kernels])
+    head = f"/* {program.func.name}: OpenCL C made by loopwright {__version__}. */\n"
     if "double" in code:
         head += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
     return f"{head}#pragma OPENCL FP_CONTRACT OFF\n\n{code}"

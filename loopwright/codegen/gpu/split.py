@@ -1,23 +1,17 @@
-"""SplitHostDevice: a lowered function becomes kernels, and the launches that make up a call.
+"""SplitHostDevice: a lowered function becomes kernels, and the launches that make up a call."""
 
-Statements between loops over blocks and threads are kernels of one thread, so that every legal
-schedule runs: right, but slowly. Buffers around kernels, and large ones of single threads, lie in
-the device's global memory. As TVM's pass of this name.
-"""
+# Statements between loops over blocks and threads are kernels of one thread, so that every legal
+# schedule runs: right, but slowly. Buffers around kernels, and large ones of single threads, lie in
+# the device's global memory. As TVM's pass of this name.
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from math import prod
 
-from loopwright.codegen.code import (
-    Bytes,
-    SizeDefinitions,
-    buffer_bytes,
-    buffers_of,
-    touches_memory,
-    variables_of_extents,
-)
+from loopwright.codegen.code import SizeDefinitions, touches_memory, variables_of_extents
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 from loopwright.ir.expr import Const, Dim, Expr, IfThenElse, Unary, Var
@@ -34,6 +28,7 @@ from loopwright.ir.stmt import (
     Stmt,
     Store,
     View,
+    buffers_of,
     map_statements,
     seq,
 )
@@ -63,34 +58,25 @@ class Kernel:
 
     @property
     def thread_count(self) -> int:
-        n = 1
-        for x in self.threads:
-            n *= x.count
-        return n
+        return prod(x.count for x in self.threads)
 
 
 @dataclass(frozen=True, eq=False)
 class SplitProgram:
-    """A function as kernels and the definitions around them."""
-
     func: Func
     kernels: tuple[Kernel, ...]  #: in the order in which they are launched
     buffers: tuple[Buffer, ...]  #: temporary buffers in global memory
     definitions: SizeDefinitions  #: of variables that are computed from sizes
 
-    def buffer_bytes(self, b: Buffer) -> Bytes:
-        """Bytes of a temporary buffer, over the size variables."""
-        return self.definitions.definition(buffer_bytes(b))
-
-    def extent(self, n: Dim) -> Dim:
-        """An extent over the size variables."""
-        return self.definitions.definition(n)
-
 
 def split_host_device(f: Func, language: str) -> SplitProgram:
     """Split a lowered function; refuses checks that leave the function, and kernels inside a loop
     or a condition. ``language`` is for messages."""
-    return _Splitter(f, language).split()
+    splitter = _Splitter(f, language)
+    splitter.host(f.body, ())
+    splitter.flush()
+    kernels, buffers = tuple(splitter.kernels), tuple(splitter.buffers)
+    return SplitProgram(f, kernels, buffers, splitter.definitions)
 
 
 def split_parts(f: Func, language: str) -> tuple[SplitProgram, tuple[SplitProgram, ...]]:
@@ -104,21 +90,8 @@ def split_parts(f: Func, language: str) -> tuple[SplitProgram, tuple[SplitProgra
     return SplitProgram(f, kernels, buffers, SizeDefinitions()), parts
 
 
-@dataclass(frozen=True)
-class _Around:
-    """A definition or a view that stands around kernels; what it binds, and how to write it."""
-
-    bound: Var | Buffer
-    statement: Let | View
-
-    def put(self, body: Stmt) -> Stmt:
-        """The statement around a body that uses what it binds; else the body."""
-        match self.statement:
-            case Let(var=v, value=e) if v in _variables(body):
-                return Let(v, e, body)
-            case View(buffer=b, of=of, offset=offset) if b in buffers_of(body):
-                return View(b, of, offset, body)
-        return body
+#: A definition or a view that stands around kernels.
+_Around = Let | View
 
 
 class _Splitter:
@@ -131,11 +104,6 @@ class _Splitter:
         self.loose: list[Stmt] = []
         #: Definitions and views around those.
         self.loose_around: tuple[_Around, ...] = ()
-
-    def split(self) -> SplitProgram:
-        self.host(self.f.body, ())
-        self.flush()
-        return SplitProgram(self.f, tuple(self.kernels), tuple(self.buffers), self.definitions)
 
     def host(self, s: Stmt, around: tuple[_Around, ...]) -> None:
         match s:
@@ -156,9 +124,9 @@ class _Splitter:
                 self.host(body, around)
             case Let(var=v, value=e, body=body) if not touches_memory(e):
                 self.definitions.learn(v, e)
-                self.host(body, (*around, _Around(v, s)))
+                self.host(body, (*around, s))
             case View(buffer=b, body=body):
-                self.host(body, (*around, _Around(b, s)))
+                self.host(body, (*around, s))
             case _:
                 what = f"loop {s.var.name!r}" if isinstance(s, For) else f"a {type(s).__name__}"
                 raise CodegenError(
@@ -215,7 +183,11 @@ class _Splitter:
                 "every access"
             )
         for x in reversed(around):
-            body = x.put(body)
+            match x:
+                case Let(var=v, value=e) if v in _variables(body):
+                    body = Let(v, e, body)
+                case View(buffer=b, of=of, offset=offset) if b in buffers_of(body):
+                    body = View(b, of, offset, body)
         own = {*shared, *(n.buffer for n in nodes(body) if isinstance(n, Allocate | View))}
         used = [b for b in _touched(body) if b not in own]
         variables = _variables(body) | variables_of_extents(used)
@@ -265,20 +237,8 @@ def _variables(s: Stmt) -> set[Var]:
 def with_unconditional_barriers(s: Stmt) -> Stmt:
     """A statement whose barriers stand under no conditions, but for those that read memory.
 
-    Before::
-
-        if i < 7:
-          S[t] = A[t, i]
-          barrier(shared)
-          B[t, i] = S[7 - t]
-
-    After::
-
-        if i < 7:
-          S[t] = A[t, i]
-        barrier(shared)
-        if i < 7:
-          B[t, i] = S[7 - t]
+    ``if c: S[t] = A[t, i]; barrier(shared); B[t, i] = S[7 - t]`` becomes ``if c: S[t] = A[t, i]``,
+    ``barrier(shared)``, ``if c: B[t, i] = S[7 - t]``.
     """
     s = map_statements(s, with_unconditional_barriers)
     if not isinstance(s, If) or not contains(s, Barrier) or touches_memory(s.cond):
@@ -290,7 +250,6 @@ def with_unconditional_barriers(s: Stmt) -> Stmt:
 
 
 def _under(cond: Expr, s: Stmt) -> Stmt:
-    """A statement with a condition around all of its parts but barriers."""
     if not contains(s, Barrier):
         return If(cond, s)
     match s:
@@ -300,8 +259,7 @@ def _under(cond: Expr, s: Stmt) -> Stmt:
             return _sequence(cond, stmts)
         case Let(var=v, value=e, body=body) if touches_memory(e):
             # Where the condition does not hold, the value is not read.
-            safe = IfThenElse(cond, e, Const(0, e.dtype), e.dtype)
-            return Let(v, safe, _under(cond, body))
+            return Let(v, IfThenElse(cond, e, Const(0, e.dtype), e.dtype), _under(cond, body))
         case For() | Let() | Allocate() | View():
             return map_statements(s, lambda c: _under(cond, c))
     return If(cond, s)
@@ -310,14 +268,7 @@ def _under(cond: Expr, s: Stmt) -> Stmt:
 def _sequence(cond: Expr, stmts: tuple[Stmt, ...]) -> Stmt:
     """Statements in order; those that follow one another without a barrier share a condition."""
     out: list[Stmt] = []
-    together: list[Stmt] = []
-    for x in (*stmts, None):
-        if x is not None and not contains(x, Barrier):
-            together.append(x)
-            continue
-        if together:
-            out.append(If(cond, seq(*together)))
-            together = []
-        if x is not None:
-            out.append(_under(cond, x))
+    for waits, group in groupby(stmts, lambda x: contains(x, Barrier)):
+        xs = list(group)
+        out += [_under(cond, x) for x in xs] if waits else [If(cond, seq(*xs))]
     return seq(*out)

@@ -1,6 +1,7 @@
-"""Kernels as text of a C-like language for devices, and vectorized loops whose accesses are
-vectors; the languages differ in few hooks. Buffers are flat, and loops over registers are unrolled,
-since arrays with indices that are not constant lie in memory."""
+"""Kernels as text of a C-like language for devices; the languages differ in few hooks."""
+
+# Accesses of vectorized loops are vectors. Buffers are flat, and loops over registers are unrolled,
+# since arrays with indices that are not constant lie in memory.
 
 from __future__ import annotations
 
@@ -9,27 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopwright import dtypes
-from loopwright.codegen.c.expressions import ATOM, UNARY, Text, join, literal
-from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.expressions import ATOM, UNARY, Prelude, Text, join, literal
 from loopwright.codegen.c.statements import CFamilyWriter, Identifiers
-from loopwright.codegen.gpu.split import Kernel
+from loopwright.codegen.gpu.split import Kernel, SplitProgram
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import NARROW, Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
-from loopwright.ir.expr import (
-    DIVISIONS,
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    IfThenElse,
-    Unary,
-    Var,
-    as_expr,
-    const,
-)
+from loopwright.ir.expr import DIVISIONS, Binary, Cast, Const, Expr, IfThenElse, Unary, Var, const
 from loopwright.ir.node import Node, StructuralKey, same
-from loopwright.ir.stmt import UNROLL_HINT, Barrier, Check, For, If, IntrinsicCall, Seq, Stmt, Store
+from loopwright.ir.sizes import Sizes
+from loopwright.ir.stmt import UNROLL_HINT, Barrier, For, If, IntrinsicCall, Seq, Stmt, Store
 from loopwright.ir.visitor import contains, free_vars, nodes, substitute
 
 # ---------------------------------------------------------------- vectors
@@ -55,17 +45,21 @@ class VectorStore:
     loads: tuple[Element, ...]  #: elements of the first lane whose lanes are neighbours
 
 
-@dataclass(frozen=True)
-class VectorLoop:
-    lane: Var  #: variable of the loop
-    lanes: int  #: extent of the loop
-    conditions: tuple[Expr, ...]  #: each holds for all lanes or for none
-    stores: tuple[VectorStore, ...]
+def vector_loop(
+    s: For, offset: Offset, aligned: bool
+) -> tuple[list[Expr], list[VectorStore]] | None:
+    """A vectorized loop as conditions, each of which holds for all lanes or for none, and vectors,
+    which lie at multiples of their size if ``aligned``; None where no access of it is one."""
 
+    def is_vector(b: Buffer, indices: tuple[Expr, ...]) -> bool:
+        if b.scope == "local" or s.count * dtypes.nbytes(b.dtype) > MOST_BYTES:
+            return False
+        form = offset(b, indices)
+        if form is None or form.terms.get(s.var) != 1:
+            return False
+        others = [c for v, c in form.terms.items() if v is not s.var]
+        return not aligned or all(c % s.count == 0 for c in (form.const, *others))
 
-def vector_loop(s: For, offset: Offset, aligned: bool) -> VectorLoop | None:
-    """A vectorized loop as vectors, which lie at multiples of their size if ``aligned``; None where
-    no access of it is one."""
     if s.count not in LANES:
         return None
     conditions: list[Expr] = []
@@ -73,37 +67,19 @@ def vector_loop(s: For, offset: Offset, aligned: bool) -> VectorLoop | None:
     while isinstance(body, If) and body.orelse is None and s.var not in free_vars(body.cond):
         conditions.append(body.cond)
         body = body.then
-    stores = list(body.stmts) if isinstance(body, Seq) else [body]
-    if not all(isinstance(x, Store) for x in stores):
+    picked = body.stmts if isinstance(body, Seq) else (body,)
+    stores = [x for x in picked if isinstance(x, Store)]
+    if not stores or len(stores) < len(picked) or _depend(stores):
         return None
-    picked = [x for x in stores if isinstance(x, Store)]
-    if not picked or _depend(picked):
-        return None
-    is_vector = _Neighbours(s, offset, aligned)
-    out = tuple(
-        VectorStore(x, is_vector(x.buffer, x.indices), _loads(x, is_vector)) for x in picked
-    )
-    if not any(x.is_vector or x.loads for x in out):
-        return None
-    return VectorLoop(s.var, s.count, tuple(conditions), out)
+    out = [VectorStore(x, is_vector(x.buffer, x.indices), _loads(x, is_vector)) for x in stores]
+    return (conditions, out) if any(x.is_vector or x.loads for x in out) else None
 
 
 def one_choice(s: For, form: Callable[[Expr], Affine | None]) -> If | None:
     """A vectorized loop whose lanes all make one choice, as that choice between two such loops.
 
-    Before, where ``i`` is any number::
-
-        for lane in vectorized(4):
-          S[i * 4 + lane] = A[i * 4 + lane] if i * 4 + lane < 1000 else 0.0
-
-    After::
-
-        if i * 4 < 1000:
-          for lane in vectorized(4):
-            S[i * 4 + lane] = A[i * 4 + lane]
-        else:
-          for lane in vectorized(4):
-            S[i * 4 + lane] = 0.0
+    ``A[i * 4 + lane] if i * 4 + lane < 1000 else 0.0`` of four lanes, for any ``i``, is the first
+    value for all lanes where ``i * 4 < 1000``, and the second one for all lanes elsewhere.
     """
 
     def first(cond: Expr) -> Expr:
@@ -118,8 +94,9 @@ def one_choice(s: For, form: Callable[[Expr], Affine | None]) -> If | None:
 
 
 def _agree(cond: Expr, s: For, form: Callable[[Expr], Affine | None]) -> bool:
-    """Whether a condition is known to have one value for all lanes. ``lane + r < 0`` does where the
-    number of lanes divides r: then r is at most minus that number, or not negative."""
+    """Whether a condition is known to have one value for all lanes."""
+    # ``lane + r < 0`` does where the number of lanes divides r: then r is at most minus that
+    # number, or not negative.
     if s.var not in free_vars(cond):
         return True
     match cond:
@@ -147,25 +124,7 @@ def _depend(stores: list[Store]) -> bool:
     return any(b in targets and (len(stores) > 1 or not same(targets[b], i)) for b, i in read)
 
 
-@dataclass(frozen=True)
-class _Neighbours:
-    loop: For
-    offset: Offset
-    aligned: bool
-
-    def __call__(self, b: Buffer, indices: tuple[Expr, ...]) -> bool:
-        size = self.loop.count * dtypes.nbytes(b.dtype)
-        if b.scope == "local" or size > MOST_BYTES:
-            return False
-        form = self.offset(b, indices)
-        if form is None or form.terms.get(self.loop.var) != 1:
-            return False
-        others = [c for v, c in form.terms.items() if v is not self.loop.var]
-        lanes = self.loop.count
-        return not self.aligned or all(c % lanes == 0 for c in (form.const, *others))
-
-
-def _loads(s: Store, is_vector: _Neighbours) -> tuple[Element, ...]:
+def _loads(s: Store, is_vector: Callable[[Buffer, tuple[Expr, ...]], bool]) -> tuple[Element, ...]:
     """Elements that a store reads for certain, and whose lanes are neighbours."""
     found: dict[StructuralKey, None] = {}
 
@@ -187,11 +146,8 @@ def _loads(s: Store, is_vector: _Neighbours) -> tuple[Element, ...]:
 # Index arithmetic of kernels: in 32 bits where intervals prove that these suffice, else in 64,
 # which take two registers of a GPU and several instructions each.
 
-_ARITHMETIC = ("+", "-", "*")
-
 
 def is_narrow(bounds: Interval | None) -> bool:
-    """Whether all numbers between some bounds are int32."""
     return bounds is not None and bounds[0] >= -NARROW and bounds[1] < NARROW
 
 
@@ -202,19 +158,16 @@ class NarrowIndices(CFamilyWriter):
         return self.prelude.dialect.type("int32" if is_narrow(bounds) else "int64")
 
     def narrow(self, e: Expr) -> bool:
-        """Whether an expression and all its parts are known to be int32."""
         match e:
             case Cast(value=v):
                 return self.narrow(v)
             case Unary(a=a):
                 return self.narrow(a) and is_narrow(interval(e, {}, self.ranges))
             case Binary(a=a, b=b):
-                parts = self.narrow(a) and self.narrow(b)
-                return parts and is_narrow(interval(e, {}, self.ranges))
+                return self.narrow(a) and self.narrow(b) and is_narrow(interval(e, {}, self.ranges))
         return is_narrow(interval(e, {}, self.ranges))
 
     def plain(self, e: Expr) -> Text:
-        """Arithmetic on axes, in int where that suffices."""
         match e:
             case Const(value=v):
                 return literal(v, "int32" if self.narrow(e) else "int64", self.prelude.dialect)
@@ -230,7 +183,7 @@ class NarrowIndices(CFamilyWriter):
                 x, y = self.plain(a), self.plain(b)
                 if not narrow and self.narrow(a) and self.narrow(b):
                     x = self.convert(x, "int64")
-                if op in _ARITHMETIC:
+                if op in ("+", "-", "*"):
                     return join(op, x, y)
                 if op not in DIVISIONS:
                     return self.operation(op, x, y, dtype)
@@ -250,14 +203,13 @@ class NarrowIndices(CFamilyWriter):
             return b.size < NARROW // 2
         most = 1
         for n in b.shape:
-            bounds = interval(as_expr(n), {}, self.ranges)
+            bounds = (n, n) if isinstance(n, int) else interval(n, {}, self.ranges)
             if bounds is None:
                 return False
             most *= bounds[1]
         return most < NARROW // 2
 
     def form(self, e: Expr) -> Affine | None:
-        """An integer as an affine form; None where it is none that is known."""
         return to_affine(e, {}, self.ranges) if self.is_plain(e) else None
 
     def offset(self, b: Buffer, indices: tuple[Expr, ...]) -> Affine | None:
@@ -304,25 +256,15 @@ class KernelWriter(NarrowIndices):
         self._unrolled = 1
 
     @abstractmethod
-    def head(self, parameters: Sequence[str]) -> str:
-        """The first line of the kernel."""
-
+    def head(self, parameters: Sequence[str]) -> str: ...
     @abstractmethod
-    def axis(self, tag: str) -> str:
-        """The index of this thread on a launch axis."""
-
+    def axis(self, tag: str) -> str: ...
     @abstractmethod
-    def share(self) -> None:
-        """Declare the buffers of a block."""
-
+    def share(self) -> None: ...
     @abstractmethod
-    def aligned(self, declaration: str, alignment: int) -> str:
-        """A declaration of an array at a multiple of some bytes."""
-
+    def aligned(self, declaration: str, alignment: int) -> str: ...
     @abstractmethod
-    def vector_load(self, b: Buffer, lanes: int, offset: str, name: str) -> None:
-        """Declare a vector and load it."""
-
+    def vector_load(self, b: Buffer, lanes: int, offset: str, name: str) -> None: ...
     @abstractmethod
     def vector_store(self, b: Buffer, lanes: int, offset: str, values: Sequence[str]) -> None: ...
 
@@ -330,23 +272,16 @@ class KernelWriter(NarrowIndices):
     def component(self, vector: str, lane: int) -> str: ...
 
     def hint(self, s: For) -> str | None:
-        """A pragma that all compilers for devices know."""
         return "#pragma unroll"
 
     def launch(self, s: For) -> bool:
-        """Run parallel loops serially: they are for threads of a CPU."""
         return False
 
     def prefetch(self, b: Buffer, indices: tuple[Expr, ...]) -> None:
         """Write nothing: devices hide the time of memory by other threads."""
 
     def instruction(self, s: IntrinsicCall) -> bool:
-        """Write instructions of CPUs in their plain form."""
         return False
-
-    def check(self, s: Check) -> None:
-        """Fail: splitting has refused checks."""
-        raise CodegenError(f"{self.language}: a kernel cannot be left by a check")
 
     def text(self, ranges: Mapping[Var, Interval]) -> str:
         """The kernel as a function; ``ranges`` bound the sizes."""
@@ -414,7 +349,6 @@ class KernelWriter(NarrowIndices):
         self.put(f"{ty}{self.name(b)} = ({ty})({self.name(of)} + {offset});")
 
     def for_loop(self, s: For) -> None:
-        """Write a loop: as vectors, unrolled, or as a plain one."""
         if s.kind == "thread":
             raise CodegenError(
                 f"{self.language}: the {s.tag} loop {s.var.name!r} stands inside of a kernel; "
@@ -431,9 +365,9 @@ class KernelWriter(NarrowIndices):
         self._unrolled = before
 
     def _indexes_registers(self, s: For) -> bool:
-        """Whether a loop has to be unrolled so that arrays of a thread become registers. One with
-        barriers inside is not: its body is long, and compilers that run the threads of a block one
-        after the other (PoCL) take very long for many barriers."""
+        """Whether a loop has to be unrolled so that arrays of a thread become registers."""
+        # One with barriers inside is not: its body is long, and compilers that run the threads of a
+        # block one after the other (PoCL) take very long for many barriers.
         if not isinstance(s.extent, int) or self._unrolled * s.extent > UNROLL_LIMIT:
             return False
         if contains(s.body, Barrier):
@@ -454,16 +388,15 @@ class KernelWriter(NarrowIndices):
             self.bound.pop(s.var)
             self.stmt(choice)
             return True
-        v = vector_loop(s, self.offset, self.aligned_vectors)
-        if v is None:
-            self.bound.pop(s.var)
-            return False
-        head = " && ".join(self.expr(c).inside(UNARY) for c in v.conditions)
-        with self.block(f"if ({head})" if head else ""):
-            for x in v.stores:
-                self._vector_statement(x, v.lane, v.lanes)
+        vectors = vector_loop(s, self.offset, self.aligned_vectors)
+        if vectors is not None:
+            conditions, stores = vectors
+            head = " && ".join(self.expr(c).inside(UNARY) for c in conditions)
+            with self.block(f"if ({head})" if head else ""):
+                for x in stores:
+                    self._vector_statement(x, s.var, s.count)
         self.bound.pop(s.var)
-        return True
+        return vectors is not None
 
     def _vector_statement(self, x: VectorStore, lane: Var, lanes: int) -> None:
         for b, indices in x.loads:
@@ -490,9 +423,7 @@ class KernelWriter(NarrowIndices):
 
     def name(self, x: Var | Buffer) -> str:
         """The identifier of a variable or buffer; the number of the lane that is being written."""
-        if isinstance(x, Var) and x in self._lanes:
-            return str(self._lanes[x])
-        return super().name(x)
+        return str(self._lanes[x]) if isinstance(x, Var) and x in self._lanes else super().name(x)
 
     def element(self, b: Buffer, indices: tuple[Expr, ...]) -> str:
         """An element of a buffer, or the lane of a vector that was loaded."""
@@ -500,3 +431,11 @@ class KernelWriter(NarrowIndices):
         if vector is not None and self._lanes:
             return self.component(vector, next(iter(self._lanes.values())))
         return super().element(b, indices)
+
+
+def write_kernels(program: SplitProgram, prelude: Prelude, writers: Sequence[KernelWriter]) -> str:
+    f = program.func
+    ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    kernels = [w.text(ranges) for w in writers]
+    helpers = prelude.text()
+    return "\n".join([*([f"{helpers}\n"] if helpers else []), *kernels])

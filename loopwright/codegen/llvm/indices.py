@@ -1,15 +1,13 @@
-"""Indices and offsets in LLVM IR: affine forms over registers and the lane as long as they have
-such forms, else values in i64."""
+"""Indices and offsets in LLVM IR: affine over registers and the lane, or else values in i64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter
-from loopwright.codegen.llvm.ops import Value, literal
+from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter, Value, literal
 from loopwright.errors import CodegenError
-from loopwright.ir.affine import Affine, Interval, exact, fits, interval, to_affine
+from loopwright.ir.affine import Affine, Interval, decided, exact, fits, interval, to_affine
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
 from loopwright.ir.node import StructuralKey
@@ -25,8 +23,6 @@ from loopwright.ir.visitor import free_vars
 
 
 class Division(NamedTuple):
-    """A quotient or remainder: the operation, the number, and the divisor."""
-
     op: Literal["//", "%"]
     number: Affine
     divisor: int
@@ -51,8 +47,8 @@ class Quotients:
         self._lets.pop(v, None)
 
     def form(self, e: Expr) -> Affine | None:
-        """An index as an affine form over registers, the lane, quotients and remainders. The caller
-        has ensured that its arithmetic does not wrap."""
+        """An index that does not wrap as an affine form over registers, the lane, quotients and
+        remainders."""
         if isinstance(e, Var) and e in self._lets:
             return self._lets[e]
         plain = self._affine(e)
@@ -74,9 +70,10 @@ class Quotients:
                 x = self.form(a)
                 if x is None:
                     return None
-                if op == "//":
-                    return Affine.of(self._quotient(x, int(n)))
-                return Affine.of(self._variable(Division("%", x, int(n))))
+                division = Division("%", x, int(n))
+                return Affine.of(
+                    self._quotient(x, int(n)) if op == "//" else self._variable(division)
+                )
         return None
 
     def joined(self, form: Affine) -> Affine | None:
@@ -142,8 +139,6 @@ def flat_offset(b: Buffer, indices: Sequence[Affine]) -> Affine:
 
 
 class IndexWriter(Emitter):
-    """The part of a function's writer that turns indices into offsets."""
-
     def __init__(self, module: ModuleWriter) -> None:
         super().__init__(module)
         #: Variables of the IR that have an affine form.
@@ -158,13 +153,11 @@ class IndexWriter(Emitter):
         self._registers: dict[str, Var] = {}
 
     def affine(self, e: Expr) -> Affine | None:
-        """An index as an affine form over registers and the lane."""
         if self.bound and not self.bound.keys().isdisjoint(free_vars(e)):
             return None
         return to_affine(e, self.env, self.ranges)
 
     def scalar(self, a: Affine) -> str:
-        """The value of an affine form without lanes, as an i64."""
         key = ("i64", a.const, frozenset(a.terms.items()))
         return self.cached(key, lambda: self._scalar(a)) if a.terms else str(a.const)
 
@@ -177,7 +170,6 @@ class IndexWriter(Emitter):
         return self.pure(f"add i64 {out}, {a.const}") if a.const else out
 
     def index_vector(self, a: Affine) -> Value:
-        """The value of an affine form, one i64 for each lane."""
         stride = a.terms.get(LANE, 0)
         rest = Affine(a.const, {v: c for v, c in a.terms.items() if v is not LANE})
         first = 0 if rest.terms else rest.const
@@ -189,13 +181,10 @@ class IndexWriter(Emitter):
         return Value(self.pure(f"add {ty} {base.ref}, <{steps}>"), "int64", self.lanes)
 
     def index(self, e: Expr) -> Affine | Value:
-        """An index: affine where it is, else computed in i64."""
         a = self.affine(e)
         if a is not None:
             return a
-        if self.is_plain(e):
-            return self._wide(e)
-        return self.ops.cast(self.expr(e), "int64")
+        return self._wide(e) if self.is_plain(e) else self.ops.cast(self.expr(e), "int64")
 
     def is_plain(self, e: Expr) -> bool:
         """Whether an integer is arithmetic on axes whose exact value fits its dtype."""
@@ -223,19 +212,7 @@ class IndexWriter(Emitter):
         """A comparison of indices that comes out the same in all lanes and iterations."""
         if isinstance(x, Value) or isinstance(y, Value):
             return None
-        lo, hi = (x - y).bounds(self.ranges)
-        match op:
-            case "<":
-                answer = hi < 0 if hi < 0 or lo >= 0 else None
-            case "<=":
-                answer = hi <= 0 if hi <= 0 or lo > 0 else None
-            case ">":
-                answer = lo > 0 if lo > 0 or hi <= 0 else None
-            case ">=":
-                answer = lo >= 0 if lo >= 0 or hi < 0 else None
-            case _:
-                same = lo == hi == 0
-                answer = (same == (op == "==")) if same or lo > 0 or hi < 0 else None
+        answer = decided(op, (x - y).bounds(self.ranges))
         return None if answer is None else Value(literal(answer, "bool"), "bool")
 
     def _combined(self, op: str, x: Affine | Value, y: Affine | Value) -> Affine | Value:
@@ -251,9 +228,7 @@ class IndexWriter(Emitter):
         """A form that is affine with scalar registers as variables."""
         if isinstance(x, Affine):
             return x
-        if x.lanes > 1 or not x.ref.startswith("%"):
-            return None
-        return Affine.of(self.atom(x.ref))
+        return None if x.lanes > 1 or not x.ref.startswith("%") else Affine.of(self.atom(x.ref))
 
     def i64(self, i: Affine | Value) -> Value:
         if isinstance(i, Value):
@@ -343,6 +318,5 @@ class IndexWriter(Emitter):
             return x * int(length)
         out = Affine(0, {self.atom(length): x.const} if x.const else {})
         for v, c in x.terms.items():
-            text = f"mul i64 {v.name}, {length}"
-            out = out + Affine(0, {self.atom(self.pure(text)): c})
+            out = out + Affine(0, {self.atom(self.pure(f"mul i64 {v.name}, {length}")): c})
         return out

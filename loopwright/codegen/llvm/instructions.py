@@ -1,14 +1,13 @@
-"""`IntrinsicCall` as LLVM IR, where the target's CPU has the instruction.
+"""`IntrinsicCall` as LLVM IR, where the target's CPU has the instruction."""
 
-``vpdpbusd`` multiplies unsigned by signed bytes. Where both are signed, 128 is added to one of them
-by flipping its highest bit, and 128 times the sum of the other is taken off again; where both are
-unsigned, 128 is taken off one of them. That sum is of one operand alone, so that loops that are
-written out around share it, and it is taken off once at their end.
-
-Without ``vpdpbusd`` bytes are extended to 16 bits, the even and the odd ones by themselves, and
-``vpmaddwd`` multiplies pairs of either: two products and two sums for each vector, whatever the
-signs. What is extended is shared by the vectors and rows of a tile that is written out.
-"""
+# ``vpdpbusd`` multiplies unsigned by signed bytes. Where both are signed, 128 is added to one of
+# them by flipping its highest bit, and 128 times the sum of the other is taken off again; where
+# both are unsigned, 128 is taken off one of them. That sum is of one operand alone, so that loops
+# that are written out around share it, and it is taken off once at their end.
+#
+# Without ``vpdpbusd`` bytes are extended to 16 bits, the even and the odd ones by themselves, and
+# ``vpmaddwd`` multiplies pairs of either: two products and two sums for each vector, whatever the
+# signs. What is extended is shared by the vectors and rows of a tile that is written out.
 
 from __future__ import annotations
 
@@ -16,9 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loopwright.codegen.llvm.emitter import Emitter
+from loopwright.codegen.llvm.emitter import Emitter, Value
 from loopwright.codegen.llvm.memory import FunctionMemory
-from loopwright.codegen.llvm.ops import Value
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.stmt import For, IntrinsicCall, Seq, Stmt
 from loopwright.target import PAIRS_OF_SHORTS
@@ -39,15 +37,13 @@ def write_instruction(
         return False
     corrections = ZeroPointCorrections(w) if late is None else late
     c, a, b = (memory.pointer(x.buffer, memory.w.offset(x.buffer, x.indices)) for x in s.operands)
-    one = w.emit(f"load i32, ptr {a}, align 1")
-    data = Factor(w.splat(Value(one, "int32"), native).ref, a)
+    data = Factor(w.splat(Value(w.emit(f"load i32, ptr {a}, align 1"), "int32"), native).ref, a)
     add = _Products(w, native, dot, corrections).add
     for first in range(0, dot.lanes, native):
         own, other = (
             w.pure(f"getelementptr i32, ptr {p}, i64 {first}") if first else p for p in (c, b)
         )
-        words = w.emit(f"load <{native} x i32>, ptr {other}, align 1")
-        add(own, data, Factor(words, other))
+        add(own, data, Factor(w.emit(f"load <{native} x i32>, ptr {other}, align 1"), other))
     if late is None:
         corrections.apply()
     return True
@@ -83,9 +79,8 @@ class ZeroPointCorrections:
         self._summed: dict[tuple[str, str], str] = {}
 
     def owe(self, own: str, lanes: int, of: str, add: Callable[[str], str]) -> None:
-        """Note more to be taken off a sum. ``own`` points to the sum of ``lanes`` lanes, ``of`` to
-        the operand that determines the amount; ``add`` writes what was owed before with that
-        added."""
+        """Note more to be taken off the sum of ``lanes`` lanes at ``own``; ``add`` writes what was
+        owed before with that added, and the operand at ``of`` determines the amount."""
         before = self._owed.get((own, lanes), "zeroinitializer")
         if (before, of) not in self._summed:
             self._summed[before, of] = add(before)
@@ -163,10 +158,8 @@ class _Products:
     def _halves(self, old: str, a: Factor, b: Factor) -> str:
         """``vdpbf16ps``: products of bfloat16 by pairs."""
         ty, pairs = _vector(self.lanes, "float32"), f"<{2 * self.lanes} x bfloat>"
-        words, name = (
-            _vector(self.lanes, "int32"),
-            f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}",
-        )
+        words = _vector(self.lanes, "int32")
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}"
         self.w.declare(name, f"declare {ty} @{name}({ty}, {pairs}, {pairs})")
         x, y = (self.w.emit(f"bitcast {words} {p.words} to {pairs}") for p in (a, b))
         return self.w.emit(f"call {ty} @{name}({ty} {old}, {pairs} {x}, {pairs} {y})")
@@ -177,9 +170,9 @@ class _Products:
 
     @property
     def _highest(self) -> str:
-        """A vector of bytes of which each has its highest bit set. It goes through an empty piece
-        of assembly in front of all loops: LLVM 22 never ends with a flipped vector of which it
-        knows one lane and the constant."""
+        """A vector of bytes of which each has its highest bit set."""
+        # It goes through an empty piece of assembly in front of all loops: LLVM 22 never ends with
+        # a flipped vector of which it knows one lane and the constant.
         w, ty = self.w, _vector(self.lanes, "int32")
         ref = f"%highest{self.lanes}"
         constant = "<" + ", ".join([f"i32 {_HIGHEST}"] * self.lanes) + ">"

@@ -1,9 +1,8 @@
-"""Places of buffers, and addresses, loads and stores as LLVM IR text.
+"""Places of buffers, and addresses, loads and stores as LLVM IR text."""
 
-Buffers of at most `STACK_LIMIT` bytes are stack slots of the function's entry block, which LLVM
-turns into registers where every access has a constant index; larger ones are cut from the
-workspace.
-"""
+# Buffers of at most `STACK_LIMIT` bytes are stack slots of the function's entry block, which LLVM
+# turns into registers where every access has a constant index; larger ones are cut from the
+# workspace.
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from collections.abc import Callable
 
 from loopwright import dtypes
 from loopwright.codegen.code import Bytes, buffer_bytes, larger
+from loopwright.codegen.llvm.emitter import Value, llvm_type
 from loopwright.codegen.llvm.indices import LANE, IndexWriter
-from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.ir.affine import Affine
 from loopwright.ir.buffer import STACK_LIMIT, Buffer
 
@@ -41,8 +40,7 @@ class FunctionMemory:
 
     def allocate(self, b: Buffer, body: Callable[[], None]) -> None:
         w = self.w
-        small = not b.symbolic and b.nbytes <= STACK_LIMIT
-        if small and self._stack + b.nbytes <= STACK_TOTAL:
+        if not b.symbolic and b.nbytes <= STACK_LIMIT and self._stack + b.nbytes <= STACK_TOTAL:
             self._stack += b.nbytes
             w.pointers[b] = reg = f"%b{len(w.allocas)}"
             w.allocas.append(f"  {reg} = alloca [{b.size} x {memory_type(b.dtype)}], align 64")
@@ -56,7 +54,6 @@ class FunctionMemory:
         self._used = start
 
     def view(self, b: Buffer, of: Buffer, offset: int) -> None:
-        """Give a buffer a place inside another, at an offset in bytes."""
         self.w.pointers[b] = self.w.pure(
             f"getelementptr i8, ptr {self.w.pointers[of]}, i64 {offset}"
         )
@@ -100,9 +97,9 @@ class FunctionMemory:
         return self._register(b, Value(ref, b.dtype, w.lanes))
 
     def _address_to_read(self, b: Buffer, offset: Affine) -> str:
-        """The address of a vector; where no lane is active, one that is there in any case. A masked
-        load of nothing from a page that is not there, such as that of the padding before a buffer's
-        first element, gives zeros as it should, and takes hundreds of cycles for it."""
+        """The address of a vector; where no lane is active, one that is there in any case."""
+        # A masked load of nothing from a page that is not there, such as that of the padding before
+        # a buffer's first element, gives zeros as it should, and takes hundreds of cycles for it.
         w, ptr = self.w, self.address(b, offset)
         if w.mask is None or w.mask.lanes > 1:
             return ptr
@@ -111,13 +108,10 @@ class FunctionMemory:
     def prefetch(self, b: Buffer, offset: Affine | Value) -> None:
         """Bring the line of an element (of the first lane) into all caches, to be read."""
         w = self.w
-        if isinstance(offset, Affine):
-            ptr = self.address(b, offset)
-        else:
-            at = offset.ref
-            if offset.lanes > 1:
-                at = w.pure(f"extractelement <{offset.lanes} x i64> {at}, i32 0")
-            ptr = w.pure(f"getelementptr {memory_type(b.dtype)}, ptr {w.pointers[b]}, i64 {at}")
+        if isinstance(offset, Value) and offset.lanes > 1:
+            at = w.pure(f"extractelement <{offset.lanes} x i64> {offset.ref}, i32 0")
+            offset = Value(at, "int64")
+        ptr = self.pointer(b, offset)
         name = "llvm.prefetch.p0"
         w.declare(name, f"declare void @{name}(ptr, i32, i32, i32)")
         w.put(f"call void @{name}(ptr {ptr}, i32 0, i32 3, i32 1)")
@@ -175,9 +169,9 @@ class FunctionMemory:
         return Value(out, b.dtype, w.lanes)
 
     def _deinterleave(self, b: Buffer, first: Affine, stride: int) -> str:
-        """Every stride-th element from ``first``, picked out of whole vectors. Nothing beyond the
-        last wanted element is touched, so the last vector ends there. With fewer lanes than the
-        stride a vector before it would reach further."""
+        """Every stride-th element from ``first``, picked out of whole vectors."""
+        # Nothing beyond the last wanted element is touched, so the last vector ends there. With
+        # fewer lanes than the stride a vector before it would reach further.
         w, n = self.w, self.w.lanes
         vty, out = f"<{n} x {memory_type(b.dtype)}>", "poison"
         active = None if w.mask is None else self._mask_before_shuffles()
@@ -208,11 +202,11 @@ class FunctionMemory:
         return w.pure(f"shufflevector {vty} {x}, {vty} poison, <{n} x i32> <{picks}>")
 
     def _mask_before_shuffles(self) -> str:
-        """The mask for loads whose elements are shuffled, and then selected by the same mask.
-        AVX-512 has permutations with a mask that read memory. LLVM makes one of the load, the
-        shuffle and the selection, but such an instruction reads memory whatever its mask is: a load
-        that the mask switches off touches what is not there. So the loads get a mask of their
-        own."""
+        """The mask for loads whose elements are shuffled, and then selected by the same mask."""
+        # AVX-512 has permutations with a mask that read memory. LLVM makes one of the load, the
+        # shuffle and the selection, but such an instruction reads memory whatever its mask is: a
+        # load that the mask switches off touches what is not there. So the loads get a mask of
+        # their own.
         w = self.w
         return w.hidden_mask() if w.module.hides_load_masks else w.vector_mask()
 
@@ -225,7 +219,6 @@ class FunctionMemory:
         return w.pure(f"shufflevector {ty} {mask}, {ty} zeroinitializer, <{n} x i32> <{picks}>")
 
     def _gather(self, b: Buffer, index: Value) -> Value:
-        """Load from computed indices: one index, or one for each lane."""
         w = self.w
         ty, size = memory_type(b.dtype), dtypes.nbytes(b.dtype)
         if index.lanes == 1:
@@ -290,9 +283,9 @@ class FunctionMemory:
         return w.module.streams and size >= LEAST_STREAMED and not w.pointers[b].startswith("%b")
 
     def _stream(self, b: Buffer, offset: Affine, value: str, ptr: str) -> None:
-        """Store a vector past the caches if it lies on a multiple of its size, else as usual. Where
-        the buffer alone decides that, the test is the same for all vectors of a loop, and is moved
-        out of it."""
+        """Store a vector past the caches if it lies on a multiple of its size, else as usual."""
+        # Where the buffer alone decides that, the test is the same for all vectors of a loop, and
+        # is moved out of it.
         w, size = self.w, dtypes.nbytes(b.dtype)
         whole = w.lanes * size
         steps = [c for v, c in offset.terms.items() if v is not LANE]

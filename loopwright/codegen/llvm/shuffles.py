@@ -1,19 +1,18 @@
-"""Copies that swap two loops, through registers instead of an element at a time.
+"""Copies that swap two loops, through registers instead of an element at a time."""
 
-An unrolled loop around a vectorized one that copies ``to[v + u*S] = from[u + v*T]`` (or the other
-way round) is cut into squares of native vectors. A square is loaded by rows, turned by a network of
-log2(n) rounds of two-vector shuffles, and stored by columns: n*log2(n) shuffles where element loads
-would take n*n (Eklundh, IEEE Trans. Computers 1972).
-"""
+# An unrolled loop around a vectorized one that copies ``to[v + u*S] = from[u + v*T]`` (or the other
+# way round) is cut into squares of native vectors. A square is loaded by rows, turned by a network
+# of log2(n) rounds of two-vector shuffles, and stored by columns: n*log2(n) shuffles where element
+# loads would take n*n (Eklundh, IEEE Trans. Computers 1972).
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from loopwright import dtypes
+from loopwright.codegen.llvm.emitter import Value, llvm_type
 from loopwright.codegen.llvm.indices import LANE, IndexWriter, flat_offset
 from loopwright.codegen.llvm.memory import FunctionMemory, memory_type
-from loopwright.codegen.llvm.ops import Value, llvm_type
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Var
@@ -25,8 +24,6 @@ _LARGEST = 16
 
 
 class BufferOffset(NamedTuple):
-    """Elements of a buffer, by their offset as an affine form."""
-
     buffer: Buffer
     offset: Affine
 
@@ -40,46 +37,51 @@ class _Loop(NamedTuple):
 
 def transposed_copy(memory: FunctionMemory, s: For) -> bool:
     """Write an unrolled loop as turned squares if it is such a copy; whether it was."""
-    w, found = memory.w, _copy_in(memory.w, s)
-    if found is None:
+    w, copy = memory.w, _copy_in(memory.w, s)
+    if copy is None:
         return False
-    inner, copy, load = found
-    to, source = copy.buffer, load.buffer
+    (u, v), (to, a), (_, b) = copy.loops, copy.to, copy.source
     n = min(w.module.vector_bytes // dtypes.nbytes(to.dtype), _LARGEST)
-    if n <= 1 or s.extent % n or inner.extent % n:
+    if n <= 1 or u.extent % n or v.extent % n:
         return False
-    u, v = atoms(w, s, inner)
-    a, b = w.offset_form(to, copy.indices), w.offset_form(source, load.indices)
-    if a is None or b is None:
-        return False
-    sides = (_Loop(u, s.count), _Loop(v, inner.count))
-    for along, across in (sides, sides[::-1]):
+    for along, across in ((u, v), (v, u)):
         # ``along`` runs through memory where it is read, ``across`` where it is written.
         if (b.terms.get(along.atom), a.terms.get(across.atom)) != (1, 1):
             continue
         if b.terms.get(across.atom, 0) in (0, 1) or a.terms.get(along.atom, 0) in (0, 1):
             continue
         past = copy.nontemporal and memory.may_stream(to, n)
-        _squares(memory, BufferOffset(to, a), BufferOffset(source, b), (along, across), n, past)
+        _squares(memory, copy.to, copy.source, (along, across), n, past)
         return True
     return False
 
 
-def _copy_in(w: IndexWriter, s: For) -> tuple[For, Store, Load] | None:
-    """The vectorized loop inside of a loop, and the copy that is all of its body; None elsewhere,
-    and where it changes the dtype."""
+class _Copy(NamedTuple):
+    loops: tuple[_Loop, _Loop]
+    to: BufferOffset
+    source: BufferOffset
+    nontemporal: bool
+
+
+def _copy_in(w: IndexWriter, s: For) -> _Copy | None:
+    """The copy that is all of the vectorized loop in a loop; None where that changes the dtype."""
     match s.body:
         case (
             For(kind="vectorized", body=Store(buffer=to, value=Load() as load) as copy) as inner
         ) if w.lanes == 1 and w.mask is None and to.dtype == load.buffer.dtype != "bool":
-            return inner, copy, load
+            u, v = atoms(w, s, inner)
+            a, b = w.offset_form(to, copy.indices), w.offset_form(load.buffer, load.indices)
+            if a is not None and b is not None:
+                loops = _Loop(u, s.count), _Loop(v, inner.count)
+                ends = BufferOffset(to, a), BufferOffset(load.buffer, b)
+                return _Copy(loops, *ends, copy.nontemporal)
     return None
 
 
 def rest_of_copy(w: IndexWriter, s: For) -> For | None:
-    """Plain loops for an unrolled one that copies what is left of a tile; None for any other. Such
-    a loop holds elements behind a guard, with lanes that lie apart. It runs once where the tile's
-    whole squares run often, but written out it would be most of the text."""
+    """Plain loops for an unrolled one that copies what is left of a tile; None for any other."""
+    # Such a loop holds elements behind a guard, with lanes that lie apart. It runs once where the
+    # tile's whole squares run often, but written out it would be most of the text.
     match s.body:
         case If(
             cond=cond,
@@ -98,7 +100,6 @@ def rest_of_copy(w: IndexWriter, s: For) -> For | None:
 
 
 def atoms(w: IndexWriter, *loops: For) -> list[Var]:
-    """Let a variable of affine forms stand for each loop's."""
     atoms = [Var(f"%u{k}", "int64") for k in range(len(loops))]
     for loop, atom in zip(loops, atoms, strict=True):
         w.env[loop.var] = Affine.of(atom)
@@ -114,7 +115,6 @@ def _squares(
     n: int,
     past: bool,
 ) -> None:
-    """Call the function that turns a square, for each square of the copy."""
     w, (along, across) = memory.w, loops
     steps_to, steps_source = to.offset.terms[along.atom], source.offset.terms[across.atom]
     corner = {along.atom: Affine(0), across.atom: Affine(0)}
@@ -124,15 +124,14 @@ def _squares(
         for j in range(0, across.extent, n):
             rows = memory.address(source.buffer, start + (i + steps_source * j))
             columns = memory.address(to.buffer, first + (j + steps_to * i))
-            w.put(
-                f"call void @{turn}(ptr {rows}, i64 {steps_source}, ptr {columns}, i64 {steps_to})"
-            )
+            steps = f"i64 {steps_source}, ptr {columns}, i64 {steps_to}"
+            w.put(f"call void @{turn}(ptr {rows}, {steps})")
 
 
 def _turning(w: IndexWriter, ty: str, align: int, n: int, past: bool) -> str:
-    """Name of the module's function that transposes a square of n x n elements, written once. It is
-    called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network. With
+    """Name of the module's function that transposes a square of n x n elements, written once; with
     ``past`` it stores past the caches where all columns lie on multiples of their size."""
+    # It is called and not inlined: the optimiser takes 5 to 10 ms for each copy of the network.
     name = f"turn_{ty}x{n}" + ("_past" if past else "")
     if name in w.module.squares:
         return name
@@ -151,18 +150,9 @@ def _turning(w: IndexWriter, ty: str, align: int, n: int, past: bool) -> str:
         lines += _aligned_first(columns, vty, align, n, w.module.nontemporal())
     for k, column in enumerate(columns):
         lines.append(f"  store {vty} {column}, ptr %t{k}, align {align}")
-    head = "ptr noalias %from, i64 %from.step, ptr noalias %to, i64 %to.step"
-    w.module.functions.append(
-        "\n".join(
-            [
-                f"define internal void @{name}({head}) noinline nounwind {{",
-                "entry:",
-                *lines,
-                "  ret void",
-                "}",
-            ]
-        )
-    )
+    params = "ptr noalias %from, i64 %from.step, ptr noalias %to, i64 %to.step"
+    head = f"define internal void @{name}({params}) noinline nounwind {{"
+    w.module.functions.append("\n".join([head, "entry:", *lines, "  ret void", "}"]))
     return name
 
 
@@ -186,10 +176,11 @@ def _aligned_first(columns: list[str], vty: str, align: int, n: int, metadata: s
 
 
 def _turned(lines: list[str], n: int, vty: str) -> list[str]:
-    """Write the network; the columns of the square whose rows are ``%r0``, ``%r1``, ... A round
-    rotates the bits of an element's number (row * n + column) by one: even elements of each pair of
-    vectors go to the first half, odd ones to the second. All rounds are alike, so they are a loop:
-    instruction selection looks long through chains of shuffles that are written out."""
+    """Write the network; the columns of the square whose rows are ``%r0``, ``%r1``, ..."""
+    # A round rotates the bits of an element's number (row * n + column) by one: even elements of
+    # each pair of vectors go to the first half, odd ones to the second. All rounds are alike, so
+    # they are a loop: instruction selection looks long through chains of shuffles that are written
+    # out.
     lines += ["  br label %round", "round:"]
     lines.append("  %turn = phi i32 [ 0, %entry ], [ %next, %round ]")
     halves: list[list[str]] = [[], []]
@@ -215,32 +206,22 @@ def _turned(lines: list[str], n: int, vty: str) -> list[str]:
 # as operands of dot product instructions are packed, loads a vector of each row and interleaves
 # them by shuffles; element by element it would take a store for each.
 
-#: Rows that are interleaved.
-_ROWS = (2, 4)
-
 
 def interleaved_copy(memory: FunctionMemory, s: For) -> bool:
     """Write an unrolled loop as shuffles if it is such a copy; whether it was."""
-    w, found = memory.w, _copy_in(memory.w, s)
-    if found is None or s.count not in _ROWS:
+    w, copy = memory.w, _copy_in(memory.w, s)
+    if copy is None or s.count not in (2, 4):
         return False
-    inner, copy, load = found
-    to, source = copy.buffer, load.buffer
-    u, v = atoms(w, s, inner)
-    a, b = w.offset_form(to, copy.indices), w.offset_form(source, load.indices)
-    if a is None or b is None:
-        return False
+    ((u, _), (v, count)), (to, a), (source, b) = copy.loops, copy.to, copy.source
     if (a.terms.get(u), a.terms.get(v), b.terms.get(v)) != (1, s.count, 1):
         return False
     corner = {u: Affine(0), v: Affine(0)}
-    first, start = (
-        BufferOffset(to, a.substitute(corner)),
-        BufferOffset(source, b.substitute(corner)),
-    )
+    first = BufferOffset(to, a.substitute(corner))
+    start = BufferOffset(source, b.substitute(corner))
     apart = b.terms.get(u, 0)
     at, piece = 0, max(1, w.module.vector_bytes // dtypes.nbytes(to.dtype) // s.count)
-    while at < inner.count:
-        if at + piece > inner.count:
+    while at < count:
+        if at + piece > count:
             piece //= 2
             continue
         rows = [_moved(start, at + apart * k) for k in range(s.count)]
@@ -256,7 +237,6 @@ def _moved(x: BufferOffset, by: int) -> BufferOffset:
 def _interleave(
     memory: FunctionMemory, to: BufferOffset, rows: list[BufferOffset], lanes: int
 ) -> None:
-    """Store a vector of each row, their elements in turn."""
     w, ty, align = memory.w, memory_type(to.buffer.dtype), dtypes.nbytes(to.buffer.dtype)
     vectors = [
         w.emit(f"load <{lanes} x {ty}>, ptr {memory.address(x.buffer, x.offset)}, align {align}")
@@ -288,21 +268,15 @@ def _interleave(
 # ends or is repeated: it is loaded whole, from the least of the lanes' indices, and permuted.
 
 
-class Permutation(NamedTuple):
-    """An intrinsic of x86 that picks lanes of a vector, and the dtype of the numbers of lanes."""
-
-    intrinsic: str
-    numbers: str
-
-
-#: Permutations by bits of an element, whether it is a float, and lanes; and what the CPU needs.
+#: Intrinsics of x86 that pick lanes of a vector, by bits of an element, whether it is a float, and
+#: lanes: name, dtype of the numbers of lanes, and `permuted_bytes` that the CPU needs.
 _PERMUTATIONS = {
-    (32, True, 16): (Permutation("avx512.permvar.sf.512", "int32"), 64),
-    (32, False, 16): (Permutation("avx512.permvar.si.512", "int32"), 64),
-    (64, True, 8): (Permutation("avx512.permvar.df.512", "int64"), 64),
-    (64, False, 8): (Permutation("avx512.permvar.di.512", "int64"), 64),
-    (32, True, 8): (Permutation("avx2.permps", "int32"), 32),
-    (32, False, 8): (Permutation("avx2.permd", "int32"), 32),
+    (32, True, 16): ("avx512.permvar.sf.512", "int32", 64),
+    (32, False, 16): ("avx512.permvar.si.512", "int32", 64),
+    (64, True, 8): ("avx512.permvar.df.512", "int64", 64),
+    (64, False, 8): ("avx512.permvar.di.512", "int64", 64),
+    (32, True, 8): ("avx2.permps", "int32", 32),
+    (32, False, 8): ("avx2.permd", "int32", 32),
 }
 
 
@@ -362,13 +336,16 @@ def _joined(memory: FunctionMemory, b: Buffer, first: Affine, steps: list[int]) 
 
 
 def load_window(memory: FunctionMemory, b: Buffer, indices: tuple[Expr, ...]) -> Value | None:
-    """Load a vector from a window of as many neighbours; None where lanes may lie further
-    apart, the CPU does not permute such vectors, rows are shorter, or the buffer may be kept
-    in registers."""
+    """Load a vector from a window of as many neighbours; None where lanes may lie further apart,
+    the CPU does not permute such vectors, rows are shorter, or the buffer may be kept in registers.
+    """
     w = memory.w
-    permutation = _permutation(w, b)
-    in_registers = w.pointers[b].startswith("%b")
-    if permutation is None or b.symbolic or b.strides is not None or in_registers:
+    key = (dtypes.bits(b.dtype), dtypes.is_float(b.dtype), w.lanes)
+    intrinsic, numbers, needed = _PERMUTATIONS.get(key, ("", "", 0))
+    permutes = intrinsic and memory_type(b.dtype) == llvm_type(b.dtype)
+    if not permutes or w.module.permuted_bytes < needed or w.pointers[b].startswith("%b"):
+        return None
+    if b.symbolic or b.strides is not None:
         return None
     *outer, last = indices
     row = b.extents[-1]
@@ -384,18 +361,10 @@ def load_window(memory: FunctionMemory, b: Buffer, indices: tuple[Expr, ...]) ->
     del w.bound[first]
     ty, size = f"<{w.lanes} x {memory_type(b.dtype)}>", dtypes.nbytes(b.dtype)
     x = w.emit(f"load {ty}, ptr {ptr}, align {size}")
-    picks = w.ops.cast(w.ops.binary("-", at, start, "int32"), permutation.numbers)
-    name, numbers = f"llvm.x86.{permutation.intrinsic}", llvm_type(permutation.numbers, w.lanes)
-    w.declare(name, f"declare {ty} @{name}({ty}, {numbers})")
-    return Value(w.emit(f"call {ty} @{name}({ty} {x}, {numbers} {picks.ref})"), b.dtype, w.lanes)
-
-
-def _permutation(w: IndexWriter, b: Buffer) -> Permutation | None:
-    if memory_type(b.dtype) != llvm_type(b.dtype):
-        return None
-    key = (dtypes.bits(b.dtype), dtypes.is_float(b.dtype), w.lanes)
-    found, needed = _PERMUTATIONS.get(key, (None, 0))
-    return found if w.module.permuted_bytes >= needed else None
+    picks = w.ops.cast(w.ops.binary("-", at, start, "int32"), numbers)
+    name, nty = f"llvm.x86.{intrinsic}", llvm_type(numbers, w.lanes)
+    w.declare(name, f"declare {ty} @{name}({ty}, {nty})")
+    return Value(w.emit(f"call {ty} @{name}({ty} {x}, {nty} {picks.ref})"), b.dtype, w.lanes)
 
 
 def _start(w: IndexWriter, at: Value, last: int) -> Value:
@@ -410,8 +379,8 @@ def _start(w: IndexWriter, at: Value, last: int) -> Value:
 
 
 def _row(memory: FunctionMemory, b: Buffer, indices: tuple[Expr, ...]) -> str:
-    """Pointer to an element; to the first one where no lane is active, since the row of such a
-    load need not exist."""
+    """Pointer to an element; to the first one where no lane is active, since the row of such a load
+    need not exist."""
     w = memory.w
     offset = w.offset(b, indices)
     if w.mask is None:
@@ -439,13 +408,8 @@ def _steepness(w: IndexWriter, e: Expr) -> int | None:
             if len(known) < len(both):
                 return None
             return max(known) if op in ("min", "max") else sum(known)
-    return 0 if _is_uniform(w, e) else None
-
-
-def _is_uniform(w: IndexWriter, e: Expr) -> bool:
-    for v in free_vars(e):
-        if v in w.bound and w.bound[v].lanes > 1:
-            return False
-        if v not in w.bound and (v not in w.env or LANE in w.env[v].terms):
-            return False
-    return True
+    uniform = all(
+        w.bound[v].lanes == 1 if v in w.bound else v in w.env and LANE not in w.env[v].terms
+        for v in free_vars(e)
+    )
+    return 0 if uniform else None

@@ -1,23 +1,34 @@
-"""One function of the loop IR as LLVM IR text, with its calls of packed functions and its checks.
-Indices are affine forms (`loopwright.codegen.llvm.indices`), so constants fold and addresses are
-shared; vector loops are cut into pieces of the native width, unrolled loops are written out."""
+"""One function of the loop IR as LLVM IR text, with calls of packed functions and checks."""
+
+# Indices are affine forms (`loopwright.codegen.llvm.indices`), so constants fold and addresses are
+# shared; vector loops are cut into pieces of the native width, unrolled loops are written out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import assert_never
 
 from loopwright import dtypes
-from loopwright.codegen.code import SizeDefinitions, has_blocks, touches_memory, widest
-from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.codegen.llvm.indices import LANE, IndexWriter
+from loopwright.codegen.code import (
+    Bytes,
+    CodePart,
+    SizeDefinitions,
+    has_blocks,
+    has_nontemporal,
+    kept_offsets,
+    larger,
+    touches_memory,
+    variables_of_extents,
+    whole_workspace,
+    widest,
+)
+from loopwright.codegen.llvm.emitter import FALSE, TRUE, ModuleWriter, Value, llvm_type
+from loopwright.codegen.llvm.indices import LANE, UNKNOWN, IndexWriter
 from loopwright.codegen.llvm.instructions import (
     ZeroPointCorrections,
     is_corrected,
     write_instruction,
 )
 from loopwright.codegen.llvm.memory import FunctionMemory
-from loopwright.codegen.llvm.ops import FALSE, TRUE, Value
 from loopwright.codegen.llvm.shuffles import (
     interleaved_copy,
     load_stretches,
@@ -28,14 +39,9 @@ from loopwright.codegen.llvm.shuffles import (
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import Affine, exact, fits, interval
 from loopwright.ir.buffer import AnyExpr, Buffer, Load
-from loopwright.ir.expr import (
-    COMPARE,
-    Binary,
-    Expr,
-    IfThenElse,
-    Var,
-)
+from loopwright.ir.expr import COMPARE, Binary, Expr, IfThenElse, Var
 from loopwright.ir.interp.threads import launched_by
+from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
@@ -47,15 +53,19 @@ from loopwright.ir.stmt import (
     CallPacked,
     Check,
     For,
+    Func,
     If,
     IntrinsicCall,
     Let,
     Prefetch,
     Seq,
+    SplitFunc,
     Stmt,
     Store,
     View,
+    buffers_of,
 )
+from loopwright.ir.visitor import free_vars
 from loopwright.runtime import FIRST_CODE, record_name
 from loopwright.runtime import packed_calls as calls
 
@@ -64,8 +74,6 @@ from loopwright.runtime import packed_calls as calls
 # `CallPacked` as LLVM IR: DLPack tensors on the stack, and a call of ``lw_call_packed``. The layout
 # is that of `loopwright.runtime.packed_calls`; a ``DLTensor`` is written as six words of a
 # little-endian machine.
-
-_TENSOR_WORDS = 6
 
 
 def write_call(w: IndexWriter, s: CallPacked) -> None:
@@ -93,7 +101,6 @@ def write_call(w: IndexWriter, s: CallPacked) -> None:
 
 
 def _value(w: IndexWriter, arg: Buffer | Expr | str, k: int) -> tuple[int, str, str]:
-    """Kind, LLVM type and operand of an argument."""
     if isinstance(arg, str):
         return calls.TEXT, "ptr", _text(w, arg)
     if isinstance(arg, Buffer):
@@ -123,7 +130,7 @@ def _tensor(w: IndexWriter, b: Buffer, k: int) -> str:
         ("ptr", "null"),
         ("i64", "0"),
     ]
-    tensor = _room(w, f"tensor{k}", _TENSOR_WORDS)
+    tensor = _room(w, f"tensor{k}", len(words))
     for place, (ty, ref) in enumerate(words):
         at = w.emit(f"getelementptr i64, ptr {tensor}, i64 {place}")
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
@@ -142,7 +149,6 @@ def _room(w: IndexWriter, use: str, words: int) -> str:
 
 
 def _text(w: IndexWriter, text: str) -> str:
-    """A constant text, which ends with a zero."""
     data = text.encode() + b"\0"
     name = f"@lw_text_{data.hex()}"
     escaped = "".join(f"\\{byte:02x}" for byte in data)
@@ -152,15 +158,12 @@ def _text(w: IndexWriter, text: str) -> str:
 
 # ---------------------------------------------------------------- checks
 #
-# Checks of a program that watches itself, as LLVM IR text.
-#
 # The module has one record, ``lw_checks_NAME``: a word that tells whether it is taken, then the
 # values of the check that failed. One of the threads that fail at once takes it. The function
 # returns `FIRST_CODE` and the number of the check.
 
 
 def write_check(w: IndexWriter, s: Check) -> None:
-    """Leave the function with a code unless the condition holds."""
     cond = w.expr(s.cond)
     if cond.lanes != 1:
         raise CodegenError("llvm: a check stands in vector code; run the loop one by one")
@@ -189,13 +192,10 @@ def write_check(w: IndexWriter, s: Check) -> None:
 
 
 class FunctionWriter(IndexWriter):
-    """Writes the body of one function: the entry's, or a parallel loop's. ``launch`` hands a
-    parallel loop to the pool (`loopwright.codegen.llvm.functions`); None where such loops run one
-    iteration after the other."""
+    """Writes the body of one function: the entry's, or a parallel loop's. Parallel
+    loops go to the pool, or run one iteration after the other."""
 
-    def __init__(
-        self, module: ModuleWriter, name: str, launch: Callable[[FunctionWriter, For], None] | None
-    ) -> None:
+    def __init__(self, module: ModuleWriter, name: str, parallel: bool) -> None:
         super().__init__(module)
         self.name = name
         #: Places of the buffers in scope.
@@ -204,19 +204,18 @@ class FunctionWriter(IndexWriter):
         self.sizes = SizeDefinitions()
         #: Whether stores go past the caches, here or in parallel loops inside.
         self.streams = False
-        self._launch = launch
+        self._parallel = parallel
         self._corrections: ZeroPointCorrections | None = None
 
     def fence(self) -> str:
-        """The instruction after which earlier stores past the caches are seen by other threads.
-        Such stores of x86 are ordered with no others (Intel 64 manual, volume 3, 9.2.2): what the
-        pool says of finished work could arrive before them."""
+        """The instruction after which earlier stores past the caches are seen by other threads."""
+        # Such stores of x86 are ordered with no others (Intel 64 manual, volume 3, 9.2.2): what the
+        # pool says of finished work could arrive before them.
         name = "llvm.x86.sse.sfence"
         self.declare(name, f"declare void @{name}()")
         return f"call void @{name}()"
 
     def wait_for_stores(self) -> None:
-        """Write a fence where stores go past the caches."""
         if self.streams:
             self.put(self.fence())
 
@@ -253,13 +252,11 @@ class FunctionWriter(IndexWriter):
             return self.expr(e.a if cond.ref == TRUE else e.b)
         if not touches_memory(e):
             return self.ops.select(cond, self.expr(e.a), self.expr(e.b))
-        a = self.under(cond, lambda: self.expr(e.a))
-        b = e.b
-        other = (
-            self.under(self.ops.invert(cond), lambda: self.expr(b))
-            if touches_memory(b)
-            else self.expr(b)
-        )
+        a, b = self.under(cond, lambda: self.expr(e.a)), e.b
+        if touches_memory(b):
+            other = self.under(self.ops.invert(cond), lambda: self.expr(b))
+        else:
+            other = self.expr(b)
         if cond.lanes < max(a.lanes, other.lanes):
             # LLVM makes a branch of a scalar condition, for each vector of the loop.
             cond = self.splat(cond, self.lanes)
@@ -379,8 +376,8 @@ class FunctionWriter(IndexWriter):
                 self._serial_loop(rest)
             elif not (transposed_copy(self.memory, s) or interleaved_copy(self.memory, s)):
                 self._written_out(s)
-        elif s.kind == "parallel" and self._launch is not None and self.lanes == 1:
-            self._launch(self, s)
+        elif s.kind == "parallel" and self._parallel and self.lanes == 1:
+            _launch(self, s)
         else:
             self._serial_loop(s)
 
@@ -422,3 +419,180 @@ class FunctionWriter(IndexWriter):
         hint = f", !llvm.loop {self.module.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
         self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
         self.start(done)
+
+
+# ---------------------------------------------------------------- functions
+#
+# Every nest is an ``alwaysinline`` function with ``noalias`` parameters, called by thin ones that
+# unpack pointers: pointers loaded in the body carry no such promise, and LLVM then spills
+# accumulators in every iteration.
+
+_LAUNCH = "lw_parallel_launch"
+
+
+def write_split(module: ModuleWriter, f: SplitFunc) -> Bytes:
+    """Write the two parts of a function, and the whole, which calls one after the other; returns
+    the workspace that the whole needs."""
+    parts = []
+    for x in (f.prepare, f.main):
+        parts.append(CodePart(x, write_entry(module, x, "noinline "), module.parallel_workspace))
+    module.parts = tuple(parts)
+    *offsets, rest = kept_offsets(f.kept)
+    place = dict(zip(f.kept, offsets, strict=True))
+    lines = [f"define i32 @{f.name}(ptr %args, ptr %ws) nounwind {{", "entry:"]
+    count = len(f.params)
+    for k in range(count + len(f.sizes)):
+        lines += _loaded(k, "ptr", "ptr", "%args")
+    refs = {b: f"%x{k}" for k, b in enumerate(f.params)}
+    for k, b in enumerate(f.kept):
+        refs[b] = f"%k{k}"
+        lines.append(f"  %k{k} = getelementptr i8, ptr %ws, i64 {place[b]}")
+    lines.append(f"  %rest = getelementptr i8, ptr %ws, i64 {rest}")
+    for n, part in enumerate((f.prepare, f.main)):
+        # A size takes as many bytes as a pointer, and is handed on as one.
+        given = [refs[b] for b in part.params] + [f"%x{count + k}" for k in range(len(part.sizes))]
+        lines.append(f"  %given{n} = alloca [{len(given)} x ptr], align 8")
+        for k, ref in enumerate(given):
+            lines.append(f"  %g{n}.{k} = getelementptr ptr, ptr %given{n}, i64 {k}")
+            lines.append(f"  store ptr {ref}, ptr %g{n}.{k}, align 8")
+    lines += [
+        f"  %first = call i32 @{f.prepare.name}(ptr %given0, ptr %rest)",
+        "  %bad = icmp ne i32 %first, 0",
+        "  br i1 %bad, label %fail, label %go",
+        "fail:",
+        "  ret i32 %first",
+        "go:",
+        f"  %second = call i32 @{f.main.name}(ptr %given1, ptr %rest)",
+        "  ret i32 %second",
+        "}",
+    ]
+    module.functions.append("\n".join(lines))
+    return whole_workspace(f.kept, parts)
+
+
+def write_entry(module: ModuleWriter, f: Func, attributes: str = "") -> Bytes:
+    """Write the exported function and its inlined body; returns the workspace that it needs."""
+    w = FunctionWriter(module, f.name, module.threads != 1)
+    module.inputs = frozenset(f.inputs)
+    count = len(f.params)
+    w.pointers = {b: f"%p{k}" for k, b in enumerate(f.params)}
+    ranges = Sizes.of_function(f.sizes, [n for b in f.params for n in b.shape]).ranges
+    for k, v in enumerate(f.sizes):
+        w.env[v] = Affine.of(w.atom(f"%n{k}"))
+        w.ranges[w.atom(f"%n{k}")] = ranges[v]
+    w.streams = module.streams and has_nontemporal(f.body)
+    w.stmt(f.body)
+    w.wait_for_stores()
+    w.put("ret i32 0")
+    sizes = range(len(f.sizes))
+    given = [f"ptr noalias %p{k}" for k in range(count)] + [f"i64 %n{k}" for k in sizes]
+    w.module.functions.append(_body_function(w, ", ".join([*given, "ptr noalias %ws"])))
+    types = ["ptr"] * count + ["i64"] * len(f.sizes)
+    loads = [line for k, ty in enumerate(types) for line in _loaded(k, ty, "ptr", "%args")]
+    args = [f"{ty} %x{k}" for k, ty in enumerate(types)]
+    call = f"  %rc = call i32 @{w.name}.body({', '.join([*args, 'ptr %ws'])})"
+    lines = [f"define i32 @{w.name}(ptr %args, ptr %ws) {attributes}nounwind {{", "entry:"]
+    module.functions.append("\n".join([*lines, *loads, call, "  ret i32 %rc", "}"]))
+    return w.sizes.definition(w.memory.workspace)
+
+
+def _launch(w: FunctionWriter, s: For) -> None:
+    """Hand a loop to the pool; the body sees buffers and outer variables through a closure."""
+    w.module.uses_pool = True
+    w.module.counter += 1
+    inner = FunctionWriter(w.module, f"{w.name}.par{w.module.counter}", False)
+    buffers = [b for b in buffers_of(s.body) if b in w.pointers]
+    used = free_vars(s.body) | variables_of_extents(buffers_of(s.body))
+    atoms = sorted({a for v in used if v in w.env for a in w.env[v].terms}, key=lambda a: a.name)
+    values = {v: x for v, x in w.bound.items() if v in used}
+    given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
+    given += [(llvm_type(x.dtype), x.ref) for x in values.values()]
+    _write_parallel(inner, s, buffers, atoms, values, w)
+    w.module.functions.append(_range_function(inner, [ty for ty, _ in given]))
+    w.wait_for_stores()
+    closure = f"%c{w.module.counter}"
+    w.allocas.append(f"  {closure} = alloca [{max(1, len(given))} x i64], align 64")
+    for k, (ty, ref) in enumerate(given):
+        at = w.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
+        w.put(f"store {ty} {ref}, ptr {at}, align 8")
+    size = inner.memory.workspace
+    spare = w.memory.spare(size)
+    w.module.parallel_workspace = larger(w.module.parallel_workspace, w.sizes.definition(size))
+    w.declare(_LAUNCH, f"declare i32 @{_LAUNCH}(ptr, ptr, i64, i64, ptr)")
+    call = (
+        f"call i32 @{_LAUNCH}(ptr @{inner.name}, ptr {closure}, i64 {w.count_of(s.extent)}, "
+        f"i64 {w.count_of(size)}, ptr {spare})"
+    )
+    w.leave_with(w.emit(call))
+
+
+def _write_parallel(
+    w: FunctionWriter,
+    s: For,
+    buffers: list[Buffer],
+    atoms: list[Var],
+    values: dict[Var, Value],
+    outer: FunctionWriter,
+) -> None:
+    """Write the inlined nest of one iteration; what it is given comes in `_launch`'s order."""
+    fresh = {a: Var(f"%a{k}", "int64") for k, a in enumerate(atoms)}
+    sub = {a: Affine.of(f) for a, f in fresh.items()}
+    w.env = {v: a.substitute(sub) for v, a in outer.env.items()}
+    w.ranges = {f: outer.ranges.get(a, UNKNOWN) for a, f in fresh.items()}
+    w.pointers = {b: f"%p{k}" for k, b in enumerate(buffers)}
+    w.bound = {v: Value(f"%d{k}", x.dtype) for k, (v, x) in enumerate(values.items())}
+    w.ranges |= {v: outer.ranges[v] for v in values if v in outer.ranges}
+    loop_var = Var("%i", "int64")
+    w.ranges[loop_var] = (0, outer.last_index(s.extent))
+    w.sizes = SizeDefinitions(outer.sizes.by_variable)
+    w.streams = outer.streams and has_nontemporal(s.body)
+    w.iteration(s, Affine.of(loop_var))
+    w.put("ret i32 0")
+    params = [f"ptr noalias %p{k}" for k in range(len(buffers))]
+    params += [f"i64 %a{k}" for k in range(len(atoms))]
+    params += [f"{llvm_type(x.dtype)} {x.ref}" for x in w.bound.values()]
+    w.module.functions.append(_body_function(w, ", ".join(["i64 %i", *params, "ptr noalias %ws"])))
+
+
+def _loaded(k: int, ty: str, step: str, array: str) -> list[str]:
+    return [
+        f"  %s{k} = getelementptr {step}, ptr {array}, i64 {k}",
+        f"  %x{k} = load {ty}, ptr %s{k}, align 8",
+    ]
+
+
+def _range_function(w: FunctionWriter, types: list[str]) -> str:
+    """The function that the pool calls: a range of iterations, what they need in a closure; after
+    the last one its stores have reached memory, or caches."""
+    name, fence = w.name, [f"  {w.fence()}"] if w.streams else []
+    loads = [line for k, ty in enumerate(types) for line in _loaded(k, ty, "i64", "%closure")]
+    args = ["i64 %i", *(f"{ty} %x{k}" for k, ty in enumerate(types)), "ptr %ws"]
+    return "\n".join(
+        [
+            f"define internal i32 @{name}(i64 %begin, i64 %end, ptr %closure, ptr %ws) nounwind {{",
+            "entry:",
+            *loads,
+            "  %some = icmp slt i64 %begin, %end",
+            "  br i1 %some, label %loop, label %done",
+            "loop:",
+            "  %i = phi i64 [ %begin, %entry ], [ %next, %more ]",
+            f"  %rc = call i32 @{name}.body({', '.join(args)})",
+            "  %bad = icmp ne i32 %rc, 0",
+            "  br i1 %bad, label %fail, label %more",
+            "more:",
+            "  %next = add nsw i64 %i, 1",
+            "  %go = icmp slt i64 %next, %end",
+            "  br i1 %go, label %loop, label %done",
+            "fail:",
+            "  ret i32 %rc",
+            "done:",
+            *fence,
+            "  ret i32 0",
+            "}",
+        ]
+    )
+
+
+def _body_function(w: FunctionWriter, params: str) -> str:
+    head = f"define internal i32 @{w.name}.body({params}) alwaysinline nounwind {{"
+    return "\n".join([head, "entry:", *w.allocas, *w.lines, "}"])

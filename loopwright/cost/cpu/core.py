@@ -1,9 +1,7 @@
 """Core cycles of a stage whose data is all in the first-level cache.
 
-The maximum of: arithmetic, loads, stores, instructions, and the wait of sums for one another. Data
-that the loop outside a register tile does not move stays in registers, as far as there are any;
-results beyond them are loaded and stored around every operation. Conditions of inlined padding cost
-instructions, and registers for the values that they let through.
+The maximum of arithmetic, loads, stores, instructions, and the wait of sums for one another. Data
+that the loop outside a register tile does not move stays in registers, as far as there are any.
 """
 
 from __future__ import annotations
@@ -27,24 +25,19 @@ LATENCY, FORWARD = 4, 8
 #: Share of a wait that is not hidden by just as much work: products with 8 sums, enough in theory,
 #: are slower than those with 16; so are tiles of one vector, which load as often as they multiply.
 UNEVEN = 0.14
-#: Instructions in flight, the window in which independent work is found.
-WINDOW = 256
-#: Instructions of an iteration of a loop; cycles of its end.
-LOOP, END = 2, 1
+WINDOW = 256  #: instructions in flight, the window in which independent work is found
+LOOP, END = 2, 1  #: instructions of an iteration of a loop; cycles of its end
 #: Instructions of a guarded read; masks that are made or combined in a cycle; cycles of a guarded
 #: vector whose mask does not stay in a register: mask and vector go through memory.
 GUARDED, MASKED, UNMASKED = 3, 1, 4
-#: Shuffles for each vector of a square that is transposed in registers.
-SHUFFLES = 4
+SHUFFLES = 4  #: shuffles for each vector of a square that is transposed in registers
 #: Instructions of a load in a tile that reaches beyond the result: it is compared, and masked.
 PARTIAL = 5
 #: The same for a broadcast element, which is branched around; sums that take nearly all registers
 #: are spilled at each such place.
 TESTED, TESTED_SPILLED = 8, 120
-#: Largest unrolled body, in instructions, that is still fetched fast.
-BODY = 1200
-#: Steps whose vectors compilers load first where these are no whole registers.
-LOADED_AHEAD = 4
+BODY = 1200  #: largest unrolled body, in instructions, that is still fetched fast
+LOADED_AHEAD = 4  #: steps whose vectors compilers load first where these are no whole registers
 #: Cycles more of a load across two cache lines, and the vectors for which that was seen: those of
 #: AVX2, whose tiles are so small that nothing hides it.
 CROSSED, CROSSED_BYTES = 0.5, 32
@@ -53,13 +46,11 @@ WIDENED, WIDENED_ONE = 2, 3
 #: Operations beside each dot product of bytes that are both signed, or both unsigned, to sum up the
 #: correction; and those to subtract it, once in a run of the tile.
 SAME_SIGN, TAKEN_OFF = 0.1, 0.25
-#: Operations of a division and of a function of a vector.
-DIVISION, FUNCTION = 8, 20
+DIVISION, FUNCTION = 8, 20  #: operations of a division and of a function of a vector
 #: Operations of the minimum or maximum of two vectors, with NaNs: two tests, one of both, a
 #: selection; cycles of each in a chain.
 EXTREME, EXTREME_LATENCY = 4, 8
-#: Latency in cycles of a dot product instruction of 16-bit floats.
-HALVES_LATENCY = 6
+HALVES_LATENCY = 6  #: latency in cycles of a dot product instruction of 16-bit floats
 
 
 def operations(op: OpNode) -> int:
@@ -70,17 +61,13 @@ def operations(op: OpNode) -> int:
 
 
 def _with_waits(busy: Number, wait: Number) -> Number:
-    """Cycles of work with dependences: the longer of work and wait, and more where both are about
-    equal, since work is not always found in time.
-    """
+    """Cycles of dependent work: the longer of both, and more where they are about equal."""
     longer, shorter = most(busy, wait), least(busy, wait)
     share = shorter / most(longer, 1)
     return longer + shorter * share * share * share * UNEVEN
 
 
 class Core:
-    """Work of a core for a stage."""
-
     def __init__(self, t: Touches, resident: Callable[[NestBuffer], Number]) -> None:
         self._t, self.tile, self._machine = t, Tile(t), t.machine
         self.tails = Tails(self.tile)
@@ -169,27 +156,19 @@ class Core:
         )
 
     def _masked(self, vectors: Number) -> Number:
-        """Instructions for masks of loads if all tiles reach beyond the result.
-
-        Where the last tile has its own code, only vectors along the edge need masks, made once.
-        """
+        """Instructions for masks of loads, if all tiles reach beyond the result."""
         if not self._t.nest.stage.short_tiles:
             return vectors * PARTIAL
+        # The last tile has its own code: only vectors along the edge need masks, made once.
         d, wide = self._t.vector_loop, self._machine.vector_bytes
         along = [a for a in self._loads if d is not None and a.moves[d]]
         return total(self.tile.loaded(a, wide) * self._times_loaded(a) for a in along)
 
-    @cached_property
-    def _room(self) -> Number:
-        """Registers for data that loops keep."""
-        return self._free - self.tile.live
-
     def _times_loaded(self, a: Touched) -> Number:
-        """Number of loads of an operand."""
         tile = self.tile
         hoisted = tile.executions(tile.moving(a))
         wide = tile.loaded(a, self._machine.vector_bytes)
-        times = where(at_most(wide, self._room), hoisted, tile.runs)
+        times = where(at_most(wide, self._free - tile.live), hoisted, tile.runs)
         return where(self._is_resident(a.access.buffer), 0, times)
 
     @cached_property
@@ -200,8 +179,7 @@ class Core:
             return 0  # copies keep the bits
         tile, wide = self.tile, self._machine.vector_bytes // 2
         out: Number = 0
-        reads = distinct(nest.op.reads())
-        for read, a in zip(reads, self._loads, strict=True):
+        for read, a in zip(distinct(nest.op.reads()), self._loads, strict=True):
             if read.dtype in ("float16", "bfloat16"):
                 d = self._t.vector_loop
                 each = WIDENED_ONE if d is None or not a.moves[d] else WIDENED
@@ -227,28 +205,25 @@ class Core:
 
     @cached_property
     def _free(self) -> Number:
-        """Registers for results: those that operands and guarded values do not need.
-
-        The operand that needs the fewest registers is held whole, others one vector at a time; data
-        that several steps of a run read is held between them. Where a reduction continues outside
-        the tile, vectors that are no whole registers are loaded some steps ahead.
-        """
+        """Registers for results: those that operands and guarded values do not need."""
         tile, wide = self.tile, self._machine.vector_bytes
         operands = [tile.loaded_in_step(a, wide) for a in self._loads]
+        # The operand with the fewest registers is held whole, others one vector at a time.
         fewest = reduce(least, operands) if operands else 0
         d = self._t.vector_loop
         along = [a for a in self._loads if d is not None and a.moves[d]]
         ahead = total(tile.loaded_in_step(a, wide) for a in along)
         ahead = ahead * least(tile.steps, LOADED_AHEAD)
-        ragged: Number = False  # whether vectors are no whole registers
+        # Vectors that are no whole registers are loaded some steps ahead, where a reduction
+        # continues outside the tile.
+        ragged: Number = False
         if d is not None:
             lanes = self._machine.lanes(self._store.access.buffer.itemsize)
             ragged = at_most(1, self._t.nest.loops[d].extent % lanes)
         fewest = where(ragged, where(at_most(tile.reduced_outside, 1), fewest, ahead), fewest)
         kept: Number = 0
-        for a, each in zip(self._loads, operands, strict=True):
-            again = at_most(each * tile.steps, tile.loaded(a, wide))
-            kept = kept + where(again, 0, each)
+        for a, each in zip(self._loads, operands, strict=True):  # held between the steps of a run
+            kept = kept + where(at_most(each * tile.steps, tile.loaded(a, wide)), 0, each)
         return self._machine.registers - fewest - most(kept, 1) - self.guards.let_through
 
     @cached_property
@@ -330,11 +305,10 @@ class Core:
 
     @cached_property
     def _rows_wait(self) -> Number:
-        """Cycles in which sums wait, row after row, in tiles that reach beyond the result and have
-        the whole reduction unrolled: each row is then a separate piece of code.
-        """
+        """Cycles in which sums wait, row after row, in tiles that reach beyond the result."""
         if not self._sums:
             return 0
         rows = largest(map(self.tails.rows_tested, self._loads))
         wait = self.tails.cut * self.tile.runs * rows * self.tile.steps * LATENCY
+        # With the whole reduction unrolled each row is a separate piece of code.
         return where(at_most(self.tile.reduced_outside, 1), wait, 0)

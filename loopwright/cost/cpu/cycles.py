@@ -1,39 +1,29 @@
 """Estimated cycles of a schedule, stage by stage.
 
-A roofline (Williams et al., CACM 2009) over the core (`loopwright.cost.cpu.core`) and each level of
-memory, with parallel loops and tasks that leave threads idle. Rates are those of a recent CPU, per
-core and cycle: the order of candidates matters, not the absolute time.
+A roofline (Williams et al., CACM 2009) over the core and each level of memory. Rates are those of a
+recent CPU, per core and cycle: the order of candidates matters, not the absolute time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
 from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touched, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import nests_of
-from loopwright.cost.symbolic.symbols import (
-    Number,
-    at_most,
-    least,
-    most,
-    product,
-    total,
-    where,
-)
+from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
 from loopwright.schedule import Attach, FuseRel, SplitRel, StageId, StageState, State
 
 
 def unfused(state: State) -> State:
     """State in which the original loops replace fused parallel ones, nested.
 
-    A fused loop runs the inner loop again in each iteration of the outer one: data that moves with
-    the inner loop alone is touched again, and comes from memory again where caches do not hold it.
-    Only two loops show that. The result is no valid schedule state: several nested loops of a stage
-    are parallel.
+    A fused loop runs its inner loop again in each iteration of the outer one, and touches data that
+    moves with the inner one again: only two loops show that. The result is no valid schedule state.
     """
     stages: dict[StageId, StageState] = {}
     innermost: dict[tuple[StageId, str], str] = {}
@@ -77,8 +67,7 @@ def _moved(at: Attach, innermost: dict[tuple[StageId, str], str]) -> Attach:
 
 #: Bytes per cycle that come from the second level, the third level, and memory.
 L2, L3, MEMORY = 40, 22, 5
-#: Ways of the caches but the first, a way of which is a page.
-WAYS = 16
+WAYS = 16  #: ways of the caches but the first, a way of which is a page
 #: Share of the first cache's ways that a loop can count on: replacement is not quite least recently
 #: used, and other lines come in between.
 COUNTED_ON = 0.75
@@ -97,16 +86,12 @@ STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
 PAGES, PAGE_MOVE = 64, 6
 
 
-# Cycles in which data comes to a core from the memory levels behind its first cache. Levels work in
-# parallel, each at its rate: prefetching asks the third level for the data that the second will be
-# asked for next. Data of an earlier stage in the same iteration of the loops around both is still
-# cached where all data of the iteration fits.
+# Levels of memory work in parallel, each at its rate: prefetching asks the third level for the data
+# that the second will be asked for next.
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of cache, and the data that comes from behind it."""
-
     capacity: int  # bytes
     way_bytes: int
     effective_ways: float  # those that a loop can count on
@@ -140,20 +125,17 @@ class MemoryModel:
             moved = self._moved(t, part, level)
             cycles = total(moved.values()) / level.bytes_per_cycle
             if level.page_cross_cycles:
-                cycles = (
-                    cycles
-                    + total(n * _jumps(a) for a, n in moved.items()) * level.page_cross_cycles
-                )
+                jumps = total(n * _jumps(a) for a, n in moved.items())
+                cycles = cycles + jumps * level.page_cross_cycles
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return most(out, part.page_moves(PAGES) * PAGE_MOVE)
 
     def _moved(self, stage: Touches, t: Touches, level: Level) -> dict[Touched, Number]:
         """Bytes of each access of a part of a stage from behind a level, weighted by slowness."""
-        before = {a: self._touched_before(stage, a) for a in t.accesses}
         fits = t.fitting(level.capacity)
         out = {a: t.moved([a], fits) for a in t.accesses}
-        for a, depths in before.items():
-            for depth in depths:
+        for a in t.accesses:  # data of an earlier stage is cached where all of the iteration fits
+            for depth in self._touched_before(stage, a):
                 together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
                 out[a] = where(at_most(together, level.capacity), 0, out[a])
         crowded = t.crowded(level.way_bytes)
@@ -183,9 +165,7 @@ class MemoryModel:
 
 
 def _jumps(a: Touched) -> Number:
-    """Page changes of an access per byte: with more rows than prefetch streams, each piece of a row
-    is a page change.
-    """
+    """Page changes of an access per byte: beyond the streams, each piece of a row is one."""
     size, dims = a.access.buffer.itemsize, a.access.buffer.dims
     if len(dims) < 2:
         return 0
@@ -208,12 +188,8 @@ def _levels(machine: Machine) -> list[Level]:
 
 def _common(s: Touches, t: Touches) -> int:
     """Number of loops around both of two stages."""
-    count = 0
-    for x, y in zip(s.nest.loops, t.nest.loops, strict=False):
-        if x.key != y.key:
-            break
-        count += 1
-    return count
+    pairs = zip(s.nest.loops, t.nest.loops, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0].key == pair[1].key, pairs))
 
 
 #: Share of the shorter one of computing and waiting for data that does not overlap: little, since
@@ -224,13 +200,11 @@ APART = 0.15
 LAUNCH, LAUNCH_THREAD = 7000, 550
 
 
-def slowdown(
-    state: State, machine: Machine, constants: Collection[StageId] = frozenset()
-) -> Number:
+def slowdown(state: State, machine: Machine, constants: Collection[StageId] = ()) -> Number:
     """Cycles of a schedule over those of its arithmetic at the machine's peak, at least about 1.
 
-    ``constants`` are inputs known before the program is called: stages at root computed from these
-    alone, such as a packed copy, cost nothing. Split factors of ``state`` may be `Sym`.
+    ``constants`` are inputs known before the call: stages at root computed from these alone, such
+    as a packed copy, cost nothing. Split factors of ``state`` may be `Sym`.
     """
     computed = [op for op in (state.stages[i].op for i in state.order) if op.body is not None]
     work = total(product(map(extent_of, op.extents)) * operations(op) for op in computed)
@@ -238,15 +212,12 @@ def slowdown(
     return cycles(state, machine, constants) / most(work / lanes, 1)
 
 
-def cycles(state: State, machine: Machine, constants: Collection[StageId] = frozenset()) -> Number:
-    """Cycles of a schedule, with the arguments of `slowdown`."""
+def cycles(state: State, machine: Machine, constants: Collection[StageId] = ()) -> Number:
     nests = nests_of(state)
     usage = BufferUsage(nests)
     stages = [Touches(nest, machine) for nest in nests]
     as_loops = unfused(state)
-    cached = stages
-    if as_loops is not state:
-        cached = [Touches(nest, machine) for nest in nests_of(as_loops)]
+    cached = stages if as_loops is state else [Touches(n, machine) for n in nests_of(as_loops)]
     memory = MemoryModel(cached, usage)
     # Constant inputs, and the stages at root that need no others.
     done = set(constants)

@@ -1,16 +1,16 @@
 """Data touched by the loops around a statement: bytes, lines, strides and reuse, loop by loop.
 
-Depth d is everything inside the d outermost loops: depth 0 is the whole stage, the largest depth
-one run of the statement. Caches are judged as least recently used memory: data is found again when
-everything touched in between fits (working sets as in the cache model of Ansor's features, OSDI
-2020, and of Pruner, ASPLOS 2025).
+Depth d is everything inside the d outermost loops. Caches are judged as least recently used memory:
+data is found again when everything touched in between fits (Ansor, OSDI 2020; Pruner, ASPLOS 2025).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 from math import gcd
+from operator import mul
 
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import LoopKey
@@ -28,8 +28,7 @@ from loopwright.cost.symbolic.symbols import (
 )
 from loopwright.schedule import StageId
 
-#: Bytes of a page of memory.
-PAGE = 4096
+PAGE = 4096  #: bytes of a page of memory
 #: Counted share of the cost of an input that begins within a cache line, as NumPy's do: our own
 #: arrays, in a model and in measurements, begin at one.
 MISPLACED = 0.25
@@ -55,21 +54,18 @@ class Touched:
         self.boxes: list[list[Number]] = [[1] * len(dims)]
         moving = {m.loop for moves in access.moves for m in moves}
         for x in reversed(nest.loops):
-            if x.key not in moving:
-                self.strides.insert(0, 0)
-                self.moves.insert(0, False)
-                self.elements.insert(0, self.elements[0])
-                self.lines.insert(0, self.lines[0])
-                self.boxes.insert(0, self.boxes[0])
-                continue
-            self.strides.insert(0, self._move(x.key, spans, counts))
-            self.moves.insert(0, True)
-            distinct = [
-                least(least(1 + spans[d], counts[d]), dim.extent) for d, dim in enumerate(dims)
-            ]
-            self.boxes.insert(0, distinct)
-            self.elements.insert(0, product(distinct))
-            self.lines.insert(0, self._lines(spans, distinct, size, line))
+            stride: Number = 0
+            box, elements, lines = self.boxes[0], self.elements[0], self.lines[0]
+            if x.key in moving:
+                stride = self._move(x.key, spans, counts)
+                reach = zip(spans, counts, dims, strict=True)
+                box = [least(least(1 + span, n), dim.extent) for span, n, dim in reach]
+                elements, lines = product(box), self._lines(spans, box, size, line)
+            self.strides.insert(0, stride)
+            self.moves.insert(0, x.key in moving)
+            self.boxes.insert(0, box)
+            self.elements.insert(0, elements)
+            self.lines.insert(0, lines)
 
     def _move(self, loop: LoopKey, spans: list[Number], counts: list[Number]) -> Number:
         """Add a loop to spans and counts of the dimensions; returns its stride in bytes."""
@@ -106,12 +102,18 @@ class Touched:
         return least(rows * row, ceil_div(run * size, line) + 1)
 
     def ways(self, depth: int, way: int, line: int) -> Number:
-        """Ways (lines per set) of a cache that the data touched at a depth needs.
+        """Ways (lines per set) of a cache, a way of ``way`` bytes, that the data of a depth needs.
 
-        Rows whose distance shares a large power of two with ``way`` (bytes) fall into few sets,
-        however large the cache is.
+        Rows whose distance shares a large power of two with ``way`` fall into few sets.
         """
-        return self.lines[depth] / least(self._sets_reached(depth, way, line), way // line)
+        sets: Number = way // line
+        if self.is_crowded(way, line):
+            buffer, box = self.access.buffer, self.boxes[depth]
+            sets = ceil_div(box[-1] * buffer.itemsize, line)
+            for dim, n in zip(buffer.dims[:-1], box[:-1], strict=True):
+                if isinstance(dim.stride, int):
+                    sets = sets * least(n, _sets(dim.stride * buffer.itemsize, way, line))
+        return self.lines[depth] / least(sets, way // line)
 
     def pages(self, depth: int) -> Number:
         """Memory pages of the data touched at a depth."""
@@ -126,17 +128,6 @@ class Touched:
         """Whether the touched data may fall into few of the sets."""
         return any(_sets(n, way, line) < way // line for n in self.access.buffer.rows_apart())
 
-    def _sets_reached(self, depth: int, way: int, line: int) -> Number:
-        """Number of sets that the lines of a depth fall into."""
-        if not self.is_crowded(way, line):
-            return way // line
-        buffer, box = self.access.buffer, self.boxes[depth]
-        sets: Number = ceil_div(box[-1] * buffer.itemsize, line)
-        for dim, n in zip(buffer.dims[:-1], box[:-1], strict=True):
-            if isinstance(dim.stride, int):
-                sets = sets * least(n, _sets(dim.stride * buffer.itemsize, way, line))
-        return sets
-
 
 def _sets(apart: int, way: int, line: int) -> int:
     """Number of cache sets in which rows ``apart`` bytes apart begin."""
@@ -144,19 +135,16 @@ def _sets(apart: int, way: int, line: int) -> int:
 
 
 class Touches:
-    """Data that a stage touches."""
-
     def __init__(self, nest: StageNest, machine: Machine) -> None:
         self.nest, self.machine = nest, machine
         #: its store, then its loads
         self.accesses = [Touched(a, nest, machine.caches.line) for a in nest.accesses]
         #: iterations of the loops at and inside a depth (one entry more than loops)
         self.inner: list[Number] = [1]
-        for x in reversed(nest.loops):
-            self.inner.insert(0, self.inner[0] * x.extent)
+        for loop in reversed(nest.loops):
+            self.inner.insert(0, self.inner[0] * loop.extent)
 
     def without_store(self) -> Touches:
-        """The same with the loads alone."""
         made = Touches(self.nest, self.machine)
         made.accesses = self.accesses[1:]
         return made
@@ -164,22 +152,16 @@ class Touches:
     @cached_property
     def outer(self) -> list[Number]:
         """Iterations of the loops outside each depth."""
-        out: list[Number] = [1]
-        for x in self.nest.loops:
-            out.append(out[-1] * x.extent)
-        return out
+        return [*accumulate((x.extent for x in self.nest.loops), mul, initial=1)]
 
     @cached_property
     def bytes(self) -> list[Number]:
         """Bytes in the cache lines that all accesses touch, by depth."""
         line = self.machine.caches.line
-        return [
-            total(a.lines[d] for a in self.accesses) * line for d in range(len(self.nest.loops) + 1)
-        ]
+        return [total(a.lines[d] for a in self.accesses) * line for d in range(len(self.inner))]
 
     def traffic(self, capacity: int) -> Number:
-        """Bytes from beyond a cache of ``capacity`` bytes in the whole run, without streaming
-        stores.
+        """Bytes from beyond a cache of ``capacity`` bytes in the run, without streaming stores.
 
         At the outermost depth whose working set fits, each access brings the data that it touches
         in the loop around, once for each iteration outside of that.
@@ -192,13 +174,11 @@ class Touches:
         return where(asked, loads.moved(loads.accesses, loads.fitting(capacity)), moved)
 
     def fitting(self, capacity: int) -> list[Number]:
-        """Whether the data touched at each depth fits in ``capacity`` bytes."""
         return [at_most(n, capacity) for n in self.bytes]
 
     def ways(self, way: int) -> list[Number]:
         """Lines per set, at each depth, of a cache with ways of ``way`` bytes."""
-        line = self.machine.caches.line
-        depths = range(len(self.nest.loops) + 1)
+        line, depths = self.machine.caches.line, range(len(self.inner))
         return [total(a.ways(d, way, line) for a in self.accesses) for d in depths]
 
     def crowded(self, way: int) -> list[Touched]:
@@ -209,15 +189,12 @@ class Touches:
     def moved(self, accesses: Sequence[Touched], stays: Sequence[Number]) -> Number:
         """Bytes that accesses bring, if data stays in the cache at the depths of ``stays``."""
         line = self.machine.caches.line
-        moved = [
-            total(a.lines[d] for a in accesses) * line * out for d, out in enumerate(self.outer)
-        ]
+        moved = [total(a.lines[d] for a in accesses) * line * n for d, n in enumerate(self.outer)]
         return self.outermost(stays, [moved[0], *moved[:-1]], moved[-1])
 
     def page_moves(self, pages: int) -> Number:
         """Number of times that an access moves to a page other than the last ``pages``."""
-        depths = range(len(self.nest.loops) + 1)
-        touched = [total(a.pages(d) for a in self.accesses) for d in depths]
+        touched = [total(a.pages(d) for a in self.accesses) for d in range(len(self.inner))]
         stays = [at_most(n, pages) for n in touched]
         moves = [n * out for n, out in zip(touched, self.outer, strict=True)]
         return self.outermost(stays, [0, *moves[:-1]], moves[-1])

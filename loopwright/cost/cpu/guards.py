@@ -2,8 +2,7 @@
 
 A vector is loaded under a mask. One element for all lanes is loaded, and replaced where the
 condition does not hold. Comparisons that differ between lanes make masks, of which few fit the
-registers; masks of rows are combined with them. Conditions that are constant at a place of the code
-cost nothing.
+registers. Conditions that are constant at a place of the code cost nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from loopwright.cost.symbolic.symbols import (
     where,
 )
 
-# Tiles that reach beyond the result: their number, their tests, the code that compilers make. A
-# nest with guards is written twice, once for tiles in which all of them hold
-# (`loopwright.lowering.nest.tiles`). Where that test determines the position of a tile, masks
-# of the other copy are constants, and it has no code for elements beyond the result.
+# Tiles that reach beyond the result: a nest with guards is written twice, once for tiles in which
+# all of them hold (`loopwright.lowering.nest.tiles`). Where that test determines the position of a
+# tile, masks of the other copy are constants, and it has no code for elements beyond the result.
 
 
 def _loops_of(a: Touched) -> set[LoopKey]:
@@ -38,15 +36,20 @@ def _loops_of(a: Touched) -> set[LoopKey]:
 
 class Tails:
     def __init__(self, tile: Tile) -> None:
-        self._tile = tile
+        self._tile, self._t = tile, tile.t
+
+    @cached_property
+    def _axes(self) -> list[tuple[SteppedIndex, Number]]:
+        """Axes of the operation: index and extent."""
+        op, axes = self._t.nest.op, self._t.nest.axes
+        pairs = zip(op.axes, op.shape, strict=True)
+        return [(axes[axis.var], extent_of(dim)) for axis, dim in pairs]
 
     @cached_property
     def partial(self) -> Number:
         """Share of the started tiles that reach beyond the result: 0 to 1."""
         out: Number = 0
-        nest = self._tile.t.nest
-        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
-            extent, index = extent_of(dim), nest.axes[axis.var]
+        for index, extent in self._axes:
             over = self._fits(index, extent)
             if over is True or not self._is_tested(index):
                 continue
@@ -69,11 +72,9 @@ class Tails:
         return product(where(i, m.count, 1) for i, m in zip(inside, index.moves, strict=True))
 
     def _last_tile(self, index: SteppedIndex, extent: Number) -> tuple[Number, Number, bool]:
-        """For an axis whose last tile has its own code: number of whole tiles, iterations of the
-        last tile as a share of a whole one's (0 if there is none), and whether there are such
-        tiles.
-        """
-        stage = self._tile.t.nest.stage
+        """Number of whole tiles of an axis whose last one has its own code, iterations of that as a
+        share of a whole one's (0 if there is none), and whether there are such tiles."""
+        stage = self._t.nest.stage
         for m in index.moves:
             owner, loop = m.loop
             if owner == stage.id and loop in stage.short_tiles:
@@ -85,67 +86,53 @@ class Tails:
         return extent, 0, False
 
     def shortened(self, in_flight: int) -> Number:
-        """Work of all tiles over that of as many whole ones, since the last one along an axis has
-        fewer iterations: 0 to 1.
+        """Work of all tiles over that of as many whole ones, as the last are shorter: 0 to 1.
 
-        It is 1 where each thread has one task: the others wait for a whole one. A tile with fewer
-        than ``in_flight`` results takes as long as one with so many.
+        A tile with fewer than ``in_flight`` results takes as long as one with so many.
         """
-        touches, live = self._tile.t, self._tile.live
+        live = self._tile.live
         out: Number = 1
-        for axis, dim in zip(touches.nest.op.axes, touches.nest.op.shape, strict=True):
-            whole, part, found = self._last_tile(touches.nest.axes[axis.var], extent_of(dim))
+        for index, extent in self._axes:
+            whole, part, found = self._last_tile(index, extent)
             if found:
                 taken = most(live * part, in_flight) / most(live, in_flight)
                 tiles = whole + where(at_most(part, 0), 0, 1)
                 out = out * (whole + where(at_most(part, 0), 0, taken)) / tiles
-        few = at_most(touches.parallel, touches.machine.threads)
-        return where(at_most(touches.parallel, 1), out, where(few, 1, out))
+        # Where each thread has one task the others wait for a whole one.
+        few = at_most(self._t.parallel, self._t.machine.threads)
+        return where(at_most(self._t.parallel, 1), out, where(few, 1, out))
 
     def _is_tested(self, index: SteppedIndex) -> bool:
-        """Whether anything that moves with an axis lies in memory: local tiles and copies have room
-        for the part beyond the result.
-        """
+        """Whether anything that an axis moves is in memory; local buffers have room for more."""
         loops = {m.loop for m in index.moves}
-        return any(
-            loops & _loops_of(a) for a in self._tile.t.accesses if not a.access.buffer.within
-        )
+        return any(loops & _loops_of(a) for a in self._t.accesses if not a.access.buffer.within)
 
     def is_tested_alone(self, a: Touched) -> Number:
         """Whether each place of an access is tested separately in a tile that reaches too far: the
-        lanes do not move it, and another axis along which it moves may end within a tile.
-
-        Only where lanes reach too far as well: tests that are the same for all lanes, and no
-        others, are made once, outside the reduction.
-        """
-        d = self._tile.t.vector_loop
+        lanes do not move it, and another axis along which it moves may end within a tile."""
+        d = self._t.vector_loop
         if d is None or a.moves[d] or a.access.buffer.within:
             return False
-        return where(
-            self._ends_within({self._tile.loops[d].key}), self._ends_within(_loops_of(a)), False
-        )
+        # Tests that are the same for all lanes, and no others, are made once, before the reduction.
+        lanes = self._ends_within({self._tile.loops[d].key})
+        return where(lanes, self._ends_within(_loops_of(a)), False)
 
     def _ends_within(self, loops: set[LoopKey]) -> Number:
         """Whether an axis that some loops move may end within a tile, where something tests it."""
         out: Number = False
-        nest = self._tile.t.nest
-        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
-            index = nest.axes[axis.var]
+        for index, extent in self._axes:
             if loops & {m.loop for m in index.moves} and self._is_tested(index):
-                out = where(self._fits(index, extent_of(dim)), out, True)
+                out = where(self._fits(index, extent), out, True)
         return out
 
     def rows_tested(self, a: Touched) -> Number:
         """Rows of vectors of an access that a tile which reaches too far tests one by one: sums of
-        one row are finished before those of the next; 0 where none is tested.
-        """
-        d = self._tile.t.vector_loop
+        one row are finished before those of the next; 0 where none is tested."""
+        d = self._t.vector_loop
         if d is None or not a.moves[d] or a.access.buffer.within:
             return 0
-        lanes, written = (
-            self._tile.loops[d].key,
-            {x.key for x in self._tile.loops if x.mark == "unrolled"},
-        )
+        lanes = self._tile.loops[d].key
+        written = {x.key for x in self._tile.loops if x.mark == "unrolled"}
         rows: Number = 1
         tested: Number = False
         for index, inside, _ in self._reaching:
@@ -157,8 +144,7 @@ class Tails:
 
     def known(self, loops: Collection[LoopKey]) -> Number:
         """Whether the positions of some loops are constants at each place of the code: all are
-        unrolled, or the test of the tail distinguishes their two iterations.
-        """
+        unrolled, or the test of the tail distinguishes their two iterations."""
         out: Number = True
         for d in self._tile.depths_of(loops):
             x = self._tile.loops[d]
@@ -174,10 +160,8 @@ class Tails:
     @cached_property
     def _reaching(self) -> list[tuple[SteppedIndex, Number, int]]:
         """Tested axes that may reach beyond the result: index, whether it does not, and extent."""
-        nest = self._tile.t.nest
         found = []
-        for axis, dim in zip(nest.op.axes, nest.op.shape, strict=True):
-            index, extent = nest.axes[axis.var], extent_of(dim)
+        for index, extent in self._axes:
             inside = self._fits(index, extent)
             if inside is not True and isinstance(extent, int) and self._is_tested(index):
                 found.append((index, inside, extent))
@@ -186,41 +170,34 @@ class Tails:
     @cached_property
     def partial_tile_is_known(self) -> Number:
         """Whether the test of the tail determines the position of a tile: one axis alone reaches
-        beyond the result, in one or two tiles; masks are then constants, and vectors beyond the
-        result are gone.
-        """
+        beyond the result, in one or two tiles."""
         out: Number = bool(self._reaching)
         for index, inside, _ in self._reaching:
             outside = [self._tile.depths[m.loop] for m in index.moves]
-            tiles = product(
-                where(self._tile.inside[d], 1, self._tile.loops[d].extent) for d in outside
-            )
+            pairs = [(self._tile.inside[d], self._tile.loops[d].extent) for d in outside]
+            tiles = product(where(here, 1, n) for here, n in pairs)
             alone: Number = all(self._moves_one_axis(d) for d in outside)
-            few = where(at_most(tiles, 2), alone, False)
-            out = where(where(inside, True, few), out, False)
+            out = where(where(inside, True, where(at_most(tiles, 2), alone, False)), out, False)
         count = total(where(inside, 0, 1) for _, inside, _ in self._reaching)
         return where(at_most(count, 1), where(at_most(1, count), out, False), False)
 
     def _moves_one_axis(self, d: int) -> bool:
         """Whether a loop that is not fused moves one axis, in one thread."""
         x = self._tile.loops[d]
-        axes = [a for a in self._tile.t.nest.axes.values() if any(m.loop == x.key for m in a.moves)]
+        axes = [a for a in self._t.nest.axes.values() if any(m.loop == x.key for m in a.moves)]
         return x.mark != "parallel" and len(axes) == 1
 
     @cached_property
     def alive(self) -> Number:
-        """Share of the work of all tiles that is done: less than 1 where vectors and rows beyond
-        the result are gone.
-
-        Through more than one loop of the reduction compilers do not see that their sums are unused.
-        """
-        d = self._tile.t.vector_loop
-        lanes = self._tile.t.machine.lanes(self._tile.t.accesses[0].access.buffer.itemsize)
+        """Share of the work of all tiles that is done: what is beyond the result is gone."""
+        d = self._t.vector_loop
+        lanes = self._t.machine.lanes(self._t.accesses[0].access.buffer.itemsize)
         out: Number = 1
         for index, inside, extent in self._reaching:
             vectors = d is not None and any(m.loop == self._tile.loops[d].key for m in index.moves)
             covered = -(-extent // lanes) * lanes if vectors else extent
             out = out * where(inside, 1, least(covered / index.width, 1))
+        # Through several loops of the reduction compilers do not see that their sums are unused.
         reducing = total(
             where(here, 0, where(at_most(x.extent, 1), 0, 1))
             for here, x in zip(self._tile.inside, self._tile.loops, strict=True)
@@ -242,8 +219,7 @@ MASK, CUT, SPREAD = 1.5, 3, 6
 #: Share of the guarded vectors with constant masks of lanes whose mask is combined with that of a
 #: row: all lanes of the others are let through, or none.
 EDGE = 0.5
-#: Masks of rows that stay in registers beside those of lanes.
-MASKS = 4
+MASKS = 4  #: masks of rows that stay in registers beside those of lanes
 
 
 class ReadGuards:
@@ -298,13 +274,11 @@ class ReadGuards:
 
     @cached_property
     def unmasked(self) -> Number:
-        """Share of the guarded vectors for whose masks there are no registers: 0 to 1.
-
-        A lane of a padded row is read where both the row's mask and the lane's mask are set.
-        """
+        """Share of the guarded vectors for whose masks there are no registers: 0 to 1."""
         tile, key = self._tile, self._lanes_key
         guards = [g for g in self._conditions if key in g.loops]
         tests = dict.fromkeys(x for g in guards for x in g.tests if key not in x)
+        # A lane of a padded row is read where both the row's mask and the lane's mask are set.
         rows = total(tile.distinct(x) for x in tests)
         # With no part of the reduction outside, each mask is made and used once.
         beyond = where(at_most(tile.reduced_outside, 1), 0, most(1 - MASKS / most(rows, 1), 0))
@@ -317,18 +291,14 @@ class ReadGuards:
 
     @cached_property
     def masks(self) -> Number:
-        """Number of masks of vectors that are made or combined.
-
-        There are few mask registers, so masks of lanes are made in each run of the tile and
-        combined with that of each row; constant ones cost nothing.
-        """
+        """Number of masks of vectors that are made or combined; constant ones cost nothing."""
         tile, key, d = self._tile, self._lanes_key, self._t.vector_loop
         if d is None:
             return 0
         extent = self._t.nest.loops[d].extent
         lanes = self._t.machine.lanes(self._t.accesses[0].access.buffer.itemsize)
         eights, vectors = (extent + 7) // 8, (extent + lanes - 1) // lanes
-        out: Number = 0
+        out: Number = 0  # few registers: masks of lanes are made anew and combined with each row's
         for guard in self._conditions:
             known: Number = True
             for test in guard.tests:

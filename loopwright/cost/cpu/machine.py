@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from loopwright.runtime import pool
 from loopwright.target import Caches, Target, caches_of
 
-#: CPUs that do vectors of 64 bytes in two halves.
-_HALF = ("znver4",)
+_HALF = ("znver4",)  #: CPUs that do vectors of 64 bytes in two halves
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Threads of parallel loops, caches, and the vector unit."""
-
     threads: int
     caches: Caches
     vector_bytes: int
@@ -26,7 +23,6 @@ class Machine:
 
 
 def machine_of(target: Target) -> Machine:
-    """Machine described by a target's options, else this host."""
     wide = int(target.vector_bytes)
     threads = int(target.options.get("num_threads", 0)) or pool.get_num_threads()
     half = wide == 64 and target.options.get("mcpu") in _HALF

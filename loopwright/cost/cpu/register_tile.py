@@ -1,8 +1,7 @@
 """The register tile of a stage: the code inside its unrolled and vectorized loops.
 
-Loops of one iteration disappear in lowering, so the set of inner loops depends on the factors:
-every quantity is an expression of them. Data that the loop just outside does not move is loaded
-before it (and a result stored after it): compilers hoist across any number of such loops.
+The set of inner loops depends on factors, since loops of one iteration disappear: every quantity is
+an expression of them. Data that loops outside do not move is loaded before them, and stored after.
 """
 
 from __future__ import annotations
@@ -11,28 +10,15 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from loopwright.cost.cpu.footprint import MISPLACED, Touched, Touches
-from loopwright.cost.symbolic.index_steps import LoopKey, Move
+from loopwright.cost.symbolic.index_steps import LoopKey
 from loopwright.cost.symbolic.loop_nest import NestLoop
-from loopwright.cost.symbolic.symbols import (
-    Number,
-    at_most,
-    least,
-    magnitude,
-    most,
-    product,
-    where,
-)
+from loopwright.cost.symbolic.symbols import Number, at_most, least, magnitude, most, product, where
 
-#: Largest distance of lanes, in elements, that are picked out of whole vectors.
-PICKED = 4
+PICKED = 4  #: largest distance of lanes, in elements, that are picked out of whole vectors
 
 
 def pieces(lanes: Number, each: int) -> Number:
-    """Instructions for a vector of ``lanes`` lanes.
-
-    Registers have ``each`` lanes, a power of two; a remainder is cut into halves, quarters and so
-    on.
-    """
+    """Instructions for ``lanes`` lanes in registers of ``each``, a power of two, and its halves."""
     rest = lanes % each
     out = lanes // each
     while each > 1:
@@ -74,12 +60,8 @@ class Tile:
         return 1 if d is None else pieces(self.loops[d].extent, max(1, unit // size))
 
     def loaded(self, a: Touched, unit: int) -> Number:
-        """Different vectors, or elements, that an access loads in a run, in units of ``unit``
-        bytes.
-
-        Shifted vectors (``x[i], x[i + 1]``) count as different; lanes that lie far apart count as
-        elements.
-        """
+        """Different vectors (far-apart lanes: elements) that an access loads in a run, in units of
+        ``unit`` bytes; shifted ones (``x[i], x[i + 1]``) are different."""
         return self.places(a) * self._lanes(a, unit)
 
     def places(self, a: Touched) -> Number:
@@ -96,21 +78,15 @@ class Tile:
         keys = {x.key for x in loops} - {self._grouped}
         out: Number = 1
         for dim, moves in zip(a.access.buffer.dims, a.access.moves, strict=True):
-            span, count = self._reach([m for m in moves if m.loop in keys])
+            span: Number = 0
+            count: Number = 1
+            for m in moves:
+                d = self.depths.get(m.loop)
+                if m.loop in keys and d is not None and d != self.t.vector_loop:
+                    span = span + where(self.inside[d], magnitude(m.step) * (m.count - 1), 0)
+                    count = count * where(self.inside[d], m.count, 1)
             out = out * least(least(1 + span, count), dim.extent)
         return out
-
-    def _reach(self, moves: Sequence[Move]) -> tuple[Number, Number]:
-        """Distance of the extreme indices of a run, in vectors, and the number of indices."""
-        span: Number = 0
-        count: Number = 1
-        for m in moves:
-            d = self.depths.get(m.loop)
-            if d is None or d == self.t.vector_loop:
-                continue
-            span = span + where(self.inside[d], magnitude(m.step) * (m.count - 1), 0)
-            count = count * where(self.inside[d], m.count, 1)
-        return span, count
 
     def _lanes(self, a: Touched, unit: int) -> Number:
         d = self.t.vector_loop
@@ -135,11 +111,8 @@ class Tile:
         return where(self.turned(a), False, apart)
 
     def lines_of(self, a: Touched, unit: int) -> Number:
-        """Cache lines of a load in units of ``unit`` bytes.
-
-        More than one where an input may begin within a line, rows are no whole lines apart, or a
-        loop shifts vectors by less than a line, so that many of them cross two.
-        """
+        """Cache lines of a load in units of ``unit`` bytes: more than one where vectors cross two,
+        as inputs begin within a line, rows are no whole lines apart, or loops shift the vectors."""
         line = self.t.machine.caches.line
         d = self.t.vector_loop
         if d is None or not a.moves[d] or self._grouped is not None:
@@ -156,8 +129,7 @@ class Tile:
 
     def turned(self, a: Touched) -> Number:
         """Whether squares of an access are transposed in registers: a copy whose lanes lie apart,
-        while an unrolled loop runs along memory.
-        """
+        while an unrolled loop runs along memory."""
         d = self.t.vector_loop
         if self.t.nest.op.reduction is not None or d is None:
             return False
@@ -165,14 +137,12 @@ class Tile:
         along: Number = False
         for x, moves, stride in zip(self.loops, a.moves, a.strides, strict=True):
             if x.mark == "unrolled" and moves:
-                runs = where(at_most(stride, 0), False, at_most(stride, size))
-                along = where(along, True, runs)
+                along = where(along, True, where(at_most(stride, 0), False, at_most(stride, size)))
         return where(at_most(a.strides[d], size), False, along)
 
     def executions(self, moved: Collection[int], first: int = 0) -> Number:
-        """Number of executions of code that only the loops at the depths ``moved`` and those
-        outside depth ``first`` move, hoisted as far as possible.
-        """
+        """Number of executions of code that the loops at the depths ``moved``, and those outside
+        depth ``first``, move, hoisted as far as possible."""
         out: Number = 1
         still: Number = True
         for d in reversed(range(len(self.loops))):
@@ -206,15 +176,12 @@ class Tile:
 
     @cached_property
     def begun(self) -> Number:
-        """Share of the runs that a guard outside the tile lets begin: 0 to 1.
-
-        Where a split loop has more slots than iterations, the guard stands in the innermost of its
-        remaining loops; inside the tile it skips nothing.
-        """
+        """Share of the runs that a guard outside the tile lets begin: 0 to 1."""
         out: Number = 1
         for split in self.t.nest.splits:
             if at_most(split.slots, split.extent) is True:
                 continue
+            # More slots than iterations: the guard stands in the innermost remaining loop.
             skips: Number = True
             for d in self.depths_of(split.loops):
                 skips = where(self.inside[d], at_most(self.loops[d].extent, 1), skips)
@@ -224,7 +191,6 @@ class Tile:
 
     @cached_property
     def held(self) -> Number:
-        """Vectors of results of a run."""
         return self.loaded(self.t.accesses[0], self.t.machine.vector_bytes)
 
     @cached_property
@@ -242,10 +208,7 @@ class Tile:
 
     @cached_property
     def live(self) -> Number:
-        """Vectors of results that are live at the same time.
-
-        All of them where the reduction continues outside, else those between two of its steps.
-        """
+        """Vectors of results that are live at once: all, or those between two reduction steps."""
         store = self.t.accesses[0]
         together: Number = 1
         out: Number = 1

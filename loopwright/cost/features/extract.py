@@ -58,8 +58,6 @@ _OF_KERNELS = {
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Features of n candidates."""
-
     #: float32 (n, features), finite, but all NaN in rows that failed
     values: npt.NDArray[np.float32]
     failed: npt.NDArray[np.bool_]  # bool (n,): the template refuses the candidate, or raised
@@ -71,8 +69,7 @@ class StateFeatures:
     def __init__(self, target: Target, feature_type: str) -> None:
         self._machine = machine_of(target)
         self._device = device_of(target) if "gpu" in target.keys else None
-        table = _DERIVED if self._device is None else _OF_KERNELS
-        self._features = table[feature_type]
+        self._features = (_DERIVED if self._device is None else _OF_KERNELS)[feature_type]
         self.columns: tuple[FeatureColumn, ...] = self._features.columns
         self._logged = np.array([column.logged for column in self.columns], bool)
 
@@ -90,9 +87,8 @@ class Extractor:
 
     The types ``"itervar"`` (loops, touched bytes, strides, reuse), ``"curve"`` (touched bytes and
     reuse against iterations) and ``"per_store"`` (Ansor's 164 numbers of every statement) have the
-    same columns for every task, so that one model learns from many; ``"knob"`` has the choices of
-    the knobs of one space. For targets of the family ``gpu`` the first three begin with features of
-    kernels (`loopwright.cost.features.kernel`) and have none of cores and caches of a CPU.
+    same columns for every task; ``"knob"`` has the choices of the knobs of one space. Rows of the
+    family ``gpu`` begin with features of kernels and have none of a CPU's cores and caches.
     ``symbolic=False`` instantiates every candidate: slow, for comparison.
     """
 

@@ -1,8 +1,7 @@
 """Features: a name, its meaning and its computation, all three in one place.
 
-A feature type is a list of slots. A slot is a place in a schedule (its main stage, the third loop
-of that, its first load) and holds the features of that place. A slot that a schedule does not have
-gives zeros, so that rows of all schedules have the same columns.
+A slot is a place in a schedule (its main stage, the third loop of that, its first load) and holds
+the features of that place; it gives zeros where a schedule has no such place.
 """
 
 from __future__ import annotations
@@ -23,14 +22,11 @@ from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import Number, at_most, largest, most, product, total, where
 from loopwright.schedule import State
 
-# Subjects of features: a schedule, its stages, the loops and accesses of its main stage. The main
-# stage is the one with the most arithmetic. Its loops are counted from the inside; its accesses are
-# its store and then its loads.
+# The main stage is the one with the most arithmetic. Its loops are counted from the inside; its
+# accesses are its store and then its loads.
 
 
 class ScheduleFigures:
-    """A whole schedule; split factors may be `Sym`."""
-
     def __init__(self, state: State, machine: Machine, device: GpuProperties | None = None) -> None:
         self.machine = machine
         nests = by_arithmetic(state)
@@ -42,11 +38,9 @@ class ScheduleFigures:
         self.main = self.stages[0]
 
     def stage(self, number: int) -> StageFigures | None:
-        """Stage by number; the main one is 0."""
         return self.stages[number] if number < len(self.stages) else None
 
     def kernel(self, number: int) -> GpuKernel | None:
-        """Kernel by number; that of the main stage is 0."""
         return self.kernels[number] if number < len(self.kernels) else None
 
     @cached_property
@@ -62,6 +56,38 @@ class ScheduleFigures:
     def lanes(self) -> int:
         return self.machine.lanes(self.main.touches.accesses[0].access.buffer.itemsize)
 
+    def loop(self, number: int, last: int) -> LoopFigures | None:
+        """Loop of the main stage, 0 the innermost; ``last`` stands for all further out too."""
+        main, depth = self.main, len(self.main.nest.loops) - 1 - number
+        if depth < 0:
+            return None
+        loop = main.nest.loops[depth]
+        if number == last and depth > 0:
+            return LoopFigures(main, loop, main.touches.outer[depth + 1], 0)
+        return LoopFigures(main, loop, loop.extent, depth)
+
+    def access(self, number: int, loop: int, last: int) -> AccessFigures | None:
+        """Access of the main stage under one loop, numbered as in `loop`; access 0 is the store."""
+        touches, depth = self.main.touches, len(self.main.nest.loops) - 1 - loop
+        if number >= len(touches.accesses) or depth < 0:
+            return None
+        access = touches.accesses[number]
+        return AccessFigures(touches, access, access.strides[depth], 0 if loop == last else depth)
+
+    def window(self, number: int, iterations: int) -> WindowView | None:
+        """Data that an access of the main stage touches within ``iterations`` iterations."""
+        touches = self.main.touches
+        if number >= len(touches.accesses):
+            return None
+        access = touches.accesses[number]
+        elements: Number = 1
+        inner: Number = 1
+        for depth in range(len(touches.inner) - 1, -1, -1):
+            fits = at_most(touches.inner[depth], iterations)
+            elements = where(fits, access.elements[depth], elements)
+            inner = where(fits, touches.inner[depth], inner)
+        return WindowView(elements, inner, access.access.buffer.itemsize)
+
 
 class StageFigures:
     def __init__(self, touches: Touches, usage: BufferUsage) -> None:
@@ -69,7 +95,6 @@ class StageFigures:
         self.flop_per_iteration = work_of(touches.nest.op).flop
         self.made = usage.made  # stages of the program that are computed
         self._usage = usage
-        self._depths = range(len(touches.nest.loops) - 1, -1, -1)
 
     @cached_property
     def core(self) -> Core:
@@ -78,9 +103,7 @@ class StageFigures:
     @cached_property
     def excess(self) -> Number:
         """Iterations over those without recomputation."""
-        op = self.nest.op
-        once = product(map(extent_of, op.extents))
-        return self.nest.iterations / once
+        return self.nest.iterations / product(map(extent_of, self.nest.op.extents))
 
     @cached_property
     def flop(self) -> Number:
@@ -119,43 +142,9 @@ class StageFigures:
         buffer = self.touches.accesses[0].access.buffer
         return buffer.elements * buffer.itemsize
 
-    def loop(self, number: int, last: int) -> LoopFigures | None:
-        """Loop by number, the innermost being 0; ``last`` stands for all further out too."""
-        if number >= len(self._depths):
-            return None
-        depth = self._depths[number]
-        loop = self.nest.loops[depth]
-        if number == last and depth > 0:
-            return LoopFigures(self, loop, self.touches.outer[depth + 1], 0)
-        return LoopFigures(self, loop, loop.extent, depth)
-
-    def access(self, number: int, loop: int, last: int) -> AccessFigures | None:
-        """Access under one loop, with both numbers as in `loop`; access 0 is the store."""
-        accesses = self.touches.accesses
-        if number >= len(accesses) or loop >= len(self._depths):
-            return None
-        depth = self._depths[loop]
-        stride = accesses[number].strides[depth]
-        return AccessFigures(self.touches, accesses[number], stride, 0 if loop == last else depth)
-
-    def window(self, number: int, iterations: int) -> WindowView | None:
-        """Data that an access touches within ``iterations`` iterations."""
-        accesses = self.touches.accesses
-        if number >= len(accesses):
-            return None
-        elements: Number = 1
-        inner: Number = 1
-        for depth in range(len(self.nest.loops), -1, -1):
-            fits = at_most(self.touches.inner[depth], iterations)
-            elements = where(fits, accesses[number].elements[depth], elements)
-            inner = where(fits, self.touches.inner[depth], inner)
-        return WindowView(elements, inner, accesses[number].access.buffer.itemsize)
-
 
 @dataclass(frozen=True, slots=True)
 class LoopFigures:
-    """One loop of a stage, or all loops from a depth outwards."""
-
     stage: StageFigures
     loop: NestLoop  # the loop, or the innermost of them
     extent: Number  # iterations of it, or of all of them
@@ -173,7 +162,6 @@ class LoopFigures:
 
     @property
     def intensity(self) -> Number:
-        """Operations for each byte touched."""
         return self.inner * most(self.stage.flop_per_iteration, 1) / self.bytes
 
     def is_marked(self, mark: str) -> int:
@@ -182,8 +170,6 @@ class LoopFigures:
 
 @dataclass(frozen=True, slots=True)
 class AccessFigures:
-    """A load or store while one loop runs."""
-
     touches: Touches
     access: Touched
     stride: Number  # bytes from one iteration of the loop to the next
@@ -212,8 +198,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Feature(Generic[T]):
-    """One number that describes something."""
-
     name: str  # without that of the slot
     meaning: str  # in words, without those of the slot
     value: Callable[[T], Number]
@@ -226,8 +210,6 @@ class Feature(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class FeatureColumn:
-    """One column of the rows that models learn from."""
-
     name: str  # name of the feature with that of its slot, such as ``load0.loop2.stride``
     meaning: str = ""  # in words; empty for a knob
     logged: bool = False  # whether the column holds ``log2(1 + x)`` of the named quantity
@@ -240,14 +222,11 @@ class AnySlot(Protocol):
 
     def values(self, schedule: ScheduleFigures) -> list[Number]: ...
 
-    def without_host(self) -> AnySlot:
-        """The slot without features of CPUs alone."""
+    def without_host(self) -> AnySlot: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Slot(Generic[T]):
-    """Place in a schedule with the features of its subject."""
-
     name: str  # prefix of the column names; empty for the schedule itself
     place: str  # the same in words
     features: tuple[Feature[T], ...]
@@ -267,6 +246,7 @@ class Slot(Generic[T]):
         return [feature.value(subject) for feature in self.features]
 
     def without_host(self) -> Slot[T]:
+        """The slot without features of CPUs alone."""
         return replace(self, features=tuple(f for f in self.features if not f.host))
 
 

@@ -1,9 +1,8 @@
 """Loop features, of the name that AutoTVM uses, with a fixed length.
 
-The stage with the most arithmetic is described loop by loop (`LOOPS` slots, innermost first; loops
-further out share the last one) and, for its store and first `READS` loads, buffer by buffer; three
-more stages in short; the rest in sums. The description of accesses by touched bytes, reuse and
-stride is that of AutoTVM (NeurIPS 2018) and Ansor (OSDI 2020).
+The stage with the most arithmetic is described loop by loop, and for its store and first `READS`
+loads buffer by buffer, by touched bytes, reuse and stride as in AutoTVM (NeurIPS 2018) and Ansor
+(OSDI 2020); `OTHERS` more stages in short.
 """
 
 from __future__ import annotations
@@ -135,27 +134,11 @@ SUMS: tuple[AnySlot, ...] = (
     Slot("", "", _SCHEDULE, lambda p: p),
     Slot("main", "main stage", _MAIN, lambda p: p.main),
     *(
-        Slot(
-            f"stage{k}",
-            f"stage {k + 1} by arithmetic after the main one",
-            _OTHER,
-            partial(ScheduleFigures.stage, number=k + 1),
-        )
+        Slot(f"stage{k}", f"stage {k + 1} by arithmetic after the main one", _OTHER,
+             partial(ScheduleFigures.stage, number=k + 1))
         for k in range(OTHERS)
     ),
-)
-
-
-def _main_loop(p: ScheduleFigures, number: int) -> LoopFigures | None:
-    return p.main.loop(number, LOOPS - 1)
-
-
-def _main_access(p: ScheduleFigures, number: int, loop: int) -> AccessFigures | None:
-    return p.main.access(number, loop, LOOPS - 1)
-
-
-def _window(p: ScheduleFigures, number: int, iterations: int) -> WindowView | None:
-    return p.main.window(number, iterations)
+)  # fmt: skip
 
 
 def _loop_in_words(number: int) -> str:
@@ -166,48 +149,37 @@ FEATURES = FeatureType(
     [
         *SUMS,
         *(
-            Slot(f"loop{k}", _loop_in_words(k), LOOP_FEATURES, partial(_main_loop, number=k))
+            Slot(f"loop{k}", _loop_in_words(k), LOOP_FEATURES,
+                 partial(ScheduleFigures.loop, number=k, last=LOOPS - 1))
             for k in range(LOOPS)
         ),
         *(
-            Slot(
-                f"{name}.loop{k}",
-                f"{words}, {_loop_in_words(k)}",
-                _ACCESS,
-                partial(_main_access, number=number, loop=k),
-            )
+            Slot(f"{name}.loop{k}", f"{words}, {_loop_in_words(k)}", _ACCESS,
+                 partial(ScheduleFigures.access, number=number, loop=k, last=LOOPS - 1))
             for number, (name, words) in enumerate(ACCESSES)
             for k in range(LOOPS)
         ),
     ]
-)
+)  # fmt: skip
 
 
-#: Points of a curve: 1, 4, 16, ... iterations.
-SAMPLES = 12
+SAMPLES = 12  #: points of a curve: 1, 4, 16, ... iterations
 _WINDOW: tuple[Feature[WindowView], ...] = (
     Feature("bytes", "bytes touched", lambda w: w.elements * w.itemsize),
     Feature("reuse", "uses of each element", lambda w: w.iterations / w.elements),
 )
 
 
-#: Data touched within a number of iterations, whatever the loops are: for the store and the first
-#: loads of the main stage, the bytes touched by the innermost loops that have at most 1, 4, 16, ...
-#: iterations together, and the uses of each element then. The shape of these curves does not depend
-#: on names or numbers of loops, so they compare programs of different structure (AutoTVM, NeurIPS
-#: 2018, context relation features).
+#: Data touched within a number of iterations, whatever the loops are: curves that compare programs
+#: of different structure (AutoTVM, NeurIPS 2018, context relation features).
 CURVE_FEATURES = FeatureType(
     [
         *SUMS,
         *(
-            Slot(
-                f"{name}.at{4**k}",
-                f"{words}, within {4**k} iterations",
-                _WINDOW,
-                partial(_window, number=number, iterations=4**k),
-            )
+            Slot(f"{name}.at{4**k}", f"{words}, within {4**k} iterations", _WINDOW,
+                 partial(ScheduleFigures.window, number=number, iterations=4**k))
             for number, (name, words) in enumerate(ACCESSES)
             for k in range(SAMPLES)
         ),
     ]
-)
+)  # fmt: skip

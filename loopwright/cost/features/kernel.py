@@ -1,8 +1,4 @@
-"""Kernel features: blocks, warps and memory of a GPU.
-
-Rows of targets of the family ``gpu`` begin with them. The kernel of the stage with the most
-arithmetic is described, `OTHERS` more in short; `loopwright.cost.gpu` defines the numbers.
-"""
+"""Kernel features, with which rows of the family ``gpu`` begin: blocks, warps, memory of a GPU."""
 
 from __future__ import annotations
 
@@ -14,8 +10,7 @@ from loopwright.cost.gpu import cycles
 from loopwright.cost.gpu.kernel import GpuKernel, KernelStage, ThreadAccess
 from loopwright.cost.symbolic.symbols import Number, largest, most, total
 
-#: Kernels besides the main one that have slots.
-OTHERS = 2
+OTHERS = 2  #: kernels besides the main one that have slots
 
 
 def _accesses(k: GpuKernel, scope: str, write: bool) -> Iterable[tuple[KernelStage, ThreadAccess]]:
@@ -45,16 +40,6 @@ def _requests(k: GpuKernel, scope: str) -> Number:
     return total(a.requests * s.warps for s, a in both)
 
 
-def _widest(k: GpuKernel) -> Number:
-    """Most bytes that a thread loads from global memory at once."""
-    return largest(a.width for _, a in _accesses(k, "global", False))
-
-
-def _unrolled(k: GpuKernel) -> Number:
-    """Copies of the most unrolled statement."""
-    return largest((s.written for s in k.stages), 1)
-
-
 _LAUNCH: tuple[Feature[GpuKernel], ...] = (
     Feature("blocks", "blocks", lambda k: k.grid),
     Feature("threads", "threads of a block", lambda k: k.threads),
@@ -73,7 +58,8 @@ _KERNEL: tuple[Feature[GpuKernel], ...] = (
     Feature("local", "bytes of buffers of a thread", lambda k: k.local_bytes),
     Feature("registers", "registers of a thread, estimated", lambda k: k.registers),
     Feature("spilled", "registers that a thread wants and cannot have", lambda k: k.spilled),
-    Feature("unrolled", "copies of the statement with most of them", _unrolled),
+    Feature("unrolled", "copies of the statement with most of them",
+            lambda k: largest((s.written for s in k.stages), 1)),
     Feature("independent", "results of a thread that do not wait for one another",
             lambda k: max(k.stages, key=lambda s: s.operations).independent),
     Feature("arithmetic", "operations of the warps of a block",
@@ -83,7 +69,8 @@ _KERNEL: tuple[Feature[GpuKernel], ...] = (
             partial(_requests, scope="global")),
     Feature("shared_requests", "accesses of shared memory of the warps of a block",
             partial(_requests, scope="shared")),
-    Feature("load_bytes", "bytes that a thread loads from global memory at once", _widest),
+    Feature("load_bytes", "bytes that a thread loads from global memory at once",
+            lambda k: largest(a.width for _, a in _accesses(k, "global", False))),
     Feature("load_coalescing", "segments that loads of global memory touch, over the fewest",
             partial(_coalescing, write=False)),
     Feature("store_coalescing", "segments that stores to global memory touch, over the fewest",
@@ -105,12 +92,8 @@ SLOTS: tuple[AnySlot, ...] = (
     Slot("", "", _SCHEDULE, lambda p: p),
     Slot("kernel", "kernel of the main stage", _KERNEL, partial(ScheduleFigures.kernel, number=0)),
     *(
-        Slot(
-            f"kernel{k}",
-            f"kernel {k + 1} of the others",
-            _LAUNCH,
-            partial(ScheduleFigures.kernel, number=k + 1),
-        )
+        Slot(f"kernel{k}", f"kernel {k + 1} of the others", _LAUNCH,
+             partial(ScheduleFigures.kernel, number=k + 1))
         for k in range(OTHERS)
     ),
-)
+)  # fmt: skip

@@ -1,30 +1,22 @@
 """Store features: 164 numbers for each statement that stores, Ansor's (OSDI 2020).
 
-A stage is one such statement. Each has, in this order, its computation and loop marks (57 numbers),
-the data that its store and its first four loads touch (18 each), operations per byte within growing
-parts of its iterations (10), its buffer (4) and its place (3). A schedule has the stores of the
-`STORES` stages with the most arithmetic side by side, and the sums of the others: rows have one
-length, where Ansor adds up the predictions of a model for each store. The row of a candidate whose
-template fails is unknown, and it ranks below all others.
-
-Where Ansor looks at the values of one program, these expressions hold for a population: loops of
-one iteration count for nothing, accesses keep the order of the expression, and the curve has the
-last depth that fits instead of an interpolation.
+The `STORES` stages with the most arithmetic stand side by side, the others are summed up: rows have
+one length, where Ansor adds up predictions for each store. These expressions hold for a population:
+loops of one iteration count for nothing, accesses keep the order of the expression, and the curve
+has the last depth that fits instead of an interpolation.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
 from loopwright import dtypes
 from loopwright.cost.cpu.footprint import Touched
 from loopwright.cost.features.feature import (
-    AnySlot,
     Feature,
-    FeatureColumn,
     FeatureType,
     ScheduleFigures,
     Slot,
@@ -133,21 +125,34 @@ def _operations_in_all(s: StageFigures, kind: str) -> Number:
     return s.nest.iterations * operations(s.nest.op)[kind]
 
 
+def _along(s: StageFigures, tag: str) -> Number:
+    return product(x.extent for x in s.nest.loops if x.tag == tag)
+
+
 def _marked(s: StageFigures, mark: str) -> list[NestLoop]:
     return [x for x in s.nest.loops if x.mark == mark]
 
 
-def _count_of(s: StageFigures, mark: str) -> Number:
-    return total(where(at_most(x.extent, 1), 0, 1) for x in _marked(s, mark))
-
-
-def _product_of(s: StageFigures, mark: str) -> Number:
-    return product(x.extent for x in _marked(s, mark))
-
-
-def _innermost(s: StageFigures, mark: str) -> Number:
-    found = _marked(s, mark)
-    return found[-1].extent if found else 0
+def _of_mark(name: str, mark: str) -> Iterator[Feature[StageFigures]]:
+    yield Feature(
+        f"{name}_num",
+        f"loops that are {mark}",
+        lambda s: total(where(at_most(x.extent, 1), 0, 1) for x in _marked(s, mark)),
+    )
+    yield Feature(
+        f"{name}_prod",
+        f"iterations of {mark} loops",
+        lambda s: product(x.extent for x in _marked(s, mark)),
+    )
+    yield Feature(
+        f"{name}_len",
+        f"iterations of the innermost {mark} loop",
+        lambda s: next((x.extent for x in _marked(s, mark)[-1:]), 0),
+    )
+    for p in POSITIONS:
+        words = f"place of the innermost {mark} loop: {p}"
+        value = partial(_position, mark=mark, position=p)
+        yield Feature(f"{name}_type.{p}", words, value, logged=False)
 
 
 def _position(s: StageFigures, mark: str, position: str) -> int:
@@ -161,10 +166,6 @@ def _position(s: StageFigures, mark: str, position: str) -> int:
     return int(position == f"{where_}_{last.kind}")
 
 
-def _along(s: StageFigures, tag: str) -> Number:
-    return product(x.extent for x in s.nest.loops if x.tag == tag)
-
-
 # -- what is touched ------------------------------------------------------------------------------
 
 
@@ -175,7 +176,6 @@ class StoreAccess:
 
     @property
     def writes(self) -> bool:
-        """Whether it is the store itself."""
         return self.access.access.write
 
     @property
@@ -222,9 +222,8 @@ class StoreAccess:
 
     @property
     def distance(self) -> Number:
-        """Iterations between two uses of the same data; those of its own loops where another stage
-        made it, and 0 where it is used once.
-        """
+        """Iterations between two uses of the same data, in its own loops where another stage made
+        it; 0 where it is used once."""
         t = self.stage.touches
         own = t.inner[len(self.stage.nest.loops) - self.stage.nest.own]
         return self._at_reuse(lambda d: t.inner[d + 1], own if self.made_here else 0)
@@ -263,9 +262,8 @@ class StoreAccess:
 
 
 def _curve(s: StageFigures, sample: int) -> Number:
-    """Operations per byte of the largest inner part of the loops with at most ``iterations **
-    (sample / SAMPLES)`` iterations.
-    """
+    """Operations per byte of the largest inner part of the loops with at most ``sample`` tenths of
+    the iterations, as logarithms."""
     t = s.touches
     each = most(sum(operations(s.nest.op).values()), 1)
     limit = _power(t.inner[0], sample)
@@ -286,28 +284,11 @@ def _allocation_count(s: StageFigures) -> Number:
     return product(x.extent for x in s.nest.loops if x.key in within)
 
 
-def _unrolling(s: StageFigures) -> int:
-    values = [v for _, key, v in s.nest.stage.pragmas if key == "auto_unroll_max_step"]
-    return max((v for v in values if isinstance(v, int)), default=0)
-
-
 _COMPUTED: tuple[Feature[StageFigures], ...] = (
     *(Feature(k, words, partial(_operations_in_all, kind=k)) for k, words in OPERATIONS.items()),
-    *(
-        feature
-        for name, mark in (("vec", "vectorized"), ("unroll", "unrolled"), ("parallel", "parallel"))
-        for feature in (
-            Feature(f"{name}_num", f"loops that are {mark}", partial(_count_of, mark=mark)),
-            Feature(f"{name}_prod", f"iterations of {mark} loops", partial(_product_of, mark=mark)),
-            Feature(f"{name}_len", f"iterations of the innermost {mark} loop",
-                    partial(_innermost, mark=mark)),
-            *(
-                Feature(f"{name}_type.{p}", f"place of the innermost {mark} loop: {p}",
-                        partial(_position, mark=mark, position=p), logged=False)
-                for p in POSITIONS
-            ),
-        )
-    ),
+    *_of_mark("vec", "vectorized"),
+    *_of_mark("unroll", "unrolled"),
+    *_of_mark("parallel", "parallel"),
     Feature("is_gpu", "runs in a kernel", lambda s: int(s.nest.kernel), logged=False),
     *(
         Feature(f"{tag.replace('.', '_')}_len", f"iterations of loops bound to {tag}",
@@ -358,7 +339,9 @@ _PLACED: tuple[Feature[StageFigures], ...] = (
             lambda s: s.nest.iterations / _allocation_count(s)),
     Feature("outer_prod", "iterations of its statement", lambda s: s.nest.iterations),
     Feature("num_loops", "loops around its statement", lambda s: len(s.nest.loops)),
-    Feature("auto_unroll_max_step", "largest body that is unrolled by itself", _unrolling),
+    Feature("auto_unroll_max_step", "largest body that is unrolled by itself",
+            lambda s: max((v for _, key, v in s.nest.stage.pragmas
+                           if key == "auto_unroll_max_step" and isinstance(v, int)), default=0)),
 )  # fmt: skip
 
 
@@ -382,29 +365,19 @@ STORE: tuple[Feature[StageFigures], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Sums, feature by feature, of the stores without a slot."""
-
-    def columns(self) -> Iterator[FeatureColumn]:
-        for f in STORE:
-            yield FeatureColumn(
-                f"others.{f.name}", f"all other stores together, {f.meaning}", f.logged
-            )
-
-    def values(self, schedule: ScheduleFigures) -> list[Number]:
-        others = schedule.stages[STORES:]
-        return [total(f.value(s) for s in others) for f in STORE]
-
-    def without_host(self) -> Sums:
-        """The same: no feature is of a CPU alone."""
-        return self
+def _summed(feature: Feature[StageFigures]) -> Feature[Sequence[StageFigures]]:
+    name, meaning, value = feature.name, feature.meaning, feature.value
+    return Feature(name, meaning, lambda stages: total(map(value, stages)), feature.logged)
 
 
-_SLOTS: list[AnySlot] = [
-    Slot(
-        f"store{k}", f"store {k + 1} by arithmetic", STORE, partial(ScheduleFigures.stage, number=k)
-    )
-    for k in range(STORES)
-]
-FEATURES = FeatureType([*_SLOTS, Sums()])
+FEATURES = FeatureType(
+    [
+        *(
+            Slot(f"store{k}", f"store {k + 1} by arithmetic", STORE,
+                 partial(ScheduleFigures.stage, number=k))
+            for k in range(STORES)
+        ),
+        Slot("others", "all other stores together", tuple(map(_summed, STORE)),
+             lambda p: p.stages[STORES:]),
+    ]
+)  # fmt: skip

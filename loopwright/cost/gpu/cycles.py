@@ -1,10 +1,9 @@
 """Cycles of the kernels of a schedule.
 
-A roofline (Williams et al., CACM 2009) over processors (arithmetic, instructions, banks of shared
-memory, the second-level cache) and memory, beside the time in which the warps of a processor wait
-(Hong and Kim, ISCA 2009: memory and computation of as many warps as there are overlap), in waves of
-blocks. Occupancy is that of NVIDIA's calculator. Rates are those of a usual card: the order of
-candidates matters, not the absolute time.
+A roofline (Williams et al., CACM 2009) over processors and memory, beside the time in which the
+warps of a processor wait (Hong and Kim, ISCA 2009: memory and computation of as many warps as there
+are overlap), in waves of blocks. Rates are those of a usual card: the order of candidates matters,
+not the absolute time.
 """
 
 from __future__ import annotations
@@ -26,10 +25,8 @@ from loopwright.cost.symbolic.symbols import (
 from loopwright.ir.kinds import SHARED
 from loopwright.schedule import State
 
-#: Warps that issue an instruction in a cycle.
-_SCHEDULERS = 4
-#: Instructions of one iteration of a loop, and of the address of an access.
-_LOOP, _ADDRESS = 2, 1
+_SCHEDULERS = 4  #: warps that issue an instruction in a cycle
+_LOOP, _ADDRESS = 2, 1  #: instructions of one iteration of a loop, and of the address of an access
 #: Barriers and accesses of shared memory of a combination across threads: a tree of five levels.
 _LEVELS = 5
 #: Accesses of local memory of a register that is spilled, for each step of the innermost loops.
@@ -51,7 +48,6 @@ def slowdown(state: State, device: GpuProperties) -> Number:
 
 
 def cycles(state: State, device: GpuProperties) -> Number:
-    """Cycles of a schedule, with the arguments of `slowdown`."""
     kernels = kernels_of(state, device)
     # Without any kernel nothing of it can run on the device.
     return total(kernel_cycles(k) for k in kernels) if kernels else _points(state)
@@ -80,19 +76,15 @@ def block_cycles(k: GpuKernel) -> Number:
     """Cycles in which a block occupies the busiest part of a processor."""
     d = k.device
     arithmetic = total(s.operations * s.iterations * s.warps for s in k.stages) * d.warp
-    issued = total(_instructions(s, k) for s in k.stages)
     outside = total(_traffic(a, s, d) for s in k.stages for a in s.accesses if a.scope == "global")
     parts = [arithmetic / d.processor.lanes, shared_wavefronts(k), outside / d.l2_rate]
-    if d.lockstep:
-        parts.append(issued / _SCHEDULERS)
-    out = largest(parts)
-    return out if d.lockstep else out + _one_by_one(k)
+    if not d.lockstep:
+        return largest(parts) + _one_by_one(k)
+    return largest([*parts, total(_instructions(s, k) for s in k.stages) / _SCHEDULERS])
 
 
 def _one_by_one(k: GpuKernel) -> Number:
-    """Cycles of a core that runs a block's threads in turn between barriers: longer-lived values
-    lie in memory meanwhile, the context of each thread.
-    """
+    """Cycles of a core that runs a block's threads in turn; their contexts lie in memory."""
     out = barriers(k) * k.device.barrier[1] * k.threads
     if not k.meets:
         return out
@@ -116,15 +108,13 @@ def _instructions(s: KernelStage, k: GpuKernel) -> Number:
 
 
 def shared_wavefronts(k: GpuKernel) -> Number:
-    """Turns of the banks of shared memory for a block."""
     turns = total(
         a.requests * a.wavefronts * s.warps
         for s in k.stages
         for a in s.accesses
         if a.scope == "shared"
     )
-    combined = total(s.combinations * s.warps * 3 * _LEVELS for s in k.stages)
-    return turns + combined
+    return turns + total(s.combinations * s.warps * 3 * _LEVELS for s in k.stages)
 
 
 def _traffic(a: ThreadAccess, s: KernelStage, d: GpuProperties) -> Number:
@@ -133,9 +123,7 @@ def _traffic(a: ThreadAccess, s: KernelStage, d: GpuProperties) -> Number:
 
 
 def memory_bytes(k: GpuKernel) -> Number:
-    """Bytes from and to memory: data that concurrent blocks share, or that fits in the second-level
-    cache, comes once.
-    """
+    """Bytes from and to memory; what blocks share, or the second-level cache holds, comes once."""
     out: Number = 0
     accesses = [(s, a) for s in k.stages for a in s.accesses if a.scope == "global"]
     for s, a in accesses:
@@ -171,8 +159,7 @@ def block_latency(k: GpuKernel) -> Number:
         ahead = s.nest.buffer.places if s.nest.buffer is not None else 1
         loads = [a for a in s.accesses[1:] if a.scope == "global"]
         if loads:
-            steps = largest((a.steps for a in loads), 1)
-            out = out + steps * d.memory_latency / ahead
+            out = out + largest((a.steps for a in loads), 1) * d.memory_latency / ahead
         if any(a.scope == "shared" for a in s.accesses[1:]):
             out = out + s.chain * d.shared_latency
         own = s.operations * s.iterations * most(d.latency / most(s.independent, 1), 1)

@@ -13,8 +13,6 @@ from loopwright.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """One processor (SM) of an architecture."""
-
     warps: int  # most that it holds at a time
     blocks: int  # most that it holds at a time
     shared: int  # bytes of its shared memory
@@ -77,7 +75,6 @@ _CORE = Processor(1, 1, 1 << 20, 0, 16)
 
 
 def device_of(target: Target) -> GpuProperties:
-    """The device of a target of the family ``gpu``."""
     options = target.options
     warp = int(options.get("thread_warp_size", 1))
     found = re.match(r"sm_(\d+)", str(options.get("arch", "")))
@@ -126,30 +123,25 @@ def _option(options: Mapping[str, Any], name: str, default: int) -> int:
 
 #: Registers that a thread can have; their units for a warp, and warps of an allocation.
 MOST_REGISTERS, _REGISTER_UNIT, _WARP_UNIT = 255, 256, 4
-#: Allocation unit of shared memory, in bytes.
-_SHARED_UNIT = 128
-#: Free registers of a thread where the device is unknown: 65536 for 2048 threads.
-_USUAL = 32
+_SHARED_UNIT = 128  #: allocation unit of shared memory, in bytes
+_USUAL = 32  #: free registers of a thread where the device is unknown: 65536 for 2048 threads
 
 
-# Number of blocks that a processor holds, as in NVIDIA's occupancy calculator. Blocks, warps,
-# registers and shared memory each set a limit. Registers are given to warps in units, warps of a
-# block in groups of four, shared memory in units too.
+# As in NVIDIA's occupancy calculator: registers are given to warps in units, warps of a block in
+# groups of four, shared memory in units too.
 
 
 def blocks_per_processor(
     device: GpuProperties, threads: Number, registers: Number, shared: Number
 ) -> Number:
-    """Number of blocks that a processor holds, given threads of a block, registers of a thread and
-    bytes of shared memory of a block; 0 where it holds none.
-    """
+    """Blocks that a processor holds, of ``threads`` threads with ``registers`` registers each, and
+    of ``shared`` bytes of shared memory; 0 where it holds none."""
     p = device.processor
     warps = warps_of(device, threads)
     out = least(p.blocks, p.warps // warps) if device.lockstep else p.blocks
     if device.registers:
         each = ceil_div(most(registers, 1) * device.warp, _REGISTER_UNIT) * _REGISTER_UNIT
-        fitting = device.registers // each // _WARP_UNIT * _WARP_UNIT
-        out = least(out, fitting // warps)
+        out = least(out, device.registers // each // _WARP_UNIT * _WARP_UNIT // warps)
         out = where(at_most(registers, MOST_REGISTERS), out, 0)
     taken = ceil_div(shared + p.reserved, _SHARED_UNIT) * _SHARED_UNIT
     return least(out, p.shared // most(taken, 1))
@@ -160,7 +152,6 @@ def warps_of(device: GpuProperties, threads: Number) -> Number:
 
 
 def register_cap(device: GpuProperties, threads: Number) -> Number:
-    """Registers that a thread of a block of this size can have."""
     if not device.registers:
         return MOST_REGISTERS
     warps = ceil_div(warps_of(device, threads), _WARP_UNIT) * _WARP_UNIT

@@ -13,7 +13,6 @@ from loopwright.cost.gpu.device import (
     register_cap,
     warps_of,
 )
-from loopwright.cost.symbolic.index_steps import LoopKey
 from loopwright.cost.symbolic.loop_nest import OWN, NestAccess, NestLoop, StageNest, nests_of
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -32,15 +31,14 @@ from loopwright.cost.symbolic.warps import BANKS, WORD, Digit, sectors, wavefron
 from loopwright.ir.kinds import SHARED
 from loopwright.schedule import StageId, State, cross_tags
 
-#: Most bytes that a thread touches in one instruction.
-WIDEST = 16
+WIDEST = 16  #: most bytes that a thread touches in one instruction
 
 
 class ThreadAccess:
-    """One access of a stage.
+    """One access of a stage, inside ``loops``, outermost first.
 
-    ``loops`` are all around the statement, outermost first; ``straight`` says for each whether it
-    is unrolled with all loops inside; ``launch`` has the extents of the launch axes by tag.
+    ``straight`` says for each loop whether it is unrolled with all inside; ``launch`` has the
+    extents of the launch axes by tag.
     """
 
     def __init__(
@@ -65,7 +63,12 @@ class ThreadAccess:
                 continue
             if x.mark == "vectorized" and x.key in moving:
                 whole = x.extent * size
-                near = at_most(magnitude(self._stride(x.key)), size)
+                stride: Number = 0
+                for dim, moves in zip(access.buffer.dims, access.moves, strict=True):
+                    for m in (m for m in moves if m.loop == x.key):
+                        apart = m.step * dim.stride * size
+                        stride = stride + where(at_most(m.count, 1), 0, apart)
+                near = at_most(magnitude(stride), size)
                 self.width = where(near, least(whole, WIDEST), size)
                 pieces = where(near, ceil_div(whole, WIDEST), x.extent)
             elif x.key in moving:
@@ -77,8 +80,7 @@ class ThreadAccess:
                 again = where(here, 1, where(still, 1, x.extent))
                 out, steps = out * again, steps * again
         self.requests = out * pieces  # instructions of a thread in a whole run of its block
-        #: Number of times that a thread comes to it anew: its instructions between two of these
-        #: overlap.
+        #: Number of times that a thread comes to it anew; instructions between two of them overlap.
         self.steps = steps
 
     @property
@@ -86,17 +88,6 @@ class ThreadAccess:
         """Memory scope: ``"global"``, ``"shared"``, or ``"local"`` for registers."""
         scope = self.access.buffer.scope
         return "shared" if scope in SHARED else "local" if scope in OWN else scope
-
-    def _stride(self, loop: LoopKey) -> Number:
-        """Bytes between two iterations of a loop."""
-        out: Number = 0
-        buffer = self.access.buffer
-        for dim, moves in zip(buffer.dims, self.access.moves, strict=True):
-            for m in moves:
-                if m.loop == loop:
-                    apart = m.step * dim.stride * buffer.itemsize
-                    out = out + where(at_most(m.count, 1), 0, apart)
-        return out
 
     @property
     def digits(self) -> list[Digit]:
@@ -110,15 +101,13 @@ class ThreadAccess:
                     continue
                 stride = m.step * dim.stride * buffer.itemsize
                 # A loop that moves several dimensions at once is one movement.
-                key = (
-                    m.loop,
-                    *(n.number if isinstance(n, Sym) else (n,) for n in (m.run, m.count)),
-                )
+                run, count = (n.number if isinstance(n, Sym) else (n,) for n in (m.run, m.count))
+                key = (m.loop, run, count)
                 before = found.get(key, (0, 1, 1))[0]
                 # Neighbouring threads with one value of the axis.
                 faster = "xyz"[: "xyz".index(x.tag[-1])]
-                run = m.run * product(self._launch.get(f"threadIdx.{a}", 1) for a in faster)
-                found[key] = (before + stride, run, m.count)
+                threads = product(self._launch.get(f"threadIdx.{a}", 1) for a in faster)
+                found[key] = (before + stride, m.run * threads, m.count)
         return list(found.values())
 
     @property
@@ -166,11 +155,9 @@ class ThreadAccess:
         return least(places / blocks, 1)
 
 
-#: Bytes to which buffers in shared memory are aligned.
-_ALIGNED = 16
+_ALIGNED = 16  #: bytes to which buffers in shared memory are aligned
 #: Quarters of a register: for indices and results on their way, for the address of an access, for
-#: four bytes of a thread's buffers (not all of which are needed at one time), and for each value
-#: that is loaded before it is used.
+#: four bytes of a thread's buffers, and for each value that is loaded before it is used.
 _OTHER, _ADDRESS, _KEPT, _LOADED = 28, {"global": 8, "shared": 6, "local": 0}, 3, 7
 #: Shares of the free registers that compilers fill with loads of one statement, and with those of
 #: iterations that they overlap; and iterations from which on they do.
@@ -181,8 +168,6 @@ TENSOR_CORE = 8
 
 
 class KernelStage:
-    """A stage as the threads of a kernel compute it."""
-
     def __init__(
         self, nest: StageNest, launch: Mapping[str, Number], device: GpuProperties
     ) -> None:
@@ -196,7 +181,15 @@ class KernelStage:
             speedup = 1 if nest.stage.tensorized is None else TENSOR_CORE
             self.iterations = self.iterations / (device.warp * speedup)
         self.warps = warps_of(device, self.threads)
-        straight = self._straight = self._unrolled_inside()
+        # Loops over registers are unrolled with all inside.
+        registers = [a for a in nest.accesses if a.buffer.scope in OWN]
+        moving = {m.loop for a in registers for moves in a.moves for m in moves}
+        straight = self._straight = list[Number]()
+        here: Number = True
+        for x in reversed(loops):
+            if x.mark not in ("unrolled", "vectorized", "thread") and x.key not in moving:
+                here = where(at_most(x.extent, 1), here, False)
+            straight.insert(0, True if x.tag == "vthread" else here)
         #: its store, then its loads
         self.accesses = [ThreadAccess(a, loops, straight, launch, device) for a in nest.accesses]
         #: iterations, together, of a thread's loops that remain loops in the generated code
@@ -210,18 +203,6 @@ class KernelStage:
             for x, here in zip(loops, straight, strict=True)
             if x.mark != "thread" or x.tag == "vthread"
         )
-
-    def _unrolled_inside(self) -> list[Number]:
-        """For each loop, whether it is unrolled with all inside; loops over registers are."""
-        registers = [a for a in self.nest.accesses if a.buffer.scope in OWN]
-        moving = {m.loop for a in registers for moves in a.moves for m in moves}
-        out: list[Number] = []
-        here: Number = True
-        for x in reversed(self.nest.loops):
-            if x.mark not in ("unrolled", "vectorized", "thread") and x.key not in moving:
-                here = where(at_most(x.extent, 1), here, False)
-            out.insert(0, True if x.tag == "vthread" else here)
-        return out
 
     @property
     def operations(self) -> int:
@@ -244,7 +225,6 @@ class KernelStage:
 
     @property
     def crosses(self) -> bool:
-        """Whether threads combine their parts of a reduction."""
         return bool(cross_tags(self.nest.stage))
 
     @cached_property
@@ -255,8 +235,6 @@ class KernelStage:
 
 
 class GpuKernel:
-    """A kernel of stages in topological order."""
-
     def __init__(self, nests: Sequence[StageNest], device: GpuProperties) -> None:
         self.device, self.nests = device, list(nests)
         self.launch = _launch(nests)  # extents of its axes, by tag
@@ -268,7 +246,6 @@ class GpuKernel:
 
     @property
     def vthreads(self) -> Number:
-        """Virtual threads of a thread."""
         return _extents([x for x in self.nests[-1].loops if x.tag == "vthread"], "vthread")
 
     @cached_property
@@ -291,21 +268,16 @@ class GpuKernel:
         for nest in self.nests:
             if nest.attached and nest.scope in OWN and nest.buffer is not None:
                 lanes = self.device.warp if nest.scope == "warp" else 1
-                out = out + ceil_div(nest.buffer.allocated, lanes) * self._copies(nest)
+                moving = {m.loop for index in nest.axes.values() for m in index.moves}
+                # Virtual threads that compute different elements have buffers of their own where
+                # they meet while these are used; otherwise they run one after the other.
+                apart = [x for x in nest.loops if x.key in moving] if self.meets else []
+                out = out + ceil_div(nest.buffer.allocated, lanes) * _extents(apart, "vthread")
             if cross_tags(nest.stage) and nest.buffer is not None:
                 own = nest.loops[len(nest.loops) - nest.own :]
                 sums = product(x.extent for x in own if x.kind != "reduce" and x.mark != "thread")
                 out = out + sums * nest.buffer.all_bytes
         return out
-
-    def _copies(self, nest: StageNest) -> Number:
-        """Virtual threads with a buffer of their own: those that compute different elements, where
-        they meet while it is used; without such a meeting they run one after the other.
-        """
-        if not self.meets:
-            return 1
-        moving = {m.loop for index in nest.axes.values() for m in index.moves}
-        return _extents([x for x in nest.loops if x.key in moving], "vthread")
 
     @property
     def meets(self) -> bool:
@@ -314,31 +286,24 @@ class GpuKernel:
 
     @cached_property
     def registers(self) -> Number:
-        """Estimated registers of a thread.
+        """Estimated registers of a thread: most of its buffers, addresses, operands loaded ahead.
 
-        Compilers keep most of a thread's buffers in registers, and need some for addresses and for
-        operands that a statement loads ahead. The number of loads ahead and of overlapped
-        iterations depends on the registers that cost no occupancy: small blocks have many. The
-        constants are fitted to the output of NVRTC 13 for random points of the templates for sm_90
-        (`benchmarks/gpu_estimates.py`).
+        The number of loads ahead and of overlapped iterations depends on the registers that cost no
+        occupancy: small blocks have many. The constants are fitted to the output of NVRTC 13 for
+        random points of the templates for sm_90 (`benchmarks/gpu_estimates.py`).
         """
         addresses = sum(_ADDRESS[a.scope] for s in self.stages for a in s.accesses)
         free = free_registers(self.device, self.threads)
-        loaded = least(self._loaded, free * _AHEAD[0] // _AHEAD[1])
+        ahead: Number = 0  # registers of operands that an unrolled statement loads ahead
+        for s in self._loading:
+            loads = [a for a in s.accesses[1:] if a.scope != "local"]
+            each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
+            ahead = most(ahead, least(each, s.written))
+        loaded = least(ahead, free * _AHEAD[0] // _AHEAD[1])
         out = _OTHER + addresses + self.local_bytes // 4 * _KEPT + loaded * _LOADED
         # Iterations of the loop that loads most often.
         repeated = at_most(_REPEATED, largest(s.chain for s in self._loading))
         return most(out // 4, where(repeated, free * _OVERLAPPED[0] // _OVERLAPPED[1], 0))
-
-    @property
-    def _loaded(self) -> Number:
-        """Registers of operands that an unrolled statement loads ahead."""
-        out: Number = 0
-        for s in self._loading:
-            loads = [a for a in s.accesses[1:] if a.scope != "local"]
-            each = total(ceil_div(a.requests * a.width, 4 * most(a.steps, 1)) for a in loads)
-            out = most(out, least(each, s.written))
-        return out
 
     @property
     def _loading(self) -> list[KernelStage]:
@@ -347,7 +312,6 @@ class GpuKernel:
 
     @cached_property
     def register_cap(self) -> Number:
-        """Registers that a thread can have."""
         return register_cap(self.device, self.threads)
 
     @cached_property
@@ -390,14 +354,11 @@ def kernels_of(
     for nest in sorted(nests or nests_of(state), key=lambda n: place[n.stage.id]):
         if nest.kernel:
             members.setdefault(nest.root, []).append(nest)
-    order = [i for i in state.order if i in members]
-    return [GpuKernel(members[i], device) for i in order]
+    return [GpuKernel(members[i], device) for i in state.order if i in members]
 
 
 def _launch(nests: Sequence[StageNest]) -> dict[str, Number]:
-    """Extents of the launch axes: the first stage with an axis decides, the root first and readers
-    before the stages that they read.
-    """
+    """Extents of the launch axes by tag: the first stage with an axis, readers first, decides."""
     axes = [axis for nest in nests[-1:] for axis in nest.stage.env_threads]
     out: dict[str, Number] = {tag: n for tag, n in axes if n is not None}
     for nest in reversed(nests):

@@ -16,12 +16,11 @@ from loopwright.task import Digits
 
 #: The values of a part of a knob in each of its candidates, by the numbers of both.
 Choices = Callable[[int, int], npt.NDArray[np.float64]]
-#: Candidates of a knob beyond which its expressions are not tabulated.
-MOST = 2048
+MOST = 2048  #: candidates of a knob beyond which its expressions are not tabulated
 
 
-# Tables of expressions of a single knob, computed once for each of its candidates. A knob has tens
-# of candidates where a population has thousands, and a third of all expressions are of that kind.
+# Expressions of a single knob, a third of all, are tabulated: a knob has tens of candidates where a
+# population has thousands.
 
 
 class KnobTables:
@@ -34,15 +33,20 @@ class KnobTables:
         knob = _single_knobs(nodes, needed, choices)
         several = [n for n in needed if n not in knob]
         border = {*wanted, *(a for n in several for a in operands(nodes[n]))}
-        #: Nodes that are looked up, in the order of `columns`; all wanted nodes can be computed
-        #: from them.
+        #: Nodes that are looked up, in the order of `columns`; all wanted ones follow from them.
         self.given = [n for n in needed if n in knob and n in border]
-        values = _tabulated(nodes, reachable(nodes, self.given), choices)
+        values: dict[int, Column] = {}
+        for n in reachable(nodes, self.given):
+            op, args = nodes[n]
+            if op == "leaf":
+                values[n] = choices(*_leaf(args))
+            else:
+                numbers = (a[0] if isinstance(a, tuple) else values[a] for a in args)
+                values[n] = COLUMNS[op](*numbers)
         self._tables: list[tuple[int, list[int], Column]] = []
         for key in dict.fromkeys((knob[n], values[n].dtype) for n in self.given):
             places = [k for k, n in enumerate(self.given) if (knob[n], values[n].dtype) == key]
-            table = np.stack([values[self.given[k]] for k in places])
-            self._tables.append((key[0], places, table))
+            self._tables.append((key[0], places, np.stack([values[self.given[k]] for k in places])))
 
     def columns(self, digits: Digits) -> list[Column]:
         """Columns of ``given`` for candidates (n, knobs)."""
@@ -70,21 +74,7 @@ def _single_knobs(
     return out
 
 
-def _tabulated(
-    nodes: Mapping[int, GraphNode], needed: Sequence[int], choices: Choices
-) -> dict[int, Column]:
-    values: dict[int, Column] = {}
-    for n in needed:
-        op, args = nodes[n]
-        if op == "leaf":
-            values[n] = choices(*_leaf(args))
-            continue
-        values[n] = COLUMNS[op](*(a[0] if isinstance(a, tuple) else values[a] for a in args))
-    return values
-
-
 def _leaf(args: tuple[NodeOperand, ...]) -> tuple[int, int]:
-    """Knob and part of a leaf."""
     (knob,), (part,) = (a if isinstance(a, tuple) else (a,) for a in args)
     return int(knob), int(part)
 
@@ -93,8 +83,7 @@ def _leaf(args: tuple[NodeOperand, ...]) -> tuple[int, int]:
 Column = np.ndarray[Any, np.dtype[Any]]
 
 
-# Operations of expressions on columns, and walks over graphs of them. All is float64, exact for
-# whole numbers up to 2**53; tests are bools.
+# All is float64, exact for whole numbers up to 2**53; tests are bools.
 
 
 def _quotient(a: Column, b: Column) -> Column:
@@ -134,9 +123,7 @@ def operands(node: GraphNode) -> list[int]:
 def reachable(
     nodes: Mapping[int, GraphNode], wanted: Iterable[int], given: Collection[int] = ()
 ) -> list[int]:
-    """Nodes needed for the wanted ones, in an order of computation, without operands
-    of ``given``.
-    """
+    """Nodes for the wanted ones, in an order of computation, without operands of ``given``."""
     needed = set(wanted)
     todo = list(needed)
     while todo:
@@ -160,7 +147,7 @@ _Step = tuple[Callable[..., Any] | None, int, Any, int | None]
 class ColumnProgram:
     """Several expressions, evaluated together.
 
-    With ``choices``, the values of knobs, parts that depend on one knob alone are looked up.
+    With ``choices``, the values of knobs, parts that depend on one knob alone are looked up;
     ``known`` has counts of warps from earlier programs of the same population.
     """
 
@@ -204,10 +191,7 @@ class ColumnProgram:
         self._numbers = numbers[::-1]
 
     def _compiled(
-        self,
-        nodes: dict[int, GraphNode],
-        wanted: Mapping[int, Sequence[int]],
-        given: Sequence[int],
+        self, nodes: dict[int, GraphNode], wanted: Mapping[int, Sequence[int]], given: Sequence[int]
     ) -> list[_Step]:
         """Operations in order; ``wanted`` maps nodes to rows of the block, ``given`` are known."""
         columns = {n: k for k, n in enumerate(given)}
@@ -225,7 +209,10 @@ class ColumnProgram:
                     for a in args
                 )
                 free += [places[a] for a in set(operands(nodes[n])) if last[a] == n]
-                places[n] = self._place_of(free)
+                if not free:  # a new register
+                    free.append(self._places)
+                    self._places += 1
+                places[n] = free.pop()
                 registers = made_of if len(made_of) == 2 else (made_of, None)
                 steps.append((self._functions[op], places[n], *registers))
             steps += [(None, row, places[n], None) for row in wanted.get(n, ())]
@@ -233,19 +220,11 @@ class ColumnProgram:
                 free.append(places[n])
         return steps
 
-    def _place_of(self, free: list[int]) -> int:
-        """A register without a value that is still needed, or a new one."""
-        if free:
-            return free.pop()
-        self._places += 1
-        return self._places - 1
-
     def _together(
         self, nodes: dict[int, GraphNode], needed: Sequence[int], given: Collection[int]
     ) -> list[int]:
         """The nodes in an order in which one operation counts the accesses of all warps: that costs
-        by the call, and no count depends on another one.
-        """
+        by the call, and no count depends on another one."""
         self._functions = dict(COLUMNS)
         counted = [n for n in needed if nodes[n][0] in COUNTS]
         if not counted:
@@ -280,13 +259,10 @@ class ColumnProgram:
         return self._tables.columns(digits)
 
     def __len__(self) -> int:
-        """Number of operations."""
         return sum(function is not None for function, *_ in self._steps)
 
     def evaluate(self, columns: Sequence[np.ndarray], out: np.ndarray) -> None:
-        """Fill ``out``, float32 (n, outputs), from float64 (n,) for each leaf, or
-        from `columns`.
-        """
+        """Fill ``out``, float32 (n, outputs), from `columns`, or float64 (n,) for each leaf."""
         values: list[Any] = [*columns, *[None] * (self._places - len(columns))]
         values += [np.full(len(out), x) if whole else x for x, whole in self._numbers]
         # The distance of rows is no power of two: columns of those share few cache sets.

@@ -1,8 +1,7 @@
 """Movement of indices with loops: sums of steps, also under division and modulo.
 
-A `SteppedIndex` is ``const + sum(step * loop)``. Under ``i // 16`` or ``i % 16`` (a fused loop has
-both), a loop that takes ``count`` steps of ``step`` becomes one of fewer, or longer, steps. That is
-exact where one of the two divides the other, as it is wherever tiles are whole, and near elsewhere.
+A `SteppedIndex` is ``const + sum(step * loop)``. Under ``i // 16`` or ``i % 16`` a loop becomes one
+of fewer, or longer, steps: exact where tiles are whole, and near elsewhere.
 """
 
 from __future__ import annotations
@@ -16,17 +15,14 @@ from loopwright.errors import UsageError
 from loopwright.ir.expr import Binary, Cast, Const, Dim, Expr, Unary, Var
 from loopwright.schedule import LoopArithmetic, StageId
 
-#: A loop: its stage, and its id there.
-LoopKey = tuple[StageId, str]
+LoopKey = tuple[StageId, str]  #: a loop: its stage, and its id there
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Movement of an index with a loop: ``count`` values that are ``step`` apart.
+    """Movement of an index with a loop: in iteration i it is ``step * ((i // run) % count)``.
 
-    Each holds for ``run`` iterations of the loop, and the first follows the last: in iteration i
-    the index is ``step * ((i // run) % count)``. The set of touched elements does not depend on
-    ``run``; the elements that neighbouring threads touch together do.
+    The set of touched elements does not depend on ``run``; what neighbouring threads touch does.
     """
 
     loop: LoopKey
@@ -37,8 +33,6 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class SteppedIndex:
-    """``const + sum(moves)``."""
-
     const: Number
     moves: tuple[Move, ...]
     #: Distance of the extreme values, where better known than from the moves: the digits of a fused
@@ -54,7 +48,6 @@ class SteppedIndex:
         return width(self.moves) if self.reach is None else self.reach + 1
 
     def times(self, k: Number) -> SteppedIndex:
-        """The index times ``k``."""
         if not isinstance(k, Sym) and k == 0:
             return SteppedIndex(0, ())
         moves = tuple(Move(m.loop, m.step * k, m.count, m.run) for m in self.moves)
@@ -79,7 +72,6 @@ class SteppedIndex:
         return SteppedIndex(const, moves, last)
 
     def span(self) -> tuple[Number, Number]:
-        """Least and largest value."""
         lo = hi = self.const
         for m in self.moves:
             reach = m.step * (m.count - 1)
@@ -93,10 +85,9 @@ def width(moves: Sequence[Move]) -> Number:
 
 
 def digit_move(m: Move, div: Number, mod: Number | None) -> Move:
-    """Move of a digit of an index.
+    """Move of a digit of an index, which stays for some iterations with steps below ``div``.
 
-    With steps below ``div`` the digit stays for some iterations; steps of whole periods ``div *
-    mod`` never change it.
+    Steps of whole periods ``div * mod`` never change it.
     """
     size = magnitude(m.step)
     step = most(size // div, 1)
@@ -108,10 +99,7 @@ def digit_move(m: Move, div: Number, mod: Number | None) -> Move:
 
 
 class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
-    """Loop arithmetic for extents of many candidates at once.
-
-    It never branches on an extent. Values are sums of steps, near where tiles are not whole.
-    """
+    """Loop arithmetic for extents of many candidates at once, without a branch on an extent."""
 
     def times(self, a: Number, b: Number) -> Number:
         return a * b
@@ -133,8 +121,7 @@ class SteppedArithmetic(LoopArithmetic[float | Sym, SteppedIndex]):
     ) -> tuple[SteppedIndex, SteppedIndex]:
         """``value // length`` and ``value % length``.
 
-        Where one loop makes the value, each part takes every one of its values, in steps of one:
-        dividing would give the same by longer expressions.
+        Where one loop makes the value, each part takes every one of its values, in steps of one.
         """
         if len(value.moves) != 1:
             whole = value.digit(length, None)

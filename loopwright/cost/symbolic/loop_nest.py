@@ -1,16 +1,11 @@
-"""Loops, regions and accesses of a schedule whose factors need not be known.
-
-A version of `loopwright.schedule.bounds` for features, without a branch on any value: extents of
-loops, the region that each attached stage covers, and for every access how its address moves with
-each loop around it. Factors are ints, or `Sym` for a population.
+"""Loops, regions and accesses of a schedule whose factors need not be known, for features.
 
 Extents and values of loops are computed by the code that lowering uses
-(`loopwright.schedule.bounds.relations`), with another arithmetic. The region of an attached stage
-follows a policy of its own: the hull of everything that is read, without guards and without the
-start of loops. `loopwright.schedule.bounds.infer` decides from values whether a region is known,
-has the exact first element, and adds guards; a value here stands for many candidates, for which
-those decisions would differ, and an estimate needs none of them. So regions are never smaller than
-the inferred ones where those are hulls too, and tails count as whole tiles.
+(`loopwright.schedule.bounds.relations`), without a branch on any value: factors are ints, or `Sym`
+for a population. The region of an attached stage follows a policy of its own: the hull of what is
+read, without guards and without the start of loops, since the decisions of
+`loopwright.schedule.bounds.infer` would differ between candidates. So regions are never smaller
+than the inferred ones where those are hulls too, and tails count as whole tiles.
 """
 
 from __future__ import annotations
@@ -35,7 +30,7 @@ from loopwright.ir.kinds import Scope
 from loopwright.ir.node import Node, distinct
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.stmt import IntrinsicCall
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.schedule import (
     LayoutDim,
     SplitRel,
@@ -63,8 +58,6 @@ class BufferDim:
 
 @dataclass(frozen=True, slots=True)
 class NestBuffer:
-    """Memory of the elements of a stage, or of an input."""
-
     stage: StageId
     dims: tuple[BufferDim, ...]
     itemsize: int
@@ -78,9 +71,7 @@ class NestBuffer:
     given: bool = False
 
     def rows_apart(self) -> list[int]:
-        """Bytes between neighbours in each dimension but the last, of those that have any; none
-        where they depend on factors.
-        """
+        """Bytes between neighbours in dimensions but the last; none where factors decide them."""
         dims = self.dims[:-1] if self.row_major else ()
         strides = [d.stride for d in dims if not (isinstance(d.extent, int) and d.extent == 1)]
         return [n * self.itemsize for n in strides if isinstance(n, int)]
@@ -154,20 +145,16 @@ def access_of(
     """Load or store at some indices; None where one is no sum of steps."""
     still = SteppedIndex(0, ())
     moving = [still if x is None else x.without(buffer.within) for x in indices]
-    return NestAccess(
-        buffer, write, tuple(_placed(dim.source, moving).moves for dim in buffer.dims)
-    )
+    moves = tuple(_placed(dim.source, moving).moves for dim in buffer.dims)
+    return NestAccess(buffer, write, moves)
 
 
 _ARITHMETIC = SteppedArithmetic()
-#: Memory that no other thread, or no other warp, has.
-OWN = ("local", "warp")
+OWN = ("local", "warp")  #: memory that no other thread, or no other warp, has
 
 
 @dataclass(frozen=True, slots=True)
 class NestLoop:
-    """One loop around a statement."""
-
     key: LoopKey  # its stage, and its id there
     extent: Number  # iterations
     kind: str  # ``"spatial"`` or ``"reduce"``
@@ -182,10 +169,9 @@ class NestLoop:
 
 @dataclass(frozen=True, slots=True)
 class NestSplit:
-    """A loop of ``extent`` iterations that was split into two, which have ``slots`` iterations.
+    """A loop of ``extent`` iterations, split into two, which have ``slots``; ``loops`` remain.
 
-    ``loops`` are the remaining ones. Where there are more slots than iterations, a guard stands in
-    the innermost of them.
+    Where there are more slots than iterations, a guard stands in the innermost of these.
     """
 
     loops: frozenset[LoopKey]
@@ -201,14 +187,11 @@ class ReadCondition:
 
     @property
     def loops(self) -> frozenset[LoopKey]:
-        """Loops that move any of its comparisons."""
         return frozenset().union(*self.tests)
 
 
 @dataclass(eq=False)
 class StageNest:
-    """One computed stage."""
-
     stage: StageState
     op: OpNode
     attached: bool  # whether it is computed inside another stage
@@ -235,7 +218,6 @@ class StageNest:
 
 
 def nests_of(state: State) -> list[StageNest]:
-    """All computed stages, in topological order."""
     ops = inline_ops(state)
     kernels = find_kernels(state, ops)
     nests: dict[StageId, StageNest] = {}
@@ -278,7 +260,12 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
     reduce = [extent_of(a.extent) for a in op.reduce_axes]
     extents = loop_extents(stage, nest.shape, reduce, _ARITHMETIC)
     marks = {x: (m.kind, m.tag) for x, m in stage.marks.items()}
-    nest.dot = _dot_of(stage)
+    nest.dot = None
+    if stage.tensorized is not None and not stage.tensorized.intrin.of_warp:
+        body = stage.tensorized.intrin.body
+        calls = [] if body is None else [n for n in nodes(body) if isinstance(n, IntrinsicCall)]
+        dots = [DOT_PRODUCTS[n.name] for n in calls if n.name in DOT_PRODUCTS]
+        nest.dot = dots[0] if len(dots) == 1 else None
     if nest.dot is not None and stage.tensorized is not None:
         lanes, *inside = stage.leaves[stage.leaves.index(stage.tensorized.loop) :]
         marks |= {lanes: ("vectorized", ""), **dict.fromkeys(inside, ("unrolled", ""))}
@@ -310,29 +297,11 @@ def _fill_in(nest: StageNest, nests: Mapping[StageId, StageNest]) -> None:
         nest.axes[axis.var] = values[f"r{d}"]
 
 
-def _dot_of(stage: StageState) -> DotProduct | None:
-    """Dot product instruction by which a stage is tensorized."""
-    if stage.tensorized is None or stage.tensorized.intrin.of_warp:
-        return None
-    found: list[DotProduct] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, IntrinsicCall) and n.name in DOT_PRODUCTS:
-            found.append(DOT_PRODUCTS[n.name])
-
-    body = stage.tensorized.intrin.body
-    if body is not None:
-        walk(body, visit)
-    return found[0] if len(found) == 1 else None
-
-
 def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
     """Loops around an attached stage, in each iteration of which it runs anew.
 
-    Threads of a block compute shared data once, together: then threads and virtual threads of the
-    stages around are none of these loops, and its region is the need of all of them. So it is with
-    the lanes of a warp (`threadIdx.x`) for data of a warp. Where a reduction is spread over
-    threads, those are its own.
+    Threads of a block compute shared data together, the lanes of a warp its data, and threads that
+    share a reduction are its own: loops over these are none of them, and the region serves all.
     """
     outside = _outside(nest.stage.attach.stage, nest.stage.attach.loop, nests)
     if not nest.kernel:
@@ -346,8 +315,7 @@ def _around(nest: StageNest, nests: Mapping[StageId, StageNest]) -> tuple[NestLo
 def _outside(sid: StageId, loop: str, nests: Mapping[StageId, StageNest]) -> tuple[NestLoop, ...]:
     """Loops from the outermost to one of a stage."""
     host = nests[sid]
-    keys = [x.key for x in host.loops]
-    return host.loops[: keys.index((sid, loop)) + 1]
+    return host.loops[: [x.key for x in host.loops].index((sid, loop)) + 1]
 
 
 def _cover(
@@ -356,7 +324,7 @@ def _cover(
     outside: tuple[NestLoop, ...],
     nests: Mapping[StageId, StageNest],
 ) -> None:
-    """Find the region of an attached stage: the need of its readers while the loops outside stand.
+    """Region of an attached stage: the need of its readers while the loops outside stand.
 
     ``bases`` gets how the region moves with the loops outside, ``nest.shape`` its extents.
     """
@@ -387,10 +355,7 @@ def _same_threads(reader: StageNest, outside: Sequence[NestLoop]) -> dict[LoopKe
 def _hull(
     indices: Sequence[SteppedIndex | None], still: set[LoopKey]
 ) -> tuple[tuple[Move, ...], Number] | None:
-    """Movement of all reads of a dimension with fixed loops, and their spread.
-
-    None where that is unknown, or nothing is read: the region is the whole dimension.
-    """
+    """Movement of all reads of a dimension with fixed loops, and their spread; None: all of it."""
     steps = [x for x in indices if x is not None]
     if not steps or len(steps) < len(indices):
         return None
@@ -433,8 +398,7 @@ def _accesses(
     nest: StageNest, nests: Mapping[StageId, StageNest], ops: Mapping[StageId, OpNode]
 ) -> Iterator[NestAccess]:
     assert nest.buffer is not None
-    own = [nest.axes[a.var] for a in nest.op.axes]
-    yield access_of(nest.buffer, own, True)
+    yield access_of(nest.buffer, [nest.axes[a.var] for a in nest.op.axes], True)
     for read in distinct(nest.op.reads()):
         source = nests[read.source].buffer if read.source in nests else None
         if source is None:
@@ -452,7 +416,12 @@ def _conditions(nest: StageNest) -> Iterator[ReadCondition]:
         todo += [e.a, e.b] if isinstance(e, IfThenElse) else e.children()
         if isinstance(e, IfThenElse):
             # Both ends of a range are one comparison, of an unsigned number.
-            tests = dict.fromkeys(_moved(test, nest) for test in _tests(e.cond))
+            tests = dict.fromkeys(
+                frozenset(
+                    m.loop for v in free_vars(test) if v in nest.axes for m in nest.axes[v].moves
+                )
+                for test in _tests(e.cond)
+            )
             yield ReadCondition(tuple(tests))
 
 
@@ -460,15 +429,3 @@ def _tests(cond: Expr) -> list[Expr]:
     if isinstance(cond, Binary) and cond.op in ("and", "or"):
         return [*_tests(cond.a), *_tests(cond.b)]
     return [cond]
-
-
-def _moved(test: Expr, nest: StageNest) -> frozenset[LoopKey]:
-    """Loops that move the sides of a comparison, those of its variables' axes."""
-    loops: set[LoopKey] = set()
-    todo: list[Node] = [test]
-    while todo:
-        e = todo.pop()
-        todo += e.children()
-        if isinstance(e, Var) and e in nest.axes:
-            loops |= {m.loop for m in nest.axes[e].moves}
-    return frozenset(loops)

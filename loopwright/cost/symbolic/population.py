@@ -1,12 +1,9 @@
 """Numbers derived from the schedules of whole populations of candidates.
 
-Candidates that agree in all words, orders and annotations form a *structure class*. A template runs
-once for a class: its numbers (sizes of splits, knobs of ints) are then `Sym`, which stand for those
-of every candidate of the class. Numbers derived from the schedule are expressions of them,
-evaluated in NumPy columns. Where a template asks for a value (``if tile > 8:``), the knobs of that
-value are fixed as well, and the smaller classes are derived anew. Where it cannot run on symbols at
-all (a size becomes the shape of a tensor), knobs are fixed until it can: in the worst case every
-candidate is a class of its own (`CandidateRows`).
+Candidates that agree in words, orders and annotations form a *structure class*. A template runs
+once for a class: sizes are `Sym`, and numbers are expressions of them, evaluated in NumPy columns.
+Where a template asks for a value (``if tile > 8:``), the knobs of that value are fixed as well;
+where it cannot run on symbols, knobs are fixed until it can (at worst all: `CandidateRows`).
 """
 
 from __future__ import annotations
@@ -34,15 +31,13 @@ from loopwright.schedule import State
 from loopwright.task import ConfigEntity, Digits, Entity, Knob, Scheduler
 from loopwright.time_limit import TEMPLATE_S, limited
 
-#: Cached rows: 20 MB of 300 numbers.
-KEPT = 1 << 14
+KEPT = 1 << 14  #: cached rows: 20 MB of 300 numbers
 
 
 class KnownRows:
-    """Rows of ``width`` numbers by candidate, a pure cache: a row is a function of its candidate.
+    """Cache of rows of ``width`` numbers, functions of candidates; emptied when ``kept`` fill it.
 
-    It is emptied when ``kept`` rows leave no room for new ones. New candidates are sorted by the
-    knobs ``by``, so that those evaluated together lie together.
+    New candidates are sorted by the knobs ``by``, so that those evaluated together lie together.
     """
 
     def __init__(self, width: int, kept: int = KEPT, by: Sequence[int] = ()) -> None:
@@ -63,22 +58,18 @@ class KnownRows:
             evaluate(digits, out)
             return out
         if new:
-            self._evaluate_new(digits[new], evaluate)
+            fresh = digits[new]
+            if self._by:
+                fresh = fresh[np.lexsort(fresh[:, self._by[::-1]].T)]
+            at = len(self._place)
+            self._place.update((key, at + n) for n, key in enumerate(_keys(fresh)))
+            try:
+                evaluate(fresh, self._rows[at : at + len(fresh)])
+            except BaseException:
+                self._place.clear()  # no row may be found that was not filled in
+                raise
         places = np.fromiter((self._place[key] for key in asked), np.intp, len(asked))
         return self._rows.take(places, axis=0)
-
-    def _evaluate_new(self, digits: Digits, evaluate: Callable[[Digits, Rows], None]) -> None:
-        if self._by:
-            digits = digits[np.lexsort(digits[:, self._by[::-1]].T)]
-        at = len(self._place)
-        room = self._rows[at : at + len(digits)]
-        self._place.update((key, at + n) for n, key in enumerate(_keys(digits)))
-        try:
-            evaluate(digits, room)
-        except BaseException:
-            # No row may be found that was not filled in.
-            self._place.clear()
-            raise
 
     def add(self, digits: Digits, rows: Rows) -> None:
         """Keep the rows of new candidates, for which there must be room."""
@@ -109,12 +100,9 @@ _PARTS = 4
 _log = logging.getLogger("loopwright.cost")
 
 
-# Numbers derived from schedules of candidates one by one, where templates branch on every knob. A
-# template then runs for each candidate, in Python, about a thousand times a second. Where that
-# takes long enough to pay for the start of processes, and there are enough CPUs (two bring
-# nothing), candidates are shared out over them (joblib's loky; processes stay for the next time).
-# The results are the same, in the same order: each candidate is derived by the same code,
-# independently.
+# A template that branches on every knob runs for each candidate, about a thousand times a second.
+# Where that takes long enough to pay for the start of processes, and there are enough CPUs (two
+# bring nothing), candidates are shared out over them (joblib's loky), with the same results.
 
 
 def derived(
@@ -125,15 +113,12 @@ def derived(
     None where the template fails, with a text unless that is its own refusal.
     """
     try:
-        run = task.instantiate
-        schedule, _ = limited(TEMPLATE_S, "the template", run, config, often=True)
+        schedule, _ = limited(TEMPLATE_S, "the template", task.instantiate, config, often=True)
         return derive(schedule.state), ""
     except (InstantiationError, TimeLimitError, DataDependent):
         return None, ""
-    # A schedule that cannot be described costs its own candidates only.
-    except Exception as exc:
-        text = f"{task}: nothing can be derived from the schedule of {config}: {exc!r}"
-        return None, text
+    except Exception as exc:  # a schedule that cannot be described costs its own candidates only
+        return None, f"{task}: nothing can be derived from the schedule of {config}: {exc!r}"
 
 
 def rows_of(
@@ -153,8 +138,6 @@ def rows_of(
 
 
 class CandidateRows:
-    """Rows of a task's candidates, each derived by itself."""
-
     def __init__(self, task: Scheduler, derive: Derive, logged: Sequence[bool]) -> None:
         self._task, self._derive, self._logged = task, derive, tuple(logged)
         #: Reason why the candidates stay in this process, however many they are; empty if they need
@@ -179,14 +162,16 @@ class CandidateRows:
         from joblib import Parallel, delayed
 
         parts = np.array_split(digits, processes * _PARTS)
-        work = delayed(rows_of)
-        jobs = [work(self._task, self._derive, self._logged, part) for part in parts]
+        jobs = [delayed(rows_of)(self._task, self._derive, self._logged, part) for part in parts]
         try:
             found = Parallel(processes, backend="loky", batch_size=1, max_nbytes=None)(jobs)
         except (PicklingError, BrokenProcessPool) as exc:
             # A template that holds what cannot be sent, or a process that died: neither is a fault
             # of a candidate.
-            self.why_alone = _reason(exc)
+            lines = [line for x in (exc, exc.__cause__) for line in str(x or "").splitlines()]
+            said = [line.strip() for line in lines if line.strip(' "')]
+            # The last line of the error, if any, tells what cannot be sent.
+            self.why_alone = f"{type(exc).__name__}: {said[-1] if said else ''}"
             _log.warning(
                 "%s: its candidates are derived in one process, since others cannot: %.300s",
                 self._task,
@@ -202,15 +187,7 @@ class CandidateRows:
         return rows
 
 
-def _reason(exc: BaseException) -> str:
-    """Reason why candidates cannot go to other processes: the last line of the error, if any."""
-    lines = [line for x in (exc, exc.__cause__) for line in str(x or "").splitlines()]
-    said = [line.strip() for line in lines if line.strip(' "')]
-    return f"{type(exc).__name__}: {said[-1] if said else ''}"
-
-
-#: Number of classes that must have been divided before all are, by the same knobs.
-APART = 64
+APART = 64  #: number of classes that must have been divided before all are, by the same knobs
 #: Cached structure classes, and rows evaluated at once (columns then stay in the cache).
 CLASSES, CHUNK = 4096, 2048
 
@@ -267,16 +244,9 @@ class Population:
         out[rows] = self._rows_alone(digits[rows])
 
     def _fill(
-        self,
-        digits: Digits,
-        rows: Digits,
-        fixed: frozenset[int],
-        out: Rows,
-        alone: list[Digits],
+        self, digits: Digits, rows: Digits, fixed: frozenset[int], out: Rows, alone: list[Digits]
     ) -> None:
-        """Fill the rows ``rows`` of ``out``, which belong to the candidates ``digits``; rows of
-        candidates that are classes of their own go to ``alone``.
-        """
+        """Fill ``rows`` of ``out`` for ``digits``; ``alone`` gets classes of one candidate."""
         if len(fixed) == len(self._knobs):
             alone.append(rows)
             return
@@ -291,7 +261,6 @@ class Population:
                 self._run_whole(structure, fixed, digits[members[0]])
 
     def _rows_alone(self, digits: Digits) -> Rows:
-        """Rows of candidates that are classes of their own."""
         if not len(digits):
             return np.empty((0, len(self.logged)), np.float32)
         different, place = np.unique(digits, axis=0, return_inverse=True)
@@ -299,9 +268,8 @@ class Population:
         return self._candidates.rows(different)[place.reshape(-1)]
 
     def _run_whole(self, program: ColumnProgram, fixed: frozenset[int], sample: Digits) -> None:
-        """Evaluate all candidates of the class of ``sample``, where the space is small: a program
-        takes as long for a hundred candidates as for one, and others will be asked for.
-        """
+        """Evaluate the whole class of ``sample`` in a small space: a program takes as long for a
+        hundred candidates as for one, and others will be asked for."""
         space = self.task.config_space
         if space.range_length > KEPT:
             return
@@ -336,20 +304,16 @@ class Population:
         if key in self._classes:
             self._classes.move_to_end(key)
             return self._classes[key]
-        derived = self._derive_class(fixed, sample)
+        graph = Graph()
+        with _collector_paused():
+            derived = self._derived_in(graph, fixed, sample)
+            graph.forget()
         if isinstance(derived, _FixMore):
             self._asked |= derived.knobs
             self._apart += 1
         self._classes[key] = derived
         if len(self._classes) > CLASSES:
             self._classes.popitem(last=False)
-        return derived
-
-    def _derive_class(self, fixed: frozenset[int], sample: Digits) -> _Class:
-        graph = Graph()
-        with _collector_paused():
-            derived = self._derived_in(graph, fixed, sample)
-            graph.forget()
         return derived
 
     def _derived_in(self, graph: Graph, fixed: frozenset[int], sample: Digits) -> _Class:
@@ -385,17 +349,14 @@ class Population:
         held = frozenset(range(len(self._knobs)))
         for k in sorted(held - fixed):
             graph = Graph()
-            numbers = self._numbers(held - {k}, sample, graph)
-            if numbers is not None and not graph.asked:
+            if self._numbers(held - {k}, sample, graph) is not None and not graph.asked:
                 held -= {k}
         return held
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the cycle collector: a graph of tens of thousands of live nodes would have it look at
-    every object of the process again and again.
-    """
+    """Pause the cycle collector, which would look at a graph's many nodes again and again."""
     if not gc.isenabled():
         yield
         return

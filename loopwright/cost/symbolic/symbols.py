@@ -1,12 +1,9 @@
 """Arithmetic that is the same for numbers and for columns of them.
 
 A `Sym` is an expression over knob values of candidates that are not chosen yet. Operations on ints
-give numbers; operations on a `Sym` give a `Sym`, each part of which is made once (a table of the
-graph finds it again). `loopwright.cost.symbolic.evaluation` evaluates expressions for a whole
-population.
-
-Functions never branch on a value: that makes one derivation right for every candidate. A template
-that does branch (on a tile size) raises `DataDependent`.
+give numbers; operations on a `Sym` give a `Sym`, made once, which `evaluation` computes for a whole
+population. Functions never branch on a value: that makes one derivation right for every candidate.
+A template that does branch (on a tile size) raises `DataDependent`.
 """
 
 from __future__ import annotations
@@ -21,17 +18,14 @@ import numpy as np
 from loopwright.ir.expr import Expr, IterVar, binary
 from loopwright.ir.sizes import Symbol
 
-#: Least and largest value that an expression may take.
-ValueRange = tuple[float, float]
+ValueRange = tuple[float, float]  #: least and largest value that an expression may take
 _INF = math.inf
 _EVERYTHING: ValueRange = (-_INF, _INF)
 
 
 def _hull(ends: Sequence[float]) -> ValueRange:
     """Interval of its ends; everything where one is unknown (0 times infinity)."""
-    if any(x != x for x in ends):
-        return _EVERYTHING
-    return min(ends), max(ends)
+    return _EVERYTHING if any(x != x for x in ends) else (min(ends), max(ends))
 
 
 def _product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
@@ -41,13 +35,11 @@ def _product(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
 
 
 def _floor(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    ends = [x // y for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
-    return _hull(ends)
+    return _hull([x // y for x in (alo, ahi) for y in (blo, bhi)]) if blo > 0 else _EVERYTHING
 
 
 def _ceil(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
-    ends = [-(-x // y) for x in (alo, ahi) for y in (blo, bhi)] if blo > 0 else [math.nan]
-    return _hull(ends)
+    return _hull([-(-x // y) for x in (alo, ahi) for y in (blo, bhi)]) if blo > 0 else _EVERYTHING
 
 
 def _quotient(alo: float, ahi: float, blo: float, bhi: float) -> ValueRange:
@@ -91,8 +83,6 @@ class DataDependent(Exception):
 
 
 class Graph:
-    """Expressions over the values of knobs, each made once."""
-
     def __init__(self) -> None:
         self.nodes: list[GraphNode] = []  # an operand stands before its uses
         #: for each node that is a leaf, the number of its knob and of the part of it
@@ -132,9 +122,7 @@ class Graph:
         return known
 
     def forget(self) -> None:
-        """Drop the expressions, which refer to their graph, to free them without the cycle
-        collector.
-        """
+        """Drop the expressions, which refer to their graph: no cycle collector is needed then."""
         self._table.clear()
         self._leaves.clear()
 
@@ -184,16 +172,12 @@ def _operators(op: str) -> tuple[_Method, _Method]:
 
 @final
 class Sym(Symbol):
-    """An expression; see the docstring of this module."""
-
     __slots__ = ("bounds", "graph", "key", "knobs", "number")
 
     def __init__(
         self, graph: Graph, number: int, bounds: ValueRange, knobs: frozenset[int]
     ) -> None:
-        #: numbers of the knobs that it depends on
-        #: least and largest value
-        #: its node in the graph
+        # ``number`` is its node; ``bounds`` are its least and largest value.
         self.graph, self.number, self.bounds, self.knobs = graph, number, bounds, knobs
         self.key = (number,)  # stands for it where operations are looked up
 
@@ -215,8 +199,7 @@ class Sym(Symbol):
     def __int__(self) -> int:
         raise self._ask()
 
-    def __index__(self) -> int:
-        raise self._ask()
+    __index__ = __int__
 
     def __float__(self) -> float:
         raise self._ask()
@@ -431,16 +414,12 @@ def largest(values: Iterable[Number], at_least: Number = 0) -> Number:
 
 def where(test: Number, a: Number, b: Number) -> Number:
     """``a`` where a test holds, else ``b``. Where one is a bool, the other is a test or a bool."""
-    if test is True or test is False:
-        return a if test else b
-    if not isinstance(test, Sym):
+    if test is True or test is False or not isinstance(test, Sym):
         return a if test else b
     if a is b or (not isinstance(a, Sym) and not isinstance(b, Sym) and a == b):
         return a
     if isinstance(a, bool):
-        if a and b is False:
-            return test
-        return test.graph.apply("or" if a else "unless", (test, b))
+        return test if a and b is False else test.graph.apply("or" if a else "unless", (test, b))
     if isinstance(b, bool):
         return test.graph.apply("implies" if b else "and", (test, a))
     return test.graph.apply("where", (test, a, b))
@@ -448,9 +427,7 @@ def where(test: Number, a: Number, b: Number) -> Number:
 
 def at_most(a: Number, b: Number) -> Number:
     """The test ``a <= b``."""
-    if type(a) is int and type(b) is int:
-        return a <= b
-    return _apply("<=", a, b)
+    return a <= b if type(a) is int and type(b) is int else _apply("<=", a, b)
 
 
 def magnitude(a: Number) -> Number:

@@ -1,10 +1,8 @@
-"""Memory touched by the threads of a warp: segments of global memory, turns of the banks of shared
-memory.
+"""Memory touched by the threads of a warp: segments of global memory, turns of banks of shared one.
 
-An access of a warp is described by digits: thread ``i`` of the warp touches ``width`` bytes from
-``sum(stride * ((i // run) % count))`` on. The number of different values has no short expression,
-so the lanes are enumerated, once for each different description;
-`loopwright.cost.symbolic.warps` remembers them. The first warp of a block stands for all.
+An access is described by digits: thread ``i`` touches ``width`` bytes from
+``sum(stride * ((i // run) % count))`` on. The number of different values has no short expression:
+lanes are enumerated, once for each description. The first warp of a block stands for all.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ import numpy.typing as npt
 
 from loopwright.cost.symbolic.symbols import Number, Sym, ceil_div, least, most
 
-#: Banks of shared memory, and bytes that each serves at a time.
-BANKS, WORD = 32, 4
+BANKS, WORD = 32, 4  #: banks of shared memory, and bytes that each serves at a time
 #: A description: bytes apart, how many threads stand at a place, and how many places there are.
 Digit = tuple[Number, Number, Number]
 #: The operations of expressions; an access is described by its operation and the operands.
@@ -36,8 +33,8 @@ def sectors(
 ) -> Number:
     """Segments of ``unit`` bytes that a warp touches in one access.
 
-    Segments and the memory begin at multiples of ``unit``. Where a block has fewer threads than
-    ``warp``, the others do nothing. A thread touches ``width`` bytes, at most ``unit``.
+    Segments and the memory begin at multiples of ``unit``; a thread touches ``width`` bytes, at
+    most ``unit``. Where a block has fewer threads than ``warp``, the others do nothing.
     """
     return _apply("sectors", unit, warp, threads, width, digits)
 
@@ -45,8 +42,7 @@ def sectors(
 def wavefronts(warp: int, threads: Number, width: Number, digits: Sequence[Digit]) -> Number:
     """Turns of a shared-memory access: a bank serves one word a turn, to any number of threads.
 
-    A thread touches up to 4, 8 or 16 bytes; accesses of 8 and 16 are made by halves and quarters of
-    a warp.
+    Accesses of 8 and 16 bytes are made by halves and quarters of a warp.
     """
     return _apply("wavefronts", BANKS, warp, threads, width, digits)
 
@@ -55,26 +51,19 @@ def _apply(
     op: str, unit: int, warp: int, threads: Number, width: Number, digits: Sequence[Digit]
 ) -> Number:
     head = least(threads, warp) * _BASE + width
-    args = (unit, warp, head, *(_packed(digit, warp) for digit in digits))
+    packed = []
+    for stride, run, count in digits:  # equal for digits that do not differ inside a warp
+        run = least(run, warp)
+        count = least(count, ceil_div(warp, most(run, 1)))
+        packed.append((stride * _BASE + run) * _BASE + count)
+    args = (unit, warp, head, *packed)
     graph = next((x.graph for x in args if isinstance(x, Sym)), None)
-    if graph is None:
-        return int(count_lanes(described([(op, args)]))[0])
-    return graph.apply(op, args)
-
-
-def _packed(digit: Digit, warp: int) -> Number:
-    """Digit as one number, equal for digits that do not differ inside a warp."""
-    stride, run, count = digit
-    run = least(run, warp)
-    count = least(count, ceil_div(warp, most(run, 1)))
-    return (stride * _BASE + run) * _BASE + count
+    return int(count_lanes(described([(op, args)]))[0]) if graph is None else graph.apply(op, args)
 
 
 def described(accesses: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
-    """Descriptions of accesses as columns, int64 (fields, accesses * n): the number of the
-    operation, then its operands, each ``(n,)`` or a single number: unit or banks, warp, threads,
-    width, and each digit.
-    """
+    """Descriptions of accesses as columns, int64 (fields, accesses * n): operation, unit or banks,
+    warp, threads and width, and each digit, all ``(n,)`` or a single number."""
     length = max(np.size(x) for _, args in accesses for x in args)
     fields = 1 + max(len(args) for _, args in accesses)
     out = np.empty((fields, len(accesses), length), np.int64)
@@ -114,9 +103,7 @@ def _segments(rows: Ints) -> Ints:
 
 
 def _turns(rows: Ints, words: int) -> Ints:
-    """Turns of accesses of ``words`` words a thread: for each part of a warp those of the bank with
-    the most different words.
-    """
+    """Turns of accesses of ``words`` words: in each part of a warp those of the busiest bank."""
     lanes = int(rows[0, 1])
     parts = min(words, lanes)
     first = _offsets(rows, parts) // WORD
@@ -134,9 +121,7 @@ def _turns(rows: Ints, words: int) -> Ints:
 
 
 def _offsets(rows: Ints, parts: int = 1) -> Ints:
-    """First bytes of the threads of a warp, (rows, lanes). Threads that a block lacks stand where
-    the first one of their part of the warp does.
-    """
+    """First bytes of a warp's threads, (rows, lanes); missing ones stand at their part's first."""
     warp = int(rows[0, 1])
     places = _places(warp)
     out = np.zeros((len(rows), warp), np.int64)
@@ -164,10 +149,9 @@ _SPREAD = np.random.default_rng(0).integers(-(1 << 62), 1 << 62, 64) * 2 + 1
 
 
 class KnownCounts:
-    """Counts by description, a pure cache: a count is a function of its description.
+    """Counts by description, a cache that is emptied when ``kept`` descriptions fill it.
 
-    Each has two places where it may be found; a later one may take them both. The cache is emptied
-    when ``kept`` descriptions leave no room for new ones.
+    Each has two places where it may be found; a later one may take them both.
     """
 
     def __init__(self, kept: int = KEPT) -> None:
@@ -178,8 +162,7 @@ class KnownCounts:
 
     def columns(self, accesses: Sequence[tuple[str, Sequence[Any]]]) -> Any:
         """Counts of accesses as in `warps.described`, float64 (accesses, n)."""
-        wanted = described(accesses)
-        return self._counts(wanted).astype(np.float64).reshape(len(accesses), -1)
+        return self._counts(described(accesses)).astype(np.float64).reshape(len(accesses), -1)
 
     def _counts(self, wanted: Ints) -> Ints:
         fields = len(wanted)
@@ -191,8 +174,7 @@ class KnownCounts:
         unknown = _different(kept.take(found, axis=1), wanted)
         if len(unknown):
             found[unknown] = places[_second(spread[unknown])]
-            again = _different(kept.take(found[unknown], axis=1), wanted[:, unknown])
-            unknown = unknown[again]
+            unknown = unknown[_different(kept.take(found[unknown], axis=1), wanted[:, unknown])]
         out = counts[found]
         if len(unknown):
             new, first, which = np.unique(

@@ -35,7 +35,6 @@ UNCONVERTED = Unconverted()
 
 
 def refusal(nodes: Sequence[tuple[str, str]]) -> str:
-    """Message about nodes that cannot be converted, each with its reason."""
     shown = [f"{node} ({reason:.{_LETTERS}})" for node, reason in nodes[:_MOST_NODES]]
     more = len(nodes) - len(shown)
     text = "; ".join(shown) + (f"; and {more} more" if more else "")
@@ -48,10 +47,7 @@ def listed(outputs: Expr | Sequence[E]) -> list[Expr | E]:
 
 
 def standardised(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
-    """A tensor minus its mean, divided by its standard deviation, over some axes.
-
-    ``call`` makes calls of operators, as `Node.call` does.
-    """
+    """A tensor minus its mean over some axes, divided by its standard deviation."""
     _, centred, variance = moments(call, x, axes)
     return call("multiply", centred, call("rsqrt", call("add", variance, epsilon)))
 
@@ -64,10 +60,7 @@ def moments(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...]) -> tuple[
 
 
 def last_step(extent: int, reach: int, stride: int, low: int, high: int) -> int:
-    """Elements missing for the last window, unless it would begin behind the image.
-
-    ``low`` and ``high`` are the padding before and after the image.
-    """
+    """Elements missing for the last window, unless it would begin behind the padded image."""
     missing = -(extent + low + high - reach) % stride
     begin = extent + low + high + missing - reach
     return missing if begin < extent + low else 0
@@ -86,14 +79,12 @@ class ExprTypes(Types):
         return e
 
     def narrow(self, e: Expr) -> str | None:
-        """The narrow dtype of an expression; None where it has none."""
         return self._narrow.get(e)
 
     def round_once(self, outputs: Iterable[Expr], inputs: Iterable[Expr]) -> bool:
-        """Whether outputs are rounded to 16 bits at most once on the way from inputs.
-
-        Where they are not, an operator that is converted to several calls is to be converted again,
-        from inputs in float32. A constant that is no whole number counts, as it was rounded.
+        """Whether outputs are rounded to 16 bits at most once on the way from inputs. Where they
+        are not, an operator that is converted to several calls is to be converted again, from
+        inputs in float32. A constant that is no whole number counts, as it was rounded.
         """
         seen, waiting, count = set(inputs), list(outputs), 0
         while waiting and count < 2:
@@ -121,17 +112,15 @@ class ImportedNode:
     types: ExprTypes
 
     def call(self, name: str, first: Expr, *args: Any, **attrs: Any) -> Call:
-        """A call of an operator of graphs, whose ``span`` names this node.
-
-        Numbers among the arguments become constants of the first one's dtype, arrays of their own.
+        """A call of an operator of graphs, whose ``span`` names this node. Numbers among the
+        arguments become constants of the first one's dtype, arrays of their own.
         """
         exprs = [a if isinstance(a, Expr) else self._constant(a, first) for a in args]
         return get_op(name)(first, *exprs, span=str(self), **attrs)
 
     def _constant(self, value: Any, beside: Expr) -> Constant:
-        if isinstance(value, (np.ndarray, np.generic)):
-            return const(value)
-        return self.number(value, self.dtype(beside))
+        is_array = isinstance(value, (np.ndarray, np.generic))
+        return const(value) if is_array else self.number(value, self.dtype(beside))
 
     def number(self, value: Any, dtype: str) -> Constant:
         """A constant; OverflowError where a Python integer is beyond the dtype."""

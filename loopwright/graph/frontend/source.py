@@ -24,10 +24,7 @@ ModelLike: TypeAlias = (
 
 
 def module_of(
-    model: ModelLike,
-    *,
-    example_inputs: Sequence[Any] | None = None,
-    fallback: bool = True,
+    model: ModelLike, *, example_inputs: Sequence[Any] | None = None, fallback: bool = True
 ) -> IRModule:
     """The module of a model: itself, or converted as `from_onnx` and `from_torch` do."""
     if is_torch(model):
@@ -55,6 +52,4 @@ def check_model(model: object) -> None:
 def is_torch(model: object) -> bool:
     """Whether it is a model of PyTorch, which is loaded then."""
     torch = sys.modules.get("torch")
-    if torch is None:
-        return False
-    return isinstance(model, (torch.nn.Module, torch.export.ExportedProgram))
+    return torch is not None and isinstance(model, (torch.nn.Module, torch.export.ExportedProgram))

@@ -1,9 +1,7 @@
 """The nodes of a graph and their types: Relay's vocabulary (Roesch et al., 2018) over frozen nodes.
 
-A node is equal to itself alone: two calls of one operator are two computations, and variables are
-identified by object, not by name. `loopwright.graph.structural_equal` compares graphs. Nodes are
-shared freely, so that a graph is a directed acyclic graph and not a tree; all walks visit each node
-once, and none recurses.
+A node is equal to itself alone, variables too (`loopwright.graph.structural_equal` compares
+graphs). Nodes are shared freely: walks visit each node once, and none recurses.
 """
 
 from __future__ import annotations
@@ -28,10 +26,6 @@ Size: TypeAlias = "int | te.Expr"
 class TensorType:
     """The type of a tensor.
 
-    Attributes:
-        shape: its extents; a scalar has none.
-        dtype: of its elements.
-
     Raises:
         GraphError: an extent is neither a number from 0 nor an expression.
         TensorError: the dtype is unknown.
@@ -41,8 +35,8 @@ class TensorType:
         float32[1, 3, 224, 224]
     """
 
-    shape: tuple[Size, ...]
-    dtype: str = "float32"
+    shape: tuple[Size, ...]  #: extents; a scalar has none
+    dtype: str = "float32"  #: of the elements
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(_size(n) for n in self.shape))
@@ -61,9 +55,6 @@ class TensorType:
 class TupleType:
     """The type of a tuple of values.
 
-    Attributes:
-        fields: the types of its parts.
-
     Example:
         >>> scalar = lw.graph.TensorType((), "int32")
         >>> print(lw.graph.TupleType((scalar, scalar)))
@@ -80,10 +71,6 @@ class TupleType:
 @dataclass(frozen=True)
 class FuncType:
     """The type of a function.
-
-    Attributes:
-        params: the types of its parameters.
-        result: the type of what it returns.
 
     Example:
         >>> scalar = lw.graph.TensorType(())
@@ -129,13 +116,9 @@ _NOTHING: Attrs = MappingProxyType({})
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Expr:
-    """An expression: any node that has a value.
+    """An expression: any node that has a value."""
 
-    Attributes:
-        span: its origin, such as the name of a node of a model; for messages.
-    """
-
-    span: str = ""
+    span: str = ""  #: its origin, such as the name of a node of a model; for messages
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -154,28 +137,18 @@ class Expr:
 
 @dataclass(frozen=True, eq=False)
 class Var(Expr):
-    """A variable: a parameter of a function, or one that a `Let` binds.
+    """A variable: a parameter of a function, or one that a `Let` binds."""
 
-    Attributes:
-        name: as it is printed; it need not be unique.
-        type: its type; None where a `Let` binds it, whose value has the type.
-    """
-
-    name: str
-    type: Type | None = None
+    name: str  #: as it is printed; it need not be unique
+    type: Type | None = None  #: None where a `Let` binds it, whose value has the type
 
 
 @dataclass(frozen=True, eq=False)
 class Constant(Expr):
-    """An array that is known.
+    """An array that is known."""
 
-    Attributes:
-        data: its elements; must not be written.
-        name: of the weight, where it has one.
-    """
-
-    data: Array
-    name: str = ""
+    data: Array  #: must not be written
+    name: str = ""  #: of the weight, where it has one
 
     @property
     def type(self) -> TensorType:
@@ -184,24 +157,16 @@ class Constant(Expr):
 
 @dataclass(frozen=True, eq=False)
 class GlobalVar(Expr):
-    """A function of a module by its name.
+    """A function of a module by its name."""
 
-    Attributes:
-        name: unique in the module.
-    """
-
-    name: str
+    name: str  #: unique in the module
 
 
 @dataclass(frozen=True, eq=False)
 class OpRef(Expr):
-    """A registered operator as the callee of a call.
+    """A registered operator as the callee of a call."""
 
-    Attributes:
-        name: as it is registered, such as ``"nn.conv"``.
-    """
-
-    name: str
+    name: str  #: as it is registered, such as ``"nn.conv"``
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +174,6 @@ class HostFunction(Expr):
     """A Python function in the place of a function: another library computes what no operator does.
 
     Passes leave its calls as they are; a call is a separate step of the program.
-
-    Attributes:
-        name: what it stands for, such as the operator of a node of a model.
-        function: from arrays to arrays. It must not write into its arguments.
-        result: the type of its return value, a tuple unless it is one array.
-        by: the library that implements it, such as ``"onnx.reference"``.
-        reason: why there is no kernel, for messages.
 
     Example:
         >>> x = lw.graph.var("x", (3,))
@@ -225,27 +183,21 @@ class HostFunction(Expr):
         [-1. -2. -3.]
     """
 
-    name: str
-    function: Callable[..., Sequence[Array]]
-    result: Type
-    by: str
-    reason: str
+    name: str  #: such as the operator of a node of a model
+    function: Callable[..., Sequence[Array]]  #: must not write into its arguments
+    result: Type  #: a tuple unless it returns one array
+    by: str  #: the library that implements it, such as ``"onnx.reference"``
+    reason: str  #: why there is no kernel, for messages
 
 
 @dataclass(frozen=True, eq=False)
 class Call(Expr):
-    """The value of an operator or a function for some arguments.
+    """The value of an operator or a function for some arguments."""
 
-    Attributes:
-        op: what is called: an `OpRef`, a `GlobalVar`, a `Function`, a `HostFunction`, or a `Var`
-            that is a function.
-        args: its arguments.
-        attrs: attributes of the operator by name; those that are left out have their defaults.
-    """
-
+    #: an `OpRef`, a `GlobalVar`, a `Function`, a `HostFunction`, or a `Var` that is a function
     op: Expr
     args: tuple[Expr, ...]
-    attrs: Attrs = field(default_factory=lambda: _NOTHING)
+    attrs: Attrs = field(default_factory=lambda: _NOTHING)  #: missing ones have their defaults
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -260,19 +212,14 @@ class Call(Expr):
 class Function(Expr):
     """A function.
 
-    Attributes:
-        params: its parameters, all different, each with a type.
-        body: what it returns.
-        result: the declared type of what it returns; a function that calls itself needs it.
-        attrs: such as ``{"primitive": True}`` for a function that becomes one kernel.
-
     Raises:
         GraphError: two parameters are one variable, or one has no type.
     """
 
-    params: tuple[Var, ...]
+    params: tuple[Var, ...]  #: all different, each with a type
     body: Expr
-    result: Type | None = None
+    result: Type | None = None  #: declared; a function that calls itself needs it
+    #: such as ``{"primitive": True}`` for a function that becomes one kernel
     attrs: Attrs = field(default_factory=lambda: _NOTHING)
 
     def __post_init__(self) -> None:
@@ -302,11 +249,7 @@ class Function(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Tuple(Expr):
-    """Several values as one.
-
-    Attributes:
-        fields: the values.
-    """
+    """Several values as one."""
 
     fields: tuple[Expr, ...]
 
@@ -320,11 +263,7 @@ class Tuple(Expr):
 
 @dataclass(frozen=True, eq=False)
 class TupleGetItem(Expr):
-    """One of the values of a tuple.
-
-    Attributes:
-        tuple_value: the tuple.
-        index: which one, from 0.
+    """One of the values of a tuple, by its index from 0.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -348,11 +287,6 @@ class TupleGetItem(Expr):
 class Let(Expr):
     """A body in which a variable has a value.
 
-    Attributes:
-        var: the variable.
-        value: its value, in which it does not occur.
-        body: where it may occur.
-
     Example:
         >>> x, twice = lw.graph.var("x", (4,)), lw.graph.Var("twice")
         >>> e = lw.graph.Let(twice, lw.graph.op.add(x, x), lw.graph.op.exp(twice))
@@ -361,8 +295,8 @@ class Let(Expr):
     """
 
     var: Var
-    value: Expr
-    body: Expr
+    value: Expr  #: in which the variable does not occur
+    body: Expr  #: where it may occur
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -376,15 +310,9 @@ class Let(Expr):
 
 @dataclass(frozen=True, eq=False)
 class If(Expr):
-    """One of two values; the other is not computed.
+    """One of two values; the other is not computed."""
 
-    Attributes:
-        condition: a tensor of type bool and no dimensions.
-        then: the value where it is true.
-        otherwise: the value where it is false.
-    """
-
-    condition: Expr
+    condition: Expr  #: a tensor of type bool and no dimensions
     then: Expr
     otherwise: Expr
 
@@ -404,12 +332,7 @@ def _var(e: Expr) -> Var:
 
 
 def var(name: str, shape: tuple[Any, ...] | Type = (), dtype: str = "float32") -> Var:
-    """A variable with a type.
-
-    Args:
-        name: as it is printed.
-        shape: the extents of a tensor, or any type.
-        dtype: of the tensor's elements.
+    """A variable with a type; ``shape`` is that of a tensor, or any type.
 
     Example:
         >>> x = lw.graph.var("x", (1, 8))
@@ -420,13 +343,9 @@ def var(name: str, shape: tuple[Any, ...] | Type = (), dtype: str = "float32") -
 
 
 def const(value: Any, dtype: str | None = None, name: str = "") -> Constant:
-    """A constant from an array or a number.
+    """A constant from a copy of anything that NumPy makes an array of; ``name`` is of the weight.
 
-    Args:
-        value: anything that NumPy makes an array of; it is copied, so that a later change of the
-            array does not change the graph.
-        dtype: float32 by default for Python's numbers with a fraction, else that of the array.
-        name: of the weight.
+    Without a dtype, Python's numbers with a fraction become float32; arrays keep theirs.
 
     Raises:
         TensorError: the dtype is not supported.

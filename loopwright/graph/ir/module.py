@@ -13,35 +13,25 @@ from typing import Any, overload
 import numpy.typing as npt
 
 from loopwright.errors import GraphError, InternalError, did_you_mean
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    HostFunction,
-    If,
-    Let,
-    OpRef,
-    Tuple,
-    TupleGetItem,
-    Type,
-    Var,
-    const,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.visitor import Block, blocks, free_vars, post_order, substitute
 
 #: Nodes without a line of their own: they are written where they are read.
-_WRITTEN_IN_PLACE = (Var, Constant, GlobalVar, OpRef, HostFunction, Tuple, TupleGetItem)
+_WRITTEN_IN_PLACE = (
+    ir.Var,
+    ir.Constant,
+    ir.GlobalVar,
+    ir.OpRef,
+    ir.HostFunction,
+    ir.Tuple,
+    ir.TupleGetItem,
+)
 
 
 def function_text(
-    name: str, function: Function, types: Mapping[Expr, Type] | None = None
-) -> tuple[str, dict[Expr, int]]:
-    """A function as text, and the line number, from 0, of each node that has a line.
-
-    ``types`` of nodes are written after their lines.
-    """
+    name: str, function: ir.Function, types: Mapping[ir.Expr, ir.Type] | None = None
+) -> tuple[str, dict[ir.Expr, int]]:
+    """A function as text, with types where known, and the line from 0 of each node that has one."""
     writer = _Writer(types or {})
     writer.open(f"def @{name}", function, 0)
     writer.block(blocks(function.body), 1)
@@ -50,23 +40,21 @@ def function_text(
 
 
 class _Writer:
-    def __init__(self, types: Mapping[Expr, Type]) -> None:
+    def __init__(self, types: Mapping[ir.Expr, ir.Type]) -> None:
         self.lines: list[str] = []
-        self.line_of: dict[Expr, int] = {}
+        self.line_of: dict[ir.Expr, int] = {}
         self._types = types
-        self._names: dict[Expr, str] = {}
+        self._names: dict[ir.Expr, str] = {}
         self._used: set[str] = set()
         self._count = 0
 
-    def add(self, text: str, depth: int, e: Expr | None = None) -> None:
-        """Write a line, which belongs to node ``e``."""
+    def add(self, text: str, depth: int, e: ir.Expr | None = None) -> None:
         if e is not None:
             self.line_of[e] = len(self.lines)
-            comment = f"  /* {self._types[e]} */" if e in self._types else ""
-            text += comment
+            text += f"  /* {self._types[e]} */" if e in self._types else ""
         self.lines.append("  " * depth + text)
 
-    def open(self, head: str, function: Function, depth: int) -> None:
+    def open(self, head: str, function: ir.Function, depth: int) -> None:
         params = ", ".join(f"{self._named(p)}: {p.type}" for p in function.params)
         result = f" -> {function.result}" if function.result is not None else ""
         attrs = f" [{_attrs(function.attrs)}]" if function.attrs else ""
@@ -74,11 +62,11 @@ class _Writer:
 
     def block(self, block: Block, depth: int) -> None:
         """Write the lines of a block; its value is the last one."""
-        bindings = {e.var: e for e in block.nodes if isinstance(e, Let)}
+        bindings = {e.var: e for e in block.nodes if isinstance(e, ir.Let)}
         for e in block.nodes:
-            if isinstance(e, Var) and e in bindings:
+            if isinstance(e, ir.Var) and e in bindings:
                 self.add(f"let {self._named(e)} = {self._text(bindings[e].value)};", depth, e)
-            elif isinstance(e, Let):
+            elif isinstance(e, ir.Let):
                 self._names[e] = self._text(e.body)
             elif not isinstance(e, _WRITTEN_IN_PLACE) and e is not block.result:
                 name = f"%{self._count}"
@@ -91,49 +79,50 @@ class _Writer:
         else:
             self._written("", value, block, depth, "")
 
-    def _written(self, before: str, e: Expr, block: Block, depth: int, after: str) -> None:
-        if isinstance(e, If):
+    def _written(self, before: str, e: ir.Expr, block: Block, depth: int, after: str) -> None:
+        if isinstance(e, ir.If):
             self.add(f"{before}if ({self._text(e.condition)}) {{", depth, e)
             then, otherwise = block.inner[e]
             self.block(then, depth + 1)
             self.add("} else {", depth)
             self.block(otherwise, depth + 1)
             self.add("}" + after, depth)
-        elif isinstance(e, Function):
+        elif isinstance(e, ir.Function):
             self.open(f"{before}fn ", e, depth)
             self.line_of[e] = len(self.lines) - 1
             self.block(block.inner[e][0], depth + 1)
             self.add("}" + after, depth)
-        elif isinstance(e, Call):
+        elif isinstance(e, ir.Call):
             given = [*map(self._text, e.args), *([_attrs(e.attrs)] if e.attrs else [])]
             self.add(f"{before}{self._text(e.op)}({', '.join(given)}){after}", depth, e)
         else:
             raise InternalError(f"a graph cannot be printed: {type(e).__name__} has no text")
 
-    def _text(self, e: Expr) -> str:
-        """The text of a node as an operand."""
+    def _text(self, e: ir.Expr) -> str:
         if e in self._names:
             return self._names[e]
         match e:
-            case Var():
+            case ir.Var():
                 return self._named(e)
-            case Constant():
-                return _constant(e)
-            case GlobalVar():
+            case ir.Constant(data=a) if a.ndim == 0:
+                return f"{a.item()!r}{'' if e.type.dtype == 'float32' else ':' + e.type.dtype}"
+            case ir.Constant():
+                return f"const[{e.name or 'unnamed'}: {e.type}]"
+            case ir.GlobalVar():
                 return f"@{e.name}"
-            case OpRef():
+            case ir.OpRef():
                 return e.name
-            case HostFunction():
+            case ir.HostFunction():
                 return f"host[{e.name} by {e.by}]"
-            case TupleGetItem():
+            case ir.TupleGetItem():
                 return f"{self._text(e.tuple_value)}.{e.index}"
-            case Tuple(fields=(one,)):
+            case ir.Tuple(fields=(one,)):
                 return f"({self._text(one)},)"
-            case Tuple():
+            case ir.Tuple():
                 return f"({', '.join(map(self._text, e.fields))})"
         raise InternalError(f"{type(e).__name__} is read before it was printed")
 
-    def _named(self, v: Var) -> str:
+    def _named(self, v: ir.Var) -> str:
         if v not in self._names:
             name = f"v{v.name}" if v.name.isdigit() else v.name
             self._names[v] = f"%{unique(name, self._used)}"
@@ -148,12 +137,6 @@ def unique(name: str, used: set[str]) -> str:
         free = f"{name}_{n}"
     used.add(free)
     return free
-
-
-def _constant(e: Constant) -> str:
-    if e.data.ndim == 0:
-        return f"{e.data.item()!r}{'' if e.type.dtype == 'float32' else ':' + e.type.dtype}"
-    return f"const[{e.name or 'unnamed'}: {e.type}]"
 
 
 def _attrs(attrs: Mapping[str, Any]) -> str:
@@ -174,10 +157,7 @@ OUTPUT_NAMES = "output_names"
 
 @dataclass(frozen=True, eq=False)
 class IRModule:
-    """Functions that may call each other by name; frozen, so that a pass makes another one.
-
-    Args:
-        functions: by name.
+    """Functions by name that may call each other; frozen, so that a pass makes another one.
 
     Raises:
         GraphError: a function reads a variable that it does not bind, or calls one that is missing.
@@ -191,38 +171,37 @@ class IRModule:
         }
     """
 
-    functions: Mapping[str, Function]
+    functions: Mapping[str, ir.Function]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "functions", MappingProxyType(dict(self.functions)))
         for name, function in self.functions.items():
             self._check(name, function)
 
-    def _check(self, name: str, function: Function) -> None:
+    def _check(self, name: str, function: ir.Function) -> None:
         free = free_vars(function)
         if free:
             names = ", ".join(repr(v.name) for v in free)
             raise GraphError(f"function {name!r} reads {names}, which it does not bind")
         for e in post_order(function):
-            if isinstance(e, GlobalVar) and e.name not in self.functions:
+            if isinstance(e, ir.GlobalVar) and e.name not in self.functions:
                 raise GraphError(
                     f"function {name!r} calls {e.name!r}, which the module does not have"
                     f"{did_you_mean(e.name, self.functions)}"
                 )
 
     @classmethod
-    def from_expr(cls, expr: Expr, functions: Mapping[str, Function] | None = None) -> IRModule:
-        """A module whose ``main`` is an expression.
+    def from_expr(
+        cls, expr: ir.Expr, functions: Mapping[str, ir.Function] | None = None
+    ) -> IRModule:
+        """A module whose ``main`` is a function, or an expression over its free variables.
 
-        Args:
-            expr: a function, or an expression, whose free variables become the parameters in the
-                order of their first use.
-            functions: others that it calls.
+        These become the parameters in the order of their first use. ``functions`` are others.
         """
-        main = expr if isinstance(expr, Function) else Function(tuple(free_vars(expr)), expr)
+        main = expr if isinstance(expr, ir.Function) else ir.Function(tuple(free_vars(expr)), expr)
         return cls({MAIN: main, **(functions or {})})
 
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: str) -> ir.Function:
         """A function by name; GraphError where there is none."""
         if name not in self.functions:
             raise GraphError(
@@ -231,11 +210,11 @@ class IRModule:
             )
         return self.functions[name]
 
-    def with_function(self, name: str, function: Function) -> IRModule:
+    def with_function(self, name: str, function: ir.Function) -> IRModule:
         """The module with one function added or replaced."""
         return IRModule({**self.functions, name: function})
 
-    def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
+    def with_functions(self, functions: Mapping[str, ir.Function]) -> IRModule:
         """The module with other functions.
 
         Itself where they are its own: a pass returns it to say that there was nothing to do.
@@ -253,7 +232,7 @@ class IRModule:
 
 
 @overload
-def bind_params_by_name(model: Function, params: Mapping[str, npt.ArrayLike]) -> Function: ...
+def bind_params_by_name(model: ir.Function, params: Mapping[str, npt.ArrayLike]) -> ir.Function: ...
 
 
 @overload
@@ -261,16 +240,11 @@ def bind_params_by_name(model: IRModule, params: Mapping[str, npt.ArrayLike]) ->
 
 
 def bind_params_by_name(
-    model: Function | IRModule, params: Mapping[str, npt.ArrayLike]
-) -> Function | IRModule:
-    """Replace parameters of a function by constants, as Relay's ``bind_params_by_name`` does.
+    model: ir.Function | IRModule, params: Mapping[str, npt.ArrayLike]
+) -> ir.Function | IRModule:
+    """Replace parameters of a function, or of the ``main`` of a module, by constants.
 
-    Args:
-        model: a function, or a module, of whose ``main`` parameters are bound.
-        params: an array for each parameter that is bound, by its name; the others remain.
-
-    Returns:
-        A function or module, as given.
+    The name is that of Relay's function. Parameters without an array remain.
 
     Raises:
         GraphError: there is no such parameter, several have its name, or the array is of another
@@ -285,7 +259,7 @@ def bind_params_by_name(
     """
     if isinstance(model, IRModule):
         return model.with_function(MAIN, bind_params_by_name(model[MAIN], params))
-    values: dict[Var, Expr] = {}
+    values: dict[ir.Var, ir.Expr] = {}
     for name, given in params.items():
         found = [p for p in model.params if p.name == name]
         if len(found) != 1:
@@ -295,10 +269,10 @@ def bind_params_by_name(
                 f"bind_params_by_name: {why} of the name {name!r}{did_you_mean(name, names)}; the "
                 f"parameters are {', '.join(names)}"
             )
-        value = const(given, name=name)
+        value = ir.const(given, name=name)
         if value.type != found[0].type:
             raise GraphError(f"bind_params_by_name: {name!r} is {found[0].type}, got {value.type}")
         values[found[0]] = value
     body = substitute(model.body, values)
     params_left = tuple(p for p in model.params if p not in values)
-    return Function(params_left, body, model.result, model.attrs, span=model.span)
+    return ir.Function(params_left, body, model.result, model.attrs, span=model.span)

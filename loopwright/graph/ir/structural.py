@@ -1,8 +1,6 @@
 """Equality and hashes of graphs by what they compute, up to the names of variables.
 
-Both are of the graph and not of the tree: two graphs are equal where one can be mapped onto the
-other node by node. So a value that is computed once and read twice differs from one that is
-computed twice.
+Graphs are mapped node by node: a value that is read twice differs from one that is computed twice.
 """
 
 from __future__ import annotations
@@ -11,29 +9,18 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    HostFunction,
-    OpRef,
-    TupleGetItem,
-    Var,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import free_vars, post_order
 
 
-def structural_equal(a: Expr | IRModule, b: Expr | IRModule, map_free_vars: bool = False) -> bool:
+def structural_equal(
+    a: ir.Expr | IRModule, b: ir.Expr | IRModule, map_free_vars: bool = False
+) -> bool:
     """Whether two expressions or modules are the same program.
 
-    Args:
-        a: one of them.
-        b: the other.
-        map_free_vars: whether free variables may stand for each other, in the order of their first
-            use; without it they must be the same ones.
+    With ``map_free_vars`` free variables may stand for each other, in the order of their first
+    use; without it they must be the same ones.
 
     Example:
         >>> def double(name):
@@ -51,14 +38,13 @@ def structural_equal(a: Expr | IRModule, b: Expr | IRModule, map_free_vars: bool
     return _numbered(a, map_free_vars) == _numbered(b, map_free_vars)
 
 
-def structural_hash(e: Expr | IRModule, map_free_vars: bool = False, *, values: bool = True) -> str:
+def structural_hash(
+    e: ir.Expr | IRModule, map_free_vars: bool = False, *, values: bool = True
+) -> str:
     """A hash that is equal for equal programs, in every process; 32 hexadecimal digits.
 
-    Args:
-        e: the program.
-        map_free_vars: as of `structural_equal`.
-        values: False hashes constants by their types alone, and Python functions by their names, so
-            that the same network with other weights has the same hash.
+    Without ``values`` constants are hashed by their types alone, and Python functions by their
+    names, so that the same network with other weights has the same hash.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -78,11 +64,11 @@ def structural_hash(e: Expr | IRModule, map_free_vars: bool = False, *, values: 
 
 
 def _numbered(
-    root: Expr, map_free_vars: bool, in_this_process: bool = True, values: bool = True
+    root: ir.Expr, map_free_vars: bool, in_this_process: bool = True, values: bool = True
 ) -> list[tuple[Any, ...]]:
     """Each node as its own data and the numbers of its children, in post-order."""
     free = set() if map_free_vars else set(free_vars(root))
-    number: dict[Expr, int] = {}
+    number: dict[ir.Expr, int] = {}
     lines = []
     for e in post_order(root):
         number[e] = len(number)
@@ -93,29 +79,28 @@ def _numbered(
     return lines
 
 
-def _own(e: Expr, values: bool) -> tuple[Any, ...]:
+def _own(e: ir.Expr, values: bool) -> tuple[Any, ...]:
     """A node's own data, without its children, and unless ``values`` numbers and functions."""
     match e:
-        case Var():
+        case ir.Var():
             return (str(e.type),)
-        case Constant():
+        case ir.Constant():
             return (str(e.type), digest(e)) if values else (str(e.type),)
-        case GlobalVar() | OpRef():
+        case ir.GlobalVar() | ir.OpRef():
             return (e.name,)
-        case HostFunction():  # what a Python function computes is known by itself alone
+        case ir.HostFunction():  # what a Python function computes is known by itself alone
             own = e.name, str(e.result)
             return (*own, id(e.function)) if values else own
-        case Call():
+        case ir.Call():
             return (attrs_key(e.attrs),)
-        case Function():
+        case ir.Function():
             return (str(e.result), attrs_key(e.attrs))
-        case TupleGetItem():
+        case ir.TupleGetItem():
             return (e.index,)
     return ()
 
 
-def digest(e: Constant) -> str:
-    """A hash of the elements of a constant."""
+def digest(e: ir.Constant) -> str:
     return hashlib.sha256(e.data.tobytes()).hexdigest()
 
 

@@ -1,10 +1,7 @@
-"""Walks over graphs: each node once, children first, and never by recursion.
+"""Walks over graphs: each node once, children first, by no recursion: models are long chains.
 
-A model is a chain of thousands of nodes, longer than Python's stack.
-
-The branches of an `If` and the body of a `Function` are blocks of their own. The innermost block
-that encloses all uses of a node is where it is computed: a node that only one branch reads is
-computed in it; one that both read, or something outside, before the `If`.
+The branches of an `If` and the body of a `Function` are blocks of their own. A node is computed in
+the innermost block that encloses all its uses: before the `If` where both branches read it.
 """
 
 from __future__ import annotations
@@ -40,13 +37,8 @@ def post_order(*roots: Expr) -> list[Expr]:
 def rewrite(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """The expression with every node replaced, children first.
 
-    Args:
-        root: the expression.
-        change: from a node whose children are already replaced to its replacement; the node itself
-            to keep it. It is called once for each node.
-
-    Returns:
-        The new expression; unchanged parts are shared with the old one.
+    ``change`` is called once for each node, over children that are replaced already, and returns
+    the node itself to keep it. Unchanged parts are shared with the old expression.
 
     Example:
         >>> x = lw.graph.var("x", (4,))
@@ -131,8 +123,6 @@ def globals_of(root: Expr) -> list[str]:
 
 @dataclass(eq=False)
 class Block:
-    """A sequence of nodes that ends in a value."""
-
     result: Expr  # its value
     outer: Block | None = None  # the enclosing block
     #: computed in it, in order, without those of inner blocks
@@ -142,7 +132,6 @@ class Block:
 
     @property
     def depth(self) -> int:
-        """The number of enclosing blocks."""
         return 0 if self.outer is None else 1 + self.outer.depth
 
 

@@ -48,7 +48,6 @@ class Places:
 
     @staticmethod
     def of(f: Function, types: Types) -> Places:
-        """The places of a function, in the order of its calls."""
         made = Places(types)
         order = post_order(f.body)
         for e in order:
@@ -57,7 +56,12 @@ class Places:
         readers = users(order)
         r = Rewriting(types, lambda _: None)
         for e, place in made.of_call.items():
-            outside = [u for u in readers.get(e, ()) if not made._reads(u, e)]
+            # Calls with a place read some operands in that place's layout.
+            outside = [
+                u
+                for u in readers.get(e, ())
+                if not (isinstance(u, Call) and u in made.of_call and e in made._images(u))
+            ]
             free = all(isinstance(u, Call) and leaves_freely(r, u) for u in outside)
             if e is f.body or not free:
                 made.leaving.append((place, types.tensor(e)))
@@ -73,11 +77,9 @@ class Places:
 
     def candidates(self, place: int, layouts: Sequence[Layout]) -> list[Layout]:
         """The layouts that a place can have; the original one always is among them."""
-        call = self.anchors[place]
-        return [one for one in layouts if one == FIRST or self._can(call, one)]
+        return [one for one in layouts if one == FIRST or self._can(self.anchors[place], one)]
 
     def converted(self) -> list[Layout]:
-        """The layouts that `ConvertLayout` gives the places."""
         found: list[Layout] = []
         for n, anchor in enumerate(self.anchors):
             if called(anchor) == "nn.conv":
@@ -134,10 +136,6 @@ class Places:
         rank = len(self.types.tensor(call).shape)
         return tuple(a for a in dict.fromkeys(call.args) if len(self.types.tensor(a).shape) == rank)
 
-    def _reads(self, user: Expr, e: Expr) -> bool:
-        """Whether a call with a place reads a value in that place's layout."""
-        return isinstance(user, Call) and user in self.of_call and e in self._images(user)
-
 
 _FORMAT, _VERSION = "loopwright.layouts", 1
 LAYOUTS = FileKind("a file of layouts", marked(f'"format": "{_FORMAT}"'.encode()))
@@ -148,19 +146,6 @@ MEASURED = "measured"
 @dataclass(frozen=True)
 class LayoutChoice:
     """A layout for each convolution and pool of a module, and for calls that join several of them.
-
-    Attributes:
-        layouts: of the places of the module, in the order of its calls.
-        operators: of the places, such as ``nn.conv``.
-        module: the hash of the module, without the values of its weights: a network that is trained
-            anew keeps its layouts.
-        cost: expected cost of kernels and transforms between layouts in a run, in ``unit``; None
-            where nothing was priced.
-        converted: the same for the layouts that `ConvertLayout` gives.
-        unit: ``"seconds"`` where it was measured, ``"cycles"`` by the analytical model.
-        exact: whether it is certain that no other layouts cost less by the same prices.
-        target: the target of the priced kernels, as text; empty where nothing was priced.
-        source: the file that it was read from; empty for none. Comparisons ignore it.
 
     Example:
         >>> x = lw.graph.var("x", (1, 8, 6, 6))
@@ -173,15 +158,15 @@ class LayoutChoice:
         True
     """
 
-    layouts: tuple[Layout, ...]
-    operators: tuple[str, ...]
-    module: str
-    cost: float | None = None
-    converted: float | None = None
-    unit: str = "seconds"
-    exact: bool = False
-    target: str = ""
-    source: str = field(default="", compare=False)
+    layouts: tuple[Layout, ...]  #: of the places of the module, in the order of its calls
+    operators: tuple[str, ...]  #: of the places, such as ``nn.conv``
+    module: str  #: its hash without weights: a network trained anew keeps its layouts
+    cost: float | None = None  #: expected of a run, in ``unit``; None where nothing was priced
+    converted: float | None = None  #: the same for the layouts that `ConvertLayout` gives
+    unit: str = "seconds"  #: of a measured cost; ``"cycles"`` by the analytical model
+    exact: bool = False  #: whether certainly no other layouts cost less by the same prices
+    target: str = ""  #: of the priced kernels; empty where nothing was priced
+    source: str = field(default="", compare=False)  #: the file it was read from; empty for none
 
     @staticmethod
     def of(module: IRModule, names: Sequence[str]) -> LayoutChoice:
@@ -201,32 +186,15 @@ class LayoutChoice:
 
     def to_json(self) -> dict[str, Json]:
         """The choice as JSON data, which `from_json` reads."""
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "module": self.module,
-            "target": self.target,
-            "unit": self.unit,
-            "cost": self.cost,
-            "converted": self.converted,
-            "exact": self.exact,
-            "places": [
-                {"operator": operator, "layout": layout.name}
-                for operator, layout in zip(self.operators, self.layouts, strict=True)
-            ],
-        }
+        pairs = zip(self.operators, self.layouts, strict=True)
+        places = [{"operator": operator, "layout": layout.name} for operator, layout in pairs]
+        own = ("module", "target", "unit", "cost", "converted", "exact")
+        data = {name: getattr(self, name) for name in own}
+        return {"format": _FORMAT, "version": _VERSION, **data, "places": places}
 
     @staticmethod
     def from_json(data: object, source: str = "") -> LayoutChoice:
-        """The choice that `to_json` wrote.
-
-        Args:
-            data: the JSON data.
-            source: its origin, for messages; empty for none.
-
-        Raises:
-            GraphError: the data are no choice, of another version, or were changed.
-        """
+        """The choice that `to_json` wrote; GraphError, with its ``source``, for all else."""
         at = f"{source}: " if source else ""
         if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
             raise GraphError(
@@ -263,11 +231,8 @@ class LayoutChoice:
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write it to a JSON file, which `load`, and ``layouts=`` of `compile`, read.
 
-        An existing file of layouts is replaced in one step, with ``force`` any file.
-
-        Raises:
-            GraphError: the file cannot be written.
-            UsageError: another file is there.
+        An existing file of layouts is replaced in one step, with ``force`` any file. GraphError
+        where that fails, UsageError where another file is there.
         """
         text = json.dumps(self.to_json(), indent=1)
         data = f"{text}\n".encode()
@@ -276,11 +241,7 @@ class LayoutChoice:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> LayoutChoice:
-        """The choice that `save` wrote.
-
-        Raises:
-            GraphError: the file cannot be read, or holds no choice.
-        """
+        """The choice that `save` wrote; GraphError where the file cannot be read, or has none."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -290,29 +251,20 @@ class LayoutChoice:
         return LayoutChoice.from_json(data, os.fspath(path))
 
     def check(self, module: IRModule) -> None:
-        """Refuse another module than its own.
-
-        Raises:
-            GraphError: it is of another one.
-        """
-        if not self.fits(module):
-            raise self._of_another()
+        """Refuse another module than its own (GraphError)."""
+        self._require(self.fits(module))
 
     def check_places(self, operators: Sequence[str]) -> None:
-        """Refuse a module that has other places: a file that was changed may claim to be of it.
+        """Refuse other places (GraphError): a file that was changed may claim to be of a module."""
+        self._require(self.operators == tuple(operators))
 
-        Raises:
-            GraphError: it has.
-        """
-        if self.operators != tuple(operators):
-            raise self._of_another()
-
-    def _of_another(self) -> GraphError:
-        at = f"{self.source}: " if self.source else ""
-        return GraphError(
-            f"{at}the layouts were chosen for another module, or under other passes; call "
-            "tune_layouts for this one"
-        )
+    def _require(self, fits: bool) -> None:
+        if not fits:
+            at = f"{self.source}: " if self.source else ""
+            raise GraphError(
+                f"{at}the layouts were chosen for another module, or under other passes; call "
+                "tune_layouts for this one"
+            )
 
     def __str__(self) -> str:
         counted = Counter(layout.name for layout in self.layouts)
@@ -331,10 +283,6 @@ def identity(module: IRModule) -> str:
 
 
 def chosen_layouts(given: LayoutChoice | str | os.PathLike[str] | None) -> LayoutChoice | None:
-    """The choice that an argument ``layouts`` gives, itself or as a file.
-
-    Raises UsageError where it is neither, GraphError where the file cannot be read.
-    """
     if given is None or isinstance(given, LayoutChoice):
         return given
     if isinstance(given, (str, os.PathLike)) and Path(given).exists():

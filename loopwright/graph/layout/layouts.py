@@ -44,7 +44,6 @@ class Layout:
         return known and (shape[1] == 1 or shape[1] % self.block == 0)
 
     def shape(self, shape: Sequence[Any]) -> tuple[Any, ...]:
-        """The extents of a tensor (N, C, ...) in this layout."""
         batch, channels, *image = shape
         if self == LAST:
             return (batch, *image, channels)
@@ -68,29 +67,22 @@ class Layout:
         image = tuple(range(2, rank))
         if {self, to} == {FIRST, LAST}:
             return turned(e, (0, *image, 1) if to == LAST else (0, rank - 1, *range(1, rank - 1)))
+        n = len(image)
         if to.block and not self.block:
-            return self._packed(e, shape, to)
+            batch, channels, *extents = shape
+            block = to._block_of(channels)
+            if self == LAST:
+                apart = reshaped(e, (batch, *extents, channels // block, block))
+                return turned(apart, (0, n + 1, *range(1, n + 1), n + 2))
+            apart = reshaped(e, (batch, channels // block, block, *extents))
+            return turned(apart, (0, 1, *range(3, n + 3), 2))
         if self.block and not to.block:
-            return self._unpacked(e, shape, to)
+            order = (0, *image, 1, n + 2) if to == LAST else (0, 1, n + 2, *image)
+            return reshaped(turned(e, order), to.shape(shape))
         return FIRST.moved(self.moved(e, shape, FIRST), shape, to)
 
     def _block_of(self, channels: int) -> int:
         return 1 if channels == 1 else self.block
-
-    def _packed(self, e: Expr, shape: Sequence[int], to: Layout) -> Expr:
-        batch, channels, *image = shape
-        block, n = to._block_of(channels), len(image)
-        if self == LAST:
-            apart = reshaped(e, (batch, *image, channels // block, block))
-            return turned(apart, (0, n + 1, *range(1, n + 1), n + 2))
-        apart = reshaped(e, (batch, channels // block, block, *image))
-        return turned(apart, (0, 1, *range(3, n + 3), 2))
-
-    def _unpacked(self, e: Expr, shape: Sequence[int], to: Layout) -> Expr:
-        n = len(shape) - 2
-        image = range(2, n + 2)
-        order = (0, *image, 1, n + 2) if to == LAST else (0, 1, n + 2, *image)
-        return reshaped(turned(e, order), to.shape(shape))
 
     def __str__(self) -> str:
         return self.name
@@ -100,7 +92,6 @@ FIRST, LAST = Layout("NCHW"), Layout("NHWC")
 
 
 def blocked(block: int) -> Layout:
-    """The layout with blocks of so many channels."""
     return Layout(f"NCHW{block}c")
 
 

@@ -1,14 +1,9 @@
 """Partitioned Boolean quadratic problems: a choice for each node, so that the costs are low.
 
-A node has a cost for each of its choices; an edge has a cost for each pair of choices of its two
-nodes. Nodes are reduced one after the other, which leaves a smaller problem:
-
-* R0, R1, R2: a node of no, one or two neighbours, exactly. On a tree this is dynamic programming.
-* RN: a node of more is decided by its cost and its neighbours' costs, which is a heuristic.
-
-Scholz and Eckstein, *Register Allocation for Irregular Architectures*, LCTES 2002; Hames and
-Scholz, *Nearly Optimal Register Allocation with PBQP*, JMLC 2006. Layouts of convolutions are
-chosen so by Liu et al., *Optimizing CNN Model Inference on CPUs*, USENIX ATC 2019.
+A node has a cost for each choice, an edge for each pair of choices. Nodes are removed one by one:
+those of up to two neighbours exactly (R0, R1, R2; on a tree this is dynamic programming), those of
+more by a heuristic (RN). Scholz and Eckstein, *Register Allocation for Irregular Architectures*,
+LCTES 2002; Hames and Scholz, *Nearly Optimal Register Allocation with PBQP*, JMLC 2006.
 """
 
 from __future__ import annotations
@@ -28,8 +23,6 @@ Edges = Mapping[tuple[int, int], Any]
 
 @dataclass(frozen=True)
 class Solution:
-    """A choice for each node."""
-
     choice: tuple[int, ...]  # index of the choice of each node
     cost: float  # sum over nodes and edges
     exact: bool  # optimal for certain: no node needed the heuristic
@@ -56,8 +49,6 @@ def solve(costs: Sequence[Any], edges: Edges, starts: Sequence[Sequence[int]] = 
 
 @dataclass(frozen=True)
 class _Problem:
-    """A problem with one matrix for each pair of neighbours, stored from both sides."""
-
     costs: list[_Array]
     neighbours: list[dict[int, _Array]]
 
@@ -109,7 +100,6 @@ def _numbers(given: Any, what: str) -> _Array:
 
 
 def _add(neighbours: list[dict[int, _Array]], a: int, b: int, matrix: _Array) -> None:
-    """Add the costs of an edge to those already between two nodes."""
     before = neighbours[a].get(b)
     both = matrix if before is None else before + matrix
     neighbours[a][b], neighbours[b][a] = both, both.T
@@ -117,41 +107,33 @@ def _add(neighbours: list[dict[int, _Array]], a: int, b: int, matrix: _Array) ->
 
 @dataclass
 class _Reduction:
-    """A problem that shrinks by one node at a time."""
-
     # of nodes that are gone, both stay as they were then
     costs: list[_Array]
     neighbours: list[dict[int, _Array]]
     gone: list[int] = field(default_factory=list)  # in the order of their removal
 
     def run(self) -> tuple[list[int], bool]:
-        """A choice for each node, and whether it is exact."""
         left, decided = set(range(len(self.costs))), dict[int, int]()
         while left:
             # The number decides between equals: one problem has one result.
             node = min(left, key=lambda n: (len(self.neighbours[n]), n))
-            degree = len(self.neighbours[node])
-            if degree > 2:
+            near = self.neighbours[node]
+            if len(near) > 2:
                 node = max(left, key=lambda n: (len(self.neighbours[n]), -n))
+                near = self.neighbours[node]
                 decided[node] = self._decide(node)
-            elif degree == 2:
-                self._join(node)
-            elif degree == 1:
-                self._push(node)
-            self._remove(node)
+            elif len(near) == 2:  # R2: its best cost goes to the pair of its two neighbours
+                (a, to_a), (b, to_b) = near.items()
+                every = self.costs[node][:, None, None] + to_a[:, :, None] + to_b[:, None, :]
+                _add(self.neighbours, a, b, every.min(axis=0))
+            elif near:  # R1: its best cost goes to its only neighbour
+                ((a, matrix),) = near.items()
+                self.costs[a] = self.costs[a] + (self.costs[node][:, None] + matrix).min(axis=0)
+            for other in near:
+                del self.neighbours[other][node]
+            self.gone.append(node)
             left.remove(node)
         return self._chosen(decided), not decided
-
-    def _push(self, node: int) -> None:
-        """R1: add the best cost of a node to those of its only neighbour."""
-        ((other, matrix),) = self.neighbours[node].items()
-        self.costs[other] = self.costs[other] + (self.costs[node][:, None] + matrix).min(axis=0)
-
-    def _join(self, node: int) -> None:
-        """R2: add the best cost of a node to those of the pair of its two neighbours."""
-        (a, to_a), (b, to_b) = self.neighbours[node].items()
-        every = self.costs[node][:, None, None] + to_a[:, :, None] + to_b[:, None, :]
-        _add(self.neighbours, a, b, every.min(axis=0))
 
     def _decide(self, node: int) -> int:
         """RN: the choice that is cheapest together with the best of each neighbour by itself."""
@@ -161,11 +143,6 @@ class _Reduction:
         for b, m in near:
             self.costs[b] = self.costs[b] + m[best]
         return best
-
-    def _remove(self, node: int) -> None:
-        for other in self.neighbours[node]:
-            del self.neighbours[other][node]
-        self.gone.append(node)
 
     def _chosen(self, decided: Mapping[int, int]) -> list[int]:
         """Decide in reverse order of removal, when all neighbours are known."""

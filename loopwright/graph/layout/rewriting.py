@@ -14,6 +14,7 @@ from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import Call, Expr, Function, TensorType
 from loopwright.graph.ir.visitor import called, post_order
 from loopwright.graph.layout.layouts import FIRST, LAST, Layout, reshaped, turned
+from loopwright.graph.op.shapes import is_static
 from loopwright.graph.op.windows import CHANNELS_BLOCKED, CHANNELS_LAST
 from loopwright.graph.registry import Pattern, get_op
 
@@ -25,8 +26,6 @@ Rule = Callable[["Rewriting", Call, Layout], "Expr | None"]
 
 @dataclass
 class Rewriting:
-    """Rewrites the calls of a function in their layouts."""
-
     types: Types  # of the original nodes
     chosen: Chosen  # the layout of each call
     #: original nodes to their forms by layout; the first is the one computed
@@ -40,7 +39,6 @@ class Rewriting:
         return made
 
     def walk(self, root: Expr) -> None:
-        """Enter a node, after all its children."""
         for e in post_order(root):
             if e not in self.forms:
                 layout, made = self._entered(e)
@@ -63,16 +61,10 @@ class Rewriting:
         every = (layout for a in call.args for layout in self.forms[a] if layout != FIRST)
         return next(every, FIRST)
 
-    def has(self, e: Expr, layout: Layout) -> bool:
-        """Whether a value is known in a layout."""
-        return layout in self.forms[e]
-
     def home(self, e: Expr) -> Layout:
-        """The layout in which a value is computed."""
         return next(iter(self.forms[e]))
 
     def plain(self, e: Expr) -> Expr:
-        """A node in the original layout."""
         return self.form(e, FIRST)
 
     def form(self, e: Expr, layout: Layout) -> Expr:
@@ -94,7 +86,6 @@ class Rewriting:
         return FIRST.moved(reshaped(self.plain(e), shape), shape, layout)
 
     def shape(self, e: Expr) -> tuple[Any, ...]:
-        """The extents of a tensor in the original layout."""
         return self.types.tensor(e).shape
 
     def rank(self, e: Expr) -> int:
@@ -130,18 +121,8 @@ def _suffix(layout: Layout) -> str:
     return CHANNELS_BLOCKED if layout.block else CHANNELS_LAST
 
 
-def _static(shape: Sequence[Any]) -> bool:
-    return all(isinstance(n, int) for n in shape)
-
-
-# ---------------------------------------------------------------- what computes in a layout
-
-
 def convolves(data: Sequence[Any], weight: Sequence[Any], groups: int, layout: Layout) -> bool:
-    """Whether a convolution of (N, C, ...) with (O, C / groups, ...) can be computed in a layout.
-
-    An image of few channels may be read in its original layout.
-    """
+    """Whether (N, C, ...) with (O, C / groups, ...) can be computed in a layout."""
     channels, (outputs, inner, *_) = data[1], weight
     by_channel = groups == channels == outputs and inner == 1
     if not (isinstance(outputs, int) and outputs >= FEWEST and (groups == 1 or by_channel)):
@@ -149,7 +130,9 @@ def convolves(data: Sequence[Any], weight: Sequence[Any], groups: int, layout: L
     if layout.block == 0:
         return True
     few = groups == 1 and has_few(data)
-    return _static([*data, *weight]) and outputs % layout.block == 0 and (few or layout.fits(data))
+    return (
+        is_static([*data, *weight]) and outputs % layout.block == 0 and (few or layout.fits(data))
+    )
 
 
 def has_few(data: Sequence[Any]) -> bool:
@@ -164,23 +147,19 @@ def _conv(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     if not convolves(r.shape(data), shape, groups, layout):
         return None
     # Windows of whole numbers only: the operator says so where they are not.
-    first = has_few(r.shape(data)) and groups == 1 and not r.has(data, layout)
+    first = has_few(r.shape(data)) and groups == 1 and layout not in r.forms[data]
     given = r.plain(data) if first else r.form(data, layout)
     if layout == LAST:
         packed = turned(r.plain(weight), (*range(2, len(shape)), 1, 0))
-    else:
-        packed = _packed(r.plain(weight), shape, layout.block, groups > 1 or first)
+    else:  # (O, C, ...) as (O / o, C / c, ..., c, o); c is 1, or as large as o
+        outputs, channels, *window = shape
+        n, block = len(window), layout.block
+        inner = 1 if groups > 1 or first or channels == 1 else block
+        apart = (outputs // block, block, channels // inner, inner, *window)
+        packed = turned(reshaped(r.plain(weight), apart), (0, 2, *range(4, n + 4), 3, 1))
     own = "channels_first" if first else _suffix(layout).removeprefix("_")
     op = get_op(f"nn.conv{_suffix(layout)}")
     return op(given, packed, span=call.span, **{**attrs, "data_layout": own})
-
-
-def _packed(weight: Expr, shape: Sequence[int], block: int, one: bool) -> Expr:
-    """A weight (O, C, ...) as (O / o, C / c, ..., c, o); c is 1, or as large as o."""
-    outputs, channels, *window = shape
-    n, inner = len(window), 1 if one or channels == 1 else block
-    apart = reshaped(weight, (outputs // block, block, channels // inner, inner, *window))
-    return turned(apart, (0, 2, *range(4, n + 4), 3, 1))
 
 
 def _pool(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
@@ -200,7 +179,7 @@ def _of_form(
 
 def _can_be(r: Rewriting, data: Expr, layout: Layout) -> bool:
     """Whether a value is in a layout, or fits it where this was chosen for its reader."""
-    return r.has(data, layout) or (layout != FIRST and layout.fits(r.shape(data)))
+    return layout in r.forms[data] or (layout != FIRST and layout.fits(r.shape(data)))
 
 
 def _elementwise(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
@@ -210,11 +189,11 @@ def _elementwise(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     rank = len(t.shape)
     for a in call.args:
         shape = r.shape(a)
-        if len(shape) != rank and not _static(shape):
+        if len(shape) != rank and not is_static(shape):
             return None
         if shape and not layout.fits((1,) * (rank - len(shape)) + shape):
             return None
-    known = any(r.rank(a) == rank and r.has(a, layout) for a in call.args)
+    known = any(r.rank(a) == rank and layout in r.forms[a] for a in call.args)
     if not known and r.chosen(call) is None:
         return None
     args = tuple(r.beside(a, rank, layout) for a in call.args)
@@ -290,19 +269,13 @@ _RULES: dict[str, Rule] = {
 }
 
 
-# ---------------------------------------------------------------- what leaves it
-
-
 def leaving(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
-    """A call over an operand in a layout, with a result in the original order of elements.
-
-    None where a call does not leave its operand's layout, or cannot.
-    """
+    """A call that reads a layout and gives the original order of elements; None where none does."""
     if layout == FIRST or not leaves_freely(r, call):
         return None
     (data,) = call.args
     given, shape = r.form(data, layout), r.shape(call)
-    if called(call) in _FLATTENING:
+    if called(call) in FLATTENING:
         return get_op("reshape")(given, newshape=shape, span=call.span)
     axes = _moved_axes(r, call, layout)
     made = get_op(called(call) or "")(given, axis=axes, span=call.span)
@@ -312,15 +285,15 @@ def leaving(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
 def leaves_freely(r: Rewriting, call: Call) -> bool:
     """Whether a call can read any layout, and its result's elements are in the original order.
 
-    These are reductions that leave no dimension of the image, or no channels, and other shapes of
-    images of one element.
+    So can reductions that leave no dimension of the image, or no channels, and reshapes of images
+    of one element.
     """
     name = called(call)
-    if name not in (*_FLATTENING, *REDUCTIONS) or r.rank(call.args[0]) < 3:
+    if name not in (*FLATTENING, *REDUCTIONS) or r.rank(call.args[0]) < 3:
         return False
     old, new = r.shape(call.args[0]), r.shape(call)
-    if name in _FLATTENING:
-        return all(n == 1 for n in old[2:]) and _static(old) and _static(new)
+    if name in FLATTENING:
+        return all(n == 1 for n in old[2:]) and is_static(old) and is_static(new)
     axes, image = _axes(r, call), set(range(2, len(old)))
     return not call.attrs["keepdims"] and (image <= set(axes) or 1 in axes)
 
@@ -332,10 +305,9 @@ def _axes(r: Rewriting, call: Call) -> tuple[int, ...]:
 
 
 def _moved_axes(r: Rewriting, call: Call, layout: Layout) -> tuple[int, ...]:
-    """The axes of a reduction in a layout."""
     rank = r.rank(call.args[0])
     return tuple(sorted(at for a in _axes(r, call) for at in layout.axes(a, rank)))
 
 
 #: Calls that keep the order of elements in memory.
-_FLATTENING = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
+FLATTENING = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")

@@ -23,10 +23,7 @@ class _Namespace:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Op:
-        whole = f"{self._prefix}{name}"
-        if whole in op_names():
-            return get_op(whole)
-        raise AttributeError(f"there is no operator {whole!r}; see loopwright.graph.op_names()")
+        return _named(f"{self._prefix}{name}")
 
     def __dir__(self) -> list[str]:
         names = (n for n in op_names() if n.startswith(self._prefix))
@@ -36,11 +33,13 @@ class _Namespace:
 nn, qnn = _Namespace("nn."), _Namespace("qnn.")
 
 
-def __getattr__(name: str) -> Op:
-    """An operator by its name."""
+def _named(name: str) -> Op:
     if name in op_names():
         return get_op(name)
     raise AttributeError(f"there is no operator {name!r}; see loopwright.graph.op_names()")
+
+
+__getattr__ = _named
 
 
 def __dir__() -> list[str]:

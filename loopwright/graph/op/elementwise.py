@@ -15,7 +15,7 @@ from loopwright.ops import compute
 
 def unary(name: str, summary: str, f: Callable[[Any], Any]) -> Op:
     def define(data: te.Tensor) -> te.Tensor:
-        return compute(data.shape, lambda *i: f(data(*i)), name=_short(name))
+        return compute(data.shape, lambda *i: f(data(*i)), name=name.rpartition(".")[2])
 
     define.__doc__, define.__qualname__ = summary, name
     return register_op(name, Pattern.ELEMENTWISE)(define)
@@ -28,14 +28,10 @@ def binary(name: str, summary: str, f: Callable[[Any, Any], Any]) -> Op:
         if lhs.dtype != rhs.dtype:
             raise GraphError(f"the inputs are {lhs.dtype} and {rhs.dtype}; cast one of them")
         shape = broadcast(lhs.shape, rhs.shape)
-        return compute(shape, lambda *i: f(element(lhs, i), element(rhs, i)), name=_short(name))
+        return compute(shape, lambda *i: f(element(lhs, i), element(rhs, i)), name=name)
 
     define.__doc__, define.__qualname__ = summary, name
     return register_op(name, Pattern.BROADCAST)(define)
-
-
-def _short(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 relu = unary("nn.relu", "The input, 0 where it is negative.", lambda x: te.max(x, 0))
@@ -83,12 +79,12 @@ logical_and = binary("logical_and", "Whether both are true, broadcast.", te.all)
 logical_or = binary("logical_or", "Whether one of both is true, broadcast.", te.any)
 
 
-def _quotient(a: Any, b: Any) -> Any:
-    """Integer division truncates, as in ONNX and C."""
-    return a / b if dtypes.is_float(a.dtype) else te.truncdiv(a, b)
-
-
-divide = binary("divide", "The quotient, broadcast; whole numbers towards zero.", _quotient)
+divide = binary(
+    "divide",
+    "The quotient, broadcast; whole numbers towards zero.",
+    # Integer division truncates, as in ONNX and C.
+    lambda a, b: a / b if dtypes.is_float(a.dtype) else te.truncdiv(a, b),
+)
 
 
 @register_op("cast", Pattern.ELEMENTWISE)
@@ -120,10 +116,11 @@ def leaky_relu(data: te.Tensor, *, alpha: float = 0.01) -> te.Tensor:
     """The input, alpha times it where it is negative."""
     slope = te.const(alpha, data.dtype)
 
-    def value(x: Any) -> Any:
+    def value(*i: Any) -> Any:
+        x = data(*i)
         return te.if_then_else(x > 0, x, x * slope)
 
-    return compute(data.shape, lambda *i: value(data(*i)), name="leaky_relu")
+    return compute(data.shape, value, name="leaky_relu")
 
 
 @register_op("where", Pattern.BROADCAST)
@@ -201,12 +198,11 @@ log1p = unary("log1p", "The natural logarithm of 1 + x.", te.log1p)
 expm1 = unary("expm1", "e to the power of x, less 1.", te.expm1)
 
 
-def _softplus(x: Any) -> Any:
-    """max(x, 0) + log(1 + exp(-abs(x))): no exponential overflows."""
-    return te.max(x, 0) + te.log1p(te.exp(-te.abs(x)))
-
-
-softplus = unary("nn.softplus", "log(1 + exp(x)), without overflow.", _softplus)
+softplus = unary(
+    "nn.softplus",
+    "log(1 + exp(x)), without overflow.",
+    lambda x: te.max(x, 0) + te.log1p(te.exp(-te.abs(x))),
+)
 
 bitwise_and = binary("bitwise_and", "The bits that both have, broadcast.", te.bitwise_and)
 bitwise_or = binary("bitwise_or", "The bits that one of both has, broadcast.", te.bitwise_or)
@@ -228,10 +224,6 @@ def _rounds_down(rest: Any, b: Any) -> Any:
     return te.all(te.not_equal(rest, 0), te.not_equal(rest < 0, b < 0))
 
 
-def _c_remainder(a: Any, b: Any) -> Any:
-    return te.fmod(a, b) if dtypes.is_float(a.dtype) else te.truncmod(a, b)
-
-
 def _floor_quotient(a: Any, b: Any) -> Any:
     """Floor division of floats as in Python: subtract the remainder, divide, round."""
     if not dtypes.is_float(a.dtype):
@@ -247,7 +239,11 @@ def _floor_quotient(a: Any, b: Any) -> Any:
 
 floor_divide = binary("floor_divide", "The quotient rounded downwards, broadcast.", _floor_quotient)
 mod = binary("mod", "What a division leaves, with the sign of the divisor, broadcast.", _remainder)
-fmod = binary("fmod", "What a division leaves, with the sign of what is divided.", _c_remainder)
+fmod = binary(
+    "fmod",
+    "What a division leaves, with the sign of what is divided.",
+    lambda a, b: te.fmod(a, b) if dtypes.is_float(a.dtype) else te.truncmod(a, b),
+)
 
 
 @register_op("nn.gelu", Pattern.ELEMENTWISE)

@@ -89,8 +89,8 @@ def _check_reduction(reduction: str, data: te.Tensor, updates: te.Tensor) -> Non
 def _met(data: te.Tensor, count: int, matches: Any, update: Any, reduction: str) -> te.Tensor:
     """Data with updates, of which up to ``count`` may meet one element.
 
-    ``matches`` and ``update`` map an element's index and the number of an update to whether it
-    meets the element, and to its value; with the reduction ``none`` the last one counts.
+    ``matches`` and ``update`` take an element's index and the number of an update; with the
+    reduction ``none`` the last one counts.
     """
     k = te.reduce_axis((0, count), name="k")
     if reduction == "none":

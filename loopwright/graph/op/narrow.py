@@ -1,11 +1,8 @@
 """Numbers of few bits: floats of 8 and 4 bits as stored, and quantised integers.
 
-The formats of floats are those of Micikevicius et al. (2022), `float8_e4m3fn` and `float8_e5m2`; of
-Noune et al. (2022), `float8_e4m3fnuz` and `float8_e5m2fnuz`; and of the OCP Microscaling Formats
-(2023), `float4_e2m1fn` and the scale `float8_e8m0fnu`. They are named as in the package ml_dtypes.
-
-Quantised integers represent real numbers by a scale and a zero point: ``real = (whole - zero_point)
-* scale`` (Jacob et al., 2018). The names of the operators are those of Relay's QNN.
+The formats are those of Micikevicius et al. (2022), of Noune et al. (2022; ``fnuz``) and of the OCP
+Microscaling Formats (2023; `float4_e2m1fn`, the scale `float8_e8m0fnu`), named as in ml_dtypes.
+Quantised integers are ``real = (whole - zero_point) * scale`` (Jacob et al., 2018), as in Relay.
 """
 
 from __future__ import annotations
@@ -36,7 +33,6 @@ class Format:
 
     @property
     def sign(self) -> int:
-        """The mask of the sign bit."""
         return 1 << (self.width - 1)
 
 
@@ -52,20 +48,21 @@ SCALE = "float8_e8m0fnu"
 ROUNDINGS = ("up", "down")
 
 
-def _format(name: str) -> Format:
-    if name not in FORMATS:
+def _format(name: str) -> Format | None:
+    """The format of a name; None for powers of two alone."""
+    if name not in FORMATS and name != SCALE:
         known = [*FORMATS, SCALE]
         raise GraphError(
             f"there is no format {name!r}{did_you_mean(name, known)}; use one of {', '.join(known)}"
         )
-    return FORMATS[name]
+    return FORMATS.get(name)
 
 
 @register_op("decode_float", Pattern.ELEMENTWISE)
 def decode_float(data: te.Tensor, *, dtype: str) -> te.Tensor:
     """The bits (uint8) of floats of a format as float32."""
     _require(data, "uint8", "decode_float")
-    f = None if dtype == SCALE else _format(dtype)
+    f = _format(dtype)
 
     def value(*i: Any) -> Any:
         bits = data(*i).astype("int32")
@@ -83,7 +80,7 @@ def encode_float(
     ``rounding`` is that of powers of two alone, away from or towards zero.
     """
     _require(data, "float32", "encode_float")
-    f = None if dtype == SCALE else _format(dtype)
+    f = _format(dtype)
     if rounding not in ROUNDINGS:
         raise GraphError(f"rounding is {rounding!r}; there are {', '.join(ROUNDINGS)}")
 

@@ -8,13 +8,7 @@ from typing import Any
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError
-from loopwright.graph.op.shapes import (
-    accumulator,
-    axis_of,
-    broadcast,
-    element,
-    require_same,
-)
+from loopwright.graph.op.shapes import accumulator, axis_of, broadcast, element, require_same
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.graph.rounding import as_dtype
 from loopwright.ops import compute, product
@@ -143,12 +137,7 @@ def _with(items: Sequence[Any], at: int, item: Any) -> tuple[Any, ...]:
 
 @register_op("nn.layer_norm", Pattern.OPAQUE)
 def layer_norm(
-    data: te.Tensor,
-    gamma: te.Tensor,
-    beta: te.Tensor,
-    *,
-    axis: int = -1,
-    epsilon: float = 1e-5,
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, *, axis: int = -1, epsilon: float = 1e-5
 ) -> te.Tensor:
     """The data less its mean, by its standard deviation, over all dimensions from an axis on."""
     at = axis_of(axis, len(data.shape))

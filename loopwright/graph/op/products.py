@@ -18,13 +18,7 @@ from loopwright import dtypes, te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.expr import Call, Size, const
 from loopwright.graph.op.indexing import held
-from loopwright.graph.op.shapes import (
-    accumulator,
-    axis_of,
-    broadcast,
-    require_same,
-    same,
-)
+from loopwright.graph.op.shapes import accumulator, axis_of, broadcast, require_same, same
 from loopwright.graph.registry import Pattern, get_op, register_op
 from loopwright.graph.rounding import as_dtype
 from loopwright.ops import compute
@@ -56,20 +50,15 @@ def _letters(term: str, rank: int | None, wide: Sequence[str], equation: str) ->
     return [*before, *(wide[len(wide) - count :] if dots else ()), *after]
 
 
-def _extents(terms: Sequence[Sequence[str]], operands: Sequence[te.Tensor]) -> dict[str, Size]:
-    found: dict[str, Size] = {}
-    for letters, t in zip(terms, operands, strict=True):
-        for c, n in zip(letters, t.shape, strict=True):
-            (found[c],) = broadcast((found.get(c, n),), (n,))
-    return found
-
-
 @register_op("einsum", Pattern.OUT_ELEMENTWISE_FUSABLE)
 def einsum(data: te.Tensor, *others: te.Tensor, equation: str) -> te.Tensor:
     """The sum of products that Einstein's notation names, such as ``"bij,bjk->bik"``."""
     operands = (data, *others)
     terms, result = _terms(equation, [len(t.shape) for t in operands])
-    extents = _extents(terms, operands)
+    extents: dict[str, Size] = {}
+    for letters, t in zip(terms, operands, strict=True):
+        for c, n in zip(letters, t.shape, strict=True):
+            (extents[c],) = broadcast((extents.get(c, n),), (n,))
     for c in result:
         if c not in extents:
             raise GraphError(f"equation {equation!r} has {c!r} in its result alone")
@@ -162,8 +151,8 @@ def det(data: te.Tensor) -> te.Tensor:
     left = as_dtype(data, "float32" if data.dtype in dtypes.HALVES else data.dtype)
     factors = []
     while left.shape[-1] > 1:
-        best = _largest(left)
-        factors.append(_factor(left, best))
+        best, factor = _pivot(left)
+        factors.append(factor)
         left = _rest(left, best)
     rank = len(shape) - 2
 
@@ -176,24 +165,19 @@ def det(data: te.Tensor) -> te.Tensor:
     return as_dtype(te.compute(shape[:-2], value, name="det"), data.dtype)
 
 
-def _largest(matrix: te.Tensor) -> te.Tensor:
-    """The row of the largest element of the first column."""
+def _pivot(matrix: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    """The row of the largest element of the first column, and that, negated if rows swap."""
     k = te.reduce_axis((0, matrix.shape[-1]), name="k")
-    found: te.Tensor = te.compute(
+    best: te.Tensor = te.compute(
         matrix.shape[:-2], lambda *i: te.argmax((k, te.abs(matrix(*i, k, 0))), axis=k), name="pivot"
     )[0]
-    return found
 
-
-def _factor(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
-    """The pivot, negated where its row is swapped with the first one."""
-
-    def value(*i: Any) -> Any:
+    def factor(*i: Any) -> Any:
         row = best(*i)
         pivot = matrix(*i, held(row, matrix.shape[-1]), 0)
         return te.if_then_else(te.equal(row, 0), pivot, -pivot)
 
-    return compute(matrix.shape[:-2], value, name="factor")
+    return best, compute(matrix.shape[:-2], factor, name="factor")
 
 
 def _rest(matrix: te.Tensor, best: te.Tensor) -> te.Tensor:
@@ -228,9 +212,6 @@ def sparse_dense(data: Any, weight: Any) -> Call:
             becomes such rows, or a tuple ``(values, columns, starts)`` of arrays: those of row n
             are from ``starts[n]`` up to ``starts[n + 1]``. Of tuples K is the extent of the data.
 
-    Returns:
-        A call of ``nn.sparse_dense``, of shape (..., N).
-
     Raises:
         GraphError: the weights are no such rows.
 
@@ -259,7 +240,6 @@ def sparse_dense(data: Any, weight: Any) -> Call:
 
 
 def _rows(weight: Any) -> tuple[Array, Array, Array]:
-    """The values, their columns, and the starts of the rows."""
     given = weight.tocsr() if hasattr(weight, "tocsr") else weight
     if hasattr(given, "indptr"):
         given = (given.data, given.indices, given.indptr)

@@ -70,7 +70,6 @@ def grid_sample(
 
 
 def _ends(extent: int, align_corners: bool) -> tuple[float, float]:
-    """The first and the last coordinate of an image."""
     return (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
 
 

@@ -50,10 +50,7 @@ def is_static(shape: Iterable[Size]) -> bool:
 
 
 def quotient(a: Sequence[Size], b: Sequence[Size]) -> Size | None:
-    """The product of some extents over that of others; None where it is no integer.
-
-    A symbolic extent is divided only by a number, or by the same extent.
-    """
+    """A product of extents over another; None where it is no integer, or unequal symbols remain."""
     (count, above), (divisor, below) = _product(a), _product(b)
     for e in below:
         if not any(same(e, other) for other in above):
@@ -115,11 +112,7 @@ def several(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...
 
 
 def pads_of(padding: int | Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
-    """Elements before and after each of some dimensions.
-
-    ``padding`` is one number for all; one for each dimension, before and after; or all before, then
-    all after.
-    """
+    """Elements before and after dimensions: one number, one each, or all before, then all after."""
     given = (padding,) * count if isinstance(padding, int) else tuple(padding)
     if len(given) == count:
         given *= 2

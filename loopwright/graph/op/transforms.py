@@ -10,16 +10,7 @@ from typing import Any
 from loopwright import te
 from loopwright.errors import GraphError
 from loopwright.graph.ir.expr import Size
-from loopwright.graph.op.shapes import (
-    axes_of,
-    axis_of,
-    broadcast,
-    element,
-    is_static,
-    quotient,
-    require_same,
-    same,
-)
+from loopwright.graph.op import shapes
 from loopwright.graph.registry import Pattern, register_op
 from loopwright.ops import compute, padded
 
@@ -30,15 +21,14 @@ _WHOLE = 2**31 - 1
 def _moved(data: te.Tensor, shape: Sequence[Size], name: str) -> te.Tensor:
     """The elements in their order in memory, in another shape.
 
-    Equal leading extents before and after are kept apart where one is symbolic; behind them only
-    the first extent may be symbolic.
+    Behind equal leading extents only the first extent may be symbolic.
     """
     kept = 0
-    if not is_static((*data.shape, *shape)):
+    if not shapes.is_static((*data.shape, *shape)):
         pairs = zip(data.shape, shape, strict=False)
-        kept = sum(1 for _ in takewhile(lambda pair: same(*pair), pairs))
+        kept = sum(1 for _ in takewhile(lambda pair: shapes.same(*pair), pairs))
     old, new = data.shape[kept:], shape[kept:]
-    if not is_static((*old[1:], *new[1:])):
+    if not shapes.is_static((*old[1:], *new[1:])):
         raise GraphError(
             f"{name}: ({', '.join(map(str, data.shape))}) to ({', '.join(map(str, shape))}) moves "
             "elements by an extent that is not known"
@@ -70,11 +60,11 @@ def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
     shape: list[Size] = [old[d] if n == 0 else n for d, n in enumerate(newshape)]
     if -1 in newshape:
         at = newshape.index(-1)
-        rest = quotient(old, [n for d, n in enumerate(shape) if d != at])
+        rest = shapes.quotient(old, [n for d, n in enumerate(shape) if d != at])
         shape[at] = -1 if rest is None else rest
-    if (-1 in newshape and shape[newshape.index(-1)] == -1) or quotient(old, shape) != 1:
+    if (-1 in newshape and shape[newshape.index(-1)] == -1) or shapes.quotient(old, shape) != 1:
         told = ", ".join(map(str, old))
-        count = math.prod(old) if is_static(old) else "the"
+        count = math.prod(old) if shapes.is_static(old) else "the"
         raise GraphError(f"{count} elements of shape ({told}) do not fill {tuple(newshape)}")
     return _moved(data, shape, "reshape")
 
@@ -85,7 +75,7 @@ def batch_flatten(data: te.Tensor) -> te.Tensor:
     if not data.shape:
         raise GraphError("the input has 0 dimensions; give at least one")
     first, *others = data.shape
-    rest = quotient(others, ())
+    rest = shapes.quotient(others, ())
     assert rest is not None, "a product divided by nothing is itself"
     return _moved(data, (first, rest), "flatten")
 
@@ -94,7 +84,7 @@ def batch_flatten(data: te.Tensor) -> te.Tensor:
 def transpose(data: te.Tensor, *, axes: Sequence[int] | None = None) -> te.Tensor:
     """The dimensions in another order; by default from last to first."""
     rank = len(data.shape)
-    order = list(range(rank))[::-1] if axes is None else [axis_of(a, rank) for a in axes]
+    order = list(range(rank))[::-1] if axes is None else [shapes.axis_of(a, rank) for a in axes]
     if sorted(order) != list(range(rank)):
         raise GraphError(f"axes {axes} are no order of {rank} dimensions")
 
@@ -111,9 +101,9 @@ def squeeze(data: te.Tensor, *, axis: int | Sequence[int] | None = None) -> te.T
     """The tensor without some dimensions of extent 1; by default without all."""
     rank = len(data.shape)
     ones = tuple(d for d, n in enumerate(data.shape) if n == 1)
-    gone = ones if axis is None else axes_of(axis, rank)
+    gone = ones if axis is None else shapes.axes_of(axis, rank)
     for a in gone:
-        require_same(data.shape[a], 1, f"axis {a} cannot go: its extent and 1")
+        shapes.require_same(data.shape[a], 1, f"axis {a} cannot go: its extent and 1")
     kept = [d for d in range(rank) if d not in gone]
 
     def value(*i: Any) -> Any:
@@ -129,7 +119,7 @@ def expand_dims(data: te.Tensor, *, axis: int | Sequence[int]) -> te.Tensor:
     """The tensor with further dimensions of extent 1, which stand at some axes of the result."""
     given = (axis,) if isinstance(axis, int) else tuple(axis)
     rank = len(data.shape) + len(given)
-    new = axes_of(given, rank)
+    new = shapes.axes_of(given, rank)
     old = [d for d in range(rank) if d not in new]
     extents = dict(zip(old, data.shape, strict=True))
     shape = tuple(extents.get(d, 1) for d in range(rank))
@@ -139,20 +129,20 @@ def expand_dims(data: te.Tensor, *, axis: int | Sequence[int]) -> te.Tensor:
 @register_op("broadcast_to", Pattern.BROADCAST)
 def broadcast_to(data: te.Tensor, *, shape: Sequence[int]) -> te.Tensor:
     """The tensor repeated along dimensions of extent 1, or that it does not have."""
-    found = broadcast(data.shape, tuple(shape))
-    return compute(found, lambda *i: element(data, i), name="broadcast")
+    found = shapes.broadcast(data.shape, tuple(shape))
+    return compute(found, lambda *i: shapes.element(data, i), name="broadcast")
 
 
 @register_op("concatenate", Pattern.INJECTIVE)
 def concatenate(data: te.Tensor, *others: te.Tensor, axis: int = 0) -> te.Tensor:
     """Tensors one behind the other along an axis."""
-    parts, at = [data, *others], axis_of(axis, len(data.shape))
+    parts, at = [data, *others], shapes.axis_of(axis, len(data.shape))
     for t in others:
         if t.dtype != data.dtype or len(t.shape) != len(data.shape):
             raise GraphError(f"tensors of a concatenation differ: {data!r} and {t!r}")
         for d, (n, m) in enumerate(zip(data.shape, t.shape, strict=True)):
             if d != at:
-                require_same(n, m, f"extents of axis {d} of tensors that are concatenated")
+                shapes.require_same(n, m, f"extents of axis {d} of tensors that are concatenated")
     ends: list[Size] = list(accumulate(t.shape[at] for t in parts))
 
     def value(*i: Any) -> Any:
@@ -179,7 +169,7 @@ def strided_slice(
 ) -> te.Tensor:
     """Every so many elements between two bounds of some axes, as Python's slices have it."""
     old = data.shape
-    named = range(len(begin)) if axes is None else [axis_of(a, len(old)) for a in axes]
+    named = range(len(begin)) if axes is None else [shapes.axis_of(a, len(old)) for a in axes]
     steps = (1,) * len(begin) if strides is None else tuple(strides)
     slices = {a: slice(*bounds) for a, *bounds in zip(named, begin, end, steps, strict=True)}
     if 0 in steps:

@@ -1,10 +1,8 @@
 """Convolutions and pools of every layout, transposed convolutions, pools of sums and of indices.
 
-Channels are contiguous in memory in (N, ..., C): vectors along channels fit every image, however
-narrow, and a weight (..., C / groups, O) is read front to back. In blocks, (N, C / c, ..., c),
-called NCHWc, a block is contiguous and is read as a vector; the blocks of an image follow each
-other, so that a kernel which computes one block reads few rows of memory at a time (Liu et al.,
-USENIX ATC 2019). `ConvertLayout` and `AlterOpLayout` write them in place of channels first.
+Vectors run along channels where these are last, (N, ..., C), however narrow the image; in blocks,
+(N, C / c, ..., c), called NCHWc, a kernel that computes one block reads few rows of memory at a
+time (Liu et al., USENIX ATC 2019).
 """
 
 from __future__ import annotations
@@ -31,16 +29,12 @@ _LAYOUTS = {"": "NCHW", CHANNELS_LAST: "NHWC", CHANNELS_BLOCKED: "NCHWc"}
 def window_of(
     kernel: Numbers, strides: Numbers, padding: Numbers, dilation: Numbers, rank: int
 ) -> Window:
-    """The window of an operator of images of some rank."""
     return Window(
         several(kernel, rank, "pool_size"),
         several(strides, rank, "strides"),
         pads_of(padding, rank),
         several(dilation, rank, "dilation"),
     )
-
-
-# ---------------------------------------------------------------- convolutions
 
 
 def _convolved(
@@ -129,51 +123,39 @@ def conv(
     return _convolved(data, weight, "NCHW", strides, padding, dilation, groups, out_dtype)
 
 
-@register_op("nn.conv_channels_last", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def conv_channels_last(
-    data: te.Tensor,
-    weight: te.Tensor,
-    *,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    out_dtype: str = "",
-    data_layout: str = "channels_last",
-) -> te.Tensor:
-    """A convolution: (N, ..., C), or (N, C, ...), with (..., C / groups, O) to (N, ..., O)."""
-    return _convolved(
-        data, weight, "NHWC", strides, padding, dilation, groups, out_dtype, data_layout
-    )
+def _register_conv(suffix: str, summary: str) -> Op:
+    def define(
+        data: te.Tensor,
+        weight: te.Tensor,
+        *,
+        strides: Numbers = 1,
+        padding: Numbers = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        out_dtype: str = "",
+        data_layout: str = suffix.removeprefix("_"),
+    ) -> te.Tensor:
+        numbers = strides, padding, dilation, groups
+        return _convolved(data, weight, _LAYOUTS[suffix], *numbers, out_dtype, data_layout)
+
+    define.__doc__, define.__qualname__ = summary, f"nn.conv{suffix}"
+    return register_op(f"nn.conv{suffix}", Pattern.OUT_ELEMENTWISE_FUSABLE)(define)
 
 
-@register_op("nn.conv_channels_blocked", Pattern.OUT_ELEMENTWISE_FUSABLE)
-def conv_channels_blocked(
-    data: te.Tensor,
-    weight: te.Tensor,
-    *,
-    strides: Numbers = 1,
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    out_dtype: str = "",
-    data_layout: str = "channels_blocked",
-) -> te.Tensor:
-    """A convolution: (N, C / c, ..., c), or (N, C, ...), with (O / o, C / c, ..., c, o) to blocks.
-
-    The result is (N, O / o, ..., o). With ``channels_first`` c is 1. Of groups there is one, or one
-    for each channel: the weight is (C / c, 1, ..., 1, c) then.
-    """
-    return _convolved(
-        data, weight, "NCHWc", strides, padding, dilation, groups, out_dtype, data_layout
-    )
+_register_conv(
+    CHANNELS_LAST,
+    "A convolution: (N, ..., C), or (N, C, ...), with (..., C / groups, O) to (N, ..., O).",
+)
+# The result is (N, O / o, ..., o). With ``channels_first`` c is 1. Of groups there is one, or one
+# for each channel: the weight is (C / c, 1, ..., 1, c) then.
+_register_conv(
+    CHANNELS_BLOCKED,
+    "A convolution: (N, C / c, ..., c), or (N, C, ...), with (O / o, C / c, ..., c, o) to blocks.",
+)
 
 
 for _name, _layout in (("nn.conv", "NCHW"), ("nn.conv_channels_last", "NHWC")):
     register_workload_form(_name, partial(_convolved, layout=_layout, as_workload=True))
-
-
-# ---------------------------------------------------------------- transposed convolutions
 
 
 def _spread(data: te.Tensor, stride: Sequence[int], low: Sequence[int], size: Sequence[int]) -> Any:
@@ -241,15 +223,11 @@ def conv_transpose(
     return as_dtype(te.compute(shape, value, name="conv_transpose"), data.dtype)
 
 
-# ---------------------------------------------------------------- pools
-
-
 def _axes(layout: str, rank: int) -> list[str]:
     return numbered("nc" if layout == "NCHW" else "", rank)
 
 
 def _register_pools(suffix: str, image: str) -> tuple[Op, Op]:
-    """Register the pools of a layout: of the largest element and of the mean."""
     layout = _LAYOUTS[suffix]
     first, others = IMAGE[layout], 3 if layout == "NCHWc" else 2
 

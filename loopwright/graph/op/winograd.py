@@ -1,13 +1,10 @@
 """Winograd convolutions: implementations of convolutions with windows of 3 x 3 and stride 1.
 
-F(m x m, 3 x 3) makes m x m results of (m + 2) x (m + 2) elements of the image by as many
-multiplications a channel, where the definition takes 9 m^2: tiles and windows are transformed to as
-many positions, products over the channels are made position by position, and their results are
-transformed back (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and Gray, "Fast
-Algorithms for Convolutional Neural Networks", CVPR 2016, from which the matrices are). Windows,
-which are constant, are transformed once. The transforms add and subtract, which costs precision:
-little for m = 2, and for m = 4 so much that it is taken only where `loopwright.PassContext` allows
-it.
+F(m x m, 3 x 3) makes m x m results by (m + 2)^2 multiplications a channel, where the definition
+takes 9 m^2: tiles and windows are transformed, multiplied position by position and transformed back
+(Winograd, 1980; Lavin and Gray, CVPR 2016, from which the matrices are). Constant windows are
+transformed once. Precision is lost: little for m = 2; m = 4 only where a `loopwright.PassContext`
+allows it.
 """
 
 from __future__ import annotations
@@ -79,9 +76,8 @@ def winograd(
 ) -> Callable[..., Any]:
     """The value of a convolution at (image, row, column, channel), by Winograd's algorithm.
 
-    ``shape`` of the result is (images, rows, columns, channels); ``image`` maps (image, row,
-    column, channel) to an element of the padded image, ``weight`` (row, column, channel of the
-    image, channel) to one of the window.
+    ``shape`` has these four extents. ``image`` reads the padded image at such an index, ``weight``
+    the window at (row, column, channel of the image, channel).
     """
     step, places = transforms.step, len(transforms.image)
     images, height, width, outputs = shape
@@ -130,10 +126,7 @@ def winograd(
 
 
 def _row(matrix: Matrix, at: Any, read: Callable[[int], Any]) -> Any:
-    """The product of a row of a matrix, whose number is an index, with a vector.
-
-    Where that loop is unrolled, the compiler chooses the row.
-    """
+    """The product of a row of a matrix with a vector, chosen at once where the loop is unrolled."""
     *others, last = matrix
     found = _combined(last, read)
     for n, row in reversed(list(enumerate(others))):
@@ -155,8 +148,6 @@ def _combined(row: Sequence[float], read: Callable[[int], Any]) -> Any:
     return total
 
 
-# ---------------------------------------------------------------- what it is for
-
 #: Channels below which there is little to reuse.
 _FEWEST = 16
 #: Thresholds to take it without a measurement: the least factor of saved multiplications, above
@@ -170,10 +161,7 @@ _CPUS = ("llvm", "c", "interp")
 
 
 def _extents(inputs: Sequence[te.Tensor], attrs: Attrs, last: bool) -> tuple[int, ...] | None:
-    """Images, channels, rows and columns of the padded image, channels of the result.
-
-    None where the window is not 3 x 3, or sizes are not known.
-    """
+    """Images, channels, padded rows and columns, outputs; None for other windows than 3 x 3."""
     data, weight = inputs
     if len(data.shape) != 4 or len(weight.shape) != 4:
         return None
@@ -233,9 +221,6 @@ def _priority(
     pays = _reads_last(attrs, last) and target.vector_bytes >= _WIDE
     pays = pays and factor >= _SAVED and saved >= _FOR_A_BYTE * 4 * (places - 9)
     return PLEVEL + step if pays else PLEVEL - step
-
-
-# ---------------------------------------------------------------- the implementations
 
 
 def _implementation(transforms: Transforms, last: bool) -> Callable[..., te.Tensor]:

@@ -6,18 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from loopwright.graph.infer import infer_types
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    FuncType,
-    GlobalVar,
-    Let,
-    OpRef,
-    Tuple,
-    TupleGetItem,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.structural import attrs_key, digest
 from loopwright.graph.ir.visitor import globals_of, post_order, rewrite, users
@@ -25,50 +14,50 @@ from loopwright.graph.passes import function_pass, module_pass
 
 
 @function_pass(opt_level=2)
-def EliminateCommonSubexpr(f: Function) -> Expr:
+def EliminateCommonSubexpr(f: ir.Function) -> ir.Expr:
     """Share equal calls, constants, tuples and parts of tuples; all of them are pure."""
-    known: dict[tuple[Any, ...], Expr] = {}
+    known: dict[tuple[Any, ...], ir.Expr] = {}
 
-    def change(e: Expr) -> Expr:
+    def change(e: ir.Expr) -> ir.Expr:
         key = _key(e)
         return e if key is None else known.setdefault(key, e)
 
     return rewrite(f, change)
 
 
-def _key(e: Expr) -> tuple[Any, ...] | None:
+def _key(e: ir.Expr) -> tuple[Any, ...] | None:
     """Equal for expressions of the same value; None where a node is left as it is."""
     match e:
-        case OpRef() | GlobalVar():
+        case ir.OpRef() | ir.GlobalVar():
             return type(e), e.name
-        case Constant():
-            return Constant, str(e.type), digest(e)
-        case Call(op=OpRef() | GlobalVar()):
-            return Call, e.children, attrs_key(e.attrs)
-        case Tuple():
-            return Tuple, e.fields
-        case TupleGetItem():
-            return TupleGetItem, e.tuple_value, e.index
+        case ir.Constant():
+            return ir.Constant, str(e.type), digest(e)
+        case ir.Call(op=ir.OpRef() | ir.GlobalVar()):
+            return ir.Call, e.children, attrs_key(e.attrs)
+        case ir.Tuple():
+            return ir.Tuple, e.fields
+        case ir.TupleGetItem():
+            return ir.TupleGetItem, e.tuple_value, e.index
     return None
 
 
 @function_pass(opt_level=1)
-def DeadCodeElimination(f: Function) -> Expr:
+def DeadCodeElimination(f: ir.Function) -> ir.Expr:
     """Remove unread bindings, and read parts of tuples where they are made, until none is left."""
     made = _once(f)
-    while made is not f and isinstance(made, Function):
+    while made is not f and isinstance(made, ir.Function):
         f, made = made, _once(made)
     return made
 
 
-def _once(f: Function) -> Expr:
+def _once(f: ir.Function) -> ir.Expr:
     readers = users(post_order(f))
 
-    def change(e: Expr) -> Expr:
+    def change(e: ir.Expr) -> ir.Expr:
         match e:
-            case TupleGetItem(tuple_value=Tuple(fields=fields), index=index):
+            case ir.TupleGetItem(tuple_value=ir.Tuple(fields=fields), index=index):
                 return fields[index]
-            case Let(var=var, body=body) if len(readers.get(var, ())) <= 1:  # its binding alone
+            case ir.Let(var=var, body=body) if len(readers.get(var, ())) <= 1:  # its binding alone
                 return body
         return e
 
@@ -96,7 +85,7 @@ def InferType(module: IRModule) -> IRModule:
     made = {}
     for name, function in module.functions.items():
         found = types[function]
-        assert isinstance(found, FuncType)
+        assert isinstance(found, ir.FuncType)
         known = function.result is not None
         made[name] = function if known else replace(function, result=found.result)
     return module.with_functions(made)

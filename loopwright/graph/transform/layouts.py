@@ -1,8 +1,6 @@
 """AlterOpLayout and ConvertLayout: convolutions, and the calls between them, in other layouts.
 
-With channels last convolutions read and write (N, ..., C): vectors run along channels, of which a
-narrow image has as many as a wide one, and constant weights are transposed beforehand. Calls that
-support the layout adopt it; before others the value is transposed back, once for all its readers.
+Calls that support the layout adopt it; before others the value is moved back, once for all readers.
 """
 
 from __future__ import annotations
@@ -19,18 +17,12 @@ from loopwright.lowering import Pass
 
 
 def AlterOpLayout(choice: LayoutChoice) -> Pass:
-    """A pass that writes calls of ``main`` in the layouts of a choice.
+    """A pass that writes calls of ``main`` in the layouts of a choice, of the very same module.
 
     Blocked convolutions become `nn.conv_channels_blocked`, those with channels last
     `nn.conv_channels_last`; constant weights are packed at once. Where two calls that follow each
     other have different layouts, transposes and reshapes stand between them. Parameters and results
-    stay as they are.
-
-    Args:
-        choice: what `tune_layouts` gives; of the very module that the pass is called with.
-
-    Raises:
-        GraphError: when it is called: the choice is of another module.
+    stay as they are. Another module is a GraphError when the pass is called.
 
     Example:
         >>> x = lw.graph.var("x", (1, 8, 6, 6))
@@ -46,8 +38,7 @@ def AlterOpLayout(choice: LayoutChoice) -> Pass:
         places = Places.of(f, types)
         choice.check_places(places.operators)
         layouts = {call: choice.layouts[n] for call, n in places.of_call.items()}
-        made = Rewriting(types, layouts.get).function(f)
-        return IRModule({**module.functions, MAIN: made})
+        return module.with_function(MAIN, Rewriting(types, layouts.get).function(f))
 
     return Pass("AlterOpLayout", 0, run, IRModule, check_module)
 

@@ -21,17 +21,15 @@ MIN_BRANCHES = 3
 
 @dataclass(frozen=True)
 class Product:
-    """The axes of the output channels of a product."""
-
-    weight_axis: int  # in its weight, the second input
-    result_axis: int  # in its result, from the end where it is negative
+    weight_axis: int  # of the output channels in its weight, the second input
+    result_axis: int  # of the output channels in its result, from the end where it is negative
     #: whether a call can be combined, by its attributes and its weight
     fits: Callable[[Mapping[str, Any], np.ndarray[Any, Any]], bool]
 
 
 @dataclass(eq=False)
 class _Group:
-    """Calls that become one, each with the calls after it, as far as these are the same for all."""
+    """Calls that become one, each with those after it, as far as these are the same for all."""
 
     axis: int  # of the results, along which they are split again
     chains: list[list[Call]]  # for each branch the product, then the calls after it
@@ -39,10 +37,9 @@ class _Group:
 
 
 def combined(f: Function, products: Mapping[str, Product], types: Types) -> Function:
-    """Make one product of three or more that have one input and constant weights.
+    """Make one product of three or more of one input and constant weights.
 
-    Functions with control flow are left as they are: a value that only one branch needs would be
-    computed for both.
+    Control flow is left as it is: what one branch needs would be computed for both.
     """
     order = post_order(f)
     if any(isinstance(e, If) for e in order):
@@ -81,7 +78,6 @@ class _Combining:
     lasts: dict[Expr, tuple[_Group, int]] = field(default_factory=dict)
 
     def enter(self, calls: Sequence[Call], product: Product) -> None:
-        """Combine some calls, with the calls that follow all of them."""
         rank = len(self.types.tensor(calls[0]).shape)
         group = _Group(product.result_axis % rank, [[c] for c in calls])
         while self._follow(group):
@@ -127,8 +123,8 @@ class _Combining:
 
     def change(self, old: Expr, new: Expr) -> Expr:
         if old in self.heads:
-            group, product = self.heads[old]
             assert isinstance(new, Call)
+            group, product = self.heads[old]
             group.combined = self._combined(group, product, new)
         if old not in self.lasts:
             return new
@@ -136,9 +132,8 @@ class _Combining:
         assert group.combined is not None  # the first branch comes before its own end and others'
         sizes = [self._channels(chain, group.axis) for chain in group.chains]
         begin = sum(sizes[:n])
-        cut = get_op("strided_slice")
         bounds = {"begin": (begin,), "end": (begin + sizes[n],), "axes": (group.axis,)}
-        return cut(group.combined, span=old.span, **bounds)
+        return get_op("strided_slice")(group.combined, span=old.span, **bounds)
 
     def _channels(self, chain: Sequence[Call], axis: int) -> int:
         n = self.types.tensor(chain[0]).shape[axis]
@@ -183,30 +178,8 @@ def CombineParallelConv2D(f: Function, types: Types) -> Function:
 
     The pass has TVM's name and number of branches. Windows, strides, padding and dilation must be
     the same, and there is one group. What follows each of them alike, such as the sum with a bias
-    and an activation, is combined too.
-
-    Before::
-
-        def @main(%x: float32[1, 4, 8, 8]) {
-          %0 = nn.conv(%x, const[a: float32[2, 4, 1, 1]], ...);
-          %1 = nn.conv(%x, const[b: float32[3, 4, 1, 1]], ...);
-          %2 = nn.conv(%x, const[c: float32[5, 4, 1, 1]], ...);
-          %3 = nn.relu(%0);
-          %4 = nn.relu(%1);
-          %5 = nn.relu(%2);
-          (%3, %4, %5)
-        }
-
-    After::
-
-        def @main(%x: float32[1, 4, 8, 8]) {
-          %0 = nn.conv(%x, const[unnamed: float32[10, 4, 1, 1]], ...);
-          %1 = nn.relu(%0);
-          %2 = strided_slice(%1, begin=[0], end=[2], strides=None, axes=[1]);
-          %3 = strided_slice(%1, begin=[2], end=[5], strides=None, axes=[1]);
-          %4 = strided_slice(%1, begin=[5], end=[10], strides=None, axes=[1]);
-          (%2, %3, %4)
-        }
+    and an activation, is combined too: ``relu(conv(x, a))``, ``relu(conv(x, b))`` and
+    ``relu(conv(x, c))`` become slices of the channels of ``relu(conv(x, [a b c]))``.
     """
     product = Product(0, 1, lambda attrs, weight: attrs["groups"] == 1)
     return combined(f, {"nn.conv": product}, types)
@@ -217,26 +190,8 @@ def CombineParallelDense(f: Function, types: Types) -> Function:
     """Write three or more products of one input with constant weights as one product, cut apart.
 
     The pass has TVM's name and number of branches. What follows each of them alike, such as the
-    sum with a bias, is combined too.
-
-    Before::
-
-        def @main(%x: float32[8, 4]) {
-          %0 = nn.dense(%x, const[q: float32[4, 4]], out_dtype="");
-          %1 = nn.dense(%x, const[k: float32[4, 4]], out_dtype="");
-          %2 = nn.dense(%x, const[v: float32[4, 4]], out_dtype="");
-          (%0, %1, %2)
-        }
-
-    After::
-
-        def @main(%x: float32[8, 4]) {
-          %0 = nn.dense(%x, const[unnamed: float32[12, 4]], out_dtype="");
-          %1 = strided_slice(%0, begin=[0], end=[4], strides=None, axes=[1]);
-          %2 = strided_slice(%0, begin=[4], end=[8], strides=None, axes=[1]);
-          %3 = strided_slice(%0, begin=[8], end=[12], strides=None, axes=[1]);
-          (%1, %2, %3)
-        }
+    sum with a bias, is combined too: ``dense(x, q)``, ``dense(x, k)`` and ``dense(x, v)`` become
+    slices of ``dense(x, [q k v])``.
     """
     products = {
         "nn.dense": Product(0, -1, lambda attrs, weight: True),
@@ -244,8 +199,6 @@ def CombineParallelDense(f: Function, types: Types) -> Function:
     }
     return combined(f, products, types)
 
-
-# ---------------------------------------------------------------- concatenated inputs
 
 #: Operators that compute each channel by itself, and more of it than one element.
 _BY_CHANNEL = ("nn.max_pool", "nn.avg_pool")
@@ -259,22 +212,8 @@ def SplitConcatenation(f: Function, types: Types) -> Function:
     The weight has to be a constant of one group, nothing else may read the concatenation, and the
     sums that are read and written once more for each further part have to be smaller than it: so
     it is in the layers of SqueezeNet (Iandola et al., 2016) that make few channels of many. Pools
-    between are made of each part before they are concatenated.
-
-    Before::
-
-        def @main(%x: float32[1, 4, 8, 8], %y: float32[1, 4, 8, 8]) {
-          %0 = concatenate(%x, %y, axis=1);
-          nn.conv(%0, const[w: float32[2, 8, 1, 1]], ...)
-        }
-
-    After::
-
-        def @main(%x: float32[1, 4, 8, 8], %y: float32[1, 4, 8, 8]) {
-          %0 = nn.conv(%x, const[w: float32[2, 4, 1, 1]], ...);
-          %1 = nn.conv(%y, const[w: float32[2, 4, 1, 1]], ...);
-          add(%1, %0)
-        }
+    between are made of each part before they are concatenated. ``conv([x y], w)`` becomes
+    ``conv(x, w[:, :4]) + conv(y, w[:, 4:])``, where x has four channels.
     """
     readers = users(post_order(f))
 

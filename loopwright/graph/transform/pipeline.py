@@ -26,25 +26,17 @@ from loopwright.lowering import Pass, Sequential
 from loopwright.target import Target
 
 #: Passes over a module of float32 before a change of precision: factors are in the weights.
-FOLDING = Sequential(
-    [
-        InferType,
-        SimplifyInference,
-        FoldConstant,
-        SimplifyExpr,
-        FoldScaleAxis,
-        DeadCodeElimination,
-        EliminateCommonSubexpr,
-    ],
-    name="folding",
-)
+_FOLDING = [
+    *(InferType, SimplifyInference, FoldConstant, SimplifyExpr, FoldScaleAxis),
+    *(DeadCodeElimination, EliminateCommonSubexpr),
+]
+FOLDING = Sequential(_FOLDING, name="folding")
 _AFTER = [SimplifyExpr, DeadCodeElimination, EliminateCommonSubexpr, RemoveUnusedFunctions, FuseOps]
 #: Passes that follow the choice of layouts.
 AFTER_LAYOUTS = Sequential(_AFTER, name="after_layouts")
 
 
 def before_layouts(module: IRModule, target: Target | None = None) -> IRModule:
-    """A module after the passes before layouts are chosen."""
     return Sequential(_before(module, target), name="before_layouts")(module)
 
 
@@ -69,11 +61,7 @@ def _before(module: IRModule, target: Target | None) -> list[Pass]:
 def pipeline(
     module: IRModule, layouts: LayoutChoice | None = None, target: Target | None = None
 ) -> IRModule:
-    """A module after all passes of graphs.
-
-    Without layouts they are as `ConvertLayout` has them. Constants of floats are joined only where
-    the target has ``-fastmath``.
-    """
+    """A module after all passes of graphs; by default in the layouts of `ConvertLayout`."""
     chosen = ConvertLayout if layouts is None else AlterOpLayout(layouts)
     return Sequential([*_before(module, target), chosen, *_AFTER], name="compile")(module)
 

@@ -8,15 +8,7 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.graph.dataflow_pattern import (
-    DFPattern,
-    Match,
-    Rule,
-    is_constant,
-    is_op,
-    rewrite,
-    wildcard,
-)
+from loopwright.graph import dataflow_pattern as patterns
 from loopwright.graph.infer import Types
 from loopwright.graph.ir.expr import Call, Constant, Expr, Function, const
 from loopwright.graph.ir.module import IRModule
@@ -33,16 +25,24 @@ _LONGEST_OF_VALUES = (1 << 31) // (255 * 255) - 1
 #: Calls that choose or move elements of one input.
 _MOVES = ("nn.max_pool", "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "transpose")
 
-_DATA, _SCALE, _ZERO = wildcard(), is_constant(), is_constant()
-_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO = is_constant(), is_constant(), is_constant()
-_QUANTIZE, _DEQUANTIZE = is_op("qnn.quantize"), is_op("qnn.dequantize")
+_DATA, _SCALE, _ZERO = patterns.wildcard(), patterns.is_constant(), patterns.is_constant()
+_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO = (
+    patterns.is_constant(),
+    patterns.is_constant(),
+    patterns.is_constant(),
+)
+_QUANTIZE, _DEQUANTIZE = patterns.is_op("qnn.quantize"), patterns.is_op("qnn.dequantize")
 _REAL = _DEQUANTIZE(_DATA, _SCALE, _ZERO)
 _REAL_WEIGHT = _DEQUANTIZE(_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO)
-_OTHER, _OTHER_SCALE, _OTHER_ZERO = wildcard(), is_constant(), is_constant()
+_OTHER, _OTHER_SCALE, _OTHER_ZERO = (
+    patterns.wildcard(),
+    patterns.is_constant(),
+    patterns.is_constant(),
+)
 _OTHER_REAL = _DEQUANTIZE(_OTHER, _OTHER_SCALE, _OTHER_ZERO)
 
 
-def _product(m: Match) -> Expr | None:
+def _product(m: patterns.Match) -> Expr | None:
     """The integer product in int32, by the scales of both operands."""
     root = m.call()
     name, weight = getattr(root.op, "name", ""), m.constant(_WEIGHT)
@@ -73,7 +73,7 @@ def _product(m: Match) -> Expr | None:
     return get_op("multiply")(real, const(factor.astype("float32")), span=root.span)
 
 
-def _total(m: Match, name: str, zero: int) -> Expr:
+def _total(m: patterns.Match, name: str, zero: int) -> Expr:
     """The sums of products; the image of a convolution is padded with its zero point."""
     attrs, data = dict(m.attrs()), m[_DATA]
     if name == "nn.conv" and zero:
@@ -86,7 +86,7 @@ def _total(m: Match, name: str, zero: int) -> Expr:
     return get_op(name)(data, m[_WEIGHT], span=m.root.span, **attrs)
 
 
-def _product_of_values(m: Match) -> Expr | None:
+def _product_of_values(m: patterns.Match) -> Expr | None:
     """A product of two values, such as those of attention, by one scale of each."""
     root = m.call()
     shapes = [m.type(_DATA).shape, m.type(_OTHER).shape]
@@ -116,7 +116,9 @@ def _product_of_values(m: Match) -> Expr | None:
     return get_op("multiply")(real, const(factor.astype("float32")), span=root.span)
 
 
-def _as_bytes(m: Match, part: DFPattern, zero: int, dtype: str) -> tuple[Expr, int]:
+def _as_bytes(
+    m: patterns.Match, part: patterns.DFPattern, zero: int, dtype: str
+) -> tuple[Expr, int]:
     """Integers in the dtype that the CPU's instructions take, and the zero point there."""
     if m.type(part).dtype == dtype:
         return m[part], zero
@@ -125,17 +127,15 @@ def _as_bytes(m: Match, part: DFPattern, zero: int, dtype: str) -> tuple[Expr, i
     return get_op("cast")(wide, dtype=dtype), zero + move
 
 
-# ---------------------------------------------------------------- moves and activations
-
-_MOVED, _LIMIT = is_op(*_MOVES)(wildcard()), is_constant()
-_LIMITED = is_op("nn.relu")(_DATA) | is_op("maximum", "minimum")(_DATA, _LIMIT)
+_MOVED, _LIMIT = patterns.is_op(*_MOVES)(patterns.wildcard()), patterns.is_constant()
+_LIMITED = patterns.is_op("nn.relu")(_DATA) | patterns.is_op("maximum", "minimum")(_DATA, _LIMIT)
 
 
-def _one_number(m: Match) -> bool:
+def _one_number(m: patterns.Match) -> bool:
     return not (m.constant(_SCALE).ndim or m.constant(_ZERO).ndim)
 
 
-def _quantized_first(m: Match) -> Expr | None:
+def _quantized_first(m: patterns.Match) -> Expr | None:
     """Quantise elements before they are moved: quantisation keeps their order."""
     if not _one_number(m):
         return None
@@ -145,11 +145,10 @@ def _quantized_first(m: Match) -> Expr | None:
     return replace(moved, args=(inner,))
 
 
-_MOVED_REAL = is_op(*_MOVES)(_REAL)
+_MOVED_REAL = patterns.is_op(*_MOVES)(_REAL)
 
 
-def _dequantized_last(m: Match) -> Expr | None:
-    """Dequantise elements after they were moved."""
+def _dequantized_last(m: patterns.Match) -> Expr | None:
     if not _one_number(m):
         return None
     root = m.call()
@@ -157,10 +156,10 @@ def _dequantized_last(m: Match) -> Expr | None:
     return get_op("qnn.dequantize")(moved, m[_SCALE], m[_ZERO], span=root.span)
 
 
-_AGAIN_SCALE, _AGAIN_ZERO = is_constant(), is_constant()
+_AGAIN_SCALE, _AGAIN_ZERO = patterns.is_constant(), patterns.is_constant()
 
 
-def _there_and_back(m: Match) -> Expr | None:
+def _there_and_back(m: patterns.Match) -> Expr | None:
     """Remove a dequantisation followed by the same quantisation."""
     first, again = m.constant(_SCALE), m.constant(_AGAIN_SCALE)
     same = np.array_equal(first, again)
@@ -169,7 +168,7 @@ def _there_and_back(m: Match) -> Expr | None:
     return m[_DATA] if same and _one_number(m) else None
 
 
-def _held_anyway(m: Match) -> Expr | None:
+def _held_anyway(m: patterns.Match) -> Expr | None:
     """Remove a limit that the range of the integers implies."""
     limit = m.constant(_LIMIT) if _LIMIT in m else np.zeros(())
     if not _one_number(m) or limit.ndim or not m.constant(_SCALE) > 0:
@@ -182,12 +181,12 @@ def _held_anyway(m: Match) -> Expr | None:
 
 #: In the order in which they are tried.
 RULES = (
-    Rule(is_op(*CHANNELS)(_REAL, _REAL_WEIGHT), _product),
-    Rule(is_op("matmul")(_REAL, _OTHER_REAL), _product_of_values),
-    Rule(_QUANTIZE(_REAL, _AGAIN_SCALE, _AGAIN_ZERO), _there_and_back),
-    Rule(_QUANTIZE(_LIMITED, _SCALE, _ZERO), _held_anyway),
-    Rule(_QUANTIZE(_MOVED, _SCALE, _ZERO), _quantized_first),
-    Rule(_MOVED_REAL, _dequantized_last),
+    patterns.Rule(patterns.is_op(*CHANNELS)(_REAL, _REAL_WEIGHT), _product),
+    patterns.Rule(patterns.is_op("matmul")(_REAL, _OTHER_REAL), _product_of_values),
+    patterns.Rule(_QUANTIZE(_REAL, _AGAIN_SCALE, _AGAIN_ZERO), _there_and_back),
+    patterns.Rule(_QUANTIZE(_LIMITED, _SCALE, _ZERO), _held_anyway),
+    patterns.Rule(_QUANTIZE(_MOVED, _SCALE, _ZERO), _quantized_first),
+    patterns.Rule(_MOVED_REAL, _dequantized_last),
 )
 
 
@@ -199,34 +198,16 @@ def FakeQuantizationToInteger(module: IRModule) -> IRModule:
     the data have one scale and one zero point, which are constants, as have both operands of a
     `matmul` of two values: there sums of either operand make up for the zero point of the other.
     What moves elements, a pool of the largest among it, works on whole numbers. The name is that of
-    TVM's pass.
-
-    Before::
-
-        def @main(%x: uint8[1, 32]) {
-          %0 = qnn.dequantize(%x, 0.5, 3:int32, axis=-1);
-          %1 = qnn.dequantize(const[w: int8[4, 32]], 0.25, 0:int32, axis=0);
-          nn.dense(%0, %1, out_dtype="")
-        }
-
-    After::
-
-        def @main(%x: uint8[1, 32]) {
-          %0 = nn.dense(%x, const[w: int8[4, 32]], out_dtype="int32");
-          %1 = add(%0, const[unnamed: int32[4]]);
-          %2 = cast(%1, dtype="float32");
-          multiply(%2, 0.125)
-        }
+    TVM's pass: ``dense(dequantize(x, 0.5, 3), dequantize(w, 0.25, 0))`` becomes
+    ``cast(dense(x, w) + const, float32) * 0.125``, with a product in int32.
     """
-    return rewrite(RULES, module)
+    return patterns.rewrite(RULES, module)
 
 
-# ---------------------------------------------------------------- quantisation as arithmetic
-
-_VALUES, _ANY_SCALE, _ANY_ZERO = wildcard(), wildcard(), wildcard()
+_VALUES, _ANY_SCALE, _ANY_ZERO = patterns.wildcard(), patterns.wildcard(), patterns.wildcard()
 
 
-def _spread(m: Match, e: Expr) -> Expr:
+def _spread(m: patterns.Match, e: Expr) -> Expr:
     """A scale or a zero point in a shape that is broadcast over the data."""
     if not m.type(e).shape:
         return e
@@ -245,7 +226,7 @@ def _call(name: str, *args: Any, **attrs: Any) -> Expr:
     return get_op(name)(*args, **attrs)
 
 
-def _quantized(m: Match) -> Expr:
+def _quantized(m: patterns.Match) -> Expr:
     scale, dtype = _spread(m, m[_ANY_SCALE]), m.attrs()["out_dtype"]
     whole = _call("round", _call("divide", m[_VALUES], scale))
     if not _is_zero(m[_ANY_ZERO]):
@@ -253,7 +234,7 @@ def _quantized(m: Match) -> Expr:
     return _call("cast", whole, dtype=dtype)  # a cast holds numbers in the range of its dtype
 
 
-def _dequantized(m: Match) -> Expr:
+def _dequantized(m: patterns.Match) -> Expr:
     whole = m[_VALUES]
     if not _is_zero(m[_ANY_ZERO]):
         wide = _call("cast", whole, dtype="int32")
@@ -263,8 +244,8 @@ def _dequantized(m: Match) -> Expr:
 
 
 _CANONICAL = (
-    Rule(is_op("qnn.quantize")(_VALUES, _ANY_SCALE, _ANY_ZERO), _quantized),
-    Rule(is_op("qnn.dequantize")(_VALUES, _ANY_SCALE, _ANY_ZERO), _dequantized),
+    patterns.Rule(patterns.is_op("qnn.quantize")(_VALUES, _ANY_SCALE, _ANY_ZERO), _quantized),
+    patterns.Rule(patterns.is_op("qnn.dequantize")(_VALUES, _ANY_SCALE, _ANY_ZERO), _dequantized),
 )
 
 
@@ -272,28 +253,11 @@ _CANONICAL = (
 def QnnCanonicalize(module: IRModule) -> IRModule:
     """Write ``qnn.quantize`` and ``qnn.dequantize`` as the arithmetic that they are.
 
-    The name is that of TVM's pass.
-
-    Before::
-
-        def @main(%x: float32[8]) {
-          qnn.quantize(%x, 0.5, 3:int32, axis=-1, out_dtype="uint8")
-        }
-
-    After::
-
-        def @main(%x: float32[8]) {
-          %0 = divide(%x, 0.5);
-          %1 = round(%0);
-          %2 = cast(3:int32, dtype="float32");
-          %3 = add(%1, %2);
-          cast(%3, dtype="uint8")
-        }
+    The name is that of TVM's pass. ``quantize(x, 0.5, 3)`` of uint8 becomes
+    ``cast(round(x / 0.5) + cast(3, float32), uint8)``.
     """
-    return rewrite(_CANONICAL, module)
+    return patterns.rewrite(_CANONICAL, module)
 
-
-# ---------------------------------------------------------------- requantisation
 
 #: Calls whose result is scaled as their operands are, where the factor is above 0.
 _ALIKE = ("add", "subtract", "maximum", "minimum", "nn.relu")
@@ -307,26 +271,8 @@ def FoldRequantize(f: Function, types: Types) -> Function:
     constant scale, after sums and limits by constants, or a sum with other such numbers, and
     nothing else reads what lies between. A division of each element is saved. Rounding differs in
     the last places of the float, so that a result may differ by 1 where it lies between two whole
-    numbers; Jacob et al. (2018) have one factor in place of both scales as well.
-
-    Before::
-
-        def @main(%x: int32[4]) {
-          %0 = cast(%x, dtype="float32");
-          %1 = multiply(%0, 0.5);
-          %2 = add(%1, 3.0);
-          %3 = divide(%2, 2.0);
-          round(%3)
-        }
-
-    After::
-
-        def @main(%x: int32[4]) {
-          %0 = cast(%x, dtype="float32");
-          %1 = multiply(%0, 0.25);
-          %2 = add(%1, 1.5);
-          round(%2)
-        }
+    numbers; Jacob et al. (2018) have one factor in place of both scales as well. So
+    ``round((cast(x) * 0.5 + 3) / 2)`` becomes ``round(cast(x) * 0.25 + 1.5)``.
     """
     readers = users(post_order(f))
 
@@ -338,7 +284,13 @@ def FoldRequantize(f: Function, types: Types) -> Function:
             return None
         name = called(new)
         if name == "multiply":
-            return _by_factor(new, by, types)
+            whole, factor = new.args
+            if called(whole) != "cast" or not isinstance(whole, Call):
+                return None
+            if not dtypes.is_int(types.tensor(whole.args[0]).dtype):
+                return None
+            less = _divided(factor, by) if isinstance(factor, Constant) else None
+            return None if less is None else replace(new, args=(whole, less))
         if name not in _ALIKE:
             return None
         each = [scaled(a, b, by) for a, b in zip(old.args, new.args, strict=True)]
@@ -360,16 +312,6 @@ def FoldRequantize(f: Function, types: Types) -> Function:
         return new if inner is None else replace(new, args=(inner,))
 
     return rewrite_function(f, change)
-
-
-def _by_factor(product: Call, by: float, types: Types) -> Expr | None:
-    whole, factor = product.args
-    if called(whole) != "cast" or not isinstance(whole, Call) or not isinstance(factor, Constant):
-        return None
-    if not dtypes.is_int(types.tensor(whole.args[0]).dtype):
-        return None
-    less = _divided(factor, by)
-    return None if less is None else replace(product, args=(whole, less))
 
 
 def _divided(c: Constant, by: float) -> Constant | None:

@@ -23,6 +23,7 @@ from loopwright.graph.dataflow_pattern import (
 )
 from loopwright.graph.ir.expr import Call, Expr, TensorType, const
 from loopwright.graph.ir.module import IRModule
+from loopwright.graph.layout.rewriting import FLATTENING
 from loopwright.graph.op.shapes import broadcast, pads_of
 from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import get_op
@@ -49,10 +50,6 @@ def _same_type(m: Match) -> Expr | None:
     return m[_X] if m.type(m.root) == m.type(_X) else None
 
 
-def _own_dtype(m: Match) -> Expr | None:
-    return m[_X] if m.type(_X).dtype == m.attrs()["dtype"] else None
-
-
 # ---------------------------------------------------------------- constants behind one another
 
 _FIRST, _SECOND = is_constant(), is_constant()
@@ -67,18 +64,16 @@ def _joined(name: str, combine: Callable[[Any, Any], Any], floats: bool) -> Rule
             return None
         with np.errstate(all="ignore"):
             both = np.asarray(combine(a, b), dtype=a.dtype)
-        lost = floats and name == "multiply" and _is_lost(a, b, both)
-        if both.size > max(a.size, b.size) or lost:
+        if both.size > max(a.size, b.size):
+            return None
+        # A product of factors may overflow or underflow although they do not.
+        lost = ~np.isfinite(both) | ((both == 0) & (a != 0) & (b != 0))
+        if floats and name == "multiply" and lost.any():
             return None
         return get_op(name)(m[_X], const(both), span=m.root.span)
 
     op = is_op(name)
     return Rule(op(op(_X, _FIRST), _SECOND), build)
-
-
-def _is_lost(a: Any, b: Any, both: Any) -> bool:
-    """Whether a product of factors overflows or underflows although they do not."""
-    return bool((~np.isfinite(both) | ((both == 0) & (a != 0) & (b != 0))).any())
 
 
 def _as_sum(m: Match) -> Expr | None:
@@ -172,7 +167,7 @@ _ARITHMETIC = (
     Rule(_DIV(_X, _FIRST), _as_product),
     _joined("add", np.add, floats=False),
     _joined("multiply", np.multiply, floats=False),
-    Rule(_CAST(_X), _own_dtype),
+    Rule(_CAST(_X), lambda m: m[_X] if m.type(_X).dtype == m.attrs()["dtype"] else None),
     Rule(_CAST(_INNER_CAST), _one_cast),
     Rule(is_op("nn.relu")(_BOUNDED) | is_op("clip")(_BOUNDED), _one_bound),
     *(
@@ -191,27 +186,12 @@ def ReassociateConstants(module: IRModule) -> IRModule:
 
     That rounds once in place of twice, and loses what the first rounding is for, as in
     ``(x + 12582912) - 12582912``, so that only targets with ``-fastmath`` ask for it.
-
-    Before::
-
-        def @main(%x: float32[4]) {
-          %0 = multiply(%x, 2.0);
-          multiply(%0, 3.0)
-        }
-
-    After::
-
-        def @main(%x: float32[4]) {
-          multiply(%x, 6.0)
-        }
     """
     return rewrite(REASSOCIATING, module)
 
 
 # ---------------------------------------------------------------- calls that move elements
 
-#: Calls that keep the order of elements in memory.
-_RESHAPES = ("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
 #: Operators of two inputs that are broadcast.
 _BROADCASTING = (
     *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power"),
@@ -226,10 +206,6 @@ def _unchanged(m: Match) -> Expr | None:
     return m[_X] if m.type(_X) == m.type(m.root) and not backwards else None
 
 
-def _no_pad(m: Match) -> Expr | None:
-    return m[_X] if all(pair == (0, 0) for pair in m.attrs()["pad_width"]) else None
-
-
 def _reshape(m: Match, e: Expr, t: TensorType) -> Expr | None:
     """The elements in another shape; None where it is not known."""
     if m.type(e) == t:
@@ -237,10 +213,6 @@ def _reshape(m: Match, e: Expr, t: TensorType) -> Expr | None:
     if not (t.static and m.type(e).static):
         return None
     return get_op("reshape")(e, newshape=t.shape, span=m.root.span)
-
-
-def _one_reshape(m: Match) -> Expr | None:
-    return _reshape(m, m[_X], m.type(m.root))
 
 
 # ---------------------------------------------------------------- transposes
@@ -259,7 +231,7 @@ def _transpose(m: Match, e: Expr, axes: Sequence[int]) -> Expr:
 
 
 _INNER = is_op("transpose")(_X)
-_BETWEEN = is_op(*_RESHAPES)(_INNER)
+_BETWEEN = is_op(*FLATTENING)(_INNER)
 _TURNED = is_op("transpose")(_Y)
 
 
@@ -307,7 +279,6 @@ def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[list[int]] | None:
 
 
 def _as_dense(m: Match) -> Expr | None:
-    """Write a product with a transposed matrix as `nn.dense`."""
     if len(m.type(_Y).shape) != 2 or _axes(m[_TURNED], 2) != (1, 0):
         return None
     op = get_op("nn.dense")
@@ -321,7 +292,6 @@ _REPEATED = is_op("broadcast_to")(_X)
 
 
 def _one_pad(m: Match) -> Expr | None:
-    """Merge a pad around a pad of the same value."""
     inner, outer = m.attrs(_PAD), m.attrs()
     if inner["pad_value"] != outer["pad_value"]:
         return None
@@ -356,9 +326,9 @@ def _broadcast_anyway(m: Match) -> Expr | None:
 _ONE_SIDE = is_op(*_BROADCASTING)(_REPEATED, _Y) | is_op(*_BROADCASTING)(_Y, _REPEATED)
 #: In the order in which they are tried, behind those of arithmetic.
 _MOVES = (
-    Rule(is_op(*_RESHAPES, "broadcast_to", "strided_slice")(_X), _unchanged),
-    Rule(_PAD, _no_pad),
-    Rule(is_op(*_RESHAPES)(is_op(*_RESHAPES)(_X)), _one_reshape),
+    Rule(is_op(*FLATTENING, "broadcast_to", "strided_slice")(_X), _unchanged),
+    Rule(_PAD, lambda m: m[_X] if all(p == (0, 0) for p in m.attrs()["pad_width"]) else None),
+    Rule(is_op(*FLATTENING)(is_op(*FLATTENING)(_X)), lambda m: _reshape(m, m[_X], m.type(m.root))),
     Rule(is_op("transpose")(_INNER), _one_transpose),
     Rule(is_op("transpose")(_X), _moves_ones),
     Rule(is_op("transpose")(_BETWEEN), _around_reshape),
@@ -382,24 +352,8 @@ def SimplifyExpr(module: IRModule) -> IRModule:
       reshape, a transpose of a transpose are one; zeros around the image of a convolution are its
       padding; a product with a transposed matrix is ``nn.dense``.
 
-    No value changes, but in the last place of ``power(x, 2)``.
-
-    Before::
-
-        def @main(%x: float32[2, 3]) {
-          %0 = transpose(%x, axes=[1, 0]);
-          %1 = multiply(%0, 2.0);
-          %2 = divide(%1, 4.0);
-          %3 = reshape(%2, newshape=[3, 2]);
-          subtract(%3, 0.0)
-        }
-
-    After::
-
-        def @main(%x: float32[2, 3]) {
-          %0 = transpose(%x, axes=[1, 0]);
-          %1 = multiply(%0, 2.0);
-          multiply(%1, 0.25)
-        }
+    No value changes, but in the last place of ``power(x, 2)``. So
+    ``reshape(transpose(x) * 2 / 4, shape of transpose(x)) - 0`` becomes
+    ``transpose(x) * 2 * 0.25``.
     """
     return rewrite((*_ARITHMETIC, *_MOVES), module)

@@ -9,17 +9,7 @@ from typing import Literal, TypeAlias
 from loopwright import dtypes
 from loopwright.errors import GraphError
 from loopwright.graph.infer import Types
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    GlobalVar,
-    HostFunction,
-    OpRef,
-    TensorType,
-    Var,
-    const,
-)
+from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import IRModule
 from loopwright.graph.ir.visitor import called, rewrite_function
 from loopwright.graph.passes import check_module
@@ -60,7 +50,7 @@ def ToMixedPrecision(
     Args:
         dtype: ``"bfloat16"``, for which CPUs have instructions, or ``"float16"``.
         always: operators for the first list, beside products.
-        follow: operators for the second list, beside elementwise arithmetic, pools and moves.
+        follow: for the second list, beside elementwise arithmetic, pools and moves.
         never: operators that are taken from both lists.
 
     Raises:
@@ -99,29 +89,26 @@ def ToMixedPrecision(
 
 @dataclass(eq=False)
 class _Mixing:
-    """Inserts casts where the precision changes, each once."""
-
     types: Types
     dtype: str
     lists: Mapping[str, Category]
-    casts: dict[tuple[Expr, str], Expr] = field(default_factory=dict)
+    casts: dict[tuple[ir.Expr, str], ir.Expr] = field(default_factory=dict)
 
-    def change(self, old: Expr, new: Expr) -> Expr:
-        """A node in the precision of its operator."""
-        if isinstance(new, (Constant, Var, OpRef, GlobalVar, HostFunction)):
+    def change(self, old: ir.Expr, new: ir.Expr) -> ir.Expr:
+        if isinstance(new, (ir.Constant, ir.Var, ir.OpRef, ir.GlobalVar, ir.HostFunction)):
             return new
         name = called(new)
-        if name is None or not isinstance(new, Call):
+        if name is None or not isinstance(new, ir.Call):
             kept = new.with_children(tuple(self._as(c, _WIDE) for c in new.children))
             self.types.keep(kept, self.types[old])
             return kept
         dtype = self._precision(name, new)
         return new.with_children((*(self._as(a, dtype) for a in new.args), new.op))
 
-    def _precision(self, name: str, call: Call) -> str:
+    def _precision(self, name: str, call: ir.Call) -> str:
         """The dtype of the floats that a call reads."""
         category = self.lists.get(name, "never")
-        known = [self._dtype(a) for a in call.args if not isinstance(a, Constant)]
+        known = [self._dtype(a) for a in call.args if not isinstance(a, ir.Constant)]
         floats = [d for d in known if d is not None and dtypes.is_float(d)]
         if category == "never" or any(d not in (_WIDE, self.dtype) for d in floats):
             return _WIDE
@@ -129,20 +116,20 @@ class _Mixing:
             return self.dtype
         return self.dtype if floats and all(d == self.dtype for d in floats) else _WIDE
 
-    def _dtype(self, e: Expr) -> str | None:
+    def _dtype(self, e: ir.Expr) -> str | None:
         """The dtype of a tensor; None where an expression is none."""
-        t = None if isinstance(e, (OpRef, GlobalVar, HostFunction)) else self.types[e]
-        return t.dtype if isinstance(t, TensorType) else None
+        t = None if isinstance(e, (ir.OpRef, ir.GlobalVar, ir.HostFunction)) else self.types[e]
+        return t.dtype if isinstance(t, ir.TensorType) else None
 
-    def _as(self, e: Expr, dtype: str) -> Expr:
+    def _as(self, e: ir.Expr, dtype: str) -> ir.Expr:
         """A float tensor in one of the two dtypes; other values stay."""
         own = self._dtype(e)
         if own == dtype or own not in (_WIDE, self.dtype):
             return e
         if (e, dtype) not in self.casts:
             self.casts[e, dtype] = (
-                const(e.data, dtypes.check(dtype), name=e.name)
-                if isinstance(e, Constant)
+                ir.const(e.data, dtypes.check(dtype), name=e.name)
+                if isinstance(e, ir.Constant)
                 else get_op("cast")(e, dtype=dtype, span=e.span)
             )
         return self.casts[e, dtype]

@@ -49,7 +49,6 @@ def load(files: SystemFiles, sleep: Callable[[float], None] = time.sleep) -> lis
 
 
 def cpu_times(files: SystemFiles) -> CpuTimes | None:
-    """Counters of ``/proc/stat``; None where they cannot be read."""
     lines = (files.text("/proc/stat") or "").splitlines()
     words = next((line.split()[1:] for line in lines if line.startswith("cpu ")), [])
     if len(words) < 4 or not all(word.isdecimal() for word in words):
@@ -99,7 +98,6 @@ _MOST_READS = 1_000_000
 
 
 def timer(files: SystemFiles, resolution: float, overhead: float) -> Finding:
-    """Judge the clock by the seconds of its smallest step and of a reading."""
     source = files.line(_SOURCE)
     found = (
         f"{f'source {source}, ' if source else ''}steps of {1e9 * resolution:.3g} ns, "
@@ -126,14 +124,10 @@ def read_clock() -> tuple[float, float]:
 
 
 def steps_of(reads: Sequence[int]) -> tuple[float, float]:
-    """Smallest step of a clock in seconds, and the seconds of one reading, from at least two
-    successive readings in nanoseconds.
-
-    A clock that gives the same value twice in a row is coarser than a reading takes; its smallest
-    step is then seen. Otherwise it is as fine as the system says.
-    """
+    """Smallest step of a clock and a reading's time, seconds, from readings in nanoseconds."""
     steps = [b - a for a, b in pairwise(reads)]
     overhead = 1e-9 * (reads[-1] - reads[0]) / len(steps)
+    # Equal values in a row: the clock is coarser than a reading takes, and shows its smallest step.
     if 0 in steps:
         return 1e-9 * min((step for step in steps if step), default=math.inf), overhead
     return time.get_clock_info("perf_counter").resolution, overhead
@@ -146,11 +140,7 @@ _QUIET = 0.05
 
 
 def noise(threads: Sequence[int]) -> Finding:
-    """Time a kernel of multiply-adds for each number of threads, and judge the spread.
-
-    The device is taken as for tuning, so that nothing of loopwright is timed meanwhile; where
-    another process has it, nothing is measured.
-    """
+    """Time multiply-adds for each number of threads, unless another process times here."""
     from loopwright.measure import DeviceLock
 
     try:
@@ -168,9 +158,7 @@ def noise(threads: Sequence[int]) -> Finding:
 
 
 def spread(samples: Mapping[int, Sequence[float]]) -> Finding:
-    """Judge seconds of windows, at least ten for each number of threads: the distance of the 10th
-    from the 90th percentile, beside the median.
-    """
+    """Judge windows' seconds, ten or more: 10th to 90th percentile beside the median."""
     shares = {}
     for threads, times in samples.items():
         cuts = statistics.quantiles(times, n=10)
@@ -193,17 +181,14 @@ def spread(samples: Mapping[int, Sequence[float]]) -> Finding:
 
 
 def _seen(share: float) -> float:
-    """Difference that medians of `WINDOWS` windows show, two standard errors of a difference.
-
-    The distance of those percentiles is 2.56 standard deviations of a normal distribution, and the
-    standard error of a median is 1.25 times that of a mean.
-    """
+    """Twice the standard error of a difference of medians of `WINDOWS` windows."""
+    # Of a normal distribution the distance of those percentiles is 2.56 standard deviations; the
+    # standard error of a median is 1.25 times that of a mean.
     error = 1.25 * share / 2.56 / WINDOWS**0.5
     return float(2.0 * 2.0**0.5 * error)
 
 
 def _windows(threads: int) -> tuple[float, ...]:
-    """Seconds per unit of work of each window, on ``threads`` pinned threads."""
     from loopwright import runtime
     from loopwright.runtime import fma_kernel, measure_windows
     from loopwright.target import host_unit

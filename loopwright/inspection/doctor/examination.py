@@ -10,26 +10,16 @@ from pathlib import Path
 
 from loopwright import env
 from loopwright.errors import UsageError
-from loopwright.inspection.doctor import (
-    accelerators,
-    disturbances,
-    hardware,
-    installation,
-    limits,
-    storage,
-)
+from loopwright.inspection.doctor import disturbances, hardware, installation, limits
 from loopwright.inspection.doctor.finding import Finding, State, SystemFiles, unknown
 from loopwright.records import Json
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings of the doctor, one for each check."""
-
     findings: tuple[Finding, ...]
 
     def count(self, state: State) -> int:
-        """Number of findings of a state."""
         return sum(finding.state is state for finding in self.findings)
 
     @property
@@ -38,7 +28,6 @@ class Diagnosis:
         return self.count(State.PROBLEM) == 0
 
     def to_json(self) -> dict[str, Json]:
-        """JSON for scripts: all findings, and their number in each state."""
         return {
             "loopwright": env.version("loopwright"),
             "healthy": self.healthy,
@@ -52,15 +41,8 @@ def examine(
 ) -> Diagnosis:
     """Check everything that decides whether tuning works here, and how steady its times are.
 
-    Takes about three seconds; without measuring, one.
-
-    Args:
-        folder: where logs are to be written.
-        measure: also time a reference kernel, which needs the device for about a second.
-        files: the system's files; None: those of this machine.
-
-    Returns:
-        The findings, in the order installation, CPU, limits, what disturbs, memory, files, devices.
+    Takes about three seconds; without ``measure``, which times a reference kernel on the device for
+    about a second, one. Logs are to be written to ``folder``.
 
     Example:
         >>> from loopwright.inspection.doctor import examine
@@ -81,7 +63,7 @@ def examine(
     except metadata.PackageNotFoundError:
         requirements = []
     try:
-        cache = storage.kernel_cache(env.cache_folder())
+        cache = limits.kernel_cache(env.cache_folder())
     except UsageError:
         cache = unknown("kernel cache", "a variable is not understood, see `environment`")
     xgboost = {name: version for name in installation.XGBOOST if (version := _version(name))}
@@ -104,12 +86,12 @@ def examine(
         *([disturbances.noise(sorted({1, threads}))] if measure else []),
         hardware.huge_pages(files),
         hardware.alignment(hardware.numpy_addresses()),
-        storage.log_folder(files, folder),
-        storage.temporary_folder(os.environ.get("TMPDIR", "")),
-        storage.lock_folder(),
+        limits.log_folder(files, folder),
+        limits.temporary_folder(os.environ.get("TMPDIR", "")),
+        limits.lock_folder(),
         cache,
-        accelerators.nvidia(files, os.environ),
-        accelerators.opencl(files, os.environ),
+        hardware.nvidia(files, os.environ),
+        hardware.opencl(files, os.environ),
     ]
     return Diagnosis(tuple(findings))
 

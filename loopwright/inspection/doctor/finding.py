@@ -8,8 +8,6 @@ from pathlib import Path
 
 
 class State(StrEnum):
-    """Judgement of a finding."""
-
     OK = "ok"
     #: It costs speed, or makes times less certain.
     WARNING = "warning"
@@ -21,8 +19,6 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check."""
-
     check: str  # its subject, in one to three words
     state: State
     found: str  # state of this machine
@@ -34,17 +30,14 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """Finding without fault."""
     return Finding(check, State.OK, found)
 
 
 def warning(check: str, found: str, cost: str, remedy: str) -> Finding:
-    """Finding that costs speed or certainty."""
     return Finding(check, State.WARNING, found, cost, remedy)
 
 
 def problem(check: str, found: str, cost: str, remedy: str) -> Finding:
-    """Finding that keeps tuning from working."""
     return Finding(check, State.PROBLEM, found, cost, remedy)
 
 
@@ -54,12 +47,10 @@ def unknown(check: str, found: str) -> Finding:
 
 
 def listed(words: list[str]) -> str:
-    """``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def of_bytes(count: float) -> str:
-    """Number of bytes with a fitting unit."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.4g} {unit}"
@@ -89,21 +80,18 @@ class SystemFiles:
         return lines[0].strip() if lines else ""
 
     def number(self, path: str) -> int | None:
-        """Whole number of a file; None for other contents."""
         try:
             return int(self.line(path))
         except ValueError:
             return None
 
     def names(self, folder: str) -> list[str]:
-        """Sorted names in a folder; none where it cannot be read."""
         try:
             return sorted(entry.name for entry in self._at(folder).iterdir())
         except OSError:
             return []
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
         try:
             return self._at(path).exists()
         except OSError:

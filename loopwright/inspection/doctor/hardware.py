@@ -1,14 +1,16 @@
-"""CPUs, their cores and frequency, and the layout of memory."""
+"""CPUs and their frequency, the layout of memory, and accelerators, by the system's files alone."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 
 from loopwright.inspection.doctor.finding import (
     Finding,
     SystemFiles,
+    listed,
     numbers_in,
     ok,
     unknown,
@@ -25,10 +27,7 @@ def affinity(
     threads: int,
     variable: str = "LOOPWRIGHT_NUM_THREADS",
 ) -> Finding:
-    """Report the number of the machine's CPUs that this process may use, and of a kernel's threads.
-
-    ``threads`` is the default of a kernel, ``variable`` that of the environment which sets it.
-    """
+    """Report the number of usable CPUs, and of a kernel's threads, as ``variable`` sets them."""
     online = numbers_in(files.line(f"{_CPU}/online"))
     used = f"a kernel uses {counted(threads, 'thread')}"
     if threads > len(cpus):
@@ -50,7 +49,6 @@ def affinity(
 
 
 def siblings(files: SystemFiles, cpus: Sequence[int]) -> Finding:
-    """Judge whether usable CPUs share a core (SMT, hyper-threading)."""
     cores = set()
     for n in cpus:
         topology = f"{_CPU}/cpu{n}/topology"
@@ -78,7 +76,6 @@ _SELF_GOVERNED = ("intel_pstate", "amd-pstate-epp")
 
 
 def governor(files: SystemFiles, cpus: Sequence[int]) -> Finding:
-    """Judge the governor of the frequency of the usable CPUs."""
     names = Counter(files.line(f"{_CPU}/cpu{n}/cpufreq/scaling_governor") for n in cpus)
     names.pop("", None)
     if not names:
@@ -100,7 +97,6 @@ def governor(files: SystemFiles, cpus: Sequence[int]) -> Finding:
 
 
 def turbo(files: SystemFiles) -> Finding:
-    """Report whether the clock may exceed its nominal frequency, and so depend on heat and load."""
     no_turbo = files.number(f"{_CPU}/intel_pstate/no_turbo")
     boost = files.number(f"{_CPU}/cpufreq/boost")
     if no_turbo is None and boost is None:
@@ -120,7 +116,6 @@ _LINE = 64
 
 
 def huge_pages(files: SystemFiles) -> Finding:
-    """Judge whether large arrays get huge pages."""
     chosen = re.search(r"\[(\w+)\]", files.line(_HUGE))
     if chosen is None:
         return unknown("huge pages", f"there is no {_HUGE}")
@@ -136,7 +131,6 @@ def huge_pages(files: SystemFiles) -> Finding:
 
 
 def alignment(addresses: Sequence[int]) -> Finding:
-    """Judge the alignment of NumPy's arrays, from the addresses of some fresh ones."""
     off = {address % _LINE for address in addresses} - {0}
     if not off:
         return ok("array alignment", f"NumPy's arrays begin at multiples of {_LINE} bytes here")
@@ -150,8 +144,90 @@ def alignment(addresses: Sequence[int]) -> Finding:
 
 
 def numpy_addresses() -> list[int]:
-    """Addresses of some fresh arrays of NumPy, from 4 KiB to 16 MiB."""
     import numpy as np
 
     arrays = [np.empty(1 << power, dtype=np.uint8) for power in range(12, 25, 2)]
     return [array.ctypes.data for array in arrays]
+
+
+#: Folders in which the dynamic linker looks, beside those of its cache and LD_LIBRARY_PATH.
+_FOLDERS = ("/lib64", "/usr/lib64", "/usr/lib", "/lib", "/usr/local/lib", "/usr/local/cuda/lib64")
+_MULTIARCH = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
+_VENDORS = "/etc/OpenCL/vendors"
+#: A folder for each GPU that NVIDIA's driver knows.
+_NVIDIA = "/proc/driver/nvidia/gpus"
+#: Device of GPUs under Windows (WSL), where they have none of their own.
+_WSL = "dxg"
+_BUILT_ONLY = "kernels for it are built, and cannot run"
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported; it is not."""
+    return find_spec(package) is not None
+
+
+def nvidia(
+    files: SystemFiles,
+    environ: Mapping[str, str],
+    installed: Callable[[str], bool] = is_installed,
+) -> Finding:
+    driver = library(files, environ, "libcuda.so.1")
+    devices = files.names("/dev")
+    nodes = [n for n in devices if re.fullmatch(r"nvidia\d+", n)]
+    if driver and _WSL in devices:
+        nodes.append(_WSL)
+    gpus = []
+    for name in files.names(_NVIDIA):
+        facts = files.text(f"{_NVIDIA}/{name}/information") or ""
+        model = re.search(r"^Model:\s*(\S.*)$", facts, re.M)
+        gpus.append(model[1].strip() if model else name)
+    gpus = gpus or nodes
+    version = re.search(
+        r"Kernel Module.*?\s(\d+\.[\d.]+)", files.line("/proc/driver/nvidia/version")
+    )
+    check = "GPU (NVIDIA)"
+    if not driver and not gpus:
+        return ok(check, "absent; the target cuda builds kernels, which run elsewhere")
+    if not driver:
+        found = f"{listed(gpus)}, without libcuda.so.1"
+        return warning(check, found, _BUILT_ONLY, "install NVIDIA's driver")
+    if not nodes:
+        return ok(check, f"{driver}, without a device (/dev/nvidia0)")
+    found = f"{listed(gpus)} ({driver}{f', driver {version[1]}' if version else ''})"
+    if not installed("cuda"):
+        found += ", without the package cuda-bindings"
+        return warning(check, found, _BUILT_ONLY, 'pip install "loopwright[cuda]"')
+    return ok(check, f"{found}; the target cuda runs on it")
+
+
+def opencl(
+    files: SystemFiles,
+    environ: Mapping[str, str],
+    installed: Callable[[str], bool] = is_installed,
+) -> Finding:
+    loader = library(files, environ, "libOpenCL.so.1")
+    platforms = [name for name in files.names(_VENDORS) if name.endswith(".icd")]
+    described = [f"{name} -> {files.line(f'{_VENDORS}/{name}')}" for name in platforms]
+    check, package = "OpenCL", installed("pyopencl")
+    if not platforms and not package:
+        return ok(check, "absent; the target opencl builds kernels, which run elsewhere")
+    if not platforms:
+        found = f"the package pyopencl, without a platform in {_VENDORS}"
+        remedy = "install the GPU's driver, or PoCL for the CPU (apt-get install pocl-opencl-icd)"
+        return warning(check, found, _BUILT_ONLY, remedy)
+    if not package:
+        return ok(check, f'{listed(described)}, unused: pip install "loopwright[opencl]" for it')
+    return ok(check, f"{listed(described)} ({loader or 'pyopencl'}); the target opencl runs on it")
+
+
+def library(files: SystemFiles, environ: Mapping[str, str], name: str) -> str:
+    """Path or name of a library for the dynamic linker; empty where it would not find it."""
+    chosen = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    for folder in (*chosen, *_FOLDERS, *_MULTIARCH):
+        if files.exists(f"{folder}/{name}"):
+            return f"{folder}/{name}"
+    # The linker's cache is a table of names and paths that end with a zero byte.
+    cache = files.data("/etc/ld.so.cache") or b""
+    entry = re.search(rb"(/[^\0]*/" + re.escape(name.encode()) + rb")\0", cache)
+    path = entry[1].decode("utf-8", "replace") if entry else ""
+    return path if path and files.exists(path) else ""

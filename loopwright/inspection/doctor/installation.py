@@ -26,7 +26,6 @@ _WEIGHTY = re.compile(r"LD_PRELOAD|MALLOC_|GLIBC_TUNABLES")
 
 
 def system(name: str, release: str, python: str) -> Finding:
-    """Report system (as of `platform.system`) and Python."""
     found = f"Python {python} on {name} {release}"
     if name == _TESTED:
         return ok("system", found)
@@ -40,7 +39,6 @@ def system(name: str, release: str, python: str) -> Finding:
 
 
 def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
-    """Judge the installed distributions, by version, that bring the module `xgboost`."""
     wanted = "xgboost-cpu" if system in ("Linux", "Windows") else "xgboost"
     there = [f"{name} {installed[name]}" for name in XGBOOST if name in installed]
     if not there:
@@ -69,11 +67,7 @@ def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
 
 
 def dependencies(required: Sequence[str], version_of: Callable[[str], str | None]) -> Finding:
-    """Compare installed packages with the requirements of loopwright, such as ``numpy>=1.26``.
-
-    Requirements with markers behind a semicolon are left out (extras, and XGBoost, which has a
-    finding of its own).
-    """
+    """Compare installed packages with requirements like ``numpy>=1.26``; markers are left out."""
     wanted = [re.fullmatch(r"([\w.-]+)\s*>=\s*([\d.]+)", text.strip()) for text in required]
     pairs = [(found[1], found[2]) for found in wanted if found is not None]
     if not pairs:
@@ -95,10 +89,7 @@ def dependencies(required: Sequence[str], version_of: Callable[[str], str | None
 
 
 def environment(read: Callable[[], object], variables: Mapping[str, str]) -> Finding:
-    """Judge the variables of the environment that change how kernels run.
-
-    ``read`` reads the settings of loopwright.
-    """
+    """Judge variables that change how kernels run; ``read`` reads the settings."""
     shown = ", ".join(f"{name}={value}" for name, value in variables.items())
     try:
         read()
@@ -133,7 +124,6 @@ _SVE_LENGTH = "/proc/sys/abi/sve_default_vector_length"
 
 
 def compiler(files: SystemFiles) -> list[Finding]:
-    """Judge LLVM as this Python finds it, and the vectors of the default target."""
     try:
         import llvmlite
         from llvmlite import binding
@@ -159,7 +149,6 @@ def no_llvm(why: str) -> Finding:
 
 
 def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
-    """Judge the version of LLVM, its name for this CPU, and features such as ``+avx2,-sse4a``."""
     on = sum(word.startswith("+") for word in features.split(","))
     found = f"llvmlite {llvmlite} with LLVM {version}; target {cpu} with {on} features of the CPU"
     if _NAMELESS.match(cpu):
@@ -173,7 +162,6 @@ def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
 
 
 def vectors(files: SystemFiles, used: int) -> Finding:
-    """Compare the vectors of the CPU with those of the default target, of ``used`` bytes."""
     text = files.text("/proc/cpuinfo") or ""
     listing = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
     bits = f"the default target uses vectors of {8 * used} bits"

@@ -6,27 +6,41 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import compress
 
 from loopwright.errors import RecordError
 from loopwright.inspection.log_statistics import throughput, time_spent, time_spent_by
 from loopwright.inspection.report.elements import cut
-from loopwright.inspection.report.page_data import LogPage, Page, Series, SeriesComparison, TaskPage
+from loopwright.inspection.report.page_data import (
+    LogPage,
+    ModelKernel,
+    ModelPage,
+    Page,
+    Series,
+    SeriesComparison,
+    Steps,
+    TaskPage,
+)
 from loopwright.inspection.report.series import Detail, SetupFacts, series_of
-from loopwright.inspection.roofline import limits_in
-from loopwright.inspection.speed import arithmetic_in, threads_text
+from loopwright.inspection.speed import arithmetic_in, limits_in, threads_text
 from loopwright.records import (
     Json,
     Log,
     Record,
     Setup,
+    best_so_far,
     by_setup,
+    default_record,
     device_of,
     fields_of,
+    keys_of,
+    measured,
+    ranked,
     record_differences,
     task_text,
     time_ratio,
+    verdict_on,
 )
 from loopwright.version import __version__
 
@@ -62,14 +76,10 @@ _FACTS = {
 
 
 def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
-    """Collect the data of a report of some logs.
+    """Collect the data of a report of some logs, the others compared with the first.
 
-    Args:
-        logs: as of `loopwright.records.open_log`; the others are compared with the first.
-        task: only tasks whose key or name contains this text; None for all.
-
-    Raises:
-        RecordError: no log has a record, or none of such a task.
+    ``task`` selects tasks whose key or name contains it. `RecordError` if no log has a record of
+    one.
 
     Example:
         >>> from loopwright.inspection.report import page_of
@@ -141,7 +151,6 @@ def _nothing(logs: Sequence[Log], task: str | None) -> str:
 
 
 def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, SetupFacts]:
-    """Limits and times of each setup, from the log as a whole."""
     judged = {
         setup: list(compress(group, (v is not None for v in fields_of(group, "verdict")[0])))
         for setup, group in setups.items()
@@ -194,7 +203,6 @@ def _told_apart(tasks: Sequence[TaskPage]) -> tuple[TaskPage, ...]:
 
 
 def _labelled(series: Sequence[Series], names: Sequence[str]) -> list[Series]:
-    """Series with labels of their differences: log, hardware, threads, target."""
     parts = {
         "log": [names[one.log] for one in series],
         "hardware": [one.hardware or "hardware not known" for one in series],
@@ -250,7 +258,6 @@ def _log_page(name: str, log: Log, records: Sequence[Record]) -> LogPage:
 
 
 def _run(header: Mapping[str, Json]) -> dict[str, str]:
-    """Header in words, without unknown fields."""
     began = header.get("ts")
     is_known = isinstance(began, (int, float)) and 0 < began < 1e11
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if is_known else ""
@@ -283,7 +290,6 @@ def _plain(value: Json) -> str:
 
 
 def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
-    """Facts of records about machine and versions: the first of all values that occur."""
     envs, builds, seeds, threads = fields_of(records, "env", "build", "seed", "threads")
     different = list({id(env): env for env in envs}.values())
     devices = map(device_of, different)
@@ -304,7 +310,6 @@ def _facts(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
 
 
 def _device(device: Mapping[str, Json]) -> str:
-    """Device for people: its model, with its other known properties."""
     names = ("arch", "processors", "driver", "uuid")
     facts = [f"{name} {device[name]}" for name in names if device.get(name)]
     return f"{device.get('name', device.get('kind', ''))} ({', '.join(facts)})"
@@ -316,3 +321,72 @@ def _fact(value: Json) -> str:
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value))
     return _plain(value)
+
+
+@dataclass(frozen=True)
+class TunedKernels:
+    """Kernels of a model that are one task, or the same computed in several ways."""
+
+    name: str  # their computation, in words
+    calls: int  # of all of them together in a run of the model
+    flop: int  # operations of a call; 0 where there are none to count
+    ways: Mapping[str, str]  # implementation in words, by the key of each task
+
+
+def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPage:
+    """Model of tuned kernels on the machine with most of its records; `RecordError` for none."""
+    place = {key: at for at, one in enumerate(kernels) for key in one.ways}
+    machines: dict[tuple[str, int], list[Record]] = {}
+    columns = (keys_of(log.records), *fields_of(log.records, "hardware", "threads"))
+    for record, key, hardware, threads in zip(log.records, *columns, strict=True):
+        if key in place:
+            machines.setdefault((hardware, threads), []).append(record)
+    records = max(machines.values(), key=len, default=[])
+    if not records:
+        raise RecordError(
+            f"{log.path}: no record of any kernel of {name}; it is a log of something else, of "
+            "another target, or of an earlier version of the model"
+        )
+    by_kernel: list[list[Record]] = [[] for _ in kernels]
+    keys = keys_of(records)
+    for record, key in zip(records, keys, strict=True):
+        by_kernel[place[key]].append(record)
+    rows = [_row(one, found) for one, found in zip(kernels, by_kernel, strict=True)]
+    rows.sort(key=lambda row: -(row.seconds or 0.0) * row.calls)
+    places = {id(record): place[key] for record, key in zip(records, keys, strict=True)}
+    trials = [(r, places[id(r)]) for r in measured(records, again=False)]
+    steps, spent = _curve(trials, [one.calls for one in kernels], log)
+    return ModelPage(name, tuple(rows), steps, len(trials), spent)
+
+
+def _row(one: TunedKernels, records: Sequence[Record]) -> ModelKernel:
+    best = next(iter(ranked(records, 1)), None)
+    trials = len(measured(records, again=False))
+    if best is None:
+        return ModelKernel(one.name, one.calls, one.flop, "", "", trials, None, None)
+    (key,) = keys_of([best])
+    beside = [r for r, k in zip(records, keys_of(records), strict=True) if k == key]
+    default = default_record(beside, verdict_on(best, beside))
+    seconds = None if default is None else default.median
+    way = one.ways.get(key, "") if len(one.ways) > 1 else ""
+    return ModelKernel(one.name, one.calls, one.flop, way, best.id, trials, best.median, seconds)
+
+
+def _curve(
+    measured: Sequence[tuple[Record, int]], calls: Sequence[int], log: Log
+) -> tuple[Steps, float]:
+    """Expected time of a run after each trial that lowered it, and the seconds of all trials."""
+    curve = best_so_far([record for record, _ in measured], log.headers)
+    best: dict[int, float] = {}
+    steps: list[tuple[int, float, float, str]] = []
+    times = zip(measured, curve.clock, curve.seconds, curve.counts, strict=True)
+    for number, ((record, place), clock, seconds, counts) in enumerate(times, 1):
+        if not counts or seconds >= best.get(place, float("inf")):
+            continue
+        best[place] = float(seconds)
+        if len(best) == len(calls):
+            total = sum(calls[at] * t for at, t in best.items())
+            steps.append((number, float(clock), total, record.id))
+    trial, clocks, totals, ids = zip(*steps, strict=True) if steps else ((), (), (), ())
+    spent = float(curve.clock[-1]) if len(curve) else 0.0
+    return Steps(trial, clocks, totals, totals, totals, ids), spent

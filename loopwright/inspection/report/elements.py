@@ -15,10 +15,7 @@ Child: TypeAlias = "Element | str | Iterable[Child] | None"
 
 
 def element(tag: str, *children: Child, **attributes: str | int | None) -> Element:
-    """Element with children (elements, text, or several of these) and attributes; None is left out.
-
-    In names of attributes ``_`` stands for ``-`` and is left out at the end, as in ``class_``.
-    """
+    """Element with attributes, in whose names ``_`` stands for ``-``; None is left out."""
     node = Element(tag)
     for name, value in attributes.items():
         if value is not None:
@@ -42,12 +39,10 @@ def embedded(json_text: str) -> str:
 
 
 def markup(elements: Iterable[Element]) -> str:
-    """Elements as text of a page."""
     return "".join(tostring(one, encoding="unicode", method="html") for one in elements)
 
 
 def cut(text: str, most: int) -> str:
-    """First ``most`` characters of a long text, with a mark where it was cut."""
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
@@ -66,7 +61,6 @@ def _fill(parent: Element, children: Iterable[Child]) -> None:
 
 
 def card(title: str, *children: Child, caption: Child = None) -> Element:
-    """Section with its title and a sentence on its content."""
     note = element("p", caption, class_="caption") if caption else None
     return element("section", element("h3", title), note, children, class_="card")
 
@@ -78,25 +72,19 @@ def chart(kind: str, **places: int) -> Element:
 
 
 class Cell(NamedTuple):
-    """One cell of a table."""
-
     content: Child
     value: float | None = None  # sort key of its column; None: its content
     kind: str = ""  # its class: ``n`` for a number, ``mono`` for code, ``wrap`` for long text
 
 
 def number(text: str, value: float | None) -> Cell:
-    """Cell that holds a number, or ``-`` without one."""
     return Cell(text if value is not None else "-", float("inf") if value is None else value, "n")
 
 
 def table(
     name: str, titles: Sequence[str], rows: Iterable[Sequence[Cell]], caption: str = ""
 ) -> Element:
-    """Table that the script of the page makes sortable.
-
-    ``name`` is its id, unique in the page; the caption is for screen readers.
-    """
+    """Table that the page's script makes sortable; the caption is for screen readers."""
     rows = list(rows)
     classes = ["n" if cell.kind == "n" else None for cell in (rows[0] if rows else ())]
     head = [
@@ -124,7 +112,6 @@ def _cell(cell: Cell) -> Element:
 
 
 def facts(entries: Mapping[str, Child]) -> Element:
-    """List of names with their facts."""
     parts = [
         (element("dt", name), element("dd", content))
         for name, content in entries.items()
@@ -134,7 +121,6 @@ def facts(entries: Mapping[str, Child]) -> Element:
 
 
 def figures(entries: Iterable[tuple[str, str, Child]]) -> Element:
-    """Key figures: name, value, and small print."""
     parts = [
         element("div", element("dt", name), element("dd", value, element("small", note)))
         for name, value, note in entries
@@ -143,10 +129,7 @@ def figures(entries: Iterable[tuple[str, str, Child]]) -> Element:
 
 
 def candidates(name: str, top: Sequence[CandidateRow], flop: int, caption: str) -> Element:
-    """Table of the best candidates, the best first, with their differences from the default.
-
-    ``name`` is its id, ``flop`` the operations of a call, 0 where not known.
-    """
+    """Table of the best candidates, the best first, with their differences from the default."""
     titles = ["rank", "record", "trial", "time of a call", "spread", "GFLOP/s", "of the default"]
     rows = [_candidate(rank, one, flop) for rank, one in enumerate(top, 1)]
     return table(name, [*titles, "answer", "differs from the default in"], rows, caption)
@@ -172,10 +155,7 @@ def _candidate(rank: int, one: CandidateRow, flop: int) -> list[Cell]:
 
 
 def best_cell(one: CandidateRow | None, flop: int) -> Cell:
-    """Speed of a candidate, the sort key of its column; ``-`` without one.
-
-    Where ``flop`` of a call is 0 the cell holds a time, and comes after all speeds.
-    """
+    """Speed of a candidate, or, behind all speeds, its time where ``flop`` is 0."""
     if one is None:
         return number("-", None)
     return Cell(speed_text(one.seconds, flop), flop / one.seconds if flop else float("inf"), "n")

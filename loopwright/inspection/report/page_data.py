@@ -19,8 +19,6 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Points:
-    """Trials, or a sample of them, in the order of the log."""
-
     trial: tuple[int, ...]  # numbers from 1
     clock: tuple[float, ...]  # seconds of tuning after which each ended
     seconds: tuple[float | None, ...]  # of one call; None for a failure
@@ -31,8 +29,6 @@ class Points:
 
 @dataclass(frozen=True)
 class Steps:
-    """Trials that were better than all before."""
-
     trial: tuple[int, ...]  # numbers from 1
     clock: tuple[float, ...]  # seconds of tuning after which each ended
     seconds: tuple[float, ...]  # median of its timed windows
@@ -43,8 +39,6 @@ class Steps:
 
 @dataclass(frozen=True)
 class CandidateRow:
-    """One measured candidate of a table."""
-
     id: str  # of its record
     trial: int  # its number in its run
     seconds: float  # median of its timed windows
@@ -59,8 +53,6 @@ class CandidateRow:
 
 @dataclass(frozen=True)
 class FailureKind:
-    """One way in which trials failed."""
-
     kind: str
     count: int  # number of measurements
     share: float  # of all measurements, trials and further ones
@@ -72,8 +64,6 @@ class FailureKind:
 
 @dataclass(frozen=True)
 class KnobValue:
-    """One value of a knob."""
-
     text: str
     count: int  # candidates that have it and a time
     low: float  # first quartile of their times
@@ -84,8 +74,6 @@ class KnobValue:
 
 @dataclass(frozen=True)
 class KnobDistribution:
-    """Effect of one knob."""
-
     name: str
     #: of the variance of the logarithm of time that it explains; None where not known
     share: float | None
@@ -95,8 +83,6 @@ class KnobDistribution:
 
 @dataclass(frozen=True)
 class ParallelAxis:
-    """One axis of the parallel coordinates."""
-
     name: str  # the knob, or one place of its list
     values: tuple[str, ...]  # from the bottom
     at: tuple[int, ...]  # for each candidate, the position among these
@@ -114,8 +100,6 @@ class Parallel:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The best beside the limits of its machine; see `loopwright.inspection.roofline`."""
-
     intensity: float  # operations for each byte of the arguments
     speed: float  # operations a second of the best
     default_speed: float | None  # that of the default; None where not known
@@ -126,8 +110,6 @@ class Roofline:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy of trees' predictions of the next measurements."""
-
     trial: tuple[int, ...]  # trials before each prediction
     correlation: tuple[float, ...]  # Spearman's rank correlation of predicted and measured times
     count: tuple[int, ...]  # predicted trials
@@ -136,8 +118,6 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Series:
-    """One task on one machine in one log."""
-
     label: str  # difference from the others of its task
     log: int  # position of its log
     hardware: str  # empty when not known
@@ -174,8 +154,6 @@ class Series:
 
 @dataclass(frozen=True)
 class SeriesComparison:
-    """First series of a task beside another one, in words."""
-
     one: str  # label of the first
     other: str  # label of the other
     one_s: float  # seconds of its best
@@ -186,8 +164,6 @@ class SeriesComparison:
 
 @dataclass(frozen=True)
 class TaskPage:
-    """All data of one task."""
-
     key: str
     name: str  # the task as a call of its template
     series: tuple[Series, ...]  # at least one
@@ -196,8 +172,6 @@ class TaskPage:
 
 @dataclass(frozen=True)
 class LogPage:
-    """Data of a log as a whole."""
-
     name: str  # short name of the log on the page
     path: str
     records: int  # lines that hold a measurement
@@ -212,8 +186,6 @@ class LogPage:
 
 @dataclass(frozen=True)
 class ModelKernel:
-    """Kernels of a model that are one task."""
-
     name: str  # their computation, in words
     calls: int  # in a run of the model
     flop: int  # operations of a call; 0 where there are none to count
@@ -226,8 +198,6 @@ class ModelKernel:
 
 @dataclass(frozen=True)
 class ModelPage:
-    """Model whose kernels a log holds."""
-
     name: str
     kernels: tuple[ModelKernel, ...]  # tuned ones, the longest first
     #: Expected time of a run after each trial that lowered it, from the trial on with which every

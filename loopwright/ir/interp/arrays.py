@@ -1,8 +1,4 @@
-"""Operations of the IR on whole arrays of NumPy: what the interpreter does to scalars.
-
-Integer division by zero gives 0; a float that becomes an integer is truncated, out of range it is
-cut to the nearest limit and NaN gives 0.
-"""
+"""Operations of the IR on whole arrays of NumPy: what the interpreter does to scalars."""
 
 from __future__ import annotations
 
@@ -35,23 +31,23 @@ def binary(op: str, x: Array, y: Array) -> Array:
 
 
 def _divide(op: str, x: Array, y: Array) -> Array:
+    """A quotient or remainder; division by zero gives 0."""
     x, y = np.broadcast_arrays(x, y)
     zero = y == 0
     y = np.where(zero, np.ones((), y.dtype), y)
-    if op == "//":
-        out = x // y
+    if op == "tmod":
+        out = np.fmod(x, y)
     elif op == "%":
         out = x % y
-    elif op == "tmod":
-        out = np.fmod(x, y)
     else:
         out = x // y
-        out = out + ((np.fmod(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
+        if op == "tdiv":
+            out = out + ((np.fmod(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
     return np.where(zero, np.zeros((), x.dtype), out).astype(x.dtype)
 
 
 def cast(x: Array, dtype: str) -> Array:
-    """Convert; a float that becomes an integer is cut to its limits, NaN gives 0."""
+    """Convert; a float that becomes an integer is truncated and cut to its limits, NaN gives 0."""
     if dtype in dtypes.HALVES:
         return x.astype(np.float32).astype(dtype)
     if not (dtypes.is_int(dtype) and dtypes.is_float(x.dtype.name)):

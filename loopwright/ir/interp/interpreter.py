@@ -1,14 +1,12 @@
-"""The interpreter: the meaning of a function of the loop IR.
+"""The interpreter: the meaning of a function of the loop IR, and the slow oracle of the tests."""
 
-A function is written out as Python source, one scalar operation at a time, and run on NumPy arrays.
-Every access is checked against its buffer, allocations are filled with NaN (integers with a
-pattern), parallel and vector loops run one iteration after the other. It is the slow oracle of the
-tests.
-
-Arithmetic is that of the dtype: each operation rounds, integers wrap, integer division by zero
-gives zero with no trap (as it does in padded lanes of compiled code). Values are NumPy scalars;
-arithmetic on axes that is known not to wrap runs on Python integers.
-"""
+# A function is written out as Python source, one scalar operation at a time, and run on NumPy
+# arrays. Every access is checked against its buffer, allocations are filled with NaN (integers with
+# a pattern), parallel and vector loops run one iteration after the other.
+#
+# Arithmetic is that of the dtype: each operation rounds, integers wrap, integer division by zero
+# gives zero with no trap (as it does in padded lanes of compiled code). Values are NumPy scalars;
+# arithmetic on axes that is known not to wrap runs on Python integers.
 
 from __future__ import annotations
 
@@ -60,8 +58,6 @@ from loopwright.ir.stmt import (
     View,
 )
 
-_MAX_LOOPS = 15
-
 
 def interpret(
     f: Func,
@@ -96,10 +92,8 @@ def interpret(
 
 
 def prepare(f: Func, grid: Grid | None = None) -> Callable[..., None]:
-    """A function as Python, to be called with one array a parameter, then with the sizes (ints).
-
-    Nothing checks these. ``grid`` runs the kernels.
-    """
+    """A function as Python, called with one array a parameter, then the sizes; nothing checks
+    these."""
     return _PythonWriter(grid or Grid()).function(f)
 
 
@@ -132,9 +126,7 @@ class _PythonWriter:
         return run
 
     def name(self, x: Var | Buffer) -> str:
-        if x not in self.names:
-            self.names[x] = f"x{len(self.names)}"
-        return self.names[x]
+        return self.names.setdefault(x, f"x{len(self.names)}")
 
     def put(self, depth: int, text: str) -> None:
         self.lines.append("    " * depth + text)
@@ -162,13 +154,12 @@ class _PythonWriter:
             case Store(buffer=b, indices=idx, value=v):
                 self.put(d, "_i = (" + "".join(f"{self.index(i)}," for i in idx) + ")")
                 self.check(b, d)
+                which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
                 if self.asynchronous and b.is_shared:
-                    which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
                     self.put(d, f"_async.store({self.name(b)}, _i, {self.expr(v)}, {which})")
                 else:
                     self.put(d, f"{self.name(b)}[_i] = {self.expr(v)}")
                 if self.watched(b):
-                    which = f"{self.name(b)!r}, {b.name!r}, {b.scope!r}"
                     self.put(d, f"_races.touch({which}, _i, True)")
             case Allocate(buffer=b, body=body):
                 self.allocate(b, d)
@@ -224,7 +215,7 @@ class _PythonWriter:
             return
         self.enter(s)
         self.loops += 1
-        if self.loops % _MAX_LOOPS == 0:  # Python nests at most 20 loops in one function
+        if self.loops % 15 == 0:  # Python nests at most 20 loops in one function
             self.put(d, f"def _f{self.loops}():")
             self.loop(s, d + 1)
             if self.barriers is not None:
@@ -243,13 +234,11 @@ class _PythonWriter:
         return str(n) if isinstance(n, int) else self.index(n)
 
     def count(self, s: For) -> str:
-        """Source of a loop's iterations; compiled code relies on there being one."""
-        if isinstance(s.extent, int):
-            return str(s.extent)
-        return f"_at_least_one({self.dim(s.extent)}, {s.var.name!r})"
+        # Compiled code relies on there being one iteration.
+        n = self.dim(s.extent)
+        return n if isinstance(s.extent, int) else f"_at_least_one({n}, {s.var.name!r})"
 
     def kernel(self, s: For, d: int) -> None:
-        """Write a kernel: a function of the block, which makes a generator for each thread."""
         if self.barriers is not None:
             raise LowerError(
                 f"thread loop {s.var.name!r} stands inside a kernel; launch it outside"
@@ -311,9 +300,7 @@ class _PythonWriter:
         return self.barriers is not None and self.grid.races is not None and b.scope != "local"
 
     def index(self, e: Expr) -> str:
-        if self.is_plain(e):
-            return self.plain(e)
-        return f"int({self.expr(e)})"
+        return self.plain(e) if self.is_plain(e) else f"int({self.expr(e)})"
 
     def is_plain(self, e: Expr) -> bool:
         return exact(e, {}, self.ranges) and fits(e, {}, self.ranges)
@@ -354,12 +341,8 @@ class _PythonWriter:
                 return f"_cast({self.plain(e)}, {d!r})"
             case Cast(value=v, dtype=d):
                 return f"_cast({self.expr(v)}, {d!r})"
-            case Unary(op="-", a=a):
-                return f"(-{self.expr(a)})"
-            case Unary(op="~", a=a):
-                return f"(~{self.expr(a)})"
-            case Unary(op="not", a=a):
-                return f"(not {self.expr(a)})"
+            case Unary(op="-" | "~" | "not" as op, a=a):
+                return f"({op}{' ' if op == 'not' else ''}{self.expr(a)})"
             case Unary(op=op):
                 raise LowerError(f"the interpreter does not know the operation {op!r}")
             case Binary(op=op, a=a, b=b):

@@ -1,10 +1,8 @@
-"""Kernels in the interpreter: blocks in any order, threads as generators.
+"""Kernels in the interpreter: blocks in any order, threads as generators."""
 
-A thread runs until it waits at a barrier; then the next one runs. All threads of a block must wait
-at the same barrier, or all end. At a barrier of a warp only the lanes of that warp meet (threads
-that differ in their last index alone), and go on. `Races` watches which thread touches what between
-two barriers.
-"""
+# A thread runs until it waits at a barrier; then the next one runs. All threads of a block must
+# wait at the same barrier, or all end. At a barrier of a warp only the lanes of that warp meet
+# (threads that differ in their last index alone), and go on.
 
 from __future__ import annotations
 
@@ -33,17 +31,16 @@ def launched_by(s: For) -> str:
     if text.startswith("env_threads"):
         return f"{text} launches {s.tag}"
     loops = [repr(x) for x in text.split(", ")]
-    return f"loop{'s' if len(loops) > 1 else ''} {' and '.join(loops)} " + (
-        f"{'are' if len(loops) > 1 else 'is'} bound to {s.tag}"
-    )
+    several = len(loops) > 1
+    subject = f"loop{'s' if several else ''} {' and '.join(loops)}"
+    return f"{subject} {'are' if several else 'is'} bound to {s.tag}"
 
 
 class Races:
-    """Finds two threads that touch one element, one of them writing, with no barrier between.
+    """Finds two threads that touch one element, one of them writing, with no barrier between."""
 
-    Threads of one block are ordered by its barriers; blocks are not ordered at all. The barriers of
-    a warp order accesses of its lanes to buffers of scope ``warp``, and nothing else.
-    """
+    # Threads of one block are ordered by its barriers; blocks are not ordered at all. The barriers
+    # of a warp order accesses of its lanes to buffers of scope ``warp``, and nothing else.
 
     def __init__(self) -> None:
         self.block: Index = ()
@@ -62,10 +59,7 @@ class Races:
         self._warps.pop(warp, None)
 
     def touch(self, which: str, name: str, scope: str, at: Index, write: bool) -> None:
-        """Note an access of the running thread to an element; refuse it where it is a race.
-
-        ``which`` tells buffers apart, ``name`` stands for the buffer in messages.
-        """
+        """Note an access of the running thread to an element of buffer ``which``; refuse a race."""
         key, shown = (which, at), f"{name}{list(at)}"
         warp = self._warps.setdefault(self.thread[:-1], {}) if scope == "warp" else None
         phase = self._phase if warp is None else warp
@@ -92,11 +86,8 @@ class Races:
 
 
 class Grid:
-    """Runs kernels; interpreted programs call ``run``.
-
-    Without a ``seed`` blocks and threads run in ascending order; a seed shuffles them, the threads
-    anew after each barrier.
-    """
+    """Runs kernels, in ascending order or, with a ``seed``, in a shuffled one anew after each
+    barrier."""
 
     def __init__(self, seed: int | None = None, races: Races | None = None) -> None:
         self._random = None if seed is None else Random(seed)
@@ -106,9 +97,7 @@ class Grid:
         self._of_warps: dict[tuple[Index, str, int], tuple[object, int]] = {}
 
     def of_warp(self, which: str, make: Callable[[], T]) -> T:
-        """Memory of the running thread's warp at allocation ``which``; each next time is another
-        one.
-        """
+        """Memory of the running thread's warp at allocation ``which``, new at each next time."""
         visit = self._visits.get((self._thread, which), 0)
         self._visits[self._thread, which] = visit + 1
         key = (self._thread[:-1], which, visit)
@@ -125,12 +114,8 @@ class Grid:
         threads: Sequence[int],
         barriers: Sequence[str],
     ) -> None:
-        """Run a kernel of these extents; ``barriers`` are the scopes of its barriers, by number.
-
-        ``block`` makes a block from its indices: a function from thread indices to a generator. All
-        threads of a block, or lanes of a warp for its barriers, must wait at one barrier or end
-        together.
-        """
+        """Run a kernel; ``barriers`` are the scopes of its barriers, by number."""
+        # ``block`` makes a block from its indices: a function from thread indices to a generator.
         if self.races:
             self.races.start()
         for b in self._order(list(product(*map(range, blocks)))):
@@ -153,10 +138,7 @@ class Grid:
     def _to_next_barrier(
         self, alive: list[tuple[Index, _Thread]], b: Index, barriers: Sequence[str]
     ) -> dict[int, Index]:
-        """Run all threads of a block up to a barrier of the block.
-
-        Returns the barriers at which threads wait, -1 for the end, each with one of these threads.
-        """
+        """Run a block to its barrier; for each barrier (-1: the end) a thread that waits there."""
         if self.races:
             self.races.barrier()
         at: dict[int, Index] = {}
@@ -165,7 +147,11 @@ class Grid:
             stops = [(self._step(t, run), t, run) for t, run in self._order(running)]
             met = {t[:-1] for k, t, _ in stops if k >= 0 and barriers[k] == "warp"}
             for warp in met:
-                self._meet([(k, t) for k, t, _ in stops if t[:-1] == warp], b, barriers)
+                waiting = {k: t for k, t, _ in reversed(stops) if t[:-1] == warp}
+                if len(waiting) > 1:
+                    self._diverged(waiting, b, barriers)
+                if self.races:
+                    self.races.warp_barrier(warp)
             running = [(t, run) for _, t, run in stops if t[:-1] in met]
             for k, t, _ in stops:
                 if t[:-1] not in met:
@@ -178,14 +164,6 @@ class Grid:
         if self.races:
             self.races.thread = t
         return next(run, -1)
-
-    def _meet(self, stops: list[tuple[int, Index]], b: Index, barriers: Sequence[str]) -> None:
-        """Let the lanes of a warp meet where some of them wait at a barrier of the warp."""
-        at = {k: t for k, t in reversed(stops)}
-        if len(at) > 1:
-            self._diverged(at, b, barriers)
-        if self.races:
-            self.races.warp_barrier(stops[0][1][:-1])
 
     def _diverged(self, at: dict[int, Index], b: Index, barriers: Sequence[str]) -> None:
         places = " and ".join(

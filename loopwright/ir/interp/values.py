@@ -1,7 +1,4 @@
-"""Memory, scalar operations and the reference of each intrinsic, which interpreted programs call.
-
-All values are NumPy scalars. `loopwright.ir.interp.interpreter` writes the calls.
-"""
+"""Memory, scalar operations and references of intrinsics, which interpreted programs call."""
 
 from __future__ import annotations
 
@@ -19,14 +16,8 @@ from loopwright.ir.buffer import Buffer
 from loopwright.ir.interp.threads import Races
 
 
-def shift_left(a: Any, b: Any) -> Any:
-    """``a << b``, the amount modulo the width."""
-    return np.left_shift(a, b & type(b)(8 * b.nbytes - 1))
-
-
-def shift_right(a: Any, b: Any) -> Any:
-    """``a >> b``, the amount modulo the width."""
-    return np.right_shift(a, b & type(b)(8 * b.nbytes - 1))
+def _shift(shift: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda a, b: shift(a, b & type(b)(8 * b.nbytes - 1))  # the amount modulo the width
 
 
 def integer_power(x: Any, y: Any) -> Any:
@@ -37,12 +28,10 @@ def integer_power(x: Any, y: Any) -> Any:
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` rounded once.
-
-    A product of two float32 is exact in float64. Their sum is rounded there to odd, which makes the
-    second rounding harmless (Boldo & Melquiond, Emulation of FMA and correctly rounded sums, 2008).
-    For float64 rational arithmetic is exact. float16 and bfloat16 are computed in float32.
-    """
+    """``a * b + c`` rounded once."""
+    # A product of two float32 is exact in float64. Their sum is rounded there to odd, which makes
+    # the second rounding harmless (Boldo & Melquiond, Emulation of FMA and correctly rounded sums,
+    # 2008). For float64 rational arithmetic is exact. float16 and bfloat16 are computed in float32.
     if a.nbytes == 2:
         return np.asarray(fma(*map(np.float32, (a, b, c)))).astype(a.dtype)[()]
     wide = float(a) * float(b) + float(c)
@@ -121,10 +110,8 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 
 def intrinsic(fn: str) -> Callable[..., Any]:
-    """NumPy's version of an intrinsic, in float64 and rounded to the dtype of its operand.
-
-    It is the reference for every code generator. For float64 it is as good as NumPy's.
-    """
+    """NumPy's version of an intrinsic, the reference for every code generator: in float64 (as good
+    as NumPy's) and rounded to the dtype of its operand."""
     if fn == "fma":
         return fma
     f = CALLS.get(fn) or getattr(np, fn)
@@ -133,8 +120,7 @@ def intrinsic(fn: str) -> Callable[..., Any]:
         dtype = args[0].dtype
         if not dtypes.is_float(dtype.name):
             return integer_power(*args) if fn == "pow" else f(*args)
-        wide = np.asarray(f(*(a.astype(np.float64) for a in args)))
-        return _cast(wide, dtype.name)
+        return _cast(np.asarray(f(*(a.astype(np.float64) for a in args))), dtype.name)
 
     return rounded
 
@@ -165,15 +151,13 @@ def _input(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 class AsyncStores:
-    """Asynchronous stores of one thread, which take effect as late as may be.
-
-    A read that comes too early then misses the copy. ``races`` hears of a store when it is made, by
-    the interpreter, and once more when it takes effect.
-    """
+    """Asynchronous stores of one thread, which take effect as late as may be, so that a read which
+    comes too early misses the copy."""
 
     def __init__(self, races: Races | None) -> None:
         self.races = races
-        # Memory, element, value, and what `Races.touch` is told.
+        # Memory, element, value, and what `Races.touch` is told: when a store is made, by the
+        # interpreter, and once more when it takes effect.
         self.group: list[tuple[Any, tuple[int, ...], Any, tuple[str, str, str]]] = []
         self.groups: list[list[tuple[Any, tuple[int, ...], Any, tuple[str, str, str]]]] = []
 
@@ -182,12 +166,10 @@ class AsyncStores:
         self.group.append((array, at, value, (name, shown, scope)))
 
     def commit(self) -> None:
-        """End the group that is being made."""
         self.groups.append(self.group)
         self.group = []
 
     def wait(self, pending: int) -> None:
-        """Let all groups but the last ones take effect."""
         while len(self.groups) > pending:
             for array, at, value, (which, name, scope) in self.groups.pop(0):
                 array[at] = value
@@ -195,7 +177,7 @@ class AsyncStores:
                     self.races.touch(which, name, scope, at, True)
 
     def end(self) -> None:
-        """The thread ends: nothing may be on its way any more."""
+        """Refuse to end while a store may be on its way."""
         left = [name for group in self.groups for _, _, _, (_, name, _) in group]
         if left:
             raise RunError(f"a thread ends before its asynchronous stores to {left[0]} are there")
@@ -214,7 +196,8 @@ NAMES: dict[str, Any] = {
     "_cast": _cast,
     # Both values were evaluated: neither side may read outside.
     "_select": lambda c, a, b: a if c else b,
-    "_shift_left": shift_left, "_shift_right": shift_right, "_at_least_one": _at_least_one,
+    "_shift_left": _shift(np.left_shift), "_shift_right": _shift(np.right_shift),
+    "_at_least_one": _at_least_one,
     "_input": _input, "_call_packed": _call_packed,
     **{f"_{t}": np.dtype(t).type for t in dtypes.SUPPORTED if t != "bfloat16"},
 }  # fmt: skip

@@ -1,18 +1,16 @@
-"""Definitions of functions in the IR, and the tools that they are written with.
-
-A `Definition` is parameters, let-bound steps and a result, all scalar expressions of the IR:
-arithmetic, comparison, ``select``, bit operations and the functions ``fma``, ``reinterpret``,
-``round``, ``floor``, ``sqrt`` and ``abs``, which are instructions on every CPU that matters. A code
-generator writes it out for any number of lanes. Its rules:
-
-* where there is no instruction for ``fma``, `without_fma` writes it out;
-* every operation rounds by itself: no contraction of ``a * b + c``, no reassociation, no
-  assumption about NaN, whatever the flags of the program around it;
-* denormal numbers are kept;
-* ``IfThenElse`` is a choice that seldom falls on its first side: a branch, if any lane wants it;
-* a `Call` of a function that starts with ``_`` is another definition, of
-  `loopwright.ir.math.vector_math`.
-"""
+"""Definitions of functions in the IR, and the tools that they are written with."""
+# A `Definition` is parameters, let-bound steps and a result, all scalar expressions of the IR:
+# arithmetic, comparison, ``select``, bit operations and the functions ``fma``, ``reinterpret``,
+# ``round``, ``floor``, ``sqrt`` and ``abs``, which are instructions on every CPU that matters. A
+# code generator writes it out for any number of lanes. Its rules:
+#
+# * where there is no instruction for ``fma``, `without_fma` writes it out;
+# * every operation rounds by itself: no contraction of ``a * b + c``, no reassociation, no
+#   assumption about NaN, whatever the flags of the program around it;
+# * denormal numbers are kept;
+# * ``IfThenElse`` is a choice that seldom falls on its first side: a branch, if any lane wants it;
+# * a `Call` of a function that starts with ``_`` is another definition, of
+#   `loopwright.ir.math.vector_math`.
 
 from __future__ import annotations
 
@@ -21,18 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from loopwright.ir.expr import (
-    Call,
-    Const,
-    Expr,
-    ExprLike,
-    Select,
-    Var,
-    as_expr,
-    cast,
-    const,
-    promote,
-)
+from loopwright.ir.expr import Call, Const, Expr, Select, Var, as_expr, cast, const, promote
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -87,21 +74,18 @@ FORMATS = {
 
 
 class StepWriter:
-    """Writes the steps of a definition for one float dtype."""
-
     def __init__(self, dtype: str) -> None:
         self.format = FORMATS[dtype]
-        self.dtype = dtype
+        self.dtype, self.integer = dtype, self.format.integer
         self.steps: list[tuple[Var, Expr]] = []
         self.loose: set[Var] = set()
 
     def other(self, dtype: str) -> StepWriter:
-        """A writer that goes on with the same steps in another dtype."""
         b = StepWriter(dtype)
         b.steps, b.loose = self.steps, self.loose
         return b
 
-    def let(self, e: ExprLike) -> Expr:
+    def let(self, e: Expr | float) -> Expr:
         """Name a value, so that it is computed once."""
         value = as_expr(e)
         if isinstance(value, Var | Const):
@@ -113,11 +97,10 @@ class StepWriter:
     def c(self, value: float) -> Const:
         return const(value, self.dtype)
 
-    def fma(self, a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
-        """``a * b + c`` rounded once, named."""
+    def fma(self, a: Expr | float, b: Expr | float, c: Expr | float) -> Expr:
         return self.let(Call("fma", tuple(as_expr(x, self.dtype) for x in (a, b, c)), self.dtype))
 
-    def mad(self, a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
+    def mad(self, a: Expr | float, b: Expr | float, c: Expr | float) -> Expr:
         """As `fma`, where it does not matter much whether the product is rounded by itself."""
         out = self.fma(a, b, c)
         if isinstance(out, Var):
@@ -134,7 +117,7 @@ class StepWriter:
     def call(self, fn: str, x: Expr) -> Expr:
         return self.let(Call(fn, (x,), x.dtype))
 
-    def select(self, cond: Expr, a: ExprLike, b: ExprLike) -> Expr:
+    def select(self, cond: Expr, a: Expr | float, b: Expr | float) -> Expr:
         x, y, dtype = promote(*(self.c(v) if isinstance(v, float) else v for v in (a, b)))
         return self.let(Select(cond, x, y, dtype))
 
@@ -144,7 +127,7 @@ class StepWriter:
         return self.select(x < lo, lo, x)
 
     def bits(self, x: Expr) -> Expr:
-        return self.let(Call("reinterpret", (x,), self.format.integer))
+        return self.let(Call("reinterpret", (x,), self.integer))
 
     def from_bits(self, i: Expr) -> Expr:
         return self.let(Call("reinterpret", (i,), self.dtype))
@@ -162,19 +145,14 @@ class StepWriter:
         """Nearest integer to ``x``, |x| < 2 ** (mantissa - 2), as a float and as an integer."""
         f = self.format
         t = self.let(x + f.magic)
-        return self.let(t - f.magic), self.let(self.bits(t) - const(f.magic_bits, f.integer))
+        return self.let(t - f.magic), self.let(self.bits(t) - const(f.magic_bits, self.integer))
 
     def sign(self, x: Expr) -> Expr:
-        top = self.format.mantissa + self.exponent_bits
-        return self.let(self.bits(x) & const(1 << top, self.integer))
+        return self.let(self.bits(x) & const(1 << self.sign_bit, self.integer))
 
     @property
-    def integer(self) -> str:
-        return self.format.integer
-
-    @property
-    def exponent_bits(self) -> int:
-        return 8 if self.dtype == "float32" else 11
+    def sign_bit(self) -> int:
+        return 31 if self.dtype == "float32" else 63
 
     def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
         """A value that is not negative, with a sign bit put on."""
@@ -198,23 +176,16 @@ _SPLIT = 134217729.0
 
 @lru_cache(maxsize=128)
 def without_fma(d: Definition) -> Definition:
-    """The same function without ``fma``, within the same error bounds.
-
-    ``d`` is of float32 or float64. Where it computes a float32 in float64, the second rounding of
-    those steps does not matter.
-    """
+    """The same function of float32 or float64 without ``fma``, within the same error bounds."""
     steps = _Steps()
     is_float32 = d.params[0].dtype == "float32"
     for v, e in d.steps:
         match e:
-            case Call(fn="fma", args=(a, b, c)) if v in d.loose:
-                steps.put(v, a * b + c)
-            case Call(fn="fma", args=(a, Const(value=k) as b, c)) if (
-                abs(math.frexp(float(k))[0]) == 0.5  # a power of two multiplies without an error
-            ):
+            case Call(fn="fma", args=(a, b, c)) if v in d.loose or _is_power_of_two(b):
                 steps.put(v, a * b + c)
             case Call(fn="fma", args=(a, b, c), dtype="float32"):
                 steps.widened(v, a, b, c)
+            # Steps in float64 of a function of float32: their second rounding does not matter.
             case Call(fn="fma", args=(a, b, c)) if is_float32:
                 steps.put(v, a * b + c)
             case Call(fn="fma", args=(a, b, c)):
@@ -222,6 +193,11 @@ def without_fma(d: Definition) -> Definition:
             case _:
                 steps.put(v, e)
     return Definition(d.name, d.params, tuple(steps.steps), d.result)
+
+
+def _is_power_of_two(e: Expr) -> bool:
+    """Whether ``e`` is a factor that multiplies without an error."""
+    return isinstance(e, Const) and abs(math.frexp(float(e.value))[0]) == 0.5
 
 
 class _Steps:

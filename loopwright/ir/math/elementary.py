@@ -1,11 +1,11 @@
-"""Elementary functions of floats: exponentials, logarithms, powers, and those of angles.
+"""Elementary functions of floats: exponentials, logarithms, powers, and those of angles."""
 
-Coefficients are by Remez' exchange algorithm (as in Muller, Elementary Functions, chapter 3),
-computed with 60 digits and then rounded to the format. ``fma`` is rounded once.
-"""
+# Coefficients are by Remez' exchange algorithm (as in Muller, Elementary Functions, chapter 3),
+# computed with 60 digits and then rounded to the format. ``fma`` is rounded once.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from loopwright import dtypes
@@ -265,12 +265,7 @@ def _based(b: StepWriter, x: Expr, base: int) -> Expr:
     return _log_edges(b, x, b.let(w + b.let(lost + rest)))
 
 
-def log2(b: StepWriter, x: Expr) -> Expr:
-    return _based(b, x, 2)
-
-
-def log10(b: StepWriter, x: Expr) -> Expr:
-    return _based(b, x, 10)
+log2, log10 = partial(_based, base=2), partial(_based, base=10)
 
 
 def log1p(b: StepWriter, x: Expr) -> Expr:
@@ -405,10 +400,7 @@ def _power_cases(b: StepWriter, x: Expr, y: Expr, size: Expr) -> Expr:
     broken = Binary("and", Binary("and", x < 0.0, x >= -b.format.max, "bool"), ~whole, "bool")
     out = b.select(broken, b.c(_NAN), b.with_sign(size, sign))
     trivial = Binary(
-        "or",
-        Binary("==", y, b.c(0.0), "bool"),
-        Binary("==", x, b.c(1.0), "bool"),
-        "bool",
+        "or", Binary("==", y, b.c(0.0), "bool"), Binary("==", x, b.c(1.0), "bool"), "bool"
     )
     return b.select(trivial, 1.0, out)
 
@@ -549,8 +541,7 @@ def _wave(b: StepWriter, r: Expr, n: Expr, shift: int) -> Expr:
     s, c = _sin_cos(b, r)
     n = b.let(n + const(shift, b.integer))
     y = b.select(Binary("==", b.let(n & 1), const(0, b.integer), "bool"), s, c)
-    top = b.format.mantissa + b.exponent_bits
-    return b.with_sign(y, b.let((n & 2) << (top - 1)))
+    return b.with_sign(y, b.let((n & 2) << (b.sign_bit - 1)))
 
 
 def _tangent(b: StepWriter, r: Expr, n: Expr) -> Expr:

@@ -1,8 +1,7 @@
-"""The functions of floats that code generators write out themselves, as definitions in the IR.
+"""The functions of floats that code generators write out themselves, as definitions in the IR."""
 
-One definition serves scalar and vector code of every back end, so a result does not depend on the
-schedule. Their error bounds are in ``docs/math.md``; `fuzzing.ulp` measures them.
-"""
+# One definition serves scalar and vector code of every back end, so a result does not depend on the
+# schedule. Their error bounds are in ``docs/math.md``; `fuzzing.ulp` measures them.
 
 from __future__ import annotations
 
@@ -22,18 +21,13 @@ _UNARY: dict[str, Callable[[StepWriter, Expr], Expr]] = {
     )
 }  # fmt: skip
 #: Names that have a definition, by dtype; those with ``_`` are parts of others.
-DEFINED = {
-    "float32": (*_UNARY, "pow", "fma"),
-    "float64": (*_UNARY, "pow"),
-}
+DEFINED = {"float32": (*_UNARY, "pow", "fma"), "float64": (*_UNARY, "pow")}
 
 
 @lru_cache(maxsize=128)
 def definition(fn: str, dtype: str) -> Definition | None:
-    """The definition of a function for float32 or float64, or None where there is none.
-
-    That of ``fma`` is for CPUs without the instruction. Integers have one of ``pow``.
-    """
+    """The definition of a function (of ``fma`` for CPUs without it; of integers only ``pow``), or
+    None."""
     if fn == "pow" and dtypes.is_int(dtype):
         return elementary.integer_power(dtype)
     if dtype not in FORMATS or fn not in DEFINED[dtype]:
@@ -49,11 +43,9 @@ def definition(fn: str, dtype: str) -> Definition | None:
 
 
 def fused(b: StepWriter) -> Definition:
-    """``a * b + c`` of float32 rounded once, by float64 (Boldo & Melquiond, 2008).
-
-    The product is exact. The sum is rounded to odd (when it is inexact its last bit is made 1),
-    after which rounding to float32 gives what rounding once would have.
-    """
+    """``a * b + c`` of float32 rounded once, by float64 (Boldo & Melquiond, 2008)."""
+    # The product is exact. The sum is rounded to odd (when it is inexact its last bit is made 1),
+    # after which rounding to float32 gives what rounding once would have.
     x, y, z = (Var(n, "float32") for n in "abc")
     w = b.other("float64")
     p, c = w.let(w.let(cast(x, "float64")) * cast(y, "float64")), w.let(cast(z, "float64"))

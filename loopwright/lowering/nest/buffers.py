@@ -11,10 +11,9 @@ from typing import Any
 from loopwright import dtypes
 from loopwright.ir.affine import Affine, Ranges, form_expr, interval, split_digits, to_affine
 from loopwright.ir.buffer import Buffer
-from loopwright.ir.expr import Expr, Var, binary, const
+from loopwright.ir.expr import Expr, Var, all_of, binary, const
 from loopwright.ir.kinds import SHARED
 from loopwright.ir.stmt import Allocate, For, If, Seq, Stmt, Store, seq
-from loopwright.lowering.nest.guards import all_of
 from loopwright.schedule import (
     Bounds,
     IndexExpr,
@@ -56,8 +55,8 @@ def _digit(i: Affine | Expr, div: int, mod: int | None, ranges: Ranges) -> Expr:
     e = as_index(i, ranges)
     e = binary("//", e, div) if div > 1 else e
     e = binary("%", e, mod) if mod is not None else e
-    a = to_affine(e, {}, ranges)
-    return form_expr(a, ranges) if a is not None else e
+    form = to_affine(e, {}, ranges)
+    return e if form is None else form_expr(form, ranges)
 
 
 def _value(x: IndexExpr, local: list[Affine | Expr], ranges: Ranges) -> Affine | Expr:
@@ -136,13 +135,12 @@ class Buffers:
 
     def contains(self, sid: StageId, indices: list[Affine | Expr]) -> list[bool]:
         """For each dimension, whether the index provably lies in the buffer."""
-        sb = self.bounds.stages.get(sid)
-        op = self.bounds.ops[sid]
-        ranges, sizes = self.bounds.ranges, self.bounds.sizes
-        shape = sb.shape if sb is not None else [sizes.of(n) for n in op.shape]
+        sb, op, sizes = self.bounds.stages.get(sid), self.bounds.ops[sid], self.bounds.sizes
+        shape = [sizes.of(n) for n in op.shape] if sb is None else sb.shape
+        ranges = self.bounds.ranges
         out = []
         for d, i in enumerate(indices):
-            local = _minus(i, sb.base[d], ranges) if sb is not None else i
+            local = i if sb is None else _minus(i, sb.base[d], ranges)
             if isinstance(local, Affine):
                 least, largest = local.bounds(ranges)[0], local
             else:

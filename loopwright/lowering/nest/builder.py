@@ -1,6 +1,7 @@
-"""From bounds to loops: a nest for each stage, with the producers attached to its loops inside.
-Inside loop p stand, outermost first: definitions, the guards decided there, producers attached
-there, and the loops further in."""
+"""From bounds to loops: a nest for each stage, with the producers attached to its loops inside."""
+
+# Inside loop p stand, outermost first: definitions, the guards decided there, producers attached
+# there, and the loops further in.
 
 from __future__ import annotations
 
@@ -14,7 +15,6 @@ from loopwright.ir.sizes import Sizes
 from loopwright.ir.stmt import Allocate, For, Let, Seq, Stmt
 from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.nest.buffers import Buffers
-from loopwright.lowering.nest.guards import StageGuards
 from loopwright.lowering.nest.prefetch import prefetched
 from loopwright.lowering.nest.reductions import (
     Reduction,
@@ -24,7 +24,7 @@ from loopwright.lowering.nest.reductions import (
 )
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.tiles import PARTITION_CAP, NestPartition, needless_guards
-from loopwright.lowering.nest.values import StageValues
+from loopwright.lowering.nest.values import StageGuards, StageValues
 from loopwright.schedule import (
     MAX_VECTOR,
     NONTEMPORAL,
@@ -43,11 +43,10 @@ def define_sizes(body: Stmt, sizes: Sizes) -> Stmt:
     """A body inside the definitions that it needs, also for the shapes of its buffers."""
     if not sizes.lets:
         return body
-    needed = free_vars(body)
-
     shapes = [n.buffer.shape for n in nodes(body) if isinstance(n, Allocate)]
-    for e in (e for shape in shapes for e in shape if isinstance(e, Expr)):
-        needed |= free_vars(e)
+    needed = free_vars(body).union(
+        *(free_vars(e) for shape in shapes for e in shape if isinstance(e, Expr))
+    )
     used: list[tuple[Var, Expr]] = []
     for v, e in reversed(sizes.lets):
         if v in needed:
@@ -83,15 +82,14 @@ class NestBuilder:
     ) -> None:
         self.bounds, self.partition_cap = bounds, partition_cap
         self.buffers = Buffers(bounds, params)
-        self._attached: dict[tuple[StageId, int], list[StageBounds]] = {}
+        self.attached: dict[tuple[StageId, int], list[StageBounds]] = {}
         for sid in bounds.state.order:
             sb = bounds.stages.get(sid)
             if sb is not None and sb.padded:
                 host, pos = attach_position(bounds.state, sb.stage, bounds)
-                self._attached.setdefault((host.stage.id, pos), []).append(sb)
+                self.attached.setdefault((host.stage.id, pos), []).append(sb)
 
     def build(self, chosen: Container[StageId] | None = None) -> Stmt:
-        """All root stages, in topological order; or those that were chosen."""
         order = [self.bounds.stages[i] for i in self.bounds.state.order if i in self.bounds.stages]
         root = [sb for sb in order if not sb.padded and (chosen is None or sb.stage.id in chosen)]
         return define_sizes(self.produce(root, Seq(())), self.bounds.sizes)
@@ -108,16 +106,13 @@ class NestBuilder:
             rest = self.buffers.used(sb, nest, rest, loop)
         return rest
 
-    def attached(self, sid: StageId, pos: int) -> list[StageBounds]:
-        return self._attached.get((sid, pos), [])
-
 
 class _Nest:
     def __init__(self, builder: NestBuilder, sb: StageBounds) -> None:
         self.builder, self.sb = builder, sb
         self.buffers = builder.buffers
         sid, loops = sb.stage.id, range(len(sb.loops))
-        attached = [p for p in loops if builder.attached(sid, p)]
+        attached = [p for p in loops if (sid, p) in builder.attached]
         label = builder.bounds.state.label(sb.stage.id)
         vector, cross = vector_reduction_of(sb, label), cross_thread_of(sb, label)
         self.tensor = Tensorization(self.buffers, sb) if sb.stage.tensorized is not None else None
@@ -138,14 +133,14 @@ class _Nest:
 
     def inside(self, p: int) -> Stmt:
         """The contents of loop p (-1: outside all loops), built from the innermost outwards."""
-        if self.partition.due(p):
+        if p in (self.partition.point, self.partition.short_point):
             inner = self.partition.copies(p, lambda: self._loop(p + 1))
         else:
             inner = self._loop(p + 1)
         equal, differing = self.guards.at(p)
         inner = self.guards.around(differing, inner)
         if p >= 0:
-            attached = self.builder.attached(self.sb.stage.id, p)
+            attached = self.builder.attached.get((self.sb.stage.id, p), ())
             inner = self.builder.produce(attached, inner, self.sb.loops[p])
             inner = prefetched(self.buffers, self.sb, p, inner)
         inner = self.buffers.stored(self.sb.stage.id, p, inner)
@@ -204,8 +199,8 @@ class _Nest:
         return For(x.var, extent, kind, inner, pragmas, tag)
 
     def _unmarked(self, i: int) -> LoopKind:
-        """The kind of a loop without a mark. A tensorized loop is vectorized in tails where it can
-        be, so that accumulators, which tails touch as well, stay in registers."""
+        # A tensorized loop is vectorized in tails where it can be, so that accumulators, which
+        # tails touch as well, stay in registers.
         loops = self.sb.loops
         if self.tensor is None or i != self.tensor.position or loops[i].loop.kind == "reduce":
             return "serial"

@@ -30,9 +30,8 @@ from loopwright.schedule import (
 
 
 def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
-    """The prefetches of one iteration. Where the loop ahead is fused, and the tensor stands still
-    along inner parts of it, all iterations until it moves share the lines that the outer parts read
-    next."""
+    # Where the loop ahead is fused, and the tensor stands still along inner parts of it, all
+    # iterations until it moves share the lines that the outer parts read next.
     host, want = b.bounds.stages[note.around], note.ahead
     p = host.stage.leaves.index(want.loop)
     moving = _moving(b, host, p, note)
@@ -44,18 +43,15 @@ def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
     number: Expr = binary("%", host.loops[p].var, still) if still > 1 else const(0, "int32")
     number = cast(number, "int64") if count >= NARROW else number
     for x in between:
-        number = binary("+", binary("*", number, x.count), x.var) if x.count > 1 else number
+        number = number * x.count + x.var if x.count > 1 else number
     fixed = host.visible(p - 1) | {outer, *_defined_from(host, p, outer)}
     buffer = b.of[want.source][want.value_index]
-    found = regions(b, host, want, fixed)
     lines = []
-    for r in found:
+    for r in regions(b, host, want, fixed):
         # A dimension is whole where its part depends on a size variable.
         known: Region = [
-            (start, low, high)
-            if isinstance(low, int) and isinstance(high, int)
-            else (Affine(), 0, n - 1)
-            for n, (start, low, high) in zip(buffer.extents, r, strict=True)
+            x if isinstance(x[1], int) and isinstance(x[2], int) else (Affine(), 0, n - 1)
+            for n, x in zip(buffer.extents, r, strict=True)
         ]
         lines.append(_lines_of_share(buffer, known, number, count))
     return later(host, p, outer, want.offset, seq(*lines))
@@ -76,9 +72,8 @@ def _moving(b: Buffers, host: StageBounds, p: int, note: Shares) -> tuple[Var, i
     if not all(isinstance(e, Binary) and isinstance(e.b, Const) for e in parts):
         return None
     shared = set(paths[0]).intersection(*paths)
-    common = [x for x in paths[0] if x in shared]
-    for x in common:
-        length = _stands_still(x, loop, parents)
+    for x in paths[0]:
+        length = _stands_still(x, loop, parents) if x in shared else None
         if length is not None:
             return x, length
     return loop, 1
@@ -109,7 +104,6 @@ def _stands_still(var: Var, loop: Var, parents: Mapping[Var, Expr]) -> int | Non
 
 
 def _defined_from(host: StageBounds, p: int, var: Var) -> set[Var]:
-    """The parts of loop p that are defined from one of them."""
     found = {var}
     for other, value in host.lets[p + 1]:
         if isinstance(value, Binary) and value.a in found:
@@ -127,11 +121,9 @@ def _lines_of_share(buffer: Buffer, region: Region, number: Expr, count: int) ->
     number = cast(number, "int64") if count * lines >= NARROW else number
     if each == 1:
         # Several iterations may have one line.
-        line = binary("//", binary("*", number, lines), count)
-        return Prefetch(buffer, _element(region, rows, in_row, step, line))
+        return Prefetch(buffer, _element(region, rows, in_row, step, number * lines // count))
     more = Var("p0", "int32")
-    line = binary("+", binary("*", number, each), more)
-    at = Prefetch(buffer, _element(region, rows, in_row, step, line))
+    at = Prefetch(buffer, _element(region, rows, in_row, step, number * each + more))
     return For(more, each, "unrolled" if each <= WRITTEN_OUT else "serial", at)
 
 
@@ -154,13 +146,13 @@ def _element(
 ) -> tuple[Expr, ...]:
     digits: list[Expr] = []
     if rows:
-        row, line = binary("//", line, in_row), binary("%", line, in_row)
+        row, line = line // in_row, line % in_row
         for n in reversed(rows[1:]):
-            digits.insert(0, binary("%", row, n))
-            row = binary("//", row, n)
+            digits.insert(0, row % n)
+            row = row // n
         digits.insert(0, row)
     digits += [const(0, "int32")] * (len(region) - len(rows) - 1)
-    digits.append(binary("*", line, step))
+    digits.append(line * step)
     start = (fixed + low for fixed, low, _ in region)
     return tuple(binary("+", s.to_expr(), x) for s, x in zip(start, digits, strict=True))
 
@@ -223,20 +215,15 @@ def indices_read(
 
 
 def _region(
-    b: Buffers,
-    sizes: Sizes,
-    want: Prefetched,
-    fixed_vars: set[Var],
-    indices: tuple[Affine | None, ...],
+    b: Buffers, sizes: Sizes, want: Prefetched, fixed: set[Var], indices: tuple[Affine | None, ...]
 ) -> Region:
-    """The region of the elements at ``indices`` over all loops but those that are fixed."""
     region: Region = []
     for form, n in zip(indices, b.of[want.source][want.value_index].shape, strict=True):
         if form is None:  # a digit of a layout that does not fit the tile: all of the dimension
             region.append((Affine(0), 0, sizes.of(n) - 1))
             continue
-        fixed, rest = form.split(fixed_vars)
-        region.append((fixed, *sizes.span(rest)))
+        start, rest = form.split(fixed)
+        region.append((start, *sizes.span(rest)))
     return region
 
 
@@ -264,8 +251,7 @@ def prefetched(b: Buffers, sb: StageBounds, p: int, body: Stmt) -> Stmt:
     for want in sb.stage.prefetches:
         if want.loop == x.loop.id and x.extent != 1:
             buffer = b.of[want.source][want.value_index]
-            ahead = regions(b, sb, want, sb.visible(p))
-            lines = seq(*(_lines(buffer, r, sb.sizes) for r in ahead))
+            lines = seq(*(_lines(buffer, r, sb.sizes) for r in regions(b, sb, want, sb.visible(p))))
             prefetches.append(later(sb, p, x.var, want.offset, lines))
     prefetches += [share(b, sb, note) for note in shares_of(sb) if note.loop == x.loop.id]
     return seq(*prefetches, body) if prefetches else body

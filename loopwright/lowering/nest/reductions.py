@@ -1,9 +1,8 @@
-"""Reductions in the nest of a stage: their start, accumulation and end.
+"""Reductions in the nest of a stage: their start, accumulation and end."""
 
-The nest that starts the elements stands just outside the outermost reduction loop and repeats only
-the loops over elements inside it. `vector_reduction` and `cross_thread` add into accumulators of
-their own, started and written by nests with the same loops.
-"""
+# The nest that starts the elements stands just outside the outermost reduction loop and repeats
+# only the loops over elements inside it. `VectorReduction` and `CrossThread` add into accumulators
+# of their own, started and written by nests with the same loops.
 
 from __future__ import annotations
 
@@ -27,7 +26,6 @@ MAX_TILE = 1024
 
 
 def vector_reduction_of(sb: StageBounds, label: str) -> VectorReduction | None:
-    """The vector reduction of a stage, or None if it has no vectorized reduction loop."""
     red = sb.op.reduction
     for p, x in enumerate(sb.loops):
         vectorized = x.mark is not None and x.mark.kind == "vectorized" and x.count > 1
@@ -72,15 +70,13 @@ class VectorReduction:
         self.buffers = accumulators(self.name, shape, self.types)
 
     def _at(self, lane: Expr) -> tuple[Expr, ...]:
-        """Indices of the accumulator of a lane, for the element at hand."""
         return (self._flat_index(self.count, lane),) if self.whole_tile else (*self.element, lane)
 
     def _flat_index(self, count: int, lane: Expr) -> Expr:
-        """Index of a lane in flat buffers with ``count`` lanes for each element."""
         out: Expr = as_expr(0)
         for var, extent in zip(self.element, self.extents, strict=True):
-            out = binary("+", binary("*", out, extent), var)
-        return binary("+", binary("*", out, count), lane)
+            out = out * extent + var
+        return out * count + lane
 
     def _load(self, lane: Expr) -> list[Expr]:
         return [Load(b, self._at(lane), b.dtype) for b in self.buffers]
@@ -91,9 +87,9 @@ class VectorReduction:
         return For(lane, self.count, "vectorized", set_lane)
 
     def update(self, values: list[Expr], guards: list[Expr], where: Expr | None) -> Stmt:
-        """Combine values, one for each output, into the accumulators of one lane. Where a guard or
-        ``where`` does not hold, the old value is stored again: a masked store would keep the
-        accumulators in memory."""
+        """Combine values, one for each output, into the accumulators of one lane."""
+        # Where a guard or ``where`` does not hold, the old value is stored again: a masked store
+        # would keep the accumulators in memory.
         old = self._load(self.lane)
         cond = _conjunction(guards, where)
         if cond is not None:
@@ -115,11 +111,11 @@ class VectorReduction:
         indices: tuple[Expr, ...],
         init: Sequence[Expr] | None,
     ) -> Stmt:
-        """Combine the lanes of all elements of a tile together, then write the elements. Halves of
-        two elements' lanes are interleaved and combined by one vector operation, and so on with the
-        results, so a tile of 16 elements of 16 lanes takes 15 vector operations instead of 64.
-        ``over_elements`` puts the loops over the tile around a statement that writes one
-        element."""
+        """Combine the lanes of all elements of a tile together, then write the elements, which
+        ``over_elements`` puts the loops over the tile around."""
+        # Halves of two elements' lanes are interleaved and combined by one vector operation, and so
+        # on with the results, so a tile of 16 elements of 16 lanes takes 15 vector operations
+        # instead of 64.
         steps: list[Stmt] = []
         partial: list[Buffer] = []
         old, rows, width, mixed = self.buffers, self.points, self.count, 1
@@ -131,7 +127,7 @@ class VectorReduction:
             partial += new
             old, width, mixed = new, wide, mixed * 2 if pairs else mixed
         point = self._flat_index(1, as_expr(0))
-        at = binary("+", binary("*", binary("%", point, rows), width), binary("//", point, rows))
+        at = point % rows * width + point // rows
         values: list[Expr] = [Load(b, (at,), b.dtype) for b in old]
         write = write_all(buffers, indices, values)
         if init is not None:
@@ -144,19 +140,17 @@ class VectorReduction:
         """Combine the upper halves of rows with the lower ones; of pairs of rows, interleaved."""
         lane, half = Var(self.lane.name), width // 2
         if pairs:
-            row = binary("+", binary("//", lane, width), binary("*", binary("%", lane, 2), rows))
-            at = binary("%", binary("//", lane, 2), half)
+            row, at = lane // width + lane % 2 * rows, lane // 2 % half
         else:
-            row, at = binary("//", lane, half), binary("%", lane, half)
-        near = binary("+", binary("*", row, width), at)
-        a, b = ([Load(x, (i,), x.dtype) for x in old] for i in (near, binary("+", near, half)))
+            row, at = lane // half, lane % half
+        near = row * width + at
+        a, b = ([Load(x, (i,), x.dtype) for x in old] for i in (near, near + half))
         body = combine_into(new, (lane,), self.combiner, a, b, self.name)
         return For(lane, new[0].size, "vectorized", body)
 
     def end(
         self, buffers: Sequence[Buffer], indices: tuple[Expr, ...], init: Sequence[Expr] | None
     ) -> Stmt:
-        """Combine the lanes of one element in halves, then write the element."""
         steps: list[Stmt] = []
         count = self.count
         while count > 2:
@@ -173,8 +167,7 @@ class VectorReduction:
         left, right = self._load(as_expr(0)), self._load(as_expr(1))
         if init is not None:
             left, right = list(init), list(self.combiner.combine(left, right))
-        last = combine_into(buffers, indices, self.combiner, left, right, self.name)
-        return seq(*steps, last)
+        return seq(*steps, combine_into(buffers, indices, self.combiner, left, right, self.name))
 
 
 def _conjunction(guards: list[Expr], where: Expr | None) -> Expr | None:
@@ -188,11 +181,8 @@ def _conjunction(guards: list[Expr], where: Expr | None) -> Expr | None:
 
 
 def cross_thread_of(sb: StageBounds, label: str) -> CrossThread | None:
-    """The cross-thread reduction of a stage, or None if no loop of it asks for one."""
-    tags = tuple(cross_tags(sb.stage))
-    if not tags or sb.op.reduction is None:
-        return None
-    return CrossThread(f"{label}.acc", sb, tags)
+    tags, reduces = tuple(cross_tags(sb.stage)), sb.op.reduction is not None
+    return CrossThread(f"{label}.acc", sb, tags) if tags and reduces else None
 
 
 # ---------------------------------------------------------------- across threads
@@ -225,13 +215,11 @@ class CrossThread:
         return write_all(self.buffers, self.element, self.combiner.identity)
 
     def update(self, values: Sequence[Expr]) -> Stmt:
-        """Combine one more value of each output into the accumulators."""
         return combine_into(
             self.buffers, self.element, self.combiner, self._load(), values, self.name
         )
 
     def combine(self) -> Stmt:
-        """Combine the accumulators of one element across the threads."""
         return AllReduce(self.combiner, tuple(self.buffers), self.element, self.tags)
 
     def store(
@@ -272,8 +260,7 @@ def write_all(
     buffers: Sequence[Buffer], indices: Indices, values: Sequence[Expr], nontemporal: bool = False
 ) -> Stmt:
     """A store for each output; no value may read what is stored."""
-    stores = (Store(b, indices, v, nontemporal) for b, v in zip(buffers, values, strict=True))
-    return seq(*stores)
+    return seq(*(Store(b, indices, v, nontemporal) for b, v in zip(buffers, values, strict=True)))
 
 
 def combine_into(
@@ -285,10 +272,10 @@ def combine_into(
     label: str,
     chosen: Callable[[int, Expr], Expr] = lambda _, value: value,
 ) -> Stmt:
-    """Store the combination of ``a`` and ``b``, which have one expression for each output. For
-    several outputs, operands and results are first bound to variables whose names begin with
-    ``label``, so that no store changes an operand of another output. ``chosen`` gives the value to
-    store from the number of an output and its combined value."""
+    """Store the combination of ``a`` and ``b``, which have one expression for each output, as
+    ``chosen(number of the output, value)``."""
+    # Operands and results of several outputs are first bound to variables whose names begin with
+    # ``label``, so that no store changes an operand of another output.
     if len(buffers) == 1:
         (whole,) = combiner.combine(a, b)
         return Store(buffers[0], indices, chosen(0, whole))
@@ -362,13 +349,11 @@ class Reduction:
         return seq(self._start(), loops)
 
     def _start(self) -> Stmt:
-        """A nest that sets the elements to their starting values."""
         tensor, spatial = self.tensor, [g for g in self.sb.guards if g.kind != "reduce"]
         if tensor is not None and self.first < tensor.position and self.red.init is None:
             part = tensor.intrin.reset
             if part is not None and not any(self.guards.conditions(g) for g in spatial):
-                reset = tensor.operate(part, self.values)
-                return self._over_elements(reset, upto=tensor.position)
+                return self._over_elements(tensor.operate(part, self.values), upto=tensor.position)
         start = [self.values.of(e) for e in self.red.start]
         return self._over_elements(write_all(self.buffers, self.values.own_element(), start))
 
@@ -377,9 +362,8 @@ class Reduction:
         return None if init is None else [self.values.of(e) for e in init]
 
     def _over_elements(self, body: Stmt, guarded: bool = True, upto: int | None = None) -> Stmt:
-        """``body``, the statement for one element, over the loops over elements inside ``first``.
-        With ``guarded`` it runs only for elements that the stage's guards let through. ``upto`` is
-        the first loop that the statement covers by itself."""
+        """``body``, the statement for one element, over the loops over elements inside ``first``,
+        up to ``upto``; with ``guarded`` only for elements that the stage's guards let through."""
         assumed = self.guards.assumed
         spatial = [g for g in self.sb.guards if g.kind != "reduce" and g not in assumed]
         guards = spatial if guarded else []
@@ -388,8 +372,7 @@ class Reduction:
         renamed: dict[Var, Expr] = {}
         last = len(self.sb.loops) if upto is None else upto
         for p in range(last - 1, self.first - 1, -1):
-            here = [g for g in guards if self.guards.position(g) == p]
-            body = self.guards.around(here, body)
+            body = self.guards.around([g for g in guards if self.guards.position(g) == p], body)
             for var, value in reversed(self.sb.lets[p + 1]):
                 if var in needed:
                     renamed[var] = fresh = Var(var.name, var.dtype)
@@ -399,7 +382,6 @@ class Reduction:
         return substitute(body, renamed)
 
     def _in_loop(self, x: LoopBound, body: Stmt, renamed: dict[Var, Expr]) -> Stmt:
-        """A statement inside a copy of a loop, if this is a loop over elements."""
         axis = self.sb.launch_var(x)
         if axis is not None:
             if axis is not x.var:

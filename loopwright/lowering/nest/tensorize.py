@@ -53,7 +53,6 @@ class _WarpOperands:
         refuse_match(self.b.state, self.sb.stage, text)
 
     def statement(self, part: Stmt) -> Stmt:
-        """The instructions of a body over the program's buffers, as what each lane does."""
         if isinstance(part, Seq):
             return seq(*map(self.statement, part.stmts))
         if not isinstance(part, IntrinsicCall):
@@ -99,21 +98,16 @@ class _WarpOperands:
         return out
 
     def first(
-        self,
-        want: Operand,
-        forms: Sequence[Affine],
-        described: Sequence[Expr],
-        begins: Sequence[Expr],
+        self, want: Operand, forms: list[Affine], described: Sequence[Expr], begins: Sequence[Expr]
     ) -> list[Affine]:
-        """Indices of the first element of the tile: loops inside the intrinsic stand at 0. The last
-        two dimensions of the tensor must be those of the tile, in order."""
+        """Indices of the first element of the tile: loops inside the intrinsic stand at 0."""
+        # The last two dimensions of the tensor must be those of the tile, in order.
         inner = {v: (d, w) for d, v, w in self.weights(described)}
         out = []
         for q, form in enumerate(forms):
             d = q - (len(forms) - 2)
             moved = {v: c for v, c in form.terms.items() if v in inner}
-            wanted = {v: w for v, (e, w) in inner.items() if e == d}
-            if moved != wanted:
+            if moved != {v: w for v, (e, w) in inner.items() if e == d}:
                 self.fail(
                     f"operand {want.name!r}: its rows and columns are not the last two dimensions "
                     f"of what it reads as {want.name!r}; transpose it in a stage of its own"
@@ -143,11 +137,7 @@ class _WarpOperands:
                 f"operand {want.name!r} must lie in {' or '.join(scopes)} memory, and "
                 f"{self.b.state.label(source)!r} is {has}; cache_read it there"
             )
-        tile = (
-            want.shape
-            if want.fragment is not None
-            else (1, _ROW_BYTES // dtypes.nbytes(want.dtype))
-        )
+        tile = (1, _ROW_BYTES // dtypes.nbytes(want.dtype)) if want.fragment is None else want.shape
         for extent, form, base in zip(tile, first[-2:], sb.base[-2:], strict=True):
             local = form - base
             if any(c % extent for c in (local.const, *local.terms.values())):
@@ -177,8 +167,7 @@ class _WarpOperands:
         ndim, n = len(sb.op.shape), len(fragment.registers)
         wanted = [*fragment.lane, *fragment.registers]
         fits = len(layout) >= n + 2 and all(map(is_digit, layout)) and not sb.stage.align
-        digits = [*layout[:2], *layout[-n:]]
-        pairs = zip(digits, wanted, strict=True) if fits else ()
+        pairs = zip([*layout[:2], *layout[-n:]], wanted, strict=True) if fits else ()
         fits = fits and all(_is(x, y, ndim, k == 2) for k, (x, y) in enumerate(pairs))
         fits = fits and all(_counts_tiles(x, want.shape, ndim) for x in layout[2:-n])
         if not fits:
@@ -191,8 +180,7 @@ class _WarpOperands:
 
 
 def _is(have: LayoutDim, need: FragmentDigit, ndim: int, first: bool) -> bool:
-    """Whether a dimension of a layout is a digit of a fragment. The first register may count
-    further than a tile, as one tile may follow another there."""
+    # The first register may count further than a tile, as one tile may follow another there.
     assert is_digit(have)
     dim, div, mod = have
     which, wanted_div, wanted_mod = need
@@ -275,13 +263,13 @@ class Tensorization:
             operands[param] = self._operand(k, buffer, indices, described)
 
         def change(n: Node) -> Node:
-            if isinstance(n, Load) and n.buffer in operands:
-                x = operands[n.buffer]
-                return Load(x.buffer, x.element(n.indices), n.dtype)
-            if isinstance(n, Store) and n.buffer in operands:
-                x = operands[n.buffer]
-                return Store(x.buffer, x.element(n.indices), n.value)
-            return n
+            if not isinstance(n, Load | Store) or n.buffer not in operands:
+                return n
+            x = operands[n.buffer]
+            at = x.element(n.indices)
+            if isinstance(n, Load):
+                return Load(x.buffer, at, n.dtype)
+            return Store(x.buffer, at, n.value)
 
         return map_nodes(part, Node, change)
 
@@ -313,7 +301,6 @@ class Tensorization:
     def _steps(
         self, name: str, forms: Sequence[Affine], v: Var, buffer: Buffer
     ) -> tuple[int, ...] | None:
-        """Indices to add for one more of an axis of the description."""
         axis = self.match.axes[v]
         if axis is None:
             return None
@@ -334,7 +321,6 @@ class Tensorization:
         described: Sequence[Expr],
         steps: Mapping[Var, tuple[int, ...] | None],
     ) -> None:
-        """Compare distances in memory with the strides that the intrinsic wants."""
         name, wanted = self.intrin.dag.ops[k].name, self.intrin.strides[k]
         shape = buffer.shape
         own: tuple[int | None, ...] | None = buffer.strides

@@ -1,9 +1,8 @@
-"""Guards at the edges of tiles, and the copies of a nest that need fewer of them.
+"""Guards at the edges of tiles, and the copies of a nest that need fewer of them."""
 
-A tensorized tile does without a guard where nobody reads the elements that it computes beyond the
-edge of the result, and beyond the end of a reduction a factor is the zero of padding. Every element
-that is read must exist.
-"""
+# A tensorized tile does without a guard where nobody reads the elements that it computes beyond the
+# edge of the result, and beyond the end of a reduction a factor is the zero of padding. Every
+# element that is read must exist.
 
 from __future__ import annotations
 
@@ -12,11 +11,10 @@ from dataclasses import dataclass
 
 from loopwright import dtypes
 from loopwright.ir.affine import Affine, Ranges, form_expr, interval, to_affine
-from loopwright.ir.expr import Binary, Cast, Const, Expr, Read, binary
+from loopwright.ir.expr import DIVISIONS, Binary, Cast, Const, Expr, Read, all_of, binary
 from loopwright.ir.reduction import Combiner, Reduce
 from loopwright.ir.stmt import If, Stmt
 from loopwright.ir.visitor import nodes
-from loopwright.lowering.nest.guards import all_of
 from loopwright.lowering.nest.tensorize import Tensorization
 from loopwright.lowering.nest.values import StageValues
 from loopwright.schedule import Guard, LoopBound, StageBounds, attach_position
@@ -53,9 +51,6 @@ def _in_multiples(form: Affine, part: Affine) -> tuple[int, Affine] | None:
     return None if times < 0 or any(rest.terms.get(v) for v in part.terms) else (times, rest)
 
 
-_DIVISIONS = ("/", "//", "%", "tdiv", "tmod")
-
-
 def needless_guards(values: StageValues, tensor: Tensorization) -> set[Guard]:
     sb, body = values.sb, values.sb.op.body
     if tensor.intrin.of_warp or not sb.padded or not isinstance(body, Reduce):
@@ -63,9 +58,8 @@ def needless_guards(values: StageValues, tensor: Tensorization) -> set[Guard]:
     edges = _Edges(values)
     reads = list(tensor.match.reads.values())
     # A division might trap on what lies beyond the edge.
-    divides = any(
-        isinstance(n, Binary) and n.op in _DIVISIONS for e in body.source for n in nodes(e)
-    )
+    below = (n for e in body.source for n in nodes(e))
+    divides = any(isinstance(n, Binary) and n.op in ("/", *DIVISIONS) for n in below)
     if divides or not all(map(edges.exists, reads)):
         return set()
     needless = {g for own in sb.domain.values() for g in own}
@@ -99,8 +93,8 @@ class _Edges:
         return bounds[0] >= 0 and bounds[1] < extent
 
     def adds_zeros(self, g: Guard) -> bool:
-        """Whether steps of the reduction beyond the guard add nothing: products of zeros. One
-        factor suffices for integers; of floats the other one might be infinite."""
+        """Whether steps of the reduction beyond the guard add nothing: products of zeros."""
+        # One factor suffices for integers; of floats the other one might be infinite.
         reduction = self.sb.op.reduction
         assert reduction is not None
         source = reduction.source[0]
@@ -125,7 +119,6 @@ class _Edges:
 
 
 def _adds(combiner: Combiner) -> bool:
-    """Whether a reduction is a plain sum from zero."""
     (total, *more), (start, *_) = combiner.result, combiner.identity
     if more or not isinstance(total, Binary) or total.op != "+":
         return False
@@ -145,8 +138,6 @@ MOST = 3
 
 @dataclass(frozen=True, eq=False)
 class ShortTile:
-    """The last tile along an axis."""
-
     guard: Guard  #: passed by whole tiles
     loop: LoopBound  #: the inside of a tile
     count: int  #: iterations of the loop in the last tile
@@ -154,14 +145,13 @@ class ShortTile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is no shorter than the others."""
         return self.exact and self.count == self.loop.extent
 
 
 def short_tiles(values: StageValues, guards: Iterable[Guard], p: int) -> list[ShortTile]:
-    """The last tiles of a stage inside of loop p, below which copies of the nest are written. Only
-    tiles that certainly have an iteration: one that lies beyond the edge as a whole would read what
-    is not there."""
+    """The last tiles of a stage inside of loop p, below which copies of the nest are written."""
+    # Only tiles that certainly have an iteration: one that lies beyond the edge as a whole would
+    # read what is not there.
     sb = values.sb
     multiples = sb.stage.short_tiles
     if not multiples or sb.stage.pad_value is not None:
@@ -217,15 +207,14 @@ PARTITION_CAP = 512
 
 class NestPartition:
     def __init__(self, values: StageValues, attached: list[int], cap: int) -> None:
-        """Choose the points. Loops in ``attached``, with stages computed at them, are never copied.
+        """Choose the points, outside of the loops ``attached``, at which stages are computed;
         ``cap`` is the largest product of unrolled extents that is written twice."""
         sb, guards = self.sb, self.guards = values.sb, values.guards
         self._all = [*sb.guards, *guards.domain()]
         #: The loop below which there are two copies (-1: outside all loops); None for one copy.
         self.point = self._point(self._all, attached, cap)
         wanted = {x.var for x in sb.loops if x.loop.id in sb.stage.short_tiles}
-        every = [*self._all, *guards.where]
-        hinted = [g for g in every if wanted.intersection(g.value.terms)]
+        hinted = [g for g in (*self._all, *guards.where) if wanted.intersection(g.value.terms)]
         #: The same of copies for short tiles.
         self.short_point = self._point(hinted, attached, cap)
         self._short: list[ShortTile] = []
@@ -250,23 +239,16 @@ class NestPartition:
             if x.mark and x.mark.kind == "unrolled" and isinstance(x.extent, int):
                 copies *= x.extent
         big = any(x.extent != 1 for x in inside)
-        if not big or copies > cap or "vectorized" in marks[: point + 1]:
-            return None
-        return point
-
-    def due(self, p: int) -> bool:
-        """Whether copies are to be built inside loop p."""
-        return p in (self.point, self.short_point)
+        return None if not big or copies > cap or "vectorized" in marks[: point + 1] else point
 
     def copies(self, p: int, build: Callable[[], Stmt]) -> Stmt:
-        """The statement that ``build`` gives for the inside of loop p, built again for each short
-        tile, and twice where a copy can do without tests."""
+        """The inside of loop p, built again for each short tile, and twice where a copy can do
+        without tests."""
         if p == self.short_point:
             return self._short_copies(self._short, p, build)
         return self._two_copies(p, build)
 
     def _short_copies(self, tiles: Sequence[ShortTile], p: int, build: Callable[[], Stmt]) -> Stmt:
-        """A copy for whole tiles and one for the short one, along each of some axes."""
         if not tiles:
             return self._two_copies(p, build) if p == self.point else build()
         first, *others = tiles

@@ -1,6 +1,4 @@
-"""InstrumentBoundCheckers: every load and store of compiled code checks its indices first, those
-proved to lie inside too (``PassContext(config={"instrument_bound_checkers": True})``). Vectorized
-loops run one by one, so that an error can name the iteration."""
+"""InstrumentBoundCheckers: every access of compiled code checks its indices first."""
 
 from __future__ import annotations
 
@@ -29,18 +27,10 @@ from loopwright.lowering.context import func_pass
 def instrument_bound_checkers(f: Func) -> Func:
     """Put a check before every statement for each access in it, under the guards around the access.
 
-    Before::
-
-        for i in range(4):
-          B[i] = A[P[i]]
-
-    After::
-
-        for i in range(4):
-          check 0 <= i and i < 4                    # P[i]
-          check 0 <= P[i] and P[i] < 8              # A[P[i]]
-          check 0 <= i and i < 4                    # B[i]
-          B[i] = A[P[i]]
+    Accesses that are proved to lie inside are checked, too. Vectorized loops run one by one, so
+    that an error can name the iteration
+    (``PassContext(config={"instrument_bound_checkers": True})``). The checks of ``B[i] = A[P[i]]``
+    are those of ``P[i]``, then of ``A[P[i]]``, then of ``B[i]``.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

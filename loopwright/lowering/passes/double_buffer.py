@@ -1,13 +1,12 @@
-"""InjectDoubleBuffer: a buffer of n places, filled for later iterations while one is read.
+"""InjectDoubleBuffer: a buffer of n places, filled for later iterations while one is read."""
 
-The nest marks allocations with `double_buffer` (`Allocate.halves`). Before the loop places 0 to n -
-2 are filled; iteration i fills place (i + n - 1) % n for iteration i + n - 1, if there is one, and
-reads place i % n. Two places are TVM's pass of this name, except that conditions before a fill are
-tested here for the later iteration. More are the software pipelines of Triton and CUTLASS. In
-kernels, copies from global to shared memory may arrive asynchronously (`AsyncGroup`). Each place is
-waited for at the beginning of its iteration, in front of the barrier at which the threads of the
-block meet.
-"""
+# The nest marks allocations with `double_buffer` (`Allocate.halves`). Before the loop places 0 to
+# n - 2 are filled; iteration i fills place (i + n - 1) % n for iteration i + n - 1, if there is
+# one, and reads place i % n. Two places are TVM's pass of this name, except that conditions before
+# a fill are tested here for the later iteration. More are the software pipelines of Triton and
+# CUTLASS. In kernels, copies from global to shared memory may arrive asynchronously (`AsyncGroup`).
+# Each place is waited for at the beginning of its iteration, in front of the barrier at which the
+# threads of the block meet.
 
 from __future__ import annotations
 
@@ -48,14 +47,8 @@ def inject_double_buffer(f: Func) -> Func:
 
     Where the pass is disabled, every iteration fills such a buffer and then reads it.
 
-    Before, with ``copies`` 3::
-
-        for i in range(8):
-          B = alloc(float32[4], shared)
-          fill(B, i)
-          read(B)
-
-    After::
+    ``for i in range(8): B = alloc(float32[4], shared); fill(B, i); read(B)`` with 3 ``copies`` is
+    after it::
 
         B = alloc(float32[3, 4], shared)
         fill(B[0], 0)
@@ -109,16 +102,18 @@ def _take(
     written: frozenset[Buffer],
     doubles: list[_DoubleBuffer],
 ) -> Stmt:
-    """The body of a loop without the statements that fill marked buffers, which go to ``doubles``.
-    A buffer that is filled from what the same iteration has written before, ``written``, cannot be
-    filled an iteration ahead: it stays as it is."""
+    """The body of a loop without the fills of marked buffers, which go to ``doubles``."""
+    # A buffer that is filled from what the same iteration has written before, ``written``, cannot
+    # be filled an iteration ahead: it stays as it is.
     match s:
         case Let(var=v, value=e, body=body):
             return Let(v, e, _take(loop, body, (*before, s), written, doubles))
         case If(cond=c, then=body, orelse=None):
             return If(c, _take(loop, body, (*before, s), written, doubles))
         case Seq(stmts=stmts) if stmts:
-            written = written.union(*map(_written, stmts[:-1]))
+            stored = {n.buffer for s in stmts[:-1] for n in nodes(s) if isinstance(n, Store)}
+            reduced = (n.buffers for s in stmts[:-1] for n in nodes(s) if isinstance(n, AllReduce))
+            written = written.union(stored, *reduced)
             return Seq((*stmts[:-1], _take(loop, stmts[-1], before, written, doubles)))
         case Allocate(buffer=b, body=Seq(stmts=(fill, rest)), halves=v, copies=n) if (
             v is loop.var
@@ -132,11 +127,6 @@ def _take(
     return s  # the buffer of a marked allocation is filled further out or not at all
 
 
-def _written(s: Stmt) -> set[Buffer]:
-    stored = {n.buffer for n in nodes(s) if isinstance(n, Store)}
-    return stored.union(*(n.buffers for n in nodes(s) if isinstance(n, AllReduce)))
-
-
 def _with_places(b: Buffer, n: int) -> Buffer:
     if b.scope == "warp":  # the first two dimensions stay the lane
         return Buffer(b.name, (*b.shape[:2], n, *b.shape[2:]), b.dtype, b.scope)
@@ -145,9 +135,8 @@ def _with_places(b: Buffer, n: int) -> Buffer:
 
 
 def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
-    """Whether buffers may be filled by asynchronous copies. All of them are shared and have one
-    number of places, copies from global memory fill them, and nothing that fills them reads shared
-    memory or makes threads meet."""
+    # All of them are shared and have one number of places, copies from global memory fill them, and
+    # nothing that fills them reads shared memory or makes threads meet.
     if len({x.copies for x in doubles}) != 1 or not all(x.new.is_shared for x in doubles):
         return False
     copies = False
@@ -163,9 +152,9 @@ def _can_arrive_later(doubles: list[_DoubleBuffer]) -> bool:
 
 
 def _pipelined(loop: For, body: Stmt, doubles: list[_DoubleBuffer], asynchronous: bool) -> Stmt:
-    """The loop with its buffers filled ahead; those of one number of places share the tests. With
-    asynchronous copies each iteration begins by waiting for those of its own place, and for what
-    the other threads waited for; the copies of ``n - 2`` iterations stay on their way."""
+    """The loop with its buffers filled ahead; those of one number of places share the tests."""
+    # With asynchronous copies each iteration begins by waiting for those of its own place, and for
+    # what the other threads waited for; the copies of ``n - 2`` iterations stay on their way.
     groups: dict[int, list[_DoubleBuffer]] = {}
     for x in doubles:
         groups.setdefault(x.copies, []).append(x)
@@ -191,7 +180,6 @@ def _place(n: int) -> Var:
 
 
 def _fill_first(group: list[_DoubleBuffer], loop: For, k: int) -> Stmt:
-    """Fill the buffers for iteration ``k`` before the loop, if it has so many."""
     v = Var(loop.var.name, loop.var.dtype)
     fill = Let(v, as_expr(k, v.dtype), _fill(group, loop.var, v))
     if k == 0 or isinstance(loop.extent, int):
@@ -207,8 +195,8 @@ def _fill(group: list[_DoubleBuffer], var: Var, value: Var) -> Stmt:
 
 
 def _with_own_buffers(s: Stmt) -> Stmt:
-    """A copy of a statement with buffers of its own, but for those in shared memory: all copies
-    have one place in the block."""
+    """A copy of a statement with buffers of its own, but for those in shared memory, which have one
+    place in the block."""
     own = {
         b: Buffer(b.name, b.shape, b.dtype, b.scope, b.strides)
         for b in (n.buffer for n in nodes(s) if isinstance(n, Allocate))
@@ -236,8 +224,7 @@ def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
     match before[0]:
         case Let(var=v, value=e):
             fresh = Var(v.name, v.dtype)
-            value = substitute(e, env)
-            return Let(fresh, value, _at(before[1:], fill, {**env, v: fresh}))
+            return Let(fresh, substitute(e, env), _at(before[1:], fill, {**env, v: fresh}))
         case If(cond=c):
             return If(substitute(c, env), _at(before[1:], fill, env))
         case Allocate(buffer=b):  # of a stage that is computed in there, but stored further out
@@ -248,7 +235,6 @@ def _at(before: tuple[Stmt, ...], fill: Stmt, env: dict[Var, Expr]) -> Stmt:
 
 
 def _in_place(s: Stmt, group: list[_DoubleBuffer], place: Var) -> Stmt:
-    """A statement with accesses of the buffers in the place that a variable names."""
     new = {x.old: x.new for x in group if x.old.scope != "warp"}
     of_warps = {x.old: x.new for x in group if x.old.scope == "warp"}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import is_
 from typing import Any
 
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Const, Expr, IfThenElse, Unary, Var
-from loopwright.ir.node import Node, StructuralKey
+from loopwright.ir.node import StructuralKey
 from loopwright.ir.stmt import (
     Allocate,
     For,
@@ -22,10 +24,10 @@ from loopwright.ir.stmt import (
     Store,
     map_statements,
 )
-from loopwright.ir.visitor import free_vars, walk
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.lowering.context import func_pass
 
-#: Nodes of which `stored` knows what they write.
+#: Nodes of which it is known what they write.
 _KNOWN = (Allocate, For, If, IntrinsicCall, Let, Prefetch, Seq, Store, Expr)
 
 
@@ -42,24 +44,15 @@ def is_cheap(e: Expr) -> bool:
 
 
 def loaded(e: Expr) -> set[Buffer]:
-    buffers: set[Buffer] = set()
-    walk(e, lambda n: buffers.add(n.buffer) if isinstance(n, Load) else None)
-    return buffers
+    return {n.buffer for n in nodes(e) if isinstance(n, Load)}
 
 
 def stored(s: Stmt) -> set[Buffer] | None:
     """Buffers that a statement writes or allocates; None where that is not known here."""
-    buffers: set[Buffer] = set()
-    unknown: list[Node] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Store | Allocate):
-            buffers.add(n.buffer)
-        elif not isinstance(n, _KNOWN):
-            unknown.append(n)
-
-    walk(s, visit)
-    return None if unknown else buffers
+    below = list(nodes(s))
+    if not all(isinstance(n, _KNOWN) for n in below):
+        return None
+    return {n.buffer for n in below if isinstance(n, Store | Allocate)}
 
 
 @func_pass(opt_level=3, name="LoopInvariantCodeMotion")
@@ -73,8 +66,7 @@ def loop_invariant_code_motion(f: Func) -> Func:
     Example:
         >>> A = te.placeholder((8,), name="A")
         >>> B = te.compute((8, 4), lambda i, j: te.exp(A[i]) * j, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> f = lw.lower(s, [A, B])
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
         >>> print(f)
         def main(A: float32[8], B: out float32[8, 4]):
           for i in range(8):
@@ -160,8 +152,7 @@ def common_subexpr_elim(f: Func) -> Func:
     Example:
         >>> A = te.placeholder((8,), name="A")
         >>> B = te.compute((8,), lambda i: te.exp(A[i] * 2) + te.sqrt(A[i] * 2), name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> f = lw.lower(s, [A, B])
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
         >>> print(f)
         def main(A: float32[8], B: out float32[8]):
           for i in range(8):
@@ -180,18 +171,13 @@ def _bound(s: Stmt) -> Stmt:
         return _bind([s])
     if not isinstance(s, Seq):
         return map_statements(s, _bound)
+    # A run is a list of stores that follow each other; any other statement ends one.
     out: list[Stmt] = []
-    run: list[Store] = []
-    for x in s.stmts:
-        if isinstance(x, Store):
-            run.append(x)
-            continue
-        out += [_bind(run)] if run else []
-        run = []
-        out.append(_bound(x))
-    out += [_bind(run)] if run else []
-    same = len(out) == len(s.stmts) and all(a is b for a, b in zip(out, s.stmts, strict=True))
-    if same:
+    for _, group in groupby(s.stmts, lambda x: isinstance(x, Store)):
+        xs = list(group)
+        run = [x for x in xs if isinstance(x, Store)]
+        out += [_bind(run)] if run else map(_bound, xs)
+    if len(out) == len(s.stmts) and all(map(is_, out, s.stmts)):
         return s
     return out[0] if len(out) == 1 else Seq(tuple(out))
 

@@ -1,11 +1,10 @@
 """Simplify, one bottom-up sweep over expressions without a fixpoint; ConstantFolding and
-RemoveNoOp.
-
-Literals are folded, integer arithmetic on loops becomes affine, comparisons and ``min``/``max`` are
-decided by intervals, and a condition counts as true in the statements that it guards. Operations on
-floats are dropped only where that is exact for every value, NaN and -0 included: ``x * 1``, ``x /
-1``, ``x - 0``, ``-(-x)``; never ``x + 0``, which turns -0 into 0, nor ``x * 0``.
-"""
+RemoveNoOp."""
+#
+# Literals are folded, integer arithmetic on loops becomes affine, comparisons and ``min``/``max``
+# are decided by intervals, and a condition counts as true in the statements that it guards.
+# Operations on floats are dropped only where that is exact for every value, NaN and -0 included:
+# ``x * 1``, ``x / 1``, ``x - 0``, ``-(-x)``; never ``x + 0``, which turns -0 into 0, nor ``x * 0``.
 
 from __future__ import annotations
 
@@ -19,6 +18,7 @@ from loopwright import dtypes
 from loopwright.ir.affine import (
     Affine,
     Interval,
+    decided,
     exact,
     fits,
     interval,
@@ -42,22 +42,11 @@ from loopwright.ir.expr import (
     Unary,
     Var,
     cast,
+    conjuncts,
     const,
 )
 from loopwright.ir.node import Node, StructuralKey, same
-from loopwright.ir.stmt import (
-    Allocate,
-    CallPacked,
-    For,
-    Func,
-    If,
-    Let,
-    Prefetch,
-    Seq,
-    Stmt,
-    Store,
-    seq,
-)
+from loopwright.ir.stmt import Allocate, CallPacked, For, Func, If, Let, Seq, Stmt, Store, seq
 from loopwright.ir.visitor import Mutator, contains
 from loopwright.lowering.context import func_pass
 
@@ -81,9 +70,9 @@ _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def fold(e: Expr) -> Expr:
-    """The literal that a node with literal operands stands for, else the node itself. Functions
-    whose last bit depends on the library (``exp``) are left alone, and integer division by zero,
-    which programs define as zero, folds to zero."""
+    """The literal that a node with literal operands stands for, else the node itself."""
+    # Functions whose last bit depends on the library (``exp``) are left alone, and integer division
+    # by zero, which programs define as zero, folds to zero.
     match e:
         case Binary(op=op, a=Const() as a, b=Const() as b):
             x, y = a.value, b.value
@@ -95,7 +84,8 @@ def fold(e: Expr) -> Expr:
                 if op not in _FLOAT or a.dtype not in _FLOATS:
                     return e
                 with np.errstate(all="ignore"):
-                    return _rounded(_FLOAT[op](_scalar(x, a.dtype), _scalar(y, b.dtype)), a.dtype)
+                    value = _FLOAT[op](_scalar(x, a.dtype), _scalar(y, b.dtype))
+                    return Const(float(value), a.dtype)
             if a.dtype == "bool" and op not in ("min", "max"):
                 return e
             if op in ("//", "%", "tdiv", "tmod"):
@@ -103,19 +93,15 @@ def fold(e: Expr) -> Expr:
             if op in SHIFTS:
                 y &= dtypes.bits(a.dtype) - 1
             return const(FOLD[op](x, y), a.dtype) if op in FOLD or op in BITWISE else e
-        case Unary(op="-", a=Const(value=v, dtype=d)):
-            return const(-v, d)
-        case Unary(op="not", a=Const(value=v)):
-            return const(not v, "bool")
-        case Unary(op="~", a=Const(value=v, dtype=d)):
-            return const(~v, d)
+        case Unary(op=op, a=Const(value=v, dtype=d)):
+            return const(-v if op == "-" else not v if op == "not" else ~v, d)
         case Cast(value=Const() as v, dtype=d):
             return cast(v, d)
         case Select(cond=Const(value=c), a=a, b=b) | IfThenElse(cond=Const(value=c), a=a, b=b):
             return a if c else b
         case Call(fn=fn, args=(Const(value=v),), dtype=d) if fn in _EXACT_CALLS and d in _FLOATS:
             with np.errstate(all="ignore"):
-                return _rounded(_EXACT_CALLS[fn](_scalar(v, d)), d)
+                return Const(float(_EXACT_CALLS[fn](_scalar(v, d))), d)
     return e
 
 
@@ -134,10 +120,6 @@ def _scalar(v: float, dtype: str) -> np.generic:
     return scalar
 
 
-def _rounded(v: np.generic, dtype: str) -> Const:
-    return Const(float(v), dtype) if dtypes.is_float(dtype) else const(int(v), dtype)
-
-
 class ConstantFolder(Mutator):
     def generic_visit(self, n: Node) -> Any:
         rebuilt = super().generic_visit(n)
@@ -147,24 +129,18 @@ class ConstantFolder(Mutator):
 @func_pass(opt_level=2, name="ConstantFolding")
 def constant_folding(f: Func) -> Func:
     """Compute what depends on literals only, in the dtype and with the rounding of run time.
-
-    Before ``B[i] = A[i] * (2.0 + 3.0)``, after ``B[i] = A[i] * 5.0``.
-
     Example:
-        >>> A = te.placeholder((8,), "int32", name="A")
-        >>> B = te.compute((8,), lambda i: A[i] + te.max(te.const(2), 3), name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> with lw.PassContext(opt_level=0):
-        ...     f = lw.lower(s, [A, B])
-        ...
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] * (te.const(2.0) + te.const(3.0)), name="B")
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B], simple_mode=True)
         >>> print(f)
-        def main(A: int32[8], B: out int32[8]):
+        def main(A: float32[8], B: out float32[8]):
           for i in range(8):
-            B[i] = A[i] + 3
+            B[i] = A[i] * (2.0 + 3.0)
         >>> print(lw.transform.ConstantFolding(f))
-        def main(A: int32[8], B: out int32[8]):
+        def main(A: float32[8], B: out float32[8]):
           for i in range(8):
-            B[i] = A[i] + 3
+            B[i] = A[i] * 5.0
     """
     return f.with_body(ConstantFolder().visit(f.body))
 
@@ -172,7 +148,6 @@ def constant_folding(f: Func) -> Func:
 # ---------------------------------------------------------------- simplification
 
 N = TypeVar("N", bound=Node)
-_ARITHMETIC = ("+", "-", "*", "//", "%")
 _TRUE, _FALSE = const(True, "bool"), const(False, "bool")
 
 
@@ -180,24 +155,10 @@ _TRUE, _FALSE = const(True, "bool"), const(False, "bool")
 def simplify(f: Func) -> Func:
     """Simplify every expression, and statements whose condition is decided.
 
-    Before::
-
-        for i in range(8):
-          if i * 2 + 1 < 64:
-            B[(i * 4 + 3) // 4] = A[i] * 1.0
-
-    After::
-
-        for i in range(8):
-          B[i] = A[i]
-
     Example:
         >>> A = te.placeholder((8,), name="A")
         >>> B = te.compute((8,), lambda i: te.select(i < 100, A[i], 0.0), name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> with lw.PassContext(opt_level=0):
-        ...     f = lw.lower(s, [A, B])
-        ...
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B], simple_mode=True)
         >>> print(f)
         def main(A: float32[8], B: out float32[8]):
           for i in range(8):
@@ -252,7 +213,6 @@ class _Simplifier(Mutator):
             self.ranges[v] = bounds
 
     def standing_for(self, v: Var, value: Const | Var, body: Stmt) -> Stmt:
-        """A body with a literal or another variable in place of a variable."""
         memo, self.memo = self.memo, {}
         self.env[v] = value
         if dtypes.is_int(value.dtype):
@@ -276,8 +236,7 @@ class _Simplifier(Mutator):
         return If(cond, then, other)
 
     def where(self, cond: Expr, holds: bool, n: N) -> N:
-        """A node simplified where a condition is known to hold, or not to."""
-        parts = _parts(cond) if holds else [cond]
+        parts = conjuncts(cond) if holds else [cond]
         # A condition that reads memory may change while a statement runs.
         new = {StructuralKey(c): holds for c in parts if not contains(c, Load)}
         decided, memo = self.decided, self.memo
@@ -294,14 +253,21 @@ class _Simplifier(Mutator):
     def visit_Const(self, e: Const) -> Expr:
         return e
 
-    def visit_Binary(self, e: Binary) -> Expr:
-        return self.remembered(e)
+    def visit_Binary(self, e: Binary | Unary | Cast) -> Expr:
+        """An operation simplified, once for each place where the same is known."""
+        whole: Expr = e
+        match e:
+            case Binary(op="+" | "-", a=a, b=Const(value=v)) if v != 0:
+                whole = a  # a literal that is added or subtracted last stays there
+        if self.settled(whole, set()):
+            return e
+        key = StructuralKey(e)
+        simplified = self.memo.get(key)
+        if simplified is None:
+            simplified = self.memo[key] = self.simple(e)
+        return simplified
 
-    def visit_Unary(self, e: Unary) -> Expr:
-        return self.remembered(e)
-
-    def visit_Cast(self, e: Cast) -> Expr:
-        return self.remembered(e)
+    visit_Unary = visit_Cast = visit_Binary
 
     def visit_Select(self, e: Select) -> Expr:
         folded = fold(self.generic_visit(e))
@@ -321,16 +287,6 @@ class _Simplifier(Mutator):
     def generic_visit(self, n: Node) -> Any:
         rebuilt = super().generic_visit(n)
         return fold(rebuilt) if isinstance(rebuilt, Expr) else rebuilt
-
-    def remembered(self, e: Binary | Unary | Cast) -> Expr:
-        """An operation simplified, once for each place where the same is known."""
-        if self.settled(_without_offset(e), set()):
-            return e
-        key = StructuralKey(e)
-        simplified = self.memo.get(key)
-        if simplified is None:
-            simplified = self.memo[key] = self.simple(e)
-        return simplified
 
     # Any: the class of ``e`` is looked up once, as this runs for every index.
     def settled(self, e: Any, seen: set[Var]) -> bool:
@@ -371,7 +327,7 @@ class _Simplifier(Mutator):
 
     def affine(self, e: Expr) -> Expr | None:
         """Arithmetic on loops in its affine form, where it cannot wrap."""
-        if not isinstance(e, Binary) or e.op not in _ARITHMETIC:
+        if not isinstance(e, Binary) or e.op not in ("+", "-", "*", "//", "%"):
             return None
         form = to_affine(e, self.forms, self.ranges)
         if form is None and e.op in ("//", "%"):
@@ -411,23 +367,16 @@ class _Simplifier(Mutator):
 
     def compared(self, e: Binary) -> Expr:
         """A comparison, ``min`` or ``max`` of integers, decided where the difference is."""
-        if same(e.a, e.b):
-            decided: Interval | None = (0, 0)
-        else:
-            decided = self.difference(e.a, e.b)
-        if decided is None:
+        bounds = (0, 0) if same(e.a, e.b) else self.difference(e.a, e.b)
+        if bounds is None:
             return e
-        lo, hi = decided
         if e.op in ("min", "max"):
-            first = hi <= 0 if e.op == "min" else lo >= 0
-            second = lo >= 0 if e.op == "min" else hi <= 0
+            # ``a`` is the minimum if a <= b, as the maximum is if a >= b.
+            sides = ("<=", ">=") if e.op == "min" else (">=", "<=")
+            first, second = (decided(op, bounds) for op in sides)
             return e.a if first else e.b if second else e
-        yes, no = {
-            "<": (hi < 0, lo >= 0), "<=": (hi <= 0, lo > 0), ">": (lo > 0, hi <= 0),
-            ">=": (lo >= 0, hi < 0), "==": (lo == hi == 0, lo > 0 or hi < 0),
-            "!=": (lo > 0 or hi < 0, lo == hi == 0),
-        }[e.op]  # fmt: skip
-        return _TRUE if yes else _FALSE if no else e
+        answer = decided(e.op, bounds)
+        return e if answer is None else _TRUE if answer else _FALSE
 
     def difference(self, a: Expr, b: Expr) -> Interval | None:
         """Bounds of ``a - b``, where both are arithmetic on loops that does not wrap."""
@@ -440,22 +389,7 @@ class _Simplifier(Mutator):
         return (p[0] - q[1], p[1] - q[0]) if p and q else None
 
 
-def _parts(cond: Expr) -> list[Expr]:
-    if isinstance(cond, Binary) and cond.op == "and":
-        return [*_parts(cond.a), *_parts(cond.b)]
-    return [cond]
-
-
-def _without_offset(e: Expr) -> Expr:
-    """The sum without a literal that is added to it or subtracted from it."""
-    match e:
-        case Binary(op="+" | "-", a=a, b=Const(value=v)) if v != 0:
-            return a
-    return e
-
-
 def _logic(e: Binary) -> Expr:
-    """``and`` and ``or`` without operands that do not matter."""
     for x, y in ((e.a, e.b), (e.b, e.a)):
         if isinstance(x, Const):
             neutral = x.value == (e.op == "and")
@@ -487,25 +421,10 @@ _NOTHING = Seq(())
 def remove_no_op(f: Func) -> Func:
     """Drop empty loops and branches, decided conditions, unused names and idle stores.
 
-    Before::
-
-        T = alloc(float32[8], local)
-        for i in range(4):
-          k = i + 1
-          if False:
-            B[i] = 0.0
-          A[i] = A[i]
-        B[0] = 1.0
-
-    After::
-
-        B[0] = 1.0
-
     Example:
         >>> A = te.placeholder((8,), name="A")
         >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> f = lw.lower(s, [A, B])
+        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
         >>> print(lw.transform.RemoveNoOp(f) is f)
         True
     """
@@ -537,9 +456,7 @@ class _Remover(Mutator):
         self.used.add(s.buffer)
         return self.rebuilt(s)
 
-    def visit_Prefetch(self, s: Prefetch) -> Stmt:
-        self.used.add(s.buffer)
-        return self.rebuilt(s)
+    visit_Prefetch = visit_Load
 
     def visit_CallPacked(self, s: CallPacked) -> Stmt:
         self.used.update(s.buffers)
@@ -576,19 +493,18 @@ class _Remover(Mutator):
 
     def visit_If(self, s: If) -> Stmt:
         if isinstance(s.cond, Const):
-            return self.rest(s.then if s.cond.value else s.orelse) or _NOTHING
-        then, other = self.rest(s.then), self.rest(s.orelse)
-        if then is None and other is None:
+            taken = s.then if s.cond.value else s.orelse
+            return _NOTHING if taken is None else self.visit(taken)
+        then: Stmt = self.visit(s.then)
+        other: Stmt | None = None if s.orelse is None else self.visit(s.orelse)
+        if other == _NOTHING:
+            other = None
+        if then == _NOTHING and other is None:
             return _NOTHING
         self.visit(s.cond)
-        if then is None:
-            assert other is not None
+        if other is not None and then == _NOTHING:
             return If(Unary("not", s.cond, "bool"), other)
         return s if then is s.then and other is s.orelse else If(s.cond, then, other)
-
-    def rest(self, branch: Stmt | None) -> Stmt | None:
-        rebuilt: Stmt | None = None if branch is None else self.visit(branch)
-        return None if rebuilt == _NOTHING else rebuilt
 
     def rebuilt(self, n: N) -> N:
         out: N = self.generic_visit(n)

@@ -1,10 +1,9 @@
-"""StorageRewrite: large buffers that are never in use at the same time share memory.
+"""StorageRewrite: large buffers that are never in use at the same time share memory."""
 
-The statements of a level (the body of a function or of a loop) run in a line; a buffer is in use
-from the first to the last that touches it. Offsets are given by size, largest first: each the
-lowest at which no other in use overlaps (greedy by size: Pisarchyk & Lee, Efficient Memory
-Management for Deep Neural Net Inference, 2020).
-"""
+# The statements of a level (the body of a function or of a loop) run in a line; a buffer is in use
+# from the first to the last that touches it. Offsets are given by size, largest first: each the
+# lowest at which no other in use overlaps (greedy by size: Pisarchyk & Lee, Efficient Memory
+# Management for Deep Neural Net Inference, 2020).
 
 from __future__ import annotations
 
@@ -25,17 +24,15 @@ from loopwright.ir.stmt import (
     Stmt,
     Store,
     View,
+    buffers_of,
     is_launch,
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import nodes
 from loopwright.lowering.context import func_pass
 from loopwright.lowering.nest.buffers import allocated
 
 _ALIGN = 64
-_SCOPES = ("global", "local")
-_ACCESS = Load | Store | Prefetch
 
 
 @func_pass(opt_level=2, name="StorageRewrite")
@@ -44,26 +41,13 @@ def storage_rewrite(f: Func) -> Func:
 
     Only buffers of more than `STACK_LIMIT` bytes, and only where it saves memory.
 
-    Before::
-
-        B = alloc(float32[4096], global)
-        for i in range(4096): B[i] = A[i] + 1.0
-        C = alloc(float32[4096], global)
-        for i in range(4096): C[i] = B[i] * 2.0
-        D = alloc(float32[4096], global)
-        for i in range(4096): D[i] = C[i] - 3.0
-        for i in range(4096): E[i] = D[i] * D[i]
-
-    After (D takes the place of B)::
+    Before, ``B = A + 1``, ``C = B * 2``, ``D = C - 3`` and ``E = D * D`` have three buffers of
+    float32[4096] in global memory; after, D takes the place of B::
 
         pool = alloc(uint8[32768], global)
         B = view(pool, 0, float32[4096])
-        for i in range(4096): B[i] = A[i] + 1.0
         C = view(pool, 16384, float32[4096])
-        for i in range(4096): C[i] = B[i] * 2.0
         D = view(pool, 0, float32[4096])
-        for i in range(4096): D[i] = C[i] - 3.0
-        for i in range(4096): E[i] = D[i] * D[i]
 
     Example:
         >>> A = te.placeholder((4096,), name="A")
@@ -71,10 +55,7 @@ def storage_rewrite(f: Func) -> Func:
         >>> C = te.compute((4096,), lambda i: B[i] * 2, name="C")
         >>> D = te.compute((4096,), lambda i: C[i] - 3, name="D")
         >>> E = te.compute((4096,), lambda i: D[i] * D[i], name="E")
-        >>> s = te.create_schedule(E.op)
-        >>> with lw.PassContext(disabled_pass=["StorageRewrite"]):
-        ...     f = lw.lower(s, [A, E])
-        ...
+        >>> f = lw.lower(te.create_schedule(E.op), [A, E], simple_mode=True)
         >>> print("pool" in str(f), "pool" in str(lw.transform.StorageRewrite(f)))
         False True
     """
@@ -110,11 +91,10 @@ def _level(s: Stmt, scope: Scope) -> Stmt:
 
 
 def _is_large(b: Buffer) -> bool:
-    return b.scope in _SCOPES and not b.symbolic and b.nbytes > STACK_LIMIT
+    return b.scope in ("global", "local") and not b.symbolic and b.nbytes > STACK_LIMIT
 
 
 def _flatten(s: Stmt, line: list[Stmt], buffers: list[Buffer]) -> None:
-    """Append the statements of a level, and the buffers allocated at it, to the two lists."""
     if isinstance(s, Allocate):
         buffers.append(s.buffer)
         _flatten(s.body, line, buffers)
@@ -140,13 +120,7 @@ def _pooled(large: list[Buffer], line: list[Stmt]) -> list[PooledBuffer]:
     """The buffers with the statements that first and last touch each; without untouched ones."""
     pooled: dict[Buffer, PooledBuffer] = {}
     for k, s in enumerate(line):
-        touched: set[Buffer] = set()
-        for n in nodes(s):
-            if isinstance(n, _ACCESS):
-                touched.add(n.buffer)
-            elif isinstance(n, CallPacked):
-                touched.update(n.buffers)
-        for b in touched.intersection(large):
+        for b in set(buffers_of(s)).intersection(large):
             pooled.setdefault(b, PooledBuffer(b, k, k, _rounded(b.nbytes))).last = k
     return [pooled[b] for b in large if b in pooled]
 
@@ -167,7 +141,6 @@ def assign_offsets(pooled: list[PooledBuffer]) -> int:
 def _rewritten(
     line: list[Stmt], pooled: list[PooledBuffer], pool: Buffer, buffers: list[Buffer]
 ) -> Stmt:
-    """The statements of a level with views of the pool, each from its first use on."""
     out: Stmt = Seq(())
     for k in range(len(line) - 1, -1, -1):
         out = seq(line[k], out) if out != Seq(()) else line[k]
@@ -181,9 +154,8 @@ Indices = tuple[Expr, ...]
 
 
 def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], Indices]) -> Node:
-    """A node, its children redirected already, with accesses of buffers in ``new`` redirected.
-    ``at`` gives the indices of an element in the replacement. A packed function cannot be given a
-    buffer that is replaced."""
+    """A node, its children redirected already, with accesses of buffers in ``new`` redirected to
+    ``at(indices)``. A packed function cannot be given a buffer that is replaced."""
     match n:
         case Load(buffer=b, indices=idx, dtype=d) if b in new:
             return Load(new[b], at(idx), d)
@@ -202,8 +174,8 @@ def redirected(n: Node, new: Mapping[Buffer, Buffer], at: Callable[[Indices], In
 
 # ---------------------------------------------------------------- PlaceSharedMemory
 #
-# moves the allocations of shared buffers, which the nest puts where stages are
-# computed, between the loops over blocks and those over threads: one for each block.
+# Moves the allocations of shared buffers, which the nest puts where stages are computed, between
+# the loops over blocks and those over threads: one for each block.
 
 
 @func_pass(opt_level=0, name="PlaceSharedMemory")
@@ -220,7 +192,6 @@ def _in_statement(s: Stmt) -> Stmt:
 
 
 def _without_allocations(s: Stmt, shared: list[Buffer]) -> Stmt:
-    """A statement without the allocations of shared buffers, which are added to ``shared``."""
     if isinstance(s, Allocate) and s.buffer.is_shared:
         if s.buffer not in shared:  # what a double buffer repeats may allocate it twice
             shared.append(s.buffer)
@@ -229,7 +200,6 @@ def _without_allocations(s: Stmt, shared: list[Buffer]) -> Stmt:
 
 
 def _around_threads(s: Stmt, buffers: list[Buffer]) -> Stmt:
-    """A kernel with allocations inside its loops over blocks."""
     if is_launch(s) and s.tag.startswith("blockIdx"):
         return map_statements(s, lambda c: _around_threads(c, buffers))
     return allocated(buffers, s)

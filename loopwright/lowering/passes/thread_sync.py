@@ -1,11 +1,10 @@
-"""ThreadSync: barriers between accesses of shared memory that must not overlap.
+"""ThreadSync: barriers between accesses of shared memory that must not overlap."""
 
-A write and another access of a buffer conflict unless one thread is known to do both: then some
-index tells threads apart, as ``threadIdx.x * 4 + i`` does for i below 4. A statement that conflicts
-with an access since the last barrier, or of the iteration before, gets a barrier before it. One
-store does not conflict with itself, as a stage writes each element once; two do, such as that of a
-buffer's padding and that of its elements (TVM's ThreadSync puts no barrier there).
-"""
+# A write and another access of a buffer conflict unless one thread is known to do both: then some
+# index tells threads apart, as ``threadIdx.x * 4 + i`` does for i below 4. A statement that
+# conflicts with an access since the last barrier, or of the iteration before, gets a barrier before
+# it. One store does not conflict with itself, as a stage writes each element once; two do, such as
+# that of a buffer's padding and that of its elements (TVM's ThreadSync puts no barrier there).
 
 from __future__ import annotations
 
@@ -78,8 +77,6 @@ Pending = tuple[_Access, ...]
 
 
 class _Sync:
-    """Puts barriers into one kernel with the given thread loops."""
-
     def __init__(self, threads: list[For], body: Stmt) -> None:
         #: Extents of the thread axes of more than one thread.
         self.extents = {x.var: x.count for x in threads if x.count > 1}
@@ -193,9 +190,8 @@ class _Sync:
         return seq(*before, s), pending
 
     def _loop(self, s: For, pending: Pending, pins: Pins) -> tuple[Stmt, Pending]:
-        """A loop that writes shared memory. Its body is tried twice: ``alone``, after accesses of
-        the iteration before, and after those before the loop as well. If the latter needs more
-        barriers, one before the loop serves."""
+        # Its body is tried twice: ``alone``, after accesses of the iteration before, and after
+        # those before the loop as well. If the latter needs more barriers, one before it serves.
         had = self.barriers
         _, left = self.stmt(s.body, (), pins)
         carried = self._renamed(left, s)
@@ -281,9 +277,9 @@ class _Sync:
         return max(abs(lo), abs(hi))
 
     def _differences(self, x: Affine, y: Affine, threads: set[Var]) -> Iterator[tuple[Var, int]]:
-        """The terms of ``x - y`` that are not in ``threads``. A variable that may differ between
-        the two gives a term for each of them. Thread axes that are not in ``threads`` do not
-        differ: conditions around both accesses fix them."""
+        """The terms of ``x - y`` over other variables than ``threads``."""
+        # A variable that may differ between the two gives a term for each of them. Thread axes that
+        # are not in ``threads`` do not differ: conditions around both accesses fix them.
         for v in (x.terms | y.terms).keys() - threads:
             c, d = x.terms.get(v, 0), y.terms.get(v, 0)
             differs = v in self.varying and v not in self.extents
@@ -294,7 +290,6 @@ class _Sync:
         in it, are replaced by others, as they had other values then."""
         own: dict[Var, Expr] = {}
         then: dict[Var, Affine] = {}
-
         for n in (n for n in nodes(loop) if isinstance(n, For | Let)):
             own[n.var] = w = Var(n.var.name, n.var.dtype)
             then[n.var] = Affine.of(w)
@@ -312,8 +307,7 @@ class _Sync:
 
 
 def _reads_then_writes(s: Stmt) -> bool:
-    """Whether a statement reads everything into variables before it writes. A reduction of tuples
-    does. It counts as one statement, as it reads nothing that it has written."""
+    """Whether a statement reads all before it writes, as a reduction of tuples does."""
     while isinstance(s, Let):
         s = s.body
     stores = s.stmts if isinstance(s, Seq) else (s,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import Any
 
 from loopwright.errors import LowerError
@@ -39,10 +40,10 @@ from loopwright.lowering.passes.storage_rewrite import redirected
 
 # ---------------------------------------------------------------- InjectVirtualThread
 #
-# statements that depend on the virtual thread, by an index, a value, a
-# condition or a buffer, go into unrolled loops over it; others, such as those that fill a shared
-# buffer, run once. A buffer whose contents differ, allocated between two such loops, gets a leading
-# dimension with a slice for each virtual thread. As TVM's pass of this name.
+# Statements that depend on the virtual thread, by an index, a value, a condition or a buffer, go
+# into unrolled loops over it; others, such as those that fill a shared buffer, run once. A buffer
+# whose contents differ, allocated between two such loops, gets a leading dimension with a slice for
+# each virtual thread. As TVM's pass of this name.
 
 
 @func_pass(opt_level=0, name="InjectVirtualThread")
@@ -53,9 +54,7 @@ def inject_virtual_thread(f: Func) -> Func:
 
 def _spread(s: Stmt) -> Stmt:
     s = map_statements(s, _spread)
-    if not (isinstance(s, For) and s.tag == "vthread"):
-        return s
-    return _Spread(s).stmt(s.body)
+    return _Spread(s).stmt(s.body) if isinstance(s, For) and s.tag == "vthread" else s
 
 
 class _Spread:
@@ -81,7 +80,6 @@ class _Spread:
         )
 
     def _mark_differing(self, s: Stmt, under: bool) -> None:
-        """Mark variables and buffers that differ; ``under``: inside a condition that does."""
         match s:
             case Let(var=v, value=e):
                 self.vars |= {v} if self.differs(e) else set()
@@ -143,36 +141,29 @@ class _Spread:
         return self._repeat(s)
 
     def _sequence(self, s: Seq) -> Stmt:
+        def repeats(c: Stmt) -> bool:
+            return all(self._each_differs(c)) and not self._is_common(c)
+
         out: list[Stmt] = []
-        group: list[Stmt] = []
-        for c in s.stmts:
-            if all(self._each_differs(c)) and not self._is_common(c):
-                group.append(c)
-                continue
-            if group:
-                out.append(self._repeat(seq(*group)))
-                group = []
-            out.append(self.stmt(c))
-        return seq(*out, *([self._repeat(seq(*group))] if group else []))
+        for repeated, group in groupby(s.stmts, repeats):
+            xs = list(group)
+            out += [self._repeat(seq(*xs))] if repeated else map(self.stmt, xs)
+        return seq(*out)
 
     def _repeat(self, s: Stmt) -> Stmt:
-        """An unrolled loop over the virtual threads."""
         fresh = Var(self.var.name)
         body = substitute(s, {self.var: fresh})
         return For(fresh, self.count, "unrolled", body) if self.count > 1 else body
 
 
 def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
-    """A statement with accesses of a virtual thread's slice of ``new`` in place of ``old``."""
-
     def change(n: Node) -> Node:
         n = redirected(n, {old: new}, lambda idx: (v, *idx))
         if not isinstance(n, AllReduce) or old not in n.buffers:
             return n
         buffers = tuple(new if b is old else b for b in n.buffers)
         # Several buffers are widened one after the other; only the first adds the index.
-        narrow = len(n.indices) == len(old.shape)
-        indices = (v, *n.indices) if narrow else n.indices
+        indices = (v, *n.indices) if len(n.indices) == len(old.shape) else n.indices
         return AllReduce(n.combiner, buffers, indices, n.tags)
 
     return map_nodes(s, Node, change)
@@ -180,8 +171,7 @@ def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
 
 # ---------------------------------------------------------------- LowerWarpMemory
 #
-# buffers that the lanes of a warp share become registers of each lane.
-#
+# Buffers that the lanes of a warp share become registers of each lane.
 # Every thread touches the registers of its own lane only, ``[threadIdx.x // 4, threadIdx.x % 4,
 # ...]``, which this pass proves; so the first two dimensions go. Buffers inside of `IntrinsicCall`
 # stay: the interpreter runs these, and code generators write the instruction. TVM's pass of this
@@ -192,23 +182,14 @@ def _widened(s: Stmt, old: Buffer, new: Buffer, v: Var) -> Stmt:
 def lower_warp_memory(f: Func) -> Func:
     """Keep the registers of a warp's buffers in each lane.
 
-    Before::
-
-        C = alloc(float32[8, 4, 2, 2], warp)
-        for r in range(2): C[threadIdx.x // 4, threadIdx.x % 4, r, 0] = 0.0
-
-    After::
-
-        C = alloc(float32[2, 2], local)
-        for r in range(2): C[r, 0] = 0.0
+    ``C[threadIdx.x // 4, threadIdx.x % 4, r, 0]`` of a buffer float32[8, 4, 2, 2] of scope warp
+    becomes ``C[r, 0]`` of a local buffer float32[2, 2].
     """
     return f.with_body(_statement(f.body, None))
 
 
 def _statement(s: Stmt, lane: Var | None) -> Stmt:
-    """A statement; ``lane`` is the variable of threadIdx.x around it."""
-    if is_launch(s) and s.tag == "threadIdx.x":
-        lane = s.var
+    lane = s.var if is_launch(s) and s.tag == "threadIdx.x" else lane
     match s:
         case IntrinsicCall():
             return s
@@ -229,8 +210,7 @@ class _Registers:
         match n:
             case Let(var=v, value=e, body=body):
                 value = self.rewrite(e, lets)
-                inner = {**lets, v: substitute(value, dict(lets))}
-                return Let(v, value, self.rewrite(body, inner))
+                return Let(v, value, self.rewrite(body, {**lets, v: substitute(value, dict(lets))}))
             case IntrinsicCall(name=name, operands=operands, body=body):
                 # Operands begin at the registers of lane 0.
                 firsts = tuple(
@@ -266,7 +246,7 @@ class _Registers:
 
 # ---------------------------------------------------------------- LowerThreadAllreduce
 #
-# each `AllReduce` becomes a tree of combinations in shared memory: threads store their values in a
+# Each `AllReduce` becomes a tree of combinations in shared memory: threads store their values in a
 # row, halves of which are combined until one value is left, which all threads of the group read.
 # `thread_sync` inserts the barriers. As TVM's pass of this name.
 

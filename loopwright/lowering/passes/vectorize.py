@@ -1,9 +1,8 @@
-"""Passes on the kinds of loops: VectorizeLoop, SkipVectorize, UnrollLoop.
+"""Passes on the kinds of loops: VectorizeLoop, SkipVectorize, UnrollLoop."""
 
-Code generators make vector instructions of a vectorized loop. Buffers inside of it, of which each
-lane would need its own, get a dimension for the lanes. Where that is not possible (a vectorized
-loop inside another, a buffer of unknown or great size) its iterations run one by one.
-"""
+# Code generators make vector instructions of a vectorized loop. Buffers inside of it, of which each
+# lane would need its own, get a dimension for the lanes. Where that is not possible (a vectorized
+# loop inside another, a buffer of unknown or great size) its iterations run one by one.
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from loopwright.ir.stmt import (
     For,
     Func,
     IntrinsicCall,
-    Seq,
     Stmt,
     Store,
     map_statements,
@@ -117,9 +115,7 @@ def skip_vectorize(f: Func) -> Func:
         >>> s = te.create_schedule(B.op)
         >>> io, ii = s[B].split(B.op.axis[0], factor=4)
         >>> s[B].vectorize(ii)
-        >>> with lw.PassContext(opt_level=0):
-        ...     f = lw.lower(s, [A, B])
-        ...
+        >>> f = lw.lower(s, [A, B], simple_mode=True)
         >>> print(f)
         def main(A: float32[64], B: out float32[64]):
           for i.0 in range(16):
@@ -140,9 +136,7 @@ def _serial(s: Stmt) -> Stmt:
     s = map_statements(s, _serial)
     if isinstance(s, IntrinsicCall):
         return s.body
-    if isinstance(s, For) and s.kind == "vectorized":
-        return s.of_kind("serial")
-    return s
+    return s.of_kind("serial") if isinstance(s, For) and s.kind == "vectorized" else s
 
 
 @func_pass(opt_level=0, name="UnrollLoop")
@@ -160,9 +154,7 @@ def unroll_loop(f: Func) -> Func:
         >>> B = te.compute((64, 2), lambda i, j: A[i, j] + 1, name="B")
         >>> s = te.create_schedule(B.op)
         >>> s[B].pragma(B.op.axis[0], "auto_unroll_max_step", 4)
-        >>> with lw.PassContext(disabled_pass=["UnrollLoop"]):
-        ...     f = lw.lower(s, [A, B])
-        ...
+        >>> f = lw.lower(s, [A, B], simple_mode=True)
         >>> print(f)
         def main(A: float32[64, 2], B: out float32[64, 2]):
           # auto_unroll_max_step = 4
@@ -204,6 +196,4 @@ def _cost(s: Stmt) -> int:
         if s.kind == "parallel" or not isinstance(s.extent, int):
             return 1 << 30
         return inner if s.kind == "vectorized" else inner * s.extent
-    if isinstance(s, Seq):
-        return sum(_cost(c) for c in s.stmts)
     return sum(_cost(c) for c in s.children() if isinstance(c, Stmt))

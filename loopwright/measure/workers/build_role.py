@@ -12,15 +12,7 @@ import json
 from loopwright import driver
 from loopwright.codegen import backend_names
 from loopwright.errors import InternalError
-from loopwright.measure.workers.protocol import (
-    BuildReply,
-    CompileRequest,
-    LoweredReply,
-    LowerRequest,
-    Message,
-    Reply,
-    UnknownTarget,
-)
+from loopwright.measure.workers import protocol
 from loopwright.target import Target
 from loopwright.te import Dag, vouch_for
 
@@ -33,20 +25,26 @@ class BuildRole:
         self._targets: dict[str, Target] = {}
         self._lowered: tuple[driver.LoweredProgram, Target] | None = None
 
-    def answer(self, request: Message) -> Reply:
-        """Lower one candidate, or compile the one that was lowered last."""
+    def answer(self, request: protocol.Message) -> protocol.Reply:
         match request:
-            case LowerRequest():
+            case protocol.LowerRequest():
                 return self._lower(request)
-            case CompileRequest():
-                return self._compile()
+            case protocol.CompileRequest():
+                if self._lowered is None:
+                    text = "a builder was asked to compile before it had lowered anything"
+                    raise InternalError(text)
+                (program, target), self._lowered = self._lowered, None
+                artifact = driver.compile_lowered(program, target)
+                return protocol.BuildReply(manifest=artifact.manifest, payload=artifact.objects)
         raise InternalError(f"a builder was sent a {type(request).__name__}")
 
-    def _lower(self, request: LowerRequest) -> LoweredReply | UnknownTarget:
+    def _lower(
+        self, request: protocol.LowerRequest
+    ) -> protocol.LoweredReply | protocol.UnknownTarget:
         self._lowered = None
         kind, known = str(request.target["kind"]), backend_names()
         if kind not in known:  # it was registered in the parent's process alone
-            return UnknownTarget(kind=kind, known=known)
+            return protocol.UnknownTarget(kind=kind, known=known)
         vouch_for(request.intrinsics)
         if request.payload:
             self._dags[request.dag] = Dag.from_json(json.loads(request.payload))
@@ -60,11 +58,6 @@ class BuildRole:
             self._dags[request.dag], request.trace, request.arg_ids, request.name, request.passes
         )
         self._lowered = program, target
-        return LoweredReply(program=driver.program_key(program.func, target, request.passes))
-
-    def _compile(self) -> BuildReply:
-        if self._lowered is None:
-            raise InternalError("a builder was asked to compile before it had lowered anything")
-        (program, target), self._lowered = self._lowered, None
-        artifact = driver.compile_lowered(program, target)
-        return BuildReply(manifest=artifact.manifest, payload=artifact.objects)
+        return protocol.LoweredReply(
+            program=driver.program_key(program.func, target, request.passes)
+        )

@@ -1,38 +1,151 @@
 """Kernels on a device: arrays in its memory between guard zones, times by its own clock.
 
-The device is opened only in the runner's process, which can be killed while a kernel hangs.
+The device is opened only in the runner's process, which can be killed while a kernel hangs. A
+`Yardstick` takes memory for each sample and gives it back after it, so that a device which is full
+of the arrays of others is not filled any further in between.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import numpy as np
 
 from loopwright import runtime
-from loopwright.errors import InternalError, RunError
+from loopwright.errors import InternalError, OutOfMemoryError, RunError
 from loopwright.measure.comparison import Array, poison
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
-    KernelHost,
-    LoadedKernel,
     guard_pattern,
     outside_text,
     prepared,
 )
-from loopwright.measure.workers.yardstick import TICK_S, Yardstick
 from loopwright.runtime import (
     HOST,
     Arg,
+    Artifact,
     Device,
     DeviceArray,
     DeviceFunction,
     KernelCall,
     Memory,
+    Module,
+    SymbolicArg,
+    SymbolicFunction,
     sweep,
 )
+
+#: A launch takes at least so many seconds, where there is memory for it: what a launch costs by
+#: itself is little beside that.
+_WINDOW_S = 1e-3
+#: Launches of a sample, of which the best counts: other work of the device is no part of its limit.
+_LAUNCHES = 5
+#: Largest growth of the number of units from one attempt to the next.
+_GROWTH = 16
+#: Arrays that are to go through memory have so many times the bytes of the last cache, between
+#: these bounds; the cache of a device that reports none is assumed to have the last of these sizes.
+_CACHES = 4
+_SMALLEST, _LARGEST = 32 << 20, 512 << 20
+_CACHE = 4 << 20
+#: Share of the free memory that is taken at most, and bytes where it is not known.
+_SHARE = 0.5
+_UNKNOWN = 64 << 20
+#: The shortest reported time: clocks of devices tick, and a time must be above 0.
+TICK_S = 1e-9
+
+
+class Yardstick:
+    """A kernel of `loopwright.measure.device_limit`, perhaps on arrays that fit no cache."""
+
+    def __init__(self, artifact: Artifact, device: Device, through_memory: bool) -> None:
+        function = Module(artifact).get_function(artifact.entry)
+        if not isinstance(function, SymbolicFunction):
+            raise InternalError(f"{function.name} is no yardstick: its sizes are fixed")
+        self._function, self._device = function, device
+        self._through_memory = through_memory
+        self._units = 0
+
+    def rate(self) -> float:
+        """Units of work a second; OutOfMemoryError for too little room, RunError if refused."""
+        if not self._units:
+            self._units = self._enough()
+        with self._call(self._units) as call:
+            return self._units / min(_seconds(call) for _ in range(_LAUNCHES))
+
+    def _enough(self) -> int:
+        most = self._most()
+        units = min(self._first(most), most)
+        while units < most:
+            with self._call(units) as call:
+                seconds = _seconds(call)
+            if seconds >= _WINDOW_S:
+                break
+            units = min(most, units * min(_GROWTH, math.ceil(_WINDOW_S / seconds)))
+        return units
+
+    def _most(self) -> int:
+        free = self._device.available_global_memory or self._device.total_memory
+        room = int(free * _SHARE) or _UNKNOWN
+        buffer = self._device.attribute("max_mem_alloc_size")
+        largest = min(room, buffer) if isinstance(buffer, int) and buffer > 0 else room
+        sizes = [_unit_bytes(arg) for arg in self._function.args]
+        return max(1, min(room // sum(sizes), largest // max(sizes)))
+
+    def _first(self, most: int) -> int:
+        if not self._through_memory:
+            return self._device.multi_processor_count
+        cache = max(self._device.cache_sizes.values(), default=0)
+        size = max(map(_unit_bytes, self._function.args))
+        if cache and most * size <= cache:
+            raise OutOfMemoryError(
+                f"{self._device} has room for arrays of {most * size} bytes, which its cache of "
+                f"{cache} bytes holds: they would not tell how fast memory is; free some memory"
+            )
+        wanted = min(max(_CACHES * (cache or _CACHE), _SMALLEST), _LARGEST)
+        return max(1, wanted // size)
+
+    @contextmanager
+    def _call(self, units: int) -> Iterator[KernelCall]:
+        """The kernel bound to new arrays; it has run once, so that all their pages are there."""
+        api, device = self._device.api, self._device
+        with ExitStack() as stack:
+            arrays = []
+            for arg in self._function.args:
+                shape = tuple(n if isinstance(n, int) else units for n in arg.shape)
+                nbytes = math.prod(shape) * arg.dtype.itemsize
+                block = api.allocate(device.device_id, nbytes)
+                stack.callback(api.free, block)
+                arrays.append(DeviceArray(block, shape, arg.dtype.name, device, None))
+                if arg.output:
+                    continue
+                # A large input is filled with nonzero bytes, since many pages of zeros may be one
+                # physical page.
+                if len(shape) == 1:
+                    arrays[-1].copyfrom(np.arange(1, shape[0] + 1).astype(arg.dtype))
+                else:
+                    api.fill(block, 1)
+            call = self._function.bind(*arrays)
+            call.run()
+            yield call
+
+
+def _unit_bytes(arg: SymbolicArg) -> int:
+    """Bytes of an array for each unit; 0 where all units share it."""
+    if all(isinstance(n, int) for n in arg.shape):
+        return 0
+    return math.prod(n for n in arg.shape if isinstance(n, int)) * arg.dtype.itemsize
+
+
+def _seconds(call: KernelCall) -> float:
+    """Time of one launch. Another one goes before it, so that it is queued while that runs and the
+    time between the events is the device's alone.
+    """
+    call()
+    return max(call.time(1), TICK_S)
+
 
 #: Bytes before and after every array that no kernel may write; arrays stay aligned behind them.
 _GUARD = 4096
@@ -45,8 +158,7 @@ _PROBE = 256
 class DeviceMemory(ArgumentMemory):
     """Arrays of a device, each a part of an allocation with a guard zone on both sides.
 
-    ``shared`` has arrays of outputs, by the argument's number, that replace new ones. Raises an
-    OutOfMemoryError where the device has no room.
+    Those of ``shared`` outputs, by number, are taken over. An OutOfMemoryError for want of room.
     """
 
     def __init__(
@@ -67,7 +179,6 @@ class DeviceMemory(ArgumentMemory):
         return DeviceArray(_body(block), tuple(arg.shape), arg.dtype.name, self.device, None)
 
     def _guarded(self, nbytes: int, pattern: int) -> Memory:
-        """An allocation of so many bytes, and a guard zone on both sides of them."""
         block = self._api.allocate(self.device.device_id, nbytes + 2 * _GUARD)
         weakref.finalize(self, self._api.free, block).atexit = False
         for zone in _zones(block):
@@ -75,20 +186,16 @@ class DeviceMemory(ArgumentMemory):
         return block
 
     def temporaries(self, sizes: Sequence[int]) -> list[Memory]:
-        """Temporary buffers of a kernel with these sizes in bytes, guarded as its arrays are, and
-        poisoned: an unwritten element is NaN, or -1.
-        """
+        """Temporary buffers of these bytes, guarded, and poisoned with NaN, or -1."""
+        args = self.args
         if [_body(block).nbytes for block in self._temporaries] != list(sizes):
             self._temporaries = [
-                self._guarded(n, self._pattern_of_temporary(k)) for k, n in enumerate(sizes)
+                self._guarded(n, guard_pattern(len(args) + k)) for k, n in enumerate(sizes)
             ]
         bodies = [_body(block) for block in self._temporaries]
         for body in bodies:
             self._api.fill(body, _POISON)
         return bodies
-
-    def _pattern_of_temporary(self, number: int) -> int:
-        return guard_pattern(len(self.args) + number)
 
     def read(self, number: int) -> Array:
         return self.arrays[number].numpy()
@@ -112,7 +219,7 @@ class DeviceMemory(ArgumentMemory):
     def written_outside(self) -> str | None:
         guarded = [(self.args[n].name, b, guard_pattern(n)) for n, b in self._blocks.items()]
         guarded += [
-            (f"temporary buffer {k}", b, self._pattern_of_temporary(k))
+            (f"temporary buffer {k}", b, guard_pattern(len(self.args) + k))
             for k, b in enumerate(self._temporaries)
         ]
         names = [
@@ -128,17 +235,14 @@ class DeviceMemory(ArgumentMemory):
 
 
 def _body(block: Memory) -> Memory:
-    """The part of an allocation between its guard zones."""
     return block.part(_GUARD, block.nbytes - 2 * _GUARD)
 
 
 def _zones(block: Memory) -> tuple[Memory, Memory]:
-    """The guard zones of an allocation."""
     return block.part(0, _GUARD), block.part(block.nbytes - _GUARD, _GUARD)
 
 
 def _bytes_of(device: Device, memory: Memory) -> Array:
-    """Contents of a piece of memory after all queued work."""
     contents = np.empty(memory.nbytes, dtype=np.uint8)
     host = Memory(HOST, 0, int(contents.ctypes.data), contents.nbytes, owner=contents)
     device.api.copy(memory, 0, host, 0, memory.nbytes)
@@ -146,10 +250,8 @@ def _bytes_of(device: Device, memory: Memory) -> Array:
     return contents
 
 
-class DeviceKernel(LoadedKernel):
-    """A program of kernels that was launched once already: compilation by a driver at the first
-    launch of a shape is no part of a time.
-    """
+class DeviceKernel:
+    """A program launched once already, since drivers compile at the first launch of a shape."""
 
     workspace_bytes = 0  # a function of kernels has its temporary buffers on the device
 
@@ -180,7 +282,6 @@ class DeviceKernel(LoadedKernel):
         return self._function.bind(*arrays, buffers=buffers)
 
     def checked(self, memory: ArgumentMemory) -> KernelCall:
-        """A call on other arrays, whose temporary buffers are guarded and poisoned too."""
         buffers = on_device(memory).temporaries(self._function.buffer_bytes)
         return self.bound(memory, buffers)
 
@@ -188,12 +289,8 @@ class DeviceKernel(LoadedKernel):
         sweep(on_device(memory).device)
 
 
-class DeviceHost(KernelHost):
-    """A device, opened and probed on creation.
-
-    Raises a UsageError that names what is missing where it cannot be used, and a RunError where it
-    gives wrong results.
-    """
+class DeviceHost:
+    """A device, opened and probed; a UsageError where unusable, a RunError where wrong."""
 
     def __init__(self, device: Device) -> None:
         device.require()
@@ -215,7 +312,6 @@ class DeviceHost(KernelHost):
         return Yardstick(artifact, self.device, through_memory)
 
     def probe(self) -> None:
-        """Fill a little of its memory and read it back."""
         api, device_id = self.device.api, self.device.device_id
         memory = api.allocate(device_id, _PROBE)
         try:
@@ -231,7 +327,6 @@ class DeviceHost(KernelHost):
 
 
 def on_device(memory: ArgumentMemory) -> DeviceMemory:
-    """Memory that a kernel of a device can be bound to."""
     if not isinstance(memory, DeviceMemory):
         raise InternalError("a kernel of a device was to run on arrays of the CPU")
     return memory

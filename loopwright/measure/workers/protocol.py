@@ -35,7 +35,7 @@ from loopwright.records import ErrorKind, Json
 _MAGIC = b"LWF3"
 _HEAD = struct.Struct("<4sIQ")
 _MAX_HEADER = 1 << 28
-#: Bytes of the key of a process.
+#: Bytes of the key of a process: random ones that only the two sides have.
 KEY_SIZE = 32
 _TAG_SIZE = 16
 
@@ -44,10 +44,7 @@ _CLASSES: dict[str, type[Message]] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message; subclasses declare its fields.
-
-    A field is a bool, number, string, enum, None or JSON value, or a tuple or union of these.
-    """
+    """One message, whose fields are of JSON types, enums, and tuples or unions of these."""
 
     payload: bytes = b""
 
@@ -57,8 +54,6 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply(Message):
-    """Answer of a worker."""
-
     rss: int = 0  # resident memory of the worker in bytes, after the answer
 
 
@@ -69,8 +64,7 @@ class FrameError(InternalError):
 class Seal:
     """Makes the tags of one process's replies: keyed BLAKE2 (RFC 7693) over a counter and bytes.
 
-    The counter is that of the frames, so that a frame which was seen cannot be sent again. The key
-    is `KEY_SIZE` random bytes that only the two sides have.
+    The counter is that of the frames, so that a frame which was seen cannot be sent again.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -114,11 +108,7 @@ def encode(message: Message, seal: Seal | None = None) -> bytes | bytearray:
 
 
 def _decode(text: bytes, payload: bytes) -> Message:
-    """The message of a header and a payload.
-
-    Raises an InternalError where the class or a field is unknown, or a field is missing or of
-    another type.
-    """
+    """The message of a frame; an InternalError where class or fields are other ones."""
     header = json.loads(text)
     cls = _CLASSES.get(header.pop("message", ""))
     if cls is None:
@@ -176,19 +166,13 @@ class Decoder:
 
     @property
     def empty(self) -> bool:
-        """Whether messages have used up all bytes."""
         return not self._data
 
     def feed(self, data: bytes) -> None:
-        """Add bytes as they came."""
         self._data += data
 
     def pop(self) -> Message | None:
-        """The next complete message, or None.
-
-        Raises a FrameError for bytes that are none of the process's replies, and an InternalError
-        for an unknown message.
-        """
+        """The next complete message, or None; a FrameError for bytes that are no reply."""
         start = _HEAD.size + _TAG_SIZE
         if len(self._data) < start:
             return None
@@ -216,7 +200,6 @@ class Decoder:
 
 
 def _lengths(start: bytes, sender: str) -> tuple[int, int]:
-    """Bytes of the header and of the payload, from the beginning of a frame."""
     magic, head, body = _HEAD.unpack(start)
     if magic != _MAGIC or head > _MAX_HEADER:
         raise FrameError(f"{sender} sent {start!r}, which is no frame")
@@ -287,10 +270,7 @@ class UnknownTarget(Reply):
 
 @dataclass(frozen=True, kw_only=True)
 class LowerRequest(Message):
-    """Lower a trace, and keep the program for a `CompileRequest`; answered by `LoweredReply`.
-
-    Payload: JSON of the DAG, empty where this process was sent it before.
-    """
+    """Lower a trace for a `CompileRequest`. Payload: the DAG's JSON, if not sent before."""
 
     dag: str  # hash of the DAG
     target: Mapping[str, Json]  # canonical form of the target
@@ -305,8 +285,6 @@ class LowerRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class LoweredReply(Reply):
-    """A program that is lowered and not compiled yet."""
-
     program: str  # its key, see `loopwright.driver.program_key`
 
 
@@ -342,10 +320,7 @@ class DataRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class RaceRequest(Message):
-    """Link a kernel into a slot, run it once to warm up and once on the clock.
-
-    Payload: the object file.
-    """
+    """Link a kernel, run it to warm up and on the clock. Payload: the object file."""
 
     slot: int  # 0 starts a new candidate and empties all slots
     manifest: Mapping[str, Json]
@@ -356,8 +331,6 @@ class RaceRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class RaceReply(Reply):
-    """Times of the first two runs."""
-
     warm: float  # time of the warm-up
     first: float  # time of the run, or of the warm-up where that was long enough to decide alone
     dropped: bool  # the run took longer than the limit of the race
@@ -393,9 +366,7 @@ class CountsRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesReply(Reply):
-    """Seconds per call of each sample; none where the budget leaves no time for one."""
-
-    times: tuple[float, ...]
+    times: tuple[float, ...]  # of a call, one a sample; none where the budget has no time for one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,8 +394,6 @@ class CheckRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReply(Reply):
-    """Result of a comparison."""
-
     max_error: float  # largest absolute difference; may be infinite
     problem: str | None = None  # error of the answer, or None
     tainted: bool = False  # the kernel wrote outside of its arrays: replace the worker
@@ -443,10 +412,7 @@ class OutputsRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class YardstickRequest(Message):
-    """Measure a limit of the device; answered by `YardstickReply`.
-
-    Payload: the code of the kernel that measures it; empty where it was sent before.
-    """
+    """Measure a limit of the device. Payload: the kernel's code, if not sent before."""
 
     name: str  # of the limit, by which the process keeps the kernel
     manifest: Mapping[str, Json]
@@ -455,9 +421,7 @@ class YardstickRequest(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class YardstickReply(Reply):
-    """Units of the kernel's work that the device does per second."""
-
-    rate: float
+    rate: float  # units of the kernel's work that the device does per second
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,17 +46,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Role(Protocol):
-    """The work of a worker."""
-
     def answer(self, request: Message) -> Reply:
         """Carry out a request; an exception becomes a `Failed` reply."""
 
 
 class Channel:
-    """The pipes to the parent, moved away from the standard descriptors, which become harmless.
-
-    Raises an EOFError where the parent ended before it had sent the key.
-    """
+    """The pipes to the parent, moved away from the standard descriptors."""
 
     def __init__(self) -> None:
         self.requests, self._replies = os.dup(0), os.dup(1)
@@ -71,7 +66,6 @@ class Channel:
         self._files = self._present_files()
 
     def read(self) -> Message | None:
-        """The next request; None when the parent has closed the pipe."""
         return read_message(self.requests)
 
     def write(self, reply: Reply) -> None:
@@ -82,15 +76,14 @@ class Channel:
 
     def _present_files(self) -> list[tuple[int, int] | None]:
         """Device and inode of the descriptors that requests must leave alone."""
-        return [_file_of(fd) for fd in (0, 1, 2, self.requests, self._replies)]
-
-
-def _file_of(fd: int) -> tuple[int, int] | None:
-    try:
-        status = os.fstat(fd)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        files: list[tuple[int, int] | None] = []
+        for fd in (0, 1, 2, self.requests, self._replies):
+            try:
+                status = os.fstat(fd)
+                files.append((status.st_dev, status.st_ino))
+            except OSError:
+                files.append(None)
+        return files
 
 
 def _end(text: str) -> NoReturn:
@@ -141,17 +134,7 @@ def _pages(field: int) -> int:
         return 0
 
 
-def _limit_memory(memory_bytes: int) -> None:
-    """Limit files, and the address space to so much more than is taken now; 0: no limit."""
-    if memory_bytes:
-        _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
-    _limit(resource.RLIMIT_CORE, 0)
-    # Python ignores SIGXFSZ, so a flood of text ends in failed writes, not in a full disk.
-    _limit(resource.RLIMIT_FSIZE, _STDERR_BYTES)
-
-
 def make_role(name: str, *args: str) -> Role:
-    """The role of a builder or a runner, with its imports; a runner may get a device's name."""
     if name == "builder":
         from loopwright.measure.workers.build_role import BuildRole
 
@@ -198,8 +181,8 @@ def main(argv: Sequence[str], make: Callable[..., Role] = make_role) -> int:
     """Run a worker process; returns 1 when the role cannot be had, which standard error explains.
 
     ``argv`` has the name of the role, memory in bytes beyond that at the start (0 for no limit), id
-    of the parent, and further arguments of the role. After the last request it does not return: the
-    process ends with its group.
+    of the parent, and further arguments of the role. After the last request the process ends with
+    its group.
     """
     name, memory_bytes, parent = argv[0], int(argv[1]), int(argv[2])
     try:
@@ -213,7 +196,11 @@ def main(argv: Sequence[str], make: Callable[..., Role] = make_role) -> int:
     except LoopwrightError as e:  # such as a setting that is not understood
         print(e, file=sys.stderr)
         return 1
-    _limit_memory(memory_bytes)
+    if memory_bytes:
+        _limit(resource.RLIMIT_AS, _pages(0) + memory_bytes)
+    _limit(resource.RLIMIT_CORE, 0)
+    # Python ignores SIGXFSZ, so a flood of text ends in failed writes, not in a full disk.
+    _limit(resource.RLIMIT_FSIZE, _STDERR_BYTES)
     channel.write(Ready())
     code = serve(role, channel, ErrorKind.COMPILE if name == "builder" else ErrorKind.RUN_ERROR)
     os.killpg(0, signal.SIGKILL)  # whatever the requests have left behind

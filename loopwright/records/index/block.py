@@ -1,6 +1,9 @@
 """A block of a log: some whole lines, the values that the index keeps of them, and its records.
 
-The long fields of a record are parsed from its line on first access.
+The index has a column for each field of records, except the longest, which are parsed from the line
+on first access. Floats are in the form of the machine, the rest is JSON; the first byte of a column
+names its form. Reading one never executes anything; whatever its bytes are, it gives values of the
+types that the field has, or a `RecordError`.
 """
 
 from __future__ import annotations
@@ -9,39 +12,215 @@ import functools
 import hashlib
 import io
 import json
+import math
 import os
 import weakref
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import accumulate, chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kinds import ErrorKind
-from loopwright.records.index.columns import (
-    CHOOSING,
-    COLUMNS,
-    LONG,
-    NESTED,
-    PROPERTIES,
-    SharedValues,
-    agrees,
-    can_be_kept,
-    decode,
-    encode,
-    first_rows,
-)
 from loopwright.records.line import BOM, Json
 from loopwright.records.log import Log, take_line
-from loopwright.records.record import Record
+from loopwright.records.record import Checked, Record
+
+#: Types of values; other fields are text.
+_TYPES: dict[str, frozenset[type]] = {
+    **dict.fromkeys(("round", "trial", "v", "threads"), frozenset({int})),
+    **dict.fromkeys(("build_s", "run_s", "prepare_s", "ts"), frozenset({int, float})),
+    **dict.fromkeys(("median", "max_error"), frozenset({int, float, type(None)})),
+    **dict.fromkeys(("dropped", "valid", "usable", "wrong", "failed_again"), frozenset({bool})),
+    **dict.fromkeys(("target", "env"), frozenset({dict})),
+    **dict.fromkeys(("error", "resources", "verdict"), frozenset({dict, type(None)})),
+    **dict.fromkeys(("args", "names"), frozenset({list})),
+    "seed": frozenset({int, type(None)}),
+}
+_TEXT: frozenset[type] = frozenset({str})
+#: Columns in which hardly a value occurs twice: of texts and whole numbers, and of floats.
+_UNIQUE = ("id", "candidate", "program", "code", "trial", "round")
+_FLOATS = ("median", "ts", "build_s", "run_s")
+
+#: Forms: a list as JSON; doubles, with NaN for null; the distinct values with the index of each
+#: record's value among them, in a byte or in four; times; knobs.
+_JSON, _DOUBLES, _FEW, _MANY, _TIMES, _CONFIGS = b"j", b"d", b"B", b"I", b"T", b"C"
+
+
+class SharedValues(dict[bytes, Json]):
+    """Values by their JSON text, so that the columns of a log share equal ones."""
+
+    def __missing__(self, text: bytes) -> Json:
+        value = self[text] = json.loads(text)
+        return value
+
+
+def text_of(value: Json) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def encode(name: str, values: Sequence[Json]) -> bytes:
+    if name == "times":
+        counts = array("I", map(len, values))
+        return _TIMES + counts.tobytes() + array("d", chain.from_iterable(values)).tobytes()
+    if name == "config":
+        names = _encode_table([list(config) for config in values])
+        own = _encode_table(list(chain.from_iterable(config.values() for config in values)))
+        return _CONFIGS + array("Q", [len(names)]).tobytes() + names + own
+    if name in _FLOATS and all(v is None or (type(v) is float and v == v) for v in values):
+        return _DOUBLES + array("d", (math.nan if v is None else v for v in values)).tobytes()
+    if name in _UNIQUE or name in _FLOATS:
+        return _JSON + text_of(values).encode("ascii")
+    return _encode_table(values)
+
+
+def _encode_table(values: Sequence[Json]) -> bytes:
+    # Equal objects are often one object, since lines share what they have in common.
+    texts = {key: text_of(value) for key, value in {id(v): v for v in values}.items()}
+    places = {text: place for place, text in enumerate(sorted(set(texts.values())))}
+    form = _FEW if len(places) <= 256 else _MANY
+    table = array(form.decode(), [places[texts[id(value)]] for value in values])
+    return form + table.tobytes() + "\n".join(places).encode("ascii")
+
+
+def decode(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
+    """Decode a column; raises a RecordError unless it has ``count`` values of its field's types."""
+    try:
+        values = _READERS[bytes(data[:1])](name, data, count, known)
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, RuntimeError) as exc:
+        raise RecordError(f"column {name!r} of the index is malformed") from exc
+    if len(values) != count:
+        raise RecordError(f"column {name!r} of the index is malformed")
+    return values
+
+
+def first_rows(name: str, data: memoryview, count: int) -> dict[bytes, int]:
+    """One row for each distinct value, by its text; RecordError where the column is no table."""
+    if bytes(data[:1]) not in (_FEW, _MANY):
+        raise RecordError(f"column {name!r} of the index is malformed")
+    places, texts = _places_and_texts(data, count)
+    return {texts[place]: places.index(place) for place in set(places) if place < len(texts)}
+
+
+def _places_and_texts(data: memoryview, count: int) -> tuple[array[int], list[bytes]]:
+    places = array(bytes(data[:1]).decode())
+    end = 1 + count * places.itemsize
+    places.frombytes(data[1:end])
+    return places, bytes(data[end:]).split(b"\n") if count else []
+
+
+def _checked_types(name: str, values: Sequence[Json]) -> Sequence[Json]:
+    """The values as records have them; raises TypeError or ValueError for another type."""
+    if not set(map(type, values)) <= _TYPES.get(name, _TEXT):
+        raise TypeError(name)
+    if name == "names" and not set(map(type, chain.from_iterable(values))) <= _TEXT:
+        raise TypeError(name)
+    if name == "error":
+        parts = chain.from_iterable(error.values() for error in values if error is not None)
+        if not set(map(type, parts)) <= _TEXT:
+            raise TypeError(name)
+    return list(map(Checked, values)) if name == "checked" else values
+
+
+def _read_table(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
+    places, texts = _places_and_texts(data, count)
+    values = _checked_types(name, [known[text] for text in texts])
+    return list(map(values.__getitem__, places))
+
+
+def _read_json(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
+    values = json.loads(bytes(data[1:]))
+    if type(values) is not list:
+        raise TypeError(name)
+    return list(_checked_types(name, values))
+
+
+def _read_doubles(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
+    numbers = array("d")
+    numbers.frombytes(data[1:])
+    values: list[Json] = numbers.tolist()
+    if any(map(math.isnan, numbers)):
+        values = [None if math.isnan(value) else value for value in values]
+    _checked_types(name, values)
+    return values
+
+
+def _read_times(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
+    counts, times = array("I"), array("d")
+    end = 1 + count * counts.itemsize
+    counts.frombytes(data[1:end])
+    times.frombytes(data[end:])
+    if sum(counts) != len(times) or name != "times":
+        raise ValueError(name)
+    parts = map(islice, repeat(iter(times)), counts)
+    return [tuple(part) for part in parts]
+
+
+def _read_configs(name: str, data: memoryview, count: int, known: SharedValues) -> list[Json]:
+    """Configurations from two tables: of the lists of their names, and of all values in order."""
+    end = 9 + array("Q", bytes(data[1:9]))[0]
+    names = _read_table("names", data[9:end], count, known)
+    total = sum(map(len, names))
+    places, texts = _places_and_texts(data[end:], total)
+    if name != "config" or len(places) != total or len(names) != count:
+        raise ValueError(name)
+    values = map([known[text] for text in texts].__getitem__, places)
+    # Each list of names takes its values; being first, it ends without taking one more.
+    return [dict(zip(own, values, strict=False)) for own in names]
+
+
+_READERS: dict[bytes, Callable[[str, memoryview, int, SharedValues], list[Json]]] = {
+    **{_JSON: _read_json, _DOUBLES: _read_doubles, _FEW: _read_table, _MANY: _read_table},
+    **{_TIMES: _read_times, _CONFIGS: _read_configs},
+}
+
+#: Fields that are parsed from the line on first access: most of its length.
+LONG = ("trace", "extra")
+#: Fields of the index, and properties of records that it keeps so that they need not be computed.
+FIELDS = tuple(item.name for item in fields(Record) if item.name not in LONG)
+PROPERTIES = (
+    *("id", "candidate", "median", "hardware", "threads"),
+    *("valid", "usable", "wrong", "failed_again"),
+)
+COLUMNS = (*FIELDS, *PROPERTIES)  # all columns
+#: Columns whose values have parts, and decide which records are chosen: each value is trusted only
+#: after a line that has it was parsed.
+NESTED = ("args", "target", "env", "resources", "verdict")
+#: Columns by which records are chosen.
+CHOOSING = (
+    *("task", "op", *NESTED, "dropped", "error", "space", "build", "ts", "checked", "phase"),
+    *("same_as", "candidate", "median", "hardware", "threads"),
+    *("valid", "usable", "wrong", "failed_again"),
+)
+
+
+def can_be_kept(record: Record) -> bool:
+    """False for a record that has no id, since it holds numbers that JSON cannot represent."""
+    try:
+        return bool(record.id and record.candidate)
+    except RecordError:
+        return False
+
+
+def agrees(
+    columns: Mapping[str, Sequence[Json]], names: Iterable[str], row: int, record: Record
+) -> bool:
+    pairs = ((columns[name][row], getattr(record, name)) for name in names)
+    # By their text, since NaN is not equal to itself, and 1 is to 1.0 and True.
+    return all(
+        type(value) is type(field) and bool(value == field)
+        if isinstance(value, (str, bool, int))
+        else text_of(value) == text_of(field)
+        for value, field in pairs
+    )
+
 
 #: Parts of lines that exclude a candidate: wrong answers, and failures when it was measured again,
 #: which are records of a phase.
 _REFUTING = (ErrorKind.WRONG_ANSWER.encode(), b'"phase":')
-#: The part of a block in the file with the length of each line.
-_LENGTHS = "lengths"
+_LENGTHS = "lengths"  # the part of a block in the file with the length of each line
 
 
 @dataclass(frozen=True)
@@ -83,10 +262,7 @@ class LogBlock:
 
     @functools.cached_property
     def values(self) -> Mapping[str, list[Json]]:
-        """The values of each column, one for each record.
-
-        A malformed column, made by another program, raises a RecordError when it is first read.
-        """
+        """The values of each column; a malformed one raises a RecordError when it is first read."""
         # Not of `self`: the block would hold itself, and with it the file of the index.
         columns, count, known = self.columns, self.count, self.known
         return LazyColumns(lambda name: decode(name, memoryview(columns[name]), count, known))
@@ -101,8 +277,6 @@ class LogBlock:
         """Line number of each record within the block."""
         others = set(self.others)
         return [position for position in range(len(self.lengths)) if position not in others]
-
-    # -- the form in the file -------------------------------------------------------------------
 
     def to_parts(self) -> tuple[bytes, bytes]:
         """The form in the file: a JSON object, and the bytes of the columns."""
@@ -133,8 +307,6 @@ class LogBlock:
         if not consistent or not inside or set(parts) != set(COLUMNS):
             raise RecordError("a block of the index is malformed")
         return cls(start, end, digest, lengths, others, parts, known)
-
-    # -- against the log ------------------------------------------------------------------------
 
     def fits(self, data: bytes, confirmed: set[tuple[str, bytes]]) -> bool:
         """Whether the log still has the lines of this block at its place.
@@ -213,7 +385,6 @@ def _cut(sizes: Mapping[str, int], body: memoryview) -> dict[str, memoryview]:
 
 
 def parse(line: bytes) -> Record | None:
-    """The record of a line; None where it is none."""
     log = Log(Path())
     take_line(log, 1, line)
     return log.records[0] if log.records else None
@@ -229,7 +400,6 @@ class LogFile:
 
     @property
     def size(self) -> int:
-        """Present length in bytes."""
         return os.fstat(self._fd).st_size
 
     def read(self, start: int, length: int) -> bytes:
@@ -242,10 +412,7 @@ class LogFile:
 
 
 class StoredBlock:
-    """A block with its log.
-
-    ``values`` holds one value for each record, by field or property.
-    """
+    """A block with its log; ``values`` holds one value for each record, by field or property."""
 
     def __init__(self, file: LogFile, block: LogBlock) -> None:
         self.file, self.block = file, block
@@ -259,10 +426,8 @@ class StoredBlock:
             raise RecordError(f"{exc}; {self._remedy()}") from exc
 
     def parsed(self, row: int) -> Record:
-        """The record in a row, parsed from its line.
-
-        Raises a RecordError where the log cannot be read any more, or the line differs from what
-        the index held when the log was opened.
+        """The record in a row, parsed from its line; RecordError where the log cannot be read any
+        more, or the line differs from the index.
         """
         path, block = self.file.path, self.block
         position = block.positions[row]
@@ -296,10 +461,8 @@ class StoredBlock:
 
 
 class StoredRecord(Record):
-    """A record of a log with an index.
-
-    Its trace, and fields of other versions, are parsed from the line on first access, and all other
-    fields are then compared with those of the index.
+    """A record of a log with an index. Its trace, and fields of other versions, are parsed from the
+    line on first access, and all other fields are then compared with those of the index.
     """
 
     _place: tuple[StoredBlock, int]

@@ -26,21 +26,19 @@ from loopwright.files import PARTIAL, FileKind, destination, marked, replaced
 from loopwright.records.index.block import (
     LogBlock,
     LogFile,
+    SharedValues,
     StoredBlock,
     StoredRecord,
     index_path,
 )
-from loopwright.records.index.columns import SharedValues
 from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import Log, load, take_line, without_collector
 from loopwright.records.record import Record
 
-#: The form of the file.
-_FORM = 2
+_FORM = 2  # the form of the file
 #: The line of a block: SHA-256 of its head and body, and how long these are.
 _FRAME = re.compile(rb"([0-9a-f]{64}) ([0-9]{1,12}) ([0-9]{1,12})\n")
-#: Seconds after which files of a killed writer are removed.
-_ABANDONED_S = 600.0
+_ABANDONED_S = 600.0  # seconds after which files of a killed writer are removed
 _NAME = "loopwright index"
 _INDEX = FileKind("an index", marked(_NAME.encode()))
 
@@ -57,10 +55,8 @@ def _made_by() -> bytes:
 
 
 def read_index(log: Path, most: int, known: SharedValues) -> list[LogBlock]:
-    """The undamaged blocks of a log's index; none where there is no usable index.
-
-    A file of more than ``most`` bytes is not read, since no index is larger than its log; the
-    blocks share their values through ``known``.
+    """The undamaged blocks of a log's index, which share values through ``known``; none of a file
+    of more than ``most`` bytes, since no index is larger than its log.
     """
     try:
         fd = os.open(index_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -93,10 +89,8 @@ def _digest(head: bytes, body: bytes | memoryview) -> bytes:
 
 
 def write_index(log: Path, blocks: Iterable[LogBlock], mode: int) -> None:
-    """Replace the index of a log, with the log's ``mode`` so that the same users may read it.
-
-    Where the folder or disk takes no file, the log stays without one: that costs time, and is no
-    error.
+    """Replace the index of a log, with the log's ``mode`` so that the same users may read it. Where
+    the folder or disk takes no file, the log stays without one: that costs time, and is no error.
     """
     path = index_path(log)
     with contextlib.suppress(OSError, UsageError):
@@ -114,12 +108,9 @@ def write_index(log: Path, blocks: Iterable[LogBlock], mode: int) -> None:
                 index.write(body + b"\n")
 
 
-#: Logs of fewer bytes are read whole: that takes a fifth of a second.
-SMALL = 4 << 20
-#: Bytes of a block, but for its last line.
-_BLOCK = 1 << 20
-#: So many bytes must be new before the index is written again.
-_NEWS = 1 << 18
+SMALL = 4 << 20  # logs of fewer bytes are read whole: that takes a fifth of a second
+_BLOCK = 1 << 20  # bytes of a block, but for its last line
+_NEWS = 1 << 18  # so many bytes must be new before the index is written again
 
 
 def open_log(path: str | os.PathLike[str]) -> Log:
@@ -130,48 +121,36 @@ def open_log(path: str | os.PathLike[str]) -> Log:
     the log, made again where it is missing, stale or damaged, and omitted where it cannot be
     written. The records parse their lines when their ``trace`` or ``extra`` is read.
 
-    Args:
-        path: The file.
-
-    Returns:
-        The same as `load`; the records are equal to its records.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read; or, when a trace is read, its line
-            has changed since the log was opened.
+    RecordError where the file does not exist or cannot be read; or, when a trace is read, where its
+    line has changed since the log was opened.
 
     Example:
         >>> log = lw.records.open_log("matmul.jsonl")
         >>> print(len(log.records) >= 6, len(log.skipped))
         True 0
     """
-    path = Path(path)
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size < SMALL:
-            return load(path)
-        with without_collector():
-            return _Reading(path).log(status.st_mode)
-    except OSError:
-        # The words for what is wrong are there.
-        return load(path)
+    with contextlib.suppress(OSError), without_collector():  # `load` has the words for errors
+        mode = _mode_of_large(path)
+        if mode is not None:
+            return _Reading(Path(path)).log(mode)
+    return load(path)
 
 
 def known_records(path: str | os.PathLike[str]) -> set[int]:
-    """Numbers of the lines, from 1, that the index of a log knows to be records.
-
-    The index is compared with every byte of the log, as in `open_log`, and made where it is
-    missing. Empty for a log that is small, or cannot be read.
+    """Numbers of the lines, from 1, that the index of a log, compared or made as in `open_log`,
+    knows to be records. Empty for a log that is small, or cannot be read.
     """
-    path = Path(path)
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) or status.st_size < SMALL:
-            return set()
-        with without_collector():
-            return _Reading(path).record_lines(status.st_mode)
-    except OSError:
-        return set()
+    with contextlib.suppress(OSError), without_collector():
+        mode = _mode_of_large(path)
+        if mode is not None:
+            return _Reading(Path(path)).record_lines(mode)
+    return set()
+
+
+def _mode_of_large(path: str | os.PathLike[str]) -> int | None:
+    """The mode of a log that is worth an index; None for another file."""
+    status = os.stat(path)
+    return status.st_mode if stat.S_ISREG(status.st_mode) and status.st_size >= SMALL else None
 
 
 class _Reading:
@@ -185,7 +164,6 @@ class _Reading:
         self._fresh = 0
 
     def log(self, mode: int) -> Log:
-        """Read the log and update its index."""
         rest = self._read_blocks(mode)
         log, lines = self._known_lines()
         if rest:
@@ -193,10 +171,8 @@ class _Reading:
         return log
 
     def whole_lines(self) -> tuple[Log, int, int]:
-        """The whole lines that the log has at this moment, their number, and their bytes.
-
-        An existing index is used, but neither made nor updated. A last line without its newline is
-        left out: its writer may not have finished.
+        """The whole lines that the log has at this moment, their number, and their bytes; a last
+        one without newline may be unfinished. An index is used, but neither made nor updated.
         """
         self._read_blocks()
         return *self._known_lines(), self._blocks[-1].end if self._blocks else 0
@@ -274,8 +250,7 @@ class _Reading:
         log.records += records
 
 
-#: Bytes that are read at once; more than the longest line.
-_CHUNK = MAX_LINE + (1 << 16)
+_CHUNK = MAX_LINE + (1 << 16)  # bytes that are read at once; more than the longest line
 #: So many bytes before the place that was reached tell whether the file is still the same one.
 _REMEMBERED = 256
 

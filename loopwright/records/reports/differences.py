@@ -13,10 +13,9 @@ from loopwright.records.line import Json, canonical_json
 from loopwright.records.provenance import device_of
 from loopwright.records.query import measured, verdict_on
 from loopwright.records.ranking import ranked
-from loopwright.records.record import Record
+from loopwright.records.record import Record, Verdict
 from loopwright.records.reports.knobs import ABSENT, value_text
 from loopwright.records.reports.setups import Setup, by_setup, hardware_names, task_text
-from loopwright.records.verdict import Verdict
 
 #: Windows of each side without which there is no interval: with three or four the bootstrap of
 #: medians holds the truth in nine cases of ten only.
@@ -67,8 +66,6 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: the best record of a setup."""
-
     setup: Setup
     name: str  # the task in words
     record: Record | None  # the best record; None where none may be best
@@ -78,8 +75,6 @@ class Side:
 
 @dataclass(frozen=True)
 class TaskComparison:
-    """A task on both sides."""
-
     task: str  # the task in words
     one: Side | None  # None where this side does not have the task
     other: Side | None  # None where this side does not have the task
@@ -92,10 +87,6 @@ class TaskComparison:
 def record_differences(one: Record, other: Record) -> list[Difference]:
     """Differences of two records in everything that decides a time: task, expression, target,
     threads, machine, compiler, and every decision of the schedule.
-
-    Args:
-        one: a record.
-        other: another one, of any task.
 
     Example:
         >>> from loopwright.records.reports.differences import record_differences
@@ -161,15 +152,7 @@ def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
 
     The interval is that of the percentile bootstrap of the ratio of medians (Efron, Tibshirani, "An
     introduction to the bootstrap", chapter 13). It covers what varies between the windows of one
-    measurement, but not changes of the machine between the two measurements.
-
-    Args:
-        one: a record.
-        other: another one.
-        seed: seed of the resampling.
-
-    Returns:
-        The ratio; None where one of them failed.
+    measurement, but not changes of the machine between the two measurements. None where one failed.
 
     Example:
         >>> from loopwright.records.reports.differences import time_ratio
@@ -189,9 +172,8 @@ def time_ratio(one: Record, other: Record, seed: int = 0) -> Ratio | None:
 def ratio_interval(
     one: Sequence[float], other: Sequence[float], seed: int = 0
 ) -> tuple[float, float]:
-    """The 95 % interval of the ratio of two kernels' times, see `time_ratio`.
-
-    The arguments are seconds per window, at least `FEWEST_WINDOWS` of each.
+    """The 95 % interval of the ratio of two kernels' times, see `time_ratio`, from seconds per
+    window, at least `FEWEST_WINDOWS` of each.
     """
     rng = np.random.default_rng(seed)
     medians = [
@@ -208,14 +190,8 @@ def compare_logs(one: Iterable[Record], other: Iterable[Record]) -> list[TaskCom
 
     Setups are paired where task, hardware and threads are equal; of the rest, where task and
     threads are; of the rest, where the task is. A setup with several possible partners stays
-    unpaired, since it is not known which is meant.
-
-    Args:
-        one: records of a log, or of a machine.
-        other: those of another one.
-
-    Returns:
-        The tasks of both in the order of the first; then those of only one.
+    unpaired, since it is not known which is meant. The tasks of both come first, those of each
+    kind of pairs in the order of ``one``; then those of only one.
 
     Example:
         >>> from loopwright.records.reports.differences import compare_logs
@@ -256,12 +232,8 @@ def _paired(
 def machines(records: Iterable[Record]) -> dict[str, list[Record]]:
     """The records of each machine; where all are of one machine, those of each number of threads.
 
-    Args:
-        records: any iterable of records.
-
-    Returns:
-        Records by the name of the machine, see `hardware_names`, or by words such as ``2 threads``;
-            in order of first appearance.
+    They go by the name of the machine, see `hardware_names`, or by words such as ``2 threads``, in
+    order of first appearance.
 
     Example:
         >>> from loopwright.records.reports.differences import machines

@@ -23,14 +23,11 @@ from loopwright.records.reports.knobs import KnobColumn, knobs_of
 
 #: A value is named when chance gives a link as strong with less than this probability.
 SIGNIFICANT = 0.01
-#: A value is named when so many failures have it, at least.
-FEWEST = 5
+FEWEST = 5  # a value is named when so many failures have it, at least
 
 
 @dataclass(frozen=True)
 class FailingValue:
-    """A value of a knob that goes with failure."""
-
     knob: str
     value: str  # as text
     failed: int  # number of records with this value that failed in this way
@@ -42,7 +39,6 @@ class FailingValue:
 
     @property
     def share(self) -> float:
-        """Share of the records with this value that failed in this way."""
         return self.failed / self.trials
 
 
@@ -60,8 +56,6 @@ class Failures:
 
 @dataclass(frozen=True)
 class FailureReport:
-    """Failures among some trials."""
-
     trials: int  # number of trials looked at
     failed: int  # number of them that failed
     dropped: int  # number that racing stopped early, which is no failure
@@ -74,11 +68,7 @@ def failures(records: Iterable[Record], significant: float = SIGNIFICANT) -> Fai
     """Count failures by kind, and find the values of knobs that go with them.
 
     Records of several tasks may be given; knobs are then compared within all of them. Copies of a
-    program are no trials.
-
-    Args:
-        records: any iterable of records.
-        significant: the largest probability of chance at which a value is named.
+    program are no trials. A value is named below the probability ``significant`` of chance.
 
     Example:
         >>> from loopwright.records.reports.errors import failures

@@ -4,9 +4,9 @@ The method is functional ANOVA over an ensemble of trees (Hutter, Hoos, Leyton-B
 approach for assessing hyperparameter importance", ICML 2014): gradient boosted trees learn the
 logarithm of the time from the configurations of the log; the marginal of a knob is their prediction
 as a function of that knob alone, averaged over the values of all other knobs that the log holds,
-all equally likely. The share of a knob is the variance of its marginal, as a part of the
-variance of all predictions. The rest belongs to combinations of knobs. The averages are
-taken over a sample of configurations, the same for all values of a knob.
+all equally likely, in a sample of configurations that is the same for all values of a knob. The
+share of a knob is the part of the variance of all predictions that is the variance of its marginal;
+the rest belongs to combinations of knobs.
 """
 
 from __future__ import annotations
@@ -30,26 +30,20 @@ from loopwright.records.reports.knobs import ABSENT, KnobColumn, knobs_of, value
 
 Floats = npt.NDArray[np.float64]
 
-#: The name of the method, for people.
-METHOD = "functional ANOVA over boosted trees"
-#: Records without which nothing is said.
-FEWEST = 20
+METHOD = "functional ANOVA over boosted trees"  # the name of the method, for people
+FEWEST = 20  # records without which nothing is said
 #: Records that the trees learn from at most, and values of a knob that are averaged at most.
 _MOST_RECORDS, _MOST_VALUES = 2000, 200
 #: Configurations that an average is taken over, and that the variance of all is taken from.
 _AVERAGED, _SAMPLED = 400, 8000
-#: A best value is one that so many records have, where there is such.
-_SEEN = 3
+_SEEN = 3  # a best value is one that so many records have, where there is such
 _FOLDS = 3
-#: The largest logarithm whose number is finite.
-_LARGEST = 709.0
+_LARGEST = 709.0  # the largest logarithm whose number is finite
 _ROUNDS = 150
 
 
 @dataclass(frozen=True)
 class ValueEffect:
-    """Effect of one value of a knob on the time."""
-
     value: Json  # None for `knobs.ABSENT`
     text: str
     count: int  # number of records that have it
@@ -61,8 +55,6 @@ class ValueEffect:
 
 @dataclass(frozen=True)
 class KnobEffect:
-    """Effect of a knob on the time."""
-
     knob: str
     share: float  # part of the variance of log(time) that it explains by itself, 0 to 1
     best: ValueEffect  # its best value among those that several records have
@@ -77,8 +69,6 @@ class KnobEffect:
 
 @dataclass(frozen=True)
 class Importance:
-    """Effects of all knobs on the time."""
-
     knobs: tuple[KnobEffect, ...]  # those that vary, the most important first
     together: float  # part of the variance that only combinations explain, 0 to 1
     records: int  # number of records it rests on
@@ -95,26 +85,18 @@ def importance(records: Iterable[Record], seed: int = 0) -> Importance:
 
     Failed records have no time and are left out, and copies of a program are no measurements; those
     that racing dropped have a rough time and count. Records need not have the same knobs: the
-    absence of a knob is one of its values.
-
-    Args:
-        records: those of one `Setup`.
-        seed: seed of all samples; the same records and seed give the same result.
-
-    Raises:
-        RecordError: there are fewer than `FEWEST` records with a time, or no knob varies, or all
-            times are equal.
+    absence of a knob is one of its values. RecordError where there are fewer than `FEWEST` records
+    with a time, or no knob varies, or all times are equal. The same records, of one `Setup`, and
+    seed give the same result.
 
     Example:
         >>> from dataclasses import replace
         >>> from loopwright.records.reports.importance import importance
         >>> [one, *_] = lw.records.load("matmul.jsonl").records
-        >>> made_up = [
-        ...     replace(one, config={"tile": n % 5, "unroll": n % 2}, times=(1e-3 + n % 5,))
-        ...     for n in range(60)
-        ... ]
-        >>> found = importance(made_up)
-        >>> print(found.knobs[0].knob, found.knobs[0].share > 0.9, found.records)
+        >>> configs = [{"tile": n % 5, "unroll": n % 2} for n in range(60)]
+        >>> made_up = [replace(one, config=c, times=(1e-3 + c["tile"],)) for c in configs]
+        >>> effects = importance(made_up)
+        >>> print(effects.knobs[0].knob, effects.knobs[0].share > 0.9, effects.records)
         tile True 60
     """
     searched = measured(records, again=False)
@@ -158,7 +140,6 @@ def _effect(
     variance: float,
     logs: Floats,
 ) -> KnobEffect:
-    """The effect of one knob, from its marginal."""
     knob = table.knobs[place]
     counts = np.bincount(knob.codes, minlength=len(knob.texts))
     # The most frequent values where there are too many to average.
@@ -238,7 +219,6 @@ class Trees:
         self._booster, self._base = booster, base
 
     def predict(self, rows: npt.NDArray[np.float32]) -> Floats:
-        """Predictions of log(seconds), one for each row."""
         return np.asarray(self._booster.inplace_predict(rows), dtype=np.float64) + self._base
 
 

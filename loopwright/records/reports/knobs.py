@@ -18,8 +18,7 @@ from loopwright.records.bulk import fields_of
 from loopwright.records.line import Json
 from loopwright.records.record import Record
 
-#: The text of a knob that a record does not have.
-ABSENT: Final = "absent"
+ABSENT: Final = "absent"  # the text of a knob that a record does not have
 #: Texts that need no quotation marks: they are taken for no other JSON value.
 _PLAIN = re.compile(r"(?!(?:true|false|null|NaN|Infinity|absent)$)[A-Za-z_][\w.:-]*")
 
@@ -32,12 +31,8 @@ def value_text(value: Json) -> str:
 
 
 def varying_knobs(records: Iterable[Record]) -> list[str]:
-    """Names of the knobs that do not have one value in all records, in order of appearance.
-
-    A knob that only some of the records have varies.
-
-    Args:
-        records: any iterable of records.
+    """Names of the knobs that do not have one value in all records, in order of appearance; one
+    that only some of the records have varies.
 
     Example:
         >>> from loopwright.records.reports.knobs import varying_knobs
@@ -57,12 +52,8 @@ def varying_knobs(records: Iterable[Record]) -> list[str]:
 
 
 def config_text(config: Mapping[str, Json], names: Sequence[str] | None = None) -> str:
-    """A configuration in one line, such as ``tile_i=[-1,8] unroll=true``.
-
-    Args:
-        config: value of each knob.
-        names: knobs to name, in this order; those that the configuration lacks are left out. None:
-            all of them.
+    """A configuration in one line, such as ``tile_i=[-1,8] unroll=true``: the knobs ``names`` that
+    it has, in this order; None: all of them.
 
     Example:
         >>> from loopwright.records.reports.knobs import config_text
@@ -77,22 +68,15 @@ def config_texts(records: Iterable[Record], names: Sequence[str] | None = None) 
     """`config_text` of many records."""
     (configs,) = fields_of(records, "config")
     texts = _Texts()
-    return [
-        " ".join(
-            [
-                f"{name}={texts.of(config[name])}"
-                for name in (config if names is None else names)
-                if name in config
-            ]
-        )
-        for config in configs
-    ]
+    lines = []
+    for config in configs:
+        chosen = config if names is None else [name for name in names if name in config]
+        lines.append(" ".join([f"{name}={texts.of(config[name])}" for name in chosen]))
+    return lines
 
 
 @dataclass(frozen=True, eq=False)
 class KnobColumn:
-    """One knob among some records."""
-
     name: str
     values: tuple[Json, ...]  # the distinct values, in order of first appearance; None for `ABSENT`
     texts: tuple[str, ...]  # the text of each value; `ABSENT` where records lack the knob
@@ -141,8 +125,7 @@ def _knob(name: str, configs: Sequence[Mapping[str, Json]]) -> KnobColumn:
     return KnobColumn(name, tuple(values.values()), tuple(values), column)
 
 
-#: Stands for a knob that a configuration does not have.
-_MISSING: Final = object()
+_MISSING: Final = object()  # stands for a knob that a configuration does not have
 
 
 class _Texts:

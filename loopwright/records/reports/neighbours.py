@@ -30,17 +30,14 @@ def neighbours(record: Record, records: Iterable[Record]) -> list[Neighbours]:
     """Measured effect of changing each knob by itself, in the order of the record's knobs.
 
     Slow ones that racing dropped after one window count, since they are slower. Those whose answer
-    was found to be wrong, or that crashed later, do not.
-
-    Args:
-        record: a record that has a time.
-        records: those of its setup.
+    was found to be wrong, or that crashed later, do not. The record has a time, and the others its
+    setup.
 
     Example:
         >>> from loopwright.records.reports.neighbours import neighbours
         >>> records = lw.records.load("matmul.jsonl").records
-        >>> found = neighbours(lw.records.best(records), records)
-        >>> print({n.knob for n in found} <= set(records[0].config))
+        >>> effects = neighbours(lw.records.best(records), records)
+        >>> print({n.knob for n in effects} <= set(records[0].config))
         True
     """
     records = list(records)

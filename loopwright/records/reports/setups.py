@@ -22,9 +22,6 @@ class Setup(NamedTuple):
 def by_setup(records: Iterable[Record]) -> dict[Setup, list[Record]]:
     """Group records by their setup, in order of first appearance.
 
-    Args:
-        records: any iterable of records, a :class:`loopwright.records.Log` too.
-
     Example:
         >>> from loopwright.records.reports.setups import by_setup
         >>> [setup] = by_setup(lw.records.load("matmul.jsonl").records)
@@ -52,10 +49,7 @@ def task_text(op: str, args: Sequence[Json]) -> str:
 
 
 def hardware_names(hardware: Iterable[str]) -> dict[str, str]:
-    """Short names of hardware: ``AMD EPYC``, or ``AMD EPYC (core-avx2)`` where two have one CPU.
-
-    The names tell apart all `Setup.hardware` that are given.
-    """
+    """Short names of hardware: ``AMD EPYC``, or ``AMD EPYC (core-avx2)`` where two have one CPU."""
     named: dict[str, list[str]] = {}
     for text in dict.fromkeys(hardware):
         cpu, _, generated_for, _ = _parts(text)

@@ -8,15 +8,8 @@ import numpy as np
 
 
 def spread(times: Sequence[float]) -> float | None:
-    """The distance between the quartiles of the times as a share of their median.
-
-    0.02, for example: the middle half of the windows spans 2 % of the median.
-
-    Args:
-        times: seconds per call, one for each timed window.
-
-    Returns:
-        The share; None for fewer than two windows, which have no spread.
+    """The distance between the quartiles of the times (seconds per call) as a share of their
+    median: 0.02 where the middle half of the windows spans 2 % of it; None for fewer than two.
 
     Example:
         >>> from loopwright.records.reports.spread import spread

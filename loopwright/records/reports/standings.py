@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from itertools import compress
 
 from loopwright.records.bulk import fields_of
-from loopwright.records.playoff_records import playoffs, ratios
 from loopwright.records.query import verdict_on
-from loopwright.records.ranking import ranked, vouched
-from loopwright.records.record import Checked, Record
+from loopwright.records.ranking import playoffs, ranked, ratios, vouched
+from loopwright.records.record import Checked, Record, Verdict
 from loopwright.records.reports.differences import Ratio, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup
-from loopwright.records.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A candidate among the best."""
-
     place: int  # from 1
     record: Record  # the measurement by which it is judged
     checked: bool  # whether its answer was found right
@@ -29,8 +25,6 @@ class Standing:
 
 @dataclass(frozen=True)
 class Standings:
-    """The best candidates of one setup."""
-
     setup: Setup
     candidates: int  # number of candidates that may be best
     places: tuple[Standing, ...]
@@ -43,18 +37,12 @@ class Standings:
 def standings(records: Iterable[Record], count: int = 10) -> list[Standings]:
     """The best candidates of each setup, by the one rule (:func:`loopwright.records.ranked`).
 
-    Args:
-        records: any iterable of records, a :class:`loopwright.records.Log` too.
-        count: number of candidates of each setup.
-
-    Returns:
-        One entry for each setup, in order of first appearance; without places where no record may
-        be best.
+    Setups are in order of first appearance; without places where no record may be best.
 
     Example:
         >>> from loopwright.records.reports.standings import standings
-        >>> [found] = standings(lw.records.load("matmul.jsonl").records, 3)
-        >>> print([s.place for s in found.places][:1], found.places[0].to_best.value)
+        >>> [first] = standings(lw.records.load("matmul.jsonl").records, 3)
+        >>> print([s.place for s in first.places][:1], first.places[0].to_best.value)
         [1] 1.0
     """
     return [_standings(setup, group, count) for setup, group in by_setup(records).items()]
@@ -117,11 +105,7 @@ def default_record(records: Sequence[Record], verdict: Verdict | None = None) ->
     """The latest measurement of the default configuration; None where it is not known or failed.
 
     It is the one that the verdict names, else the first trial of a run, which by the format is the
-    default configuration.
-
-    Args:
-        records: those of one setup.
-        verdict: one of their verdicts.
+    default configuration. The records are those of one setup.
 
     Example:
         >>> from loopwright.records.reports.standings import default_record

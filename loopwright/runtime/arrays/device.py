@@ -36,29 +36,21 @@ class DeviceArray(NDArray):
     __slots__ = ("_dtype", "_keeper", "_memory", "_shape")
 
     def __init__(
-        self,
-        memory: Memory,
-        shape: tuple[int, ...],
-        dtype: str,
-        device: Device,
-        keeper: object,
+        self, memory: Memory, shape: tuple[int, ...], dtype: str, device: Device, keeper: object
     ) -> None:
         self._memory, self.device, self._keeper = memory, device, keeper
         self._shape, self._dtype = shape, np.dtype(dtype)
 
     @property
     def memory(self) -> Memory:
-        """The piece of its device's memory that holds the elements."""
         return self._memory
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents of the dimensions."""
         return self._shape
 
     @property
     def dtype(self) -> str:
-        """Name of the element type, such as ``float32``."""
         return self._dtype.name
 
     @property
@@ -73,12 +65,11 @@ class DeviceArray(NDArray):
 
     @property
     def mem_scope(self) -> str:
-        """Scope of the memory that holds it, such as ``global``."""
         return self.memory.scope
 
     def numpy(self) -> npt.NDArray[Any]:
         """A copy as a NumPy array, after all earlier work in the current stream."""
-        elements = np.empty(self._shape, self._dtype)
+        elements = np.empty(self.shape, self._dtype)
         self._exchange(elements, into_host=True)
         return elements
 
@@ -104,8 +95,7 @@ class DeviceArray(NDArray):
         self._exchange(np.ascontiguousarray(data, self._dtype), into_host=False)
         return self
 
-    def _on_host(self) -> npt.NDArray[Any]:
-        return self.numpy()
+    _on_host = numpy
 
     def _exchange(self, host: npt.NDArray[Any], into_host: bool) -> None:
         """Copy all elements between here and an array of the host, and wait for that."""
@@ -113,21 +103,14 @@ class DeviceArray(NDArray):
         other = Memory(HOST, 0, int(host.ctypes.data), host.nbytes, owner=host)
         stream = api.current_stream(device_id)
         note_use(self.memory, stream)
-        if into_host:
-            api.copy(self.memory, 0, other, 0, self.nbytes, stream)
-        else:
-            api.copy(other, 0, self.memory, 0, self.nbytes, stream)
+        source, target = (self.memory, other) if into_host else (other, self.memory)
+        api.copy(source, 0, target, 0, self.nbytes, stream)
         api.synchronize(device_id, stream)
 
     def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
         """Another shape, and perhaps type, of the same memory; see `NDArray.CreateView`."""
         name, extents, need = view_of(self, shape, dtype)
-        part = self.memory.part(0, need)
-        return DeviceArray(part, extents, name, self.device, self._keeper)
-
-    def to_dlpack(self) -> Any:
-        """A DLPack capsule of this memory, without a copy, after queued work of the device."""
-        return self.__dlpack__()
+        return DeviceArray(self.memory.part(0, need), extents, name, self.device, self._keeper)
 
     def __dlpack__(self, **options: Any) -> Any:
         where, wanted = self.__dlpack_device__(), options.get("dl_device")
@@ -146,7 +129,7 @@ class DeviceArray(NDArray):
             if self.api.has_addresses
             else (self.memory.handle, self.memory.offset)
         )
-        return dlpack.export(begin, offset, self._shape, self.dtype, where, self)
+        return dlpack.export(begin, offset, self.shape, self.dtype, where, self)
 
     def _hand_over(self, number: int | None) -> None:
         """Let a consumer's stream (DLPack's number) or the host wait for all work queued here."""
@@ -171,9 +154,9 @@ class DeviceArray(NDArray):
         )
 
     def __len__(self) -> int:
-        if not self._shape:
+        if not self.shape:
             raise TypeError("len() of an array without dimensions")
-        return self._shape[0]
+        return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
         raise ArgumentError(
@@ -221,7 +204,12 @@ class Extent(NamedTuple):
 def extent(array: Any) -> Extent:
     """The memory from the first to the last byte of an array, of NumPy or of a device."""
     if isinstance(array, DeviceArray):
-        return extent_on_device(array.memory, array.api.has_addresses)
+        memory = array.memory
+        device = memory.device_type, memory.device_id
+        if array.api.has_addresses:
+            return Extent(device, memory.address, memory.address + memory.nbytes)
+        # Without addresses, only pieces of one handle can meet.
+        return Extent((*device, memory.handle), memory.offset, memory.offset + memory.nbytes)
     data = array._data if isinstance(array, NDArray) else array
     flags, nbytes = data.flags, data.nbytes
     # As `ArgumentChecks` has it: quick, of writable arrays that NumPy exports.
@@ -232,15 +220,6 @@ def extent(array: Any) -> Extent:
     steps = [(n - 1) * s for n, s in zip(data.shape, data.strides, strict=True)]
     before, behind = (sum(f(0, s) for s in steps) for f in (min, max))
     return Extent((), begin + before, begin + behind + data.itemsize)
-
-
-def extent_on_device(memory: Memory, has_addresses: bool) -> Extent:
-    """The bytes of device memory; without addresses, only pieces of one handle can meet."""
-    device = memory.device_type, memory.device_id
-    if has_addresses:
-        return Extent(device, memory.address, memory.address + memory.nbytes)
-    space = (*device, memory.handle)
-    return Extent(space, memory.offset, memory.offset + memory.nbytes)
 
 
 def buffer_of(array: Any) -> memoryview | None:
@@ -273,6 +252,4 @@ class Taken:
     def by(self, written: Extent) -> str | None:
         """The name of an array that an extent overlaps; None: there is none."""
         at = bisect_left(self._pieces, ((written.space, written.end, 0), ""))
-        if at and self._pieces[at - 1][0].meets(written):
-            return self._pieces[at - 1][1]
-        return None
+        return self._pieces[at - 1][1] if at and self._pieces[at - 1][0].meets(written) else None

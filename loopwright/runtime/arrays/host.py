@@ -121,12 +121,10 @@ class NDArray:
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
     @property
@@ -153,14 +151,10 @@ class NDArray:
         return self.numpy()
 
     def copyfrom(self, source: object) -> NDArray:
-        """Copy the elements of `source` into this array, and return it.
+        """Copy the elements of `source`, an argument of `numpy.asarray`, and return this array.
 
-        Args:
-            source: an NDArray, a NumPy array or an argument of `numpy.asarray`, of the same shape.
-                Values are converted where NumPy calls it ``same_kind`` (float64 to float32).
-
-        Raises:
-            ArgumentError: the shapes differ, or the conversion would change the kind of value.
+        ArgumentError where the shapes differ, or NumPy does not call the conversion ``same_kind``
+        (float64 to float32 is).
         """
         data = elements_of(source)
         check_source(data, self)
@@ -168,14 +162,10 @@ class NDArray:
         return self
 
     def copyto(self, target: NDArray | Device | str, mem_scope: str | None = None) -> NDArray:
-        """Copy the elements into `target`, an NDArray, or into a new one on that device.
+        """Copy the elements into an array, or into a new one on a device, and return that.
 
-        Args:
-            target: an array, or a device.
-            mem_scope: of a new array: the device's memory that holds it; default its global one.
-
-        Raises:
-            ArgumentError: the target array has another shape or kind of element.
+        ``mem_scope`` is the device's memory for a new array, default its global one. ArgumentError
+        where the target array has another shape, scope or kind of element.
         """
         if isinstance(target, NDArray):
             if mem_scope not in (None, target.mem_scope):
@@ -194,12 +184,7 @@ class NDArray:
     def CreateView(self, shape: Sequence[int], dtype: str | None = None) -> NDArray:
         """Another shape, and perhaps type, of the same memory, from its first byte on.
 
-        Args:
-            shape: extents of the view, which may need fewer bytes than this array has.
-            dtype: element type; default that of this array.
-
-        Raises:
-            ArgumentError: the view needs more bytes than there are.
+        The view may need fewer bytes than this array has; ArgumentError where it needs more.
         """
         name, extents, need = view_of(self, shape, dtype)
         raw = self._data.reshape(-1).view(np.uint8)[:need]
@@ -215,13 +200,9 @@ class NDArray:
         return "global"
 
     def to_dlpack(self) -> Any:
-        """A DLPack capsule of this memory, without a copy, for whoever takes a capsule.
+        """A DLPack capsule of this memory, without a copy, for libraries that do not take arrays.
 
-        Each capsule can be consumed once. ``from_dlpack`` functions that follow today's protocol
-        take the array itself.
-
-        Raises:
-            ArgumentError: the memory is read-only, which a capsule cannot say.
+        It can be consumed once. ArgumentError for read-only memory, which a capsule cannot mark.
         """
         try:
             return self.__dlpack__()

@@ -1,10 +1,8 @@
 """`Artifact`: a compiled program as bytes and a manifest, for builders and files.
 
-On disk it is two files: the object file at the given path, and ``path.json`` beside it. Both are
-written atomically. The manifest holds the checksum of its object and its own, and the object file
-ends with that of the manifest (linkers ignore bytes after an object), so that a mixed pair, a
-damaged file, and an edit of one file alone are noticed. The manifest is validated before anything
-of the object is mapped.
+On disk it is the object file at the given path and ``path.json`` beside it. Each holds a checksum
+of the other (linkers ignore bytes after an object), so that a mixed pair, a damaged file and an
+edit of one alone are noticed. The manifest is validated before anything of the object is mapped.
 """
 
 from __future__ import annotations
@@ -30,13 +28,9 @@ _SEAL = b"\nloopwright manifest sha256: "
 class Artifact:
     """A compiled program.
 
-    Attributes:
-        manifest: contents of the object and its machine, as JSON (`Manifest.to_json`).
-        objects: the object file, or the bytes that its kind has in its place.
-        contents: the manifest as data.
-
-    Raises:
-        UsageError: the manifest is not one, of a newer format or another kind, or lacks something.
+    ``manifest`` is JSON (`Manifest.to_json`), ``contents`` the same as data, ``objects`` the object
+    file, or the bytes that its kind has in its place. UsageError where the manifest is none, of a
+    newer format or another kind, or lacks something.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -63,13 +57,10 @@ class Artifact:
         return self.contents.entry
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the object file at `path` and the manifest at ``path.json``, replacing both.
+        """Write the object file at `path` and the manifest at ``path.json``; returns the path.
 
-        A symbolic link is followed. When it fails, the old files are still there.
-
-        Args:
-            path: path of the object file, which is returned.
-            force: replace files of other kinds, too.
+        A symbolic link is followed. When it fails, the old files are still there. Files of other
+        kinds are replaced with `force` alone.
 
         Raises:
             RunError: the folder does not exist or cannot be written, or the disk is full.
@@ -81,7 +72,7 @@ class Artifact:
         manifest["sha256"] = manifest_checksum(manifest)
         text = json.dumps(manifest, indent=1) + "\n"
         objects = self.objects + _SEAL + manifest["sha256"].encode()
-        manifest_path = _manifest_path(target)
+        manifest_path = target.with_name(f"{target.name}.json")
         write(
             Output(target, objects, OBJECT),
             Output(manifest_path, text.encode(), MANIFEST),
@@ -93,14 +84,11 @@ class Artifact:
     def load(cls, path: str | os.PathLike[str]) -> Artifact:
         """Read the files that `save` wrote.
 
-        Raises:
-            UsageError: a file is missing, not one of ours, of a newer format, or the two do not
-                belong together.
-            RunError: a file cannot be read (permission, or it is a folder).
-            TargetError: it was compiled for another CPU; the message names both.
+        UsageError where one is missing, not ours, of a newer format, or the two do not belong
+        together; RunError where one cannot be read; TargetError, with both, for another CPU.
         """
         target = Path(path)
-        manifest_path = _manifest_path(target)
+        manifest_path = target.with_name(f"{target.name}.json")
         objects = _read(target, "the object file")
         text = _read(manifest_path, f"the manifest of {target}")
         try:
@@ -111,7 +99,17 @@ class Artifact:
             raise UsageError(f"{manifest_path} is not a manifest of loopwright; build it again")
         read_format(manifest, str(manifest_path))
         objects, _, seal = objects.rpartition(_SEAL)
-        _check_sums(manifest, objects, seal, target, manifest_path)
+        if "sha256" not in manifest:
+            raise UsageError(
+                f"{manifest_path} has no checksum, as manifests once had; build it again"
+            )
+        if manifest["sha256"] != manifest_checksum(manifest):
+            raise UsageError(f"{manifest_path} is damaged: its checksum differs; build it again")
+        same = manifest.get("object_sha256") == hashlib.sha256(objects).hexdigest()
+        if not same or seal != manifest["sha256"].encode():
+            raise UsageError(
+                f"{target} is not the object that {manifest_path} describes; build it again"
+            )
         manifest = {k: v for k, v in manifest.items() if k not in _CHECKSUMS}
         contents = _contents(manifest, str(manifest_path))
         check = artifact_kinds.artifact_kind(contents.kind).check
@@ -136,25 +134,8 @@ def manifest_checksum(manifest: JsonObject) -> str:
     return hashlib.sha256(json.dumps(covered, sort_keys=True).encode()).hexdigest()
 
 
-def _check_sums(
-    manifest: JsonObject, objects: bytes, seal: bytes, path: Path, manifest_path: Path
-) -> None:
-    """Raise UsageError for a pair of files of which one was changed."""
-    if "sha256" not in manifest:
-        raise UsageError(f"{manifest_path} has no checksum, as manifests once had; build it again")
-    if manifest["sha256"] != manifest_checksum(manifest):
-        raise UsageError(f"{manifest_path} is damaged: its checksum differs; build it again")
-    same = manifest.get("object_sha256") == hashlib.sha256(objects).hexdigest()
-    if not same or seal != manifest["sha256"].encode():
-        raise UsageError(f"{path} is not the object that {manifest_path} describes; build it again")
-
-
 def _contents(manifest: JsonObject, source: str) -> Manifest:
     return Manifest.from_json(manifest, source, artifact_kinds.names())
-
-
-def _manifest_path(path: Path) -> Path:
-    return path.with_name(path.name + ".json")
 
 
 def _read(path: Path, what: str) -> bytes:

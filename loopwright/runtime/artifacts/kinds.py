@@ -58,11 +58,7 @@ _kinds: dict[str, ArtifactKind] = {}
 
 
 def register_artifact_kind(kind: ArtifactKind) -> None:
-    """Enter a kind of artifact; the import of its ``needs`` may complete it later.
-
-    Raises:
-        UsageError: another kind has this name.
-    """
+    """Enter a kind, which the import of its ``needs`` may complete later; UsageError if taken."""
     before = _kinds.get(kind.name)
     if before is not None and before != kind and not before.needs:
         raise UsageError(f"there is an artifact kind {kind.name!r} already")
@@ -88,8 +84,7 @@ def artifact_kind(name: str) -> ArtifactKind:
 
 def device_of_target(target: str) -> str | None:
     """Type of the device on which code of a kind of target runs; None for an unknown kind."""
-    devices = (k.device for k in _kinds.values() if k.target == target)
-    return next(devices, None)
+    return next((k.device for k in _kinds.values() if k.target == target), None)
 
 
 def link(manifest: Manifest, objects: bytes) -> Linked:

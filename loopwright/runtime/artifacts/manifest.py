@@ -41,7 +41,6 @@ _MAX_TEXT = 20_000
 _MAX_ENTRIES = 100_000
 _MAX_DEPTH = 50
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-_TEXTS = ("triple", "cpu", "features", "loopwright", "llvmlite")
 #: Newest format that is read.
 FORMAT = 2
 #: A JSON object as `json.loads` gives it.
@@ -71,13 +70,12 @@ def evaluate(e: SizeFormula, values: Mapping[str, int]) -> int:
 def text(e: SizeFormula) -> str:
     """A formula in the usual notation."""
     match e:
+        case ["max", a, b]:
+            return f"max({text(a)}, {text(b)})"
         case [str(op), a, b]:
-            return f"max({text(a)}, {text(b)})" if op == "max" else f"{_part(a)} {op} {_part(b)}"
+            x, y = (f"({text(part)})" if isinstance(part, list) else str(part) for part in (a, b))
+            return f"{x} {op} {y}"
     return str(e)
-
-
-def _part(e: SizeFormula) -> str:
-    return f"({text(e)})" if isinstance(e, list) else str(e)
 
 
 def linear(e: SizeFormula) -> tuple[str, int, int] | None:
@@ -100,28 +98,38 @@ def linear(e: SizeFormula) -> tuple[str, int, int] | None:
 
 
 def check_manifest(data: Mapping[str, Any], source: str) -> None:
-    """Raise UsageError for a field of a wrong type, or out of range, with what was expected.
+    """Raise UsageError for a field that is missing, of a wrong type, or out of range.
 
-    The data has all fields that manifests must have; `source` is its name in messages.
+    `source` is the manifest's name in messages.
     """
     checks = _Checks(source)
-    for name in _TEXTS:
+    _ask_for(_FIELDS, data, source, "; build the program again")
+    for name in ("triple", "cpu", "features", "loopwright", "llvmlite"):
         checks.text(data.get(name, ""), name)
     checks.name(data["entry"], "entry")
     checks.whole(data["num_threads"], "num_threads", env.MAX_THREADS)
-    checks.workload(data.get("workload", {}))
+    workload = data.get("workload", {})
+    fields = {"name", "args", "target"}
+    if not isinstance(workload, Mapping) or (workload and set(workload) - {"expression"} != fields):
+        checks.refuse("workload", workload, "name, args and target of a task")
+    if workload:
+        checks.text(workload["name"], "workload.name")
+        checks.text(workload["target"], "workload.target")
+        checks.entries(workload["args"], "workload.args")
     for k, need in enumerate(checks.entries(data.get("needs", ()), "needs")):
         checks.text(need, f"needs[{k}]")
-    functions = checks.entries(data["functions"], "functions")
+    functions = [_Function(source, f) for f in checks.entries(data["functions"], "functions")]
     for f in functions:
-        _Function(source, f["name"]).check(f)
-    names = [f["name"] for f in functions]
+        f.check()
+    names = [f.entry["name"] for f in functions]
     if len(set(names)) != len(names):
         checks.refuse("functions", names, "functions of different names")
-    by_name = {f["name"]: f for f in functions}
+    by_name = {f.entry["name"]: f.entry for f in functions}
     for f in functions:
-        if f.get("parts"):
-            _Function(source, f["name"]).parts(f, by_name)
+        if f.entry.get("parts"):
+            f.parts(by_name)
+    if data["entry"] not in names:
+        raise UsageError(f"{source}: the entry {data['entry']!r} is not among {names}")
 
 
 class _Checks:
@@ -155,15 +163,6 @@ class _Checks:
             self.refuse(field, x, f"a whole number from {least} to {most}")
         return x
 
-    def workload(self, x: object) -> None:
-        fields = {"name", "args", "target"}
-        if not isinstance(x, Mapping) or (x and set(x) - {"expression"} != fields):
-            self.refuse("workload", x, "name, args and target of a task")
-        if x:
-            self.text(x["name"], "workload.name")
-            self.text(x["target"], "workload.target")
-            self.entries(x["args"], "workload.args")
-
     def entries(self, x: object, field: str, length: int | None = None) -> Sequence[Any]:
         if not isinstance(x, list | tuple) or len(x) > _MAX_ENTRIES:
             self.refuse(field, x, f"a list of up to {_MAX_ENTRIES}")
@@ -175,18 +174,25 @@ class _Checks:
 class _Function(_Checks):
     """Checks of the entry of one function."""
 
-    def __init__(self, source: str, name: object) -> None:
+    def __init__(self, source: str, entry: Any) -> None:
         super().__init__(source)
-        self.where = f"function {self.name(name, 'the name of a function')!r}: "
+        called = f": function {shown(entry.get('name'))}" if isinstance(entry, Mapping) else ""
+        self.who = f"{source}{called}"
+        _ask_for(_FUNCTION_FIELDS, entry, self.who)
+        self.where = f"function {self.name(entry['name'], 'the name of a function')!r}: "
+        self.entry: Mapping[str, Any] = entry
         self.variables: list[str] = []
 
-    def check(self, f: Mapping[str, Any]) -> None:
+    def check(self) -> None:
         """Refuse an entry that no builder writes."""
+        f = self.entry
         symbolic = bool(f.get("sizes"))
         if symbolic:
+            _ask_for(_SIZE_FIELDS, f, self.who)
             self.size_variables(f["sizes"])
         args = self.entries(f["args"], "args")
         for k, arg in enumerate(args):
+            _ask_for(_ARG_FIELDS, arg, f"{self.source}: an argument of {shown(f['name'])}")
             self.argument(arg, f"args[{k}]")
         for key in ("workspace_bytes", "parallel_workspace_bytes"):
             self.formula(f[key], key, least=0)
@@ -196,12 +202,13 @@ class _Function(_Checks):
         for k, name in enumerate(self.entries(f.get("packed", ()), "packed")):
             self.text(name, f"packed[{k}]")
         if symbolic:
-            self.symbolic(f, args)
+            self.symbolic(args)
 
-    def parts(self, f: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) -> None:
+    def parts(self, functions: Mapping[str, Mapping[str, Any]]) -> None:
         """Check that parts take arguments of the function, and behind them the same buffers."""
-        parts, args = f["parts"], f["args"]
-        kept = []
+        f = self.entry
+        parts, args, kept = f["parts"], f["args"], []
+        _ask_for(_PARTS_FIELDS, parts, f"{self.who}: parts")
         for which in ("prepare", "main"):
             part = functions.get(self.name(parts[which], f"parts.{which}"))
             if part is None or part is f or part.get("parts"):
@@ -257,8 +264,7 @@ class _Function(_Checks):
                 self.formula(a, at, None, depth + 1)
                 self.formula(b, at, None, depth + 1)
                 return
-        kinds = "a number, or a formula of the sizes" if self.variables else "a number"
-        self.refuse(at, e, kinds)
+        self.refuse(at, e, "a number, or a formula of the sizes" if self.variables else "a number")
 
     def message(self, text: object, at: str) -> None:
         """Check the message of a check: a format whose fields are numbers."""
@@ -270,8 +276,6 @@ class _Function(_Checks):
             if place and not re.fullmatch(r"\d{1,2}", place):
                 self.refuse(at, text, "a format of numbered values")
 
-    # ------------------------------------------------------------ sizes
-
     def size_variables(self, sizes: object) -> None:
         for k, x in enumerate(self.entries(sizes, "sizes")):
             name, dtype, nonnegative = self.entries(x, f"sizes[{k}]", 3)
@@ -282,8 +286,9 @@ class _Function(_Checks):
         if len(set(self.variables)) != len(self.variables):
             self.refuse("sizes", self.variables, "different names")
 
-    def symbolic(self, f: Mapping[str, Any], args: Collection[Mapping[str, Any]]) -> None:
+    def symbolic(self, args: Collection[Mapping[str, Any]]) -> None:
         """Check the entries of a function that serves every size."""
+        f = self.entry
         for key in ("extents", "requires"):
             for k, x in enumerate(self.entries(f.get(key, ()), key)):
                 formula, shown = self.entries(x, f"{key}[{k}]", 2)
@@ -321,11 +326,6 @@ class ArgSpec:
         shape, constant = tuple(data["shape"]), bool(data.get("constant", False))
         return cls(str(data["name"]), shape, data["dtype"], bool(data["output"]), constant)
 
-    def to_json(self) -> dict[str, Any]:
-        shape = list(self.shape)
-        out = {"name": self.name, "shape": shape, "dtype": self.dtype, "output": self.output}
-        return out | {"constant": True} if self.constant else out
-
 
 @dataclass(frozen=True, slots=True)
 class PartsSpec:
@@ -343,10 +343,6 @@ class PartsSpec:
     def from_json(cls, data: JsonObject) -> PartsSpec:
         args = tuple(data["prepare_args"]), tuple(data["main_args"])
         return cls(str(data["prepare"]), str(data["main"]), *args)
-
-    def to_json(self) -> dict[str, Any]:
-        args = {"prepare_args": list(self.prepare_args), "main_args": list(self.main_args)}
-        return {"prepare": self.prepare, "main": self.main, **args}
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,15 +366,6 @@ class SizesSpec:
             tuple((e, str(shown)) for e, shown in data.get("requires", ())),
             tuple(data["order"]),
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """The keys that are added to the entry of the function."""
-        return {
-            "requires": [list(x) for x in self.requires],
-            "sizes": [list(x) for x in self.variables],
-            "extents": [list(x) for x in self.extents],
-            "order": list(self.order),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,19 +401,6 @@ class FunctionSpec:
             PartsSpec.from_json(data["parts"]) if data.get("parts") else None,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "args": [a.to_json() for a in self.args],
-            "workspace_bytes": self.workspace_bytes,
-            "parallel_workspace_bytes": self.parallel_workspace_bytes,
-            "uses_pool": self.uses_pool,
-            **({"checks": list(self.checks)} if self.checks else {}),
-            **(self.sizes.to_json() if self.sizes is not None else {}),
-            **({"packed": list(self.packed)} if self.packed else {}),
-            **({"parts": self.parts.to_json()} if self.parts is not None else {}),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -439,10 +413,8 @@ class Manifest:
         cpu: LLVM's name of the CPU, or a level such as ``x86-64-v3``.
         features: CPU features that the code uses, as ``+avx2,-avx512f``.
         num_threads: threads of parallel loops; 0: the pool's default.
-        functions: the functions.
         format: 1, or 2 where functions have symbolic sizes.
-        loopwright: version that built it.
-        llvmlite: version that it was built with.
+        loopwright, llvmlite: versions that built it.
         needs: CPU features that the machine must have to run it, by LLVM's names; empty where they
             are not known.
         workload: the computation, as ``name``, ``args`` and ``target`` of a task; where that is no
@@ -482,13 +454,8 @@ class Manifest:
             raise UsageError(
                 f"{source} holds a {data['kind'][:40]!r}; this runtime runs {', '.join(kinds)}"
             )
-        _ask_for(_FIELDS, data, source, "; build the program again")
-        _ask_functions(data["functions"], source)
         check_manifest(data, source)
         functions = tuple(map(FunctionSpec.from_json, data["functions"]))
-        names = [f.name for f in functions]
-        if data["entry"] not in names:
-            raise UsageError(f"{source}: the entry {data['entry']!r} is not among {names}")
         return cls(
             str(data["kind"]),
             str(data["entry"]),
@@ -506,20 +473,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as a JSON object."""
-        return {
-            "format": self.format,
-            "kind": self.kind,
-            "entry": self.entry,
-            "triple": self.triple,
-            "cpu": self.cpu,
-            "features": self.features,
-            "num_threads": self.num_threads,
-            "functions": [f.to_json() for f in self.functions],
-            "loopwright": self.loopwright,
-            "llvmlite": self.llvmlite,
-            **({"needs": list(self.needs)} if self.needs else {}),
-            **({"workload": self.workload} if self.workload else {}),
-        }
+        return {"format": self.format, **_to_json(self)}
 
     def function(self, name: str) -> FunctionSpec:
         """The function of that name, or KeyError."""
@@ -527,6 +481,30 @@ class Manifest:
             if f.name == name:
                 return f
         raise KeyError(name)
+
+
+#: Fields that stand in a manifest only where they say something.
+_OPTIONAL = ("constant", "checks", "sizes", "packed", "parts", "needs", "workload")
+_SPECS = ArgSpec, PartsSpec, FunctionSpec
+
+
+def _to_json(spec: Any) -> dict[str, Any]:
+    """The fields of a description by name; the sizes of a function stand among its own."""
+    out: dict[str, Any] = {}
+    for name in spec.__dataclass_fields__:  # `fields` makes a tuple of them at each call
+        value = getattr(spec, name)
+        if isinstance(value, SizesSpec):
+            sizes = _to_json(value)
+            out |= {"sizes": sizes.pop("variables"), **sizes}
+        elif value or name not in _OPTIONAL:
+            out[name] = _plain(value)
+    return out
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(x) for x in value]
+    return _to_json(value) if isinstance(value, _SPECS) else value
 
 
 def read_format(data: JsonObject, source: str) -> int:
@@ -540,23 +518,6 @@ def read_format(data: JsonObject, source: str) -> int:
             "upgrade loopwright or build the program again"
         )
     return version
-
-
-def _ask_functions(functions: object, source: str) -> None:
-    """Raise UsageError for functions, or arguments of them, that lack something."""
-    if not isinstance(functions, list | tuple):
-        raise UsageError(f"{source}: functions is no list; build the program again")
-    for f in functions:
-        who = f"{source}: function {shown(f.get('name'))}" if isinstance(f, Mapping) else source
-        _ask_for(_FUNCTION_FIELDS, f, who)
-        if not isinstance(f["args"], list | tuple):
-            raise UsageError(f"{who}: args is no list; build the program again")
-        for arg in f["args"]:
-            _ask_for(_ARG_FIELDS, arg, f"{source}: an argument of {shown(f['name'])}")
-        if f.get("sizes"):
-            _ask_for(_SIZE_FIELDS, f, who)
-        if f.get("parts"):
-            _ask_for(_PARTS_FIELDS, f["parts"], f"{who}: parts")
 
 
 def _ask_for(fields: Sequence[str], data: JsonObject, who: str, remedy: str = "") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,28 +11,16 @@ from pathlib import Path
 import numpy as np
 
 from loopwright import env
-from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
-from loopwright.runtime.devices.checks import (
-    DriverAllocation,
-    check_byte,
-    check_device,
-    check_event,
-    check_may_go,
-    check_memory,
-    check_stream,
-    release,
-    retire,
-)
+from loopwright.errors import OutOfMemoryError, UsageError
+from loopwright.runtime.devices.driver import DriverAllocation, DriverAPI
 from loopwright.runtime.devices.interface import (
     HOST,
     AttributeValue,
-    DeviceAPI,
     Event,
     Memory,
     Program,
     Stream,
-    check_copy,
-    check_request,
+    check_device,
 )
 
 #: Default alignment of the CPU's memory in bytes: a cache line.
@@ -43,7 +30,7 @@ CLOCK_FILE = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
-class CpuAPI(DeviceAPI):
+class CpuAPI(DriverAPI):
     """The host's processor. A call has done its work when it returns, whatever its stream."""
 
     device_type = HOST
@@ -51,8 +38,8 @@ class CpuAPI(DeviceAPI):
     unified = True
 
     def __init__(self) -> None:
+        super().__init__()
         self._default = Stream(HOST, 0, 0)
-        self._current = threading.local()
         self._streams = 0
 
     def count(self) -> int:
@@ -68,47 +55,23 @@ class CpuAPI(DeviceAPI):
     def alignment(self, device_id: int) -> int:
         return CPU_ALIGNMENT
 
-    def allocate(
-        self,
-        device_id: int,
-        nbytes: int,
-        alignment: int = CPU_ALIGNMENT,
-        scope: str = "global",
-    ) -> Memory:
-        check_device(self, device_id)
-        check_request("cpu(0)", nbytes, alignment)
-        if scope != "global":
-            raise ArgumentError(f"cpu(0) has no memory of scope {scope!r}; it has: global")
+    def _allocate(self, device_id: int, nbytes: int, alignment: int) -> Memory:
         try:
             block = np.empty(nbytes + alignment, dtype=np.uint8)
         except (MemoryError, ValueError):  # more than there is, or than NumPy can count
             raise OutOfMemoryError(f"cpu(0): no memory for {nbytes} bytes") from None
         address = int(block.ctypes.data)
         start = address + -address % alignment
-        return Memory(HOST, 0, start, nbytes, scope=scope, owner=DriverAllocation(block))
+        return Memory(HOST, 0, start, nbytes, owner=DriverAllocation(block))
 
     def free(self, memory: Memory) -> None:
         """Nothing to do: the bytes go when the last reference to the memory does."""
-        release(memory, self)
+        self.release(memory)
 
-    def copy(
-        self,
-        source: Memory,
-        source_offset: int,
-        target: Memory,
-        target_offset: int,
-        nbytes: int,
-        stream: Stream | None = None,
-    ) -> None:
-        check_copy(source, source_offset, target, target_offset, nbytes)
-        for memory in (source, target):
-            check_memory("copy", memory, self)
-        to, at = target.address + target_offset, source.address + source_offset
-        ctypes.memmove(int(to), int(at), int(nbytes))
+    def _copy(self, device_id: int, source: Memory, target: Memory, stream: Stream | None) -> None:
+        ctypes.memmove(int(target.address), int(source.address), int(source.nbytes))
 
-    def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
-        check_memory("fill", memory, self)
-        check_byte(value)
+    def _fill(self, memory: Memory, value: int, stream: Stream | None) -> None:
         ctypes.memset(memory.address, value, memory.nbytes)
 
     def create_stream(self, device_id: int) -> Stream:
@@ -116,37 +79,26 @@ class CpuAPI(DeviceAPI):
         self._streams += 1
         return Stream(HOST, device_id, self._streams)
 
-    def free_stream(self, stream: Stream) -> None:
-        check_may_go(stream, self)
-        if self.current_stream(0) is stream:
-            self.set_stream(0, None)
-        retire(stream, self)
-
-    def set_stream(self, device_id: int, stream: Stream | None) -> None:
-        if stream is not None:
-            check_stream("set_stream", stream, self, device_id)
-        self._current.stream = stream
-
-    def current_stream(self, device_id: int) -> Stream:
-        return getattr(self._current, "stream", None) or self._default
+    def _default_stream(self, device_id: int) -> Stream:
+        return self._default
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
         if stream is not None:
-            check_stream("synchronize", stream, self, device_id)
+            self.check_stream("synchronize", stream, device_id)
 
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
         for stream in (first, then):
-            check_stream("sync_stream_from_to", stream, self, device_id)
+            self.check_stream("sync_stream_from_to", stream, device_id)
 
     def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
         return Event(HOST, device_id, time.perf_counter())
 
     def wait_event(self, event: Event) -> None:
-        check_event("wait_event", event, self)
+        self.check_event("wait_event", event)
 
     def elapsed(self, first: Event, then: Event) -> float:
         for event in (first, then):
-            check_event("elapsed", event, self)
+            self.check_event("elapsed", event)
         assert isinstance(first.owner, float)
         assert isinstance(then.owner, float)
         return then.owner - first.owner

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -21,34 +20,19 @@ from loopwright.errors import (
     RunError,
     TargetError,
 )
-from loopwright.runtime.devices.checks import (
-    DriverAllocation,
-    check_byte,
-    check_device,
-    check_event,
-    check_launch,
-    check_may_go,
-    check_memory,
-    check_sides,
-    check_stream,
-    release,
-    retire,
-)
+from loopwright.runtime.devices.driver import DriverAllocation, DriverAPI
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
     AttributeValue,
-    DeviceAPI,
     Event,
     Extents,
     KernelArgument,
     Memory,
     Program,
     Stream,
-    ThreadStreams,
-    check_copy,
+    check_device,
     check_request,
-    note_copy,
 )
 
 #: Objects of the bindings, which have no useful types.
@@ -129,7 +113,7 @@ def find_driver() -> tuple[Driver, int, str]:
     return driver, number.value, ""
 
 
-class CudaAPI(DeviceAPI):
+class CudaAPI(DriverAPI):
     """GPUs of NVIDIA.
 
     Tests pass a stand-in for ``cuda.bindings.driver`` and its number of devices.
@@ -140,23 +124,23 @@ class CudaAPI(DeviceAPI):
     has_graphs = True
 
     def __init__(self, driver: Driver = None, devices: int = 1) -> None:
-        self._given = driver, devices
-        self._lock = threading.RLock()
+        super().__init__()
+        self._given = driver, devices, ""
         self._contexts: dict[int, Any] = {}
-        self._current = ThreadStreams()
         self._defaults: dict[int, Stream] = {}
         self._peers: set[tuple[int, int]] = set()
 
     # ------------------------------------------------------------ devices
 
+    def _found(self) -> tuple[Driver, int, str]:
+        return find_driver() if self._given[0] is None else self._given
+
     @property
     def driver(self) -> Driver:
-        given, _ = self._given
-        return given if given is not None else find_driver()[0]
+        return self._found()[0]
 
     def count(self) -> int:
-        given, devices = self._given
-        return devices if given is not None else find_driver()[1]
+        return self._found()[1]
 
     def why_absent(self) -> str:
         return "" if self.count() else find_driver()[2]
@@ -170,7 +154,7 @@ class CudaAPI(DeviceAPI):
         call(self.driver, where, "entering its context", "cuCtxSetCurrent", context)
         return call(self.driver, where, doing, name, *args)
 
-    def release(self, device_id: int, name: str, handle: object) -> None:
+    def give_back(self, device_id: int, name: str, handle: object) -> None:
         """Release a handle; not while the process ends, which releases all by itself."""
         if not sys.is_finalizing():
             self.call(device_id, "giving something back", name, handle)
@@ -234,17 +218,7 @@ class CudaAPI(DeviceAPI):
 
     # ------------------------------------------------------------ memory
 
-    def allocate(
-        self,
-        device_id: int,
-        nbytes: int,
-        alignment: int = DEVICE_ALIGNMENT,
-        scope: str = "global",
-    ) -> Memory:
-        where = f"cuda({device_id})"
-        check_request(where, nbytes, alignment)
-        if scope != "global":
-            raise ArgumentError(f"{where} has no memory of scope {scope!r}; it has: global")
+    def _allocate(self, device_id: int, nbytes: int, alignment: int) -> Memory:
         # The driver aligns to 512 bytes at least; more is had by leaving out the first ones.
         spare = alignment if alignment > DEVICE_ALIGNMENT else 0
         wanted = max(nbytes, 1) + spare
@@ -261,26 +235,11 @@ class CudaAPI(DeviceAPI):
         return Memory(HOST, 0, address, nbytes, owner=owner)
 
     def free(self, memory: Memory) -> None:
-        self.call(memory.device_id, "freeing memory", "cuMemFree", release(memory, self))
+        self.call(memory.device_id, "freeing memory", "cuMemFree", self.release(memory))
 
-    def copy(
-        self,
-        source: Memory,
-        source_offset: int,
-        target: Memory,
-        target_offset: int,
-        nbytes: int,
-        stream: Stream | None = None,
-    ) -> None:
-        check_copy(source, source_offset, target, target_offset, nbytes)
-        check_sides(source, target, self)
-        if not nbytes:
-            return
-        note_copy(source, target, nbytes)
-        device_id = target.device_id if source.device_type == HOST else source.device_id
-        queue = self.queue_of(device_id, stream)
-        doing = f"copying {nbytes} bytes"
-        at, to = source.address + source_offset, target.address + target_offset
+    def _copy(self, device_id: int, source: Memory, target: Memory, stream: Stream | None) -> None:
+        queue, nbytes = self.queue_of(device_id, stream), source.nbytes
+        doing, at, to = f"copying {nbytes} bytes", source.address, target.address
         if source.device_type == HOST:
             self.call(device_id, doing, "cuMemcpyHtoDAsync", to, at, nbytes, queue)
         elif target.device_type == HOST:
@@ -326,13 +285,8 @@ class CudaAPI(DeviceAPI):
             self.call(device_id, "freeing an event", "cuEventDestroy", event)
         return True
 
-    def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
-        check_memory("fill", memory, self)
-        check_byte(value)
-        if not memory.nbytes:
-            return
-        queue = self.queue_of(memory.device_id, stream)
-        args = (memory.address, value, memory.nbytes, queue)
+    def _fill(self, memory: Memory, value: int, stream: Stream | None) -> None:
+        args = (memory.address, value, memory.nbytes, self.queue_of(memory.device_id, stream))
         self.call(memory.device_id, f"filling {memory.nbytes} bytes", "cuMemsetD8Async", *args)
 
     # ------------------------------------------------------------ streams and events
@@ -343,28 +297,12 @@ class CudaAPI(DeviceAPI):
         handle = self.call(device_id, "creating a stream", "cuStreamCreate", int(flags))
         return Stream(CUDA, device_id, int(handle), handle)
 
-    def free_stream(self, stream: Stream) -> None:
-        check_may_go(stream, self)
-        self.synchronize(stream.device_id, stream)
-        if self.current_stream(stream.device_id) is stream:
-            self.set_stream(stream.device_id, None)
-        retire(stream, self)
+    def _drop_stream(self, stream: Stream) -> None:
         self.call(stream.device_id, "freeing a stream", "cuStreamDestroy", stream.owner)
 
-    def set_stream(self, device_id: int, stream: Stream | None) -> None:
-        if stream is not None:
-            check_stream("set_stream", stream, self, device_id)
-        self._current.by_device[device_id] = stream
-
-    def current_stream(self, device_id: int) -> Stream:
+    def _default_stream(self, device_id: int) -> Stream:
         self._context(device_id)
-        return self._current.by_device.get(device_id) or self._defaults[device_id]
-
-    def queue_of(self, device_id: int, stream: Stream | None) -> Any:
-        """The driver's handle of a stream, default the current one."""
-        used = stream or self.current_stream(device_id)
-        check_stream("queueing work", used, self, device_id)
-        return used.owner
+        return self._defaults[device_id]
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
         if stream is None:
@@ -390,7 +328,7 @@ class CudaAPI(DeviceAPI):
         return Event(CUDA, device_id, _Owned(self, device_id, "cuEventDestroy", event))
 
     def wait_event(self, event: Event) -> None:
-        check_event("wait_event", event, self)
+        self.check_event("wait_event", event)
         self.call(event.device_id, "waiting for an event", "cuEventSynchronize", _raw(event))
 
     def elapsed(self, first: Event, then: Event) -> float:
@@ -437,7 +375,7 @@ class _Owned:
         self._api, self._device_id, self._release, self.raw = api, device_id, release, raw
 
     def __del__(self) -> None:
-        self._api.release(self._device_id, self._release, self.raw)
+        self._api.give_back(self._device_id, self._release, self.raw)
 
 
 def _raw(event: Event) -> Any:
@@ -466,7 +404,7 @@ class _CudaProgram(Program):
         shared_bytes: int = 0,
         stream: Stream | None = None,
     ) -> None:
-        check_launch(self._api, self._kernels, kernel, grid, block, arguments)
+        self._api.check_launch(self._kernels, kernel, grid, block, arguments)
         found = self._kernels[kernel]
         self._allow_shared(kernel, shared_bytes)
         values = [a if isinstance(a, int) else a.address for a in arguments]
@@ -494,4 +432,4 @@ class _CudaProgram(Program):
     def __del__(self) -> None:
         module = getattr(self, "_module", None)
         if module is not None:
-            self._api.release(self._device_id, "cuModuleUnload", module)
+            self._api.give_back(self._device_id, "cuModuleUnload", module)

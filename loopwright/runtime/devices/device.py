@@ -27,32 +27,22 @@ from loopwright.runtime.devices.interface import (
     device_api_types,
     find_device_api,
     free_stream,
+    why_missing,
 )
 
 #: Names and DLPack codes of device types.
 DEVICE_TYPES = {
-    "cpu": 1,
-    "cuda": 2,
-    "opencl": 4,
-    "vulkan": 7,
-    "metal": 8,
-    "vpi": 9,
-    "rocm": 10,
-    "ext_dev": 12,
+    "cpu": 1, "cuda": 2, "opencl": 4, "vulkan": 7, "metal": 8, "vpi": 9, "rocm": 10, "ext_dev": 12,
     "micro_dev": 13,
-}
+}  # fmt: skip
 _ALIASES = {"gpu": "cuda", "cl": "opencl"}
 NAMES = {code: name for name, code in DEVICE_TYPES.items()}
 
 #: Attributes that must agree between two devices so that one time holds for both.
 LIMITS = (
-    "device_name",
-    "arch",
-    "multi_processor_count",
-    "max_threads_per_block",
-    "max_shared_memory_per_block",
-    "warp_size",
-)
+    "device_name", "arch", "multi_processor_count", "max_threads_per_block",
+    "max_shared_memory_per_block", "warp_size",
+)  # fmt: skip
 
 
 class DeviceType(IntEnum):
@@ -126,15 +116,10 @@ def type_name(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Device:
-    """One device: a DLPack type code and a number, printed as ``cpu(0)``.
+    """One device: a DLPack type code and a number from 0, printed as ``cpu(0)``.
 
-    Attributes:
-        device_type: DLPack code, see `DEVICE_TYPES` and `DeviceType`. ``Device`` takes the type's
-            name too: ``Device("cpu", 0)``.
-        device_id: number among the devices of this type, from 0.
-
-    Raises:
-        UsageError: the type is unknown, or there is no device of that number.
+    `DEVICE_TYPES` and `DeviceType` have the codes; ``Device`` takes the type's name too. UsageError
+    where the type is unknown, or there is no device of that number.
 
     Example:
         >>> print(lw.runtime.Device("cpu", 0))
@@ -168,11 +153,7 @@ class Device:
 
     @property
     def api(self) -> DeviceAPI:
-        """Backend of devices of this type: memory, copies, streams (`DeviceAPI`).
-
-        Raises:
-            UsageError: the device cannot be used.
-        """
+        """Backend of devices of this type (`DeviceAPI`); UsageError where it cannot be used."""
         self.require()
         return device_api(self.device_type)
 
@@ -195,10 +176,7 @@ class Device:
         """Bytes of memory; the same as `total_global_memory`."""
         return _number(self.attribute("total_global_memory") or 0)
 
-    @property
-    def total_global_memory(self) -> int:
-        """Bytes of memory."""
-        return self.total_memory
+    total_global_memory = total_memory
 
     @property
     def available_global_memory(self) -> int | None:
@@ -276,12 +254,7 @@ class Device:
         return value if isinstance(value, int) else None
 
     def require(self) -> None:
-        """Raise an error where the device cannot be used.
-
-        Raises:
-            UsageError: kernels cannot run on it; the message names the missing part, and how
-                to install it.
-        """
+        """Raise UsageError where kernels cannot run on it, with the missing part and its remedy."""
         if not self.exist:
             raise UsageError(f"{self} cannot be used: {self.why_absent()}")
 
@@ -294,18 +267,12 @@ class Device:
             names = {**other_names(), **NAMES}
             driven = ", ".join(names[code] for code in device_api_types())
             return f"this version runs kernels on {driven}, not on {self.name}"
-        count = api.count()
-        if not count:
-            return api.why_absent()
-        last = f"{self.name}(0)" if count == 1 else f"{self.name}(0) to {self.name}({count - 1})"
-        return f"there is no such device; there is {last}"
+        return why_missing(api, self.name, self.device_id) or ""
 
     def sync(self, stream: Stream | None = None) -> None:
         """Wait for all work on the device, or in one of its streams.
 
-        Raises:
-            UsageError: the device cannot be used.
-            RunError: something that ran has failed.
+        UsageError where the device cannot be used, RunError where something that ran has failed.
         """
         self.api.synchronize(self.device_id, stream)
 
@@ -323,10 +290,7 @@ class Device:
 
     @contextmanager
     def stream(self) -> Iterator[Stream]:
-        """A new stream that is the calling thread's current one inside the block.
-
-        At its end the block waits for the stream.
-        """
+        """A new stream, the calling thread's current one inside the block, which waits for it."""
         api, before = self.api, self.api.current_stream(self.device_id)
         stream = api.create_stream(self.device_id)
         api.set_stream(self.device_id, stream)
@@ -352,80 +316,51 @@ def _number(device_id: object) -> int:
 
 
 def cpu(device_id: int = 0) -> Device:
-    """The host's processor, ``cpu(0)``.
-
-    Raises:
-        UsageError: the number is not 0.
+    """The host's processor, ``cpu(0)``; UsageError for another number.
 
     Example:
-        >>> print(lw.cpu(0))
-        cpu(0)
+        >>> print(lw.cpu(0), lw.cuda(1), lw.gpu(), lw.opencl())
+        cpu(0) cuda(1) cuda(0) opencl(0)
+        >>> print(lw.metal().exist, lw.rocm().exist)
+        False False
     """
     return Device(DEVICE_TYPES["cpu"], device_id)
 
 
 def cuda(device_id: int = 0) -> Device:
-    """A GPU of NVIDIA; ``exist`` of it says whether there is one.
-
-    Example:
-        >>> print(lw.cuda(1))
-        cuda(1)
-    """
+    """A GPU of NVIDIA; ``exist`` of it says whether there is one."""
     return Device("cuda", device_id)
 
 
-def gpu(device_id: int = 0) -> Device:
-    """The same as `cuda`, by its older name.
-
-    Example:
-        >>> print(lw.gpu())
-        cuda(0)
-    """
-    return cuda(device_id)
+#: The same function by its older name.
+gpu = cuda
 
 
 def opencl(device_id: int = 0) -> Device:
-    """A device of OpenCL; those of all platforms are counted one after the other.
-
-    Example:
-        >>> print(lw.opencl())
-        opencl(0)
-    """
+    """A device of OpenCL; those of all platforms are counted one after the other."""
     return Device("opencl", device_id)
 
 
 def metal(device_id: int = 0) -> Device:
-    """A GPU of Apple. It has a name only: nothing drives it in this version.
-
-    Example:
-        >>> print(lw.metal().exist)
-        False
-    """
+    """A GPU of Apple. It has a name only: nothing drives it in this version."""
     return Device("metal", device_id)
 
 
 def rocm(device_id: int = 0) -> Device:
-    """A GPU of AMD. It has a name only: nothing drives it in this version.
-
-    Example:
-        >>> print(lw.rocm().exist)
-        False
-    """
+    """A GPU of AMD. It has a name only: nothing drives it in this version."""
     return Device("rocm", device_id)
 
 
 def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
     """Parse a device: ``"cpu"``, ``"cpu:0"`` or ``"cpu(0)"``; a `Device` is returned as it is.
 
-    ``device("llvm", 0)`` is ``cpu(0)``. ``loopwright.context`` is the same by its older name.
+    ``loopwright.context`` is the same by its older name. UsageError where the name is unknown, or
+    there is no such device.
 
     Args:
         dev_type: a name of `DEVICE_TYPES`, its DLPack code, or a target, of which the first word
             counts (``llvm`` and ``c`` run on ``cpu``).
         dev_id: the number, default 0; where `dev_type` has one, too, both are the same.
-
-    Raises:
-        UsageError: the name is unknown, or there is no such device.
 
     Example:
         >>> print(lw.runtime.device("cpu:0"), lw.runtime.device("llvm"))
@@ -448,9 +383,7 @@ def device(dev_type: str | int | Device, dev_id: int | None = None) -> Device:
 def enabled(target: str) -> bool:
     """Whether kernels for a target, or on a device of that name, can run here.
 
-    Args:
-        target: such as ``"llvm"``, ``"llvm -mcpu=x86-64-v3"`` or ``"cpu"``; its options say nothing
-            here.
+    Options of the target, as in ``"llvm -mcpu=x86-64-v3"``, say nothing here.
 
     Example:
         >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("metal"))

@@ -20,7 +20,6 @@ _VERSIONED = b"dltensor_versioned"
 #: DLPack's codes of kinds of elements.
 TYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 _KINDS = {code: kind for kind, code in TYPE_CODES.items()}
-_STAND_INS = {"bfloat16": "uint16"}
 # Functions of `ctypes.pythonapi` itself are shared: other packages declare other types for them.
 _api = ctypes.PyDLL(None, handle=ctypes.pythonapi._handle)
 _api.PyCapsule_IsValid.argtypes = (ctypes.c_void_p, ctypes.c_char_p)
@@ -144,7 +143,7 @@ def export(
     addresses; ``offset`` is the bytes from there to the first element.
     """
     # NumPy has no code for foreign types; a type of the same width stands in until the code is set.
-    stand_in = np.dtype(_STAND_INS.get(dtype, dtype))
+    stand_in = np.dtype("uint16" if dtype == "bfloat16" else dtype)
     raw = (ctypes.c_uint8 * (prod(shape) * stand_in.itemsize)).from_address(address)
     vars(raw)["owner"] = owner
     capsule = np.frombuffer(raw, stand_in).reshape(shape).__dlpack__()  # type: ignore[call-overload]

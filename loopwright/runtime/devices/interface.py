@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Protocol
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
 
@@ -44,8 +43,7 @@ class Memory:
     """A piece of memory that a device, or the host, holds; equal only to itself.
 
     Attributes:
-        device_type: DLPack code of the device's kind; `HOST` for the host's memory.
-        device_id: its number.
+        device_type, device_id: DLPack code of the device's kind, `HOST` for the host, and number.
         handle: the address of the first byte, or the number by which the backend knows the memory.
         nbytes: bytes that may be touched, from ``offset`` on.
         offset: bytes between ``handle`` and the first byte of this piece.
@@ -69,8 +67,7 @@ class Memory:
     def part(self, offset: int, nbytes: int) -> Memory:
         """Bytes of this memory as a piece of their own, which keeps all of it alive.
 
-        Raises:
-            ArgumentError: they are not inside.
+        ArgumentError where they are not inside.
         """
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise ArgumentError(
@@ -86,10 +83,8 @@ class Memory:
 class Stream:
     """A queue of work on one device, done in order; equal only to itself.
 
-    Attributes:
-        device_type, device_id: of the device.
-        handle: the number by which the backend knows it; 0 is the default stream.
-        owner: object that the backend must keep alive.
+    The backend knows it by the number ``handle``, 0 for the default stream, and keeps ``owner``
+    alive.
     """
 
     device_type: int
@@ -102,9 +97,7 @@ class Stream:
 class Event:
     """A point in a stream, to wait for and to take times between; equal only to itself.
 
-    Attributes:
-        device_type, device_id: of the device.
-        owner: the backend's own object.
+    ``owner`` is the backend's own object.
     """
 
     device_type: int
@@ -118,6 +111,24 @@ KernelArgument = Memory | int
 
 def _is_whole(number: object) -> bool:
     return isinstance(number, Integral)
+
+
+def why_missing(api: DeviceAPI, name: str, device_id: int) -> str | None:
+    """The reason why there is no device of a number, as a sentence; None where there is."""
+    count = api.count()
+    if isinstance(device_id, int) and 0 <= device_id < count:
+        return None
+    if not count:
+        return api.why_absent()
+    there = f"{name}(0)" if count == 1 else f"{name}(0) to {name}({count - 1})"
+    return f"there is no such device; there is {there}"
+
+
+def check_device(api: DeviceAPI, device_id: int) -> None:
+    """Raise UsageError for a device number that does not exist; the message lists those that do."""
+    why = why_missing(api, api.name, device_id)
+    if why is not None:
+        raise UsageError(f"{api.name}({device_id}) cannot be used: {why}")
 
 
 def check_request(device: str, nbytes: int, alignment: int) -> None:
@@ -168,16 +179,9 @@ class Program(ABC):
     ) -> None:
         """Put one launch of a kernel into a stream; returns before it has run.
 
-        Args:
-            kernel: its name.
-            grid: blocks of each axis, x first.
-            block: threads of each axis of a block.
-            arguments: memory and integers in the kernel's order.
-            shared_bytes: bytes of shared memory beyond those that the kernel declares.
-            stream: default the current one of the device.
-
-        Raises:
-            RunError: the device refuses it (too many threads or resources), or is lost.
+        ``grid`` has blocks and ``block`` threads of each axis, x first; ``shared_bytes`` is shared
+        memory beyond that which the kernel declares; the stream is by default the device's current
+        one. RunError where the device refuses it (too many threads or resources), or is lost.
         """
 
 
@@ -212,17 +216,12 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def allocate(
-        self,
-        device_id: int,
-        nbytes: int,
-        alignment: int = DEVICE_ALIGNMENT,
-        scope: str = "global",
+        self, device_id: int, nbytes: int, alignment: int = DEVICE_ALIGNMENT, scope: str = "global"
     ) -> Memory:
         """Uninitialised memory of at least ``nbytes`` (0 gives a piece that must not be touched).
 
-        Raises:
-            OutOfMemoryError: the device has less memory.
-            ArgumentError: the device has no memory of that scope, or the number is negative.
+        OutOfMemoryError where the device has less, ArgumentError for a negative number, or a scope
+        of which the device has no memory.
         """
 
     def allocate_host(self, device_id: int, nbytes: int) -> Memory:
@@ -230,10 +229,7 @@ class DeviceAPI(ABC):
 
         It is freed with the last reference to it. Where a driver can pin memory, so that copies run
         beside other work and not by way of the driver's own buffers, it is pinned.
-
-        Raises:
-            OutOfMemoryError: the host has less memory.
-            ArgumentError: the number is negative.
+        OutOfMemoryError where the host has less, ArgumentError for a negative number.
         """
         check_request("the host", nbytes, 1)
         try:
@@ -259,11 +255,8 @@ class DeviceAPI(ABC):
         """Queue a copy between two pieces, at least one of this kind of devices.
 
         The other is of the same device, of another one of its kind, or of the host. Memory of the
-        host must stay as it is until the stream has come that far.
-
-        Raises:
-            ArgumentError: bytes outside of a piece.
-            RunError: the device refuses, or is lost.
+        host must stay as it is until the stream has come that far. ArgumentError for bytes outside
+        of a piece, RunError where the device refuses, or is lost.
         """
 
     def alignment(self, device_id: int) -> int:
@@ -298,11 +291,7 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
-        """Wait until a stream (None: every stream of the device) has done all that is in it.
-
-        Raises:
-            RunError: something in it failed.
-        """
+        """Wait for all work in a stream, None: in every one; RunError where some of it failed."""
 
     @abstractmethod
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
@@ -322,15 +311,10 @@ class DeviceAPI(ABC):
 
     @abstractmethod
     def load(self, device_id: int, image: bytes, kernels: Sequence[str]) -> Program:
-        """Load code onto a device.
+        """Load code, source text or machine code, with kernels of these names onto a device.
 
-        Args:
-            image: generated code for such devices: source text or machine code.
-            kernels: names of the kernels in it.
-
-        Raises:
-            RunError: the device's compiler or driver refuses it; with its message.
-            TargetError: it was made for another architecture; both are named.
+        RunError, with their message, where the device's compiler or driver refuses it; TargetError
+        where it was made for another architecture, with both.
         """
 
     def record_graph(
@@ -357,28 +341,17 @@ class DeviceAPI(ABC):
     def let_follow(self, device_id: int, streams: Sequence[Stream], number: int | None) -> bool:
         """Let a stream of another library wait for work in some of ours; the host does not wait.
 
-        Args:
-            streams: our streams.
-            number: of the other stream, by DLPack's numbering; None: the default stream.
-
-        Returns:
-            False where a kind of devices has no such numbers; then nothing was done.
-
-        Raises:
-            ArgumentError: DLPack has no such number.
+        ``number`` is the other stream's by DLPack's numbering, None: the default stream;
+        ArgumentError where there is no such number. False: a kind of devices has no such numbers,
+        and nothing was done.
         """
         return False
 
     def adopt(self, device_id: int, handle: int, offset: int, nbytes: int, owner: object) -> Memory:
         """Memory of another library, which is neither copied nor given back.
 
-        Args:
-            handle: its address, or the device's number of it.
-            offset: bytes from there to the first one that is meant.
-            owner: object that lives as long as the memory is used.
-
-        Raises:
-            ArgumentError: the device cannot use it.
+        ``handle`` is its address, or the device's number of it; ``offset`` the bytes from there to
+        the first one that is meant. ArgumentError where the device cannot use it.
         """
         return Memory(self.device_type, device_id, handle, nbytes, offset, owner=owner)
 
@@ -388,15 +361,11 @@ class DeviceAPI(ABC):
 
 
 def register_device_api(device_type: int, make: Callable[[], DeviceAPI]) -> None:
-    """Enter a kind of devices.
+    """Enter a kind of devices by its DLPack code, or by a code of its own from 1.
 
-    Args:
-        device_type: its DLPack code (`loopwright.runtime.DEVICE_TYPES` has the names), or a code of
-            its own from 1, under which the backend's ``name`` names its devices.
-        make: returns the backend; called once, at the first use of such a device.
-
-    Raises:
-        UsageError: the code has a backend already, or is not an integer from 1.
+    Under a code of its own the backend's ``name`` names its devices. ``make`` returns the backend
+    and is called once, at the first use of such a device. UsageError where the code has a backend
+    already, or is not an integer from 1.
     """
     if isinstance(device_type, bool) or not isinstance(device_type, int) or device_type < 1:
         raise UsageError(f"the device type {device_type!r} is no whole number from 1")
@@ -434,33 +403,11 @@ def device_api(device_type: int) -> DeviceAPI:
     return api
 
 
-class ThreadStreams(threading.local):
-    """The streams that were made current, a table for each thread.
-
-    ``by_device`` has them by number of the device; None, or no entry: the default one.
-    """
-
-    def __init__(self) -> None:
-        self.by_device: dict[int, Stream | None] = {}
-
-
 @dataclass(slots=True)
 class CopiedBytes:
-    """Bytes of one thread's copies.
+    """Bytes of one thread's copies: to devices, from them to the host, between pieces on devices.
 
-    Attributes:
-        to_device: from the host to devices.
-        to_host: from devices to the host.
-        on_devices: between pieces of memory of devices.
-        copies: number of copies, all together.
-
-    Example:
-        >>> from loopwright.runtime.profiling import counted_copies
-        >>> with counted_copies() as copied:
-        ...     a = lw.nd.array(np.zeros(4, "float32"))
-        ...
-        >>> print(copied)
-        CopiedBytes(to_device=0, to_host=0, on_devices=0, copies=0)
+    ``copies`` is the number of copies, all together.
     """
 
     to_device: int = 0
@@ -492,7 +439,7 @@ def counted_copies() -> Iterator[CopiedBytes]:
 def note_copy(source: Memory, target: Memory, nbytes: int) -> None:
     """Count a copy, where this thread counts them; backends call it for each that they queue."""
     counts = _counting.get()
-    if counts is None:
+    if counts is None or HOST == source.device_type == target.device_type:
         return
     counts.copies += 1
     if source.device_type == HOST:
@@ -503,33 +450,28 @@ def note_copy(source: Memory, target: Memory, nbytes: int) -> None:
         counts.on_devices += nbytes
 
 
-class StreamUser(Protocol):
+class StreamUser(ABC):
     """An allocator, which remembers in which streams its memory was used."""
 
     device_type: int
     device_id: int
 
+    def __init__(self) -> None:
+        with _lock:
+            _stream_users.add(self)
+
+    @abstractmethod
     def forget_stream(self, stream: Stream) -> None:
         """Remember a stream no more: all its work is done, and it will be given back."""
-
-
-def watch_streams(user: StreamUser) -> None:
-    """Let `forget_stream` tell an allocator as long as it exists."""
-    with _lock:
-        _stream_users.add(user)
 
 
 def forget_stream(stream: Stream) -> None:
     """Tell all allocators that a stream will be given back; all work in it must be done.
 
     Example:
-        >>> from loopwright.runtime.memory import forget_stream
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     stream = api.create_stream(0)
-        ...     api.synchronize(0, stream)
-        ...     forget_stream(stream)
-        ...     api.free_stream(stream)
+        >>> stream = lw.cpu().create_raw_stream()
+        >>> lw.cpu().sync(stream)
+        >>> lw.runtime.memory.forget_stream(stream)
     """
     with _lock:
         users = list(_stream_users)
@@ -542,16 +484,10 @@ def free_stream(stream: Stream) -> None:
     """Wait for a stream, tell all allocators, and give it back.
 
     Use this, and not `DeviceAPI.free_stream` alone, for streams that were used with memory of an
-    allocator: it would wait for a stream that is gone.
-
-    Raises:
-        RunError: something in it failed.
+    allocator: it would wait for a stream that is gone. RunError where something in it failed.
 
     Example:
-        >>> from loopwright.runtime.memory import free_stream
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     free_stream(api.create_stream(0))
+        >>> lw.runtime.memory.free_stream(lw.cpu().create_raw_stream())
     """
     api = device_api(stream.device_type)
     api.synchronize(stream.device_id, stream)

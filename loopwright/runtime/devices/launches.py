@@ -103,8 +103,7 @@ class _RecordedProgram(Program):
         self._program.launch(kernel, grid, block, arguments, shared_bytes, stream)
         timer.stop()
         nbytes = sum(piece.nbytes for piece in arguments if isinstance(piece, Memory))
-        where = f"{self._api.name}({self._device_id})"
-        self._spans.append(Span(kernel, where, timer, nbytes))
+        self._spans.append(Span(kernel, f"{self._api.name}({self._device_id})", timer, nbytes))
 
 
 _recorded: ContextVar[list[Span] | None] = ContextVar("recorded launches", default=None)
@@ -124,10 +123,7 @@ def recording() -> Iterator[list[Span]]:
 def recorded(program: Program, api: DeviceAPI, device_id: int) -> Program:
     """The program to launch through now: itself, unless this thread is inside `recording`.
 
-    Args:
-        program: the kernels.
-        api: the kind of the device that they were loaded onto.
-        device_id: its number.
+    ``api`` and ``device_id`` are of the device that it was loaded onto.
     """
     spans = _recorded.get()
     return program if spans is None else _RecordedProgram(program, api, device_id, spans)

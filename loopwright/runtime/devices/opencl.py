@@ -18,42 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.errors import (
-    ArgumentError,
-    OutOfMemoryError,
-    RunError,
-    TargetError,
-)
+from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TargetError
 from loopwright.runtime.caches import content_key, program_cache
-from loopwright.runtime.devices.checks import (
-    DriverAllocation,
-    check_byte,
-    check_device,
-    check_event,
-    check_launch,
-    check_may_go,
-    check_memory,
-    check_sides,
-    check_stream,
-    owner_of,
-    release,
-    retire,
-)
+from loopwright.runtime.devices.driver import DriverAllocation, DriverAPI, owner_of
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
     HOST,
     AttributeValue,
-    DeviceAPI,
     Event,
     Extents,
     KernelArgument,
     Memory,
     Program,
     Stream,
-    ThreadStreams,
-    check_copy,
-    check_request,
-    note_copy,
+    check_device,
 )
 
 #: Objects of pyopencl, which has no types.
@@ -206,7 +184,7 @@ class OpenCLProgram(Program):
     """A compiled program; its kernels keep their arguments, so one thread launches at a time."""
 
     def __init__(
-        self, api: DeviceAPI, context: OpenCLContext, program: Cl, kernels: Sequence[str]
+        self, api: DriverAPI, context: OpenCLContext, program: Cl, kernels: Sequence[str]
     ) -> None:
         self._api, self._context = api, context
         self._lock = threading.Lock()
@@ -224,16 +202,14 @@ class OpenCLProgram(Program):
         stream: Stream | None = None,
     ) -> None:
         """See `Program.launch`; blocks that are too large are refused with both numbers."""
-        check_launch(self._api, self._kernels, kernel, grid, block, arguments)
+        self._api.check_launch(self._kernels, kernel, grid, block, arguments)
         most, threads = int(self._context.device.max_work_group_size), math.prod(block)
         if threads > most:
             raise RunError(
                 f"{self._context.where}: {kernel} has blocks of {threads} threads, and the device "
                 f"takes {most}; build it with -max-threads-per-block={most}"
             )
-        used = stream or self._api.current_stream(self._device_id)
-        check_stream(kernel, used, self._api, self._device_id)
-        queue: Any = used.owner
+        queue = self._api.queue_of(self._device_id, stream, kernel)
         values = [np.int64(a) if isinstance(a, int) else _argument(a) for a in arguments]
         work = tuple(g * b for g, b in zip(grid, block, strict=True))
         with self._lock, named(self._context.where, f"launching {kernel}"):
@@ -266,7 +242,7 @@ def _argument(memory: Memory) -> Cl:
         ) from error
 
 
-class OpenCLAPI(DeviceAPI):
+class OpenCLAPI(DriverAPI):
     """Devices of all OpenCL platforms, GPUs first; each has a context of its own."""
 
     device_type = OPENCL
@@ -274,9 +250,8 @@ class OpenCLAPI(DeviceAPI):
     has_addresses = False
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        super().__init__()
         self._contexts: dict[int, OpenCLContext] = {}
-        self._current = ThreadStreams()
 
     # ------------------------------------------------------------ devices
 
@@ -301,8 +276,7 @@ class OpenCLAPI(DeviceAPI):
 
     def alignment(self, device_id: int) -> int:
         check_device(self, device_id)
-        bits = int(found_devices()[0][device_id].mem_base_addr_align)
-        return max(DEVICE_ALIGNMENT, bits // 8)
+        return max(DEVICE_ALIGNMENT, int(found_devices()[0][device_id].mem_base_addr_align) // 8)
 
     def _context(self, device_id: int) -> OpenCLContext:
         check_device(self, device_id)
@@ -313,20 +287,10 @@ class OpenCLAPI(DeviceAPI):
 
     # ------------------------------------------------------------ memory
 
-    def allocate(
-        self,
-        device_id: int,
-        nbytes: int,
-        alignment: int = DEVICE_ALIGNMENT,
-        scope: str = "global",
-    ) -> Memory:
+    def _allocate(self, device_id: int, nbytes: int, alignment: int) -> Memory:
         # There are no addresses: an alignment is that of places within the buffer, and the driver
         # aligns buffers for the largest type.
-        where = f"opencl({device_id})"
-        check_request(where, nbytes, alignment)
-        if scope != "global":
-            raise ArgumentError(f"{where} has no memory of scope {scope!r}; it has: global")
-        context = self._context(device_id)
+        where, context = self.where(device_id), self._context(device_id)
         most = int(context.device.max_mem_alloc_size)
         if nbytes > most:
             raise OutOfMemoryError(
@@ -335,68 +299,34 @@ class OpenCLAPI(DeviceAPI):
         with named(where, f"allocating {nbytes} bytes"):
             flags = context.cl.mem_flags.READ_WRITE
             buffer = context.cl.Buffer(context.context, flags, max(nbytes, 1))
-        return Memory(
-            OPENCL, device_id, int(buffer.int_ptr), nbytes, owner=DriverAllocation(buffer)
-        )
+        handle = int(buffer.int_ptr)
+        return Memory(OPENCL, device_id, handle, nbytes, owner=DriverAllocation(buffer))
 
     def free(self, memory: Memory) -> None:
-        buffer = release(memory, self)
-        with named(f"opencl({memory.device_id})", "freeing memory"):
+        buffer = self.release(memory)
+        with named(self.where(memory.device_id), "freeing memory"):
             buffer.release()
 
-    def copy(
-        self,
-        source: Memory,
-        source_offset: int,
-        target: Memory,
-        target_offset: int,
-        nbytes: int,
-        stream: Stream | None = None,
-    ) -> None:
-        check_copy(source, source_offset, target, target_offset, nbytes)
-        check_sides(source, target, self)
-        if not nbytes:
+    def _copy(self, device_id: int, source: Memory, target: Memory, stream: Stream | None) -> None:
+        devices = {m.device_id for m in (source, target) if m.device_type != HOST}
+        if len(devices) > 1:  # through the host, since two contexts share no memory
+            block = np.empty(source.nbytes, dtype=np.uint8)
+            host = Memory(HOST, 0, int(block.ctypes.data), source.nbytes, owner=block)
+            for start, end, device in ((source, host, source), (host, target, target)):
+                self.copy(start, 0, end, 0, source.nbytes)
+                self.synchronize(device.device_id, self.current_stream(device.device_id))
             return
-        note_copy(source, target, nbytes)
-        device_id = target.device_id if source.device_type == HOST else source.device_id
-        if HOST not in (source.device_type, target.device_type) and (
-            source.device_id != target.device_id
-        ):
-            self._copy_between(source, source_offset, target, target_offset, nbytes)
-            return
-        queue = self._queue(device_id, stream)
-        cl = self._context(device_id).cl
-        with named(f"opencl({device_id})", f"copying {nbytes} bytes"):
-            if source.device_type == HOST:
-                host = _host_bytes(source.address + source_offset, nbytes)
-                at = target.offset + target_offset
-                cl.enqueue_copy(queue, buffer_of(target), host, dst_offset=at, is_blocking=False)
-                return
-            at = source.offset + source_offset
-            if target.device_type == HOST:
-                host = _host_bytes(target.address + target_offset, nbytes)
-                cl.enqueue_copy(queue, host, buffer_of(source), src_offset=at, is_blocking=False)
-                return
-            to = target.offset + target_offset
-            cl.enqueue_copy(
-                queue,
-                buffer_of(target),
-                buffer_of(source),
-                byte_count=nbytes,
-                src_offset=at,
-                dst_offset=to,
-            )
-
-    def _copy_between(
-        self, source: Memory, source_offset: int, target: Memory, target_offset: int, nbytes: int
-    ) -> None:
-        """Copy through the host, since two contexts share no memory."""
-        block = np.empty(nbytes, dtype=np.uint8)
-        host = Memory(HOST, 0, int(block.ctypes.data), nbytes, owner=block)
-        self.copy(source, source_offset, host, 0, nbytes)
-        self.synchronize(source.device_id, self.current_stream(source.device_id))
-        self.copy(host, 0, target, target_offset, nbytes)
-        self.synchronize(target.device_id, self.current_stream(target.device_id))
+        queue = self.queue_of(device_id, stream)
+        options: dict[str, Any] = {"is_blocking": False}
+        if source.device_type == HOST:
+            options["dst_offset"] = target.offset
+        elif target.device_type == HOST:
+            options["src_offset"] = source.offset
+        else:
+            options = {"src_offset": source.offset, "dst_offset": target.offset}
+            options["byte_count"] = source.nbytes
+        with named(self.where(device_id), f"copying {source.nbytes} bytes"):
+            package().enqueue_copy(queue, _side(target), _side(source), **options)
 
     def adopt(self, device_id: int, handle: int, offset: int, nbytes: int, owner: object) -> Memory:
         context = self._context(device_id)
@@ -412,14 +342,10 @@ class OpenCLAPI(DeviceAPI):
             OPENCL, device_id, handle, nbytes, offset, owner=DriverAllocation(buffer, owner)
         )
 
-    def fill(self, memory: Memory, value: int, stream: Stream | None = None) -> None:
-        check_memory("fill", memory, self)
-        check_byte(value)
-        if not memory.nbytes:
-            return
-        queue = self._queue(memory.device_id, stream)
-        with named(f"opencl({memory.device_id})", f"filling {memory.nbytes} bytes"):
-            self._context(memory.device_id).cl.enqueue_fill_buffer(
+    def _fill(self, memory: Memory, value: int, stream: Stream | None) -> None:
+        queue = self.queue_of(memory.device_id, stream)
+        with named(self.where(memory.device_id), f"filling {memory.nbytes} bytes"):
+            package().enqueue_fill_buffer(
                 queue, buffer_of(memory), np.uint8(value), memory.offset, memory.nbytes
             )
 
@@ -433,34 +359,17 @@ class OpenCLAPI(DeviceAPI):
             context.queues.append(queue)
         return Stream(OPENCL, device_id, int(queue.int_ptr), queue)
 
-    def free_stream(self, stream: Stream) -> None:
-        check_may_go(stream, self)
-        queue: Any = stream.owner
-        with named(f"opencl({stream.device_id})", "waiting for a queue"):
-            queue.finish()
+    def _drop_stream(self, stream: Stream) -> None:
         context = self._context(stream.device_id)
         with self._lock:
-            context.queues = [q for q in context.queues if q is not queue]
-        if self.current_stream(stream.device_id) is stream:
-            self.set_stream(stream.device_id, None)
-        retire(stream, self)
+            context.queues = [q for q in context.queues if q is not stream.owner]
 
-    def set_stream(self, device_id: int, stream: Stream | None) -> None:
-        if stream is not None:
-            check_stream("set_stream", stream, self, device_id)
-        self._current.by_device[device_id] = stream
-
-    def current_stream(self, device_id: int) -> Stream:
-        return self._current.by_device.get(device_id) or self._context(device_id).default
-
-    def _queue(self, device_id: int, stream: Stream | None) -> Cl:
-        used = stream or self.current_stream(device_id)
-        check_stream("queueing work", used, self, device_id)
-        return used.owner
+    def _default_stream(self, device_id: int) -> Stream:
+        return self._context(device_id).default
 
     def synchronize(self, device_id: int, stream: Stream | None = None) -> None:
         every = self._context(device_id).queues
-        queues = every if stream is None else [self._queue(device_id, stream)]
+        queues = every if stream is None else [self.queue_of(device_id, stream)]
         with named(f"opencl({device_id})", "waiting for a queue"):
             for queue in list(queues):
                 queue.finish()
@@ -468,18 +377,18 @@ class OpenCLAPI(DeviceAPI):
     def sync_stream_from_to(self, device_id: int, first: Stream, then: Stream) -> None:
         cl = self._context(device_id).cl
         with named(f"opencl({device_id})", "joining two queues"):
-            queue = self._queue(device_id, first)
+            queue = self.queue_of(device_id, first)
             reached = cl.enqueue_marker(queue)
             queue.flush()
-            cl.enqueue_barrier(self._queue(device_id, then), wait_for=[reached])
+            cl.enqueue_barrier(self.queue_of(device_id, then), wait_for=[reached])
 
     def record_event(self, device_id: int, stream: Stream | None = None) -> Event:
         cl = self._context(device_id).cl
         with named(f"opencl({device_id})", "recording an event"):
-            return Event(OPENCL, device_id, cl.enqueue_marker(self._queue(device_id, stream)))
+            return Event(OPENCL, device_id, cl.enqueue_marker(self.queue_of(device_id, stream)))
 
     def wait_event(self, event: Event) -> None:
-        check_event("wait_event", event, self)
+        self.check_event("wait_event", event)
         with named(f"opencl({event.device_id})", "waiting for an event"):
             event.owner.wait()  # type: ignore[attr-defined]
 
@@ -503,5 +412,8 @@ class OpenCLAPI(DeviceAPI):
         return OpenCLProgram(self, context, context.build(source), kernels)
 
 
-def _host_bytes(address: int, nbytes: int) -> Any:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+def _side(memory: Memory) -> Any:
+    """Memory as copies take it: a buffer, or an array over the bytes of the host."""
+    if memory.device_type != HOST:
+        return buffer_of(memory)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * memory.nbytes).from_address(memory.address))

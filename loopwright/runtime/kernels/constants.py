@@ -40,9 +40,7 @@ class PreparedCall(KernelCall):
     `run` runs both. `loopwright.runtime.time_call` times ``main`` alone, on the results of the last
     run of ``prepare``.
 
-    Attributes:
-        prepare: computes the stages that constants determine.
-        main: computes the rest from that and the other arguments.
+    ``prepare`` computes the stages that constants determine, ``main`` the rest.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -73,11 +71,7 @@ class PreparedCall(KernelCall):
         self.main()
 
     def run(self) -> None:
-        """Run both parts once.
-
-        Raises:
-            RunError: one reported a failure.
-        """
+        """Run both parts once, and wait for them."""
         self.prepare.run()
         self.main.run()
 
@@ -89,20 +83,8 @@ class PreparedCall(KernelCall):
 class Parts:
     """The two parts of a function, to be called one after the other.
 
-    Attributes:
-        whole: the function.
-        first, second: its parts.
-        read_first, read_later: numbers of the arguments that each part takes.
-        kept: results of the first part, which the second one reads.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> W = te.placeholder((4,), name="W", constant=True)
-        >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
-        >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
-        >>> f = lw.build(te.create_schedule(B.op), [A, W, B])
-        >>> print([str(kept) for kept in f.parts().kept])
-        ['V: float32[4]']
+    ``read_first`` and ``read_later`` are numbers of the arguments that each part takes, ``kept``
+    results of the first, which the second reads.
     """
 
     def __init__(self, whole: Kernel, first: Kernel, second: Kernel, spec: PartsSpec) -> None:
@@ -125,11 +107,7 @@ class Parts:
         return [empty(arg.shape, arg.dtype.name, device) for arg in self.kept]
 
     def of_sizes(self, arrays: Sequence[Any]) -> Parts:
-        """The parts for the sizes of these arguments; themselves where the function has no sizes.
-
-        Raises:
-            ArgumentError: their shapes disagree.
-        """
+        """The parts for the sizes of these arguments; itself where the function has no sizes."""
         whole, _ = self.whole.resolve(arrays)
         if whole is self.whole:
             return self
@@ -145,15 +123,9 @@ class Parts:
     ) -> PreparedCall:
         """Check the arguments of the whole and return a call whose parts run one by one.
 
-        Args:
-            arrays: one for each argument of the whole, as `Function.bind` takes them.
-            workspace: of the whole, for a function of the host, which then holds the results of the
-                first part as well; None: memory of its own.
-            buffers: temporary buffers of the whole, for a function of a device; None: of its own.
-
-        Raises:
-            ArgumentError: an argument is not acceptable.
-            RunError: the workspace is over the limit.
+        ``workspace`` is that of the whole, for a function of the host, and then holds the results
+        of the first part as well; ``buffers`` are the temporary buffers of the whole, for a
+        function of a device. None: memory of its own. Errors are those of `Function.bind`.
         """
         parts = self.of_sizes(arrays)
         if parts is not self:
@@ -222,22 +194,14 @@ class FunctionWithConstants(Kernel):
     Several threads may call it at once. The values were taken over when it was made: a change of
     the arrays that were given then changes nothing, but for those that are `InPlace`.
 
+    ``values`` are all its constants by number of the argument; ArgumentError where one is not
+    acceptable. ``parts`` is None where it has none.
+
     Attributes:
-        name: the function's name.
-        args: the arguments that a call takes.
-        constants: names of those that are given.
+        args, constants: the arguments that a call takes, and names of those that are given.
         nbytes: bytes that it holds: arrays computed from the constants, and copies of those that
             calls read themselves.
         prepare_seconds: time of the computation from the constants.
-
-    Args:
-        whole: the function.
-        spec: its entry in the manifest.
-        parts: its parts; None where it has none.
-        values: its constants by number of the argument, all of them.
-
-    Raises:
-        ArgumentError: a value is not acceptable.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -261,7 +225,11 @@ class FunctionWithConstants(Kernel):
         args = whole.args
         self.args = tuple(arg for n, arg in enumerate(args) if n not in values)
         self.prepare_seconds = 0.0
-        home = _home(whole.device, values)
+        # The device of the first constant on one, else the first of its kind.
+        arrays = [x.array if isinstance(x, InPlace) else x for x in values.values()]
+        places = (x.device for x in arrays if isinstance(x, DeviceArray))
+        kind = whole.device.device_type
+        home = next((p for p in places if p.device_type == kind), whole.device)
         self._function, held = whole, list[Any]()
         order = whole.order if parts is None else parts.read_later
         owned = {
@@ -281,44 +249,29 @@ class FunctionWithConstants(Kernel):
 
     @property
     def device(self) -> Device:
-        """The device that runs it."""
         return self._function.device
 
     @property
     def function(self) -> Kernel:
-        """The function that calls run, which takes `given` beside a call's arguments."""
         return self._function
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """An array for each argument of `function` that is given; None where a call gives it."""
         return tuple(self._given)
 
     def exchange(self, equal: Callable[[Any], Any]) -> None:
         """Replace the `given` arrays by ``equal(array)`` of each, save those that are `InPlace`."""
         kept = [not isinstance(x, np.ndarray) or id(x) in self._in_place for x in self._given]
-        pairs = zip(self._given, kept, strict=True)
-        self._given = [x if stays else equal(x) for x, stays in pairs]
+        self._given = [x if stays else equal(x) for x, stays in zip(self._given, kept, strict=True)]
 
     def __call__(self, *args: object) -> None:
-        """Check the arguments, then run.
-
-        Raises:
-            ArgumentError: an argument is not acceptable; nothing ran.
-            RunError: the workspace is over the limit (nothing ran), or the function failed.
-        """
+        """Check the arguments, then run; errors as of `Function`."""
         self._function(*self._all(args))
 
     def bind(self, *args: object, **memory: Any) -> KernelCall:
         """Check the arguments now and return a call that runs without checking again.
 
-        Args:
-            args: the arguments that are not constants.
-            memory: further options of the function's own ``bind``.
-
-        Raises:
-            ArgumentError: as when called.
-            RunError: the workspace is over the limit.
+        ``memory`` are further options of the function's own ``bind``.
         """
         return self._function.bind(*self._all(args), **memory)
 
@@ -380,13 +333,6 @@ def with_constants(
             f"{', '.join(missing)} as well"
         )
     return FunctionWithConstants(whole, spec, parts, {n: by_number[n] for n in numbers})
-
-
-def _home(device: Device, values: Mapping[int, object]) -> Device:
-    """Device of the constants: that of the first on a device, else the first of its kind."""
-    arrays = [x.array if isinstance(x, InPlace) else x for x in values.values()]
-    places = (x.device for x in arrays if isinstance(x, DeviceArray))
-    return next((p for p in places if p.device_type == device.device_type), device)
 
 
 def _taken_over(

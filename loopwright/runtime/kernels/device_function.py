@@ -14,7 +14,7 @@ from typing import NamedTuple
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.arrays.device import DeviceArray, extent
 from loopwright.runtime.arrays.host import NDArray
-from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
+from loopwright.runtime.artifacts.device_code import DeviceCode
 from loopwright.runtime.artifacts.manifest import FunctionSpec, evaluate
 from loopwright.runtime.devices.device import Device
 from loopwright.runtime.devices.interface import (
@@ -42,18 +42,11 @@ _SWEEP = 2
 class DeviceFunction(Kernel):
     """A function of kernels; call it with one array per argument, outputs included, in order.
 
-    Attributes:
-        name: the function's name.
-        args: its arguments, in order.
-        values: sizes that the code takes after the arrays.
-        buffer_bytes: bytes of each temporary buffer on the device.
-        workspace_bytes: bytes of all of them.
-
-    Args:
-        image: the code.
-        spec: the function's entry in the manifest, with numbers for all sizes.
-        values: the sizes.
+    ``values`` are sizes that the code takes after the arrays, ``buffer_bytes`` bytes of each
+    temporary buffer on the device, ``workspace_bytes`` of all. ``spec`` has numbers for all sizes.
     """
+
+    _image: DeviceImage
 
     def __init__(self, image: DeviceImage, spec: FunctionSpec, values: Sequence[int] = ()) -> None:
         self.name = spec.name
@@ -69,12 +62,16 @@ class DeviceFunction(Kernel):
         self._pairs = output_pairs(self.args)
         # Where no output has elements nothing is launched, and a grid may be empty.
         launches = () if self._idle else plan.launches
-        self._launches = [_Concrete(launch, named) for launch in launches]
-
-    @property
-    def device(self) -> Device:
-        """The first device of the kind that runs it."""
-        return Device(self._image.kind.device)
+        self._launches = [
+            (
+                launch.arguments,
+                launch.kernel,
+                _extents(launch.kernel, launch.grid, named),
+                _extents(launch.kernel, launch.block, named),
+                evaluate(launch.shared_bytes, named),
+            )
+            for launch in launches
+        ]
 
     @property
     def code(self) -> DeviceCode:
@@ -90,25 +87,25 @@ class DeviceFunction(Kernel):
     def bind(self, *args: object, buffers: Sequence[Memory] | None = None) -> DeviceCall:
         """Check the arguments now and return a `DeviceCall` that runs without checking again.
 
-        Args:
-            args: the arrays.
-            buffers: memory for its temporary buffers, of `buffer_bytes`; None: lent to each call.
-
-        Raises:
-            ArgumentError: as when called, or no output has elements.
+        ``buffers`` is memory for its temporary buffers, of `buffer_bytes`; None: lent to each call.
+        ArgumentError as when called, or where no output has elements.
         """
         arrays = self._check(args)
         if self._idle:
             raise ArgumentError(f"{self.name}: no output has elements; there is nothing to run")
         return DeviceCall(self, arrays, buffers)
 
-    def program(self, device: Device) -> Program:
-        """Its kernels on a device, loaded now if need be."""
-        return self._image.program(device)
-
     def steps(self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory]) -> list[BoundLaunch]:
         """The launches of a call with their arguments."""
-        return [launch.step(arrays, buffers, self.values) for launch in self._launches]
+        pools: dict[str, Sequence[KernelArgument]] = {
+            "parameter": [a.memory for a in arrays],
+            "buffer": buffers,
+            "size": self.values,
+        }
+        return [
+            BoundLaunch(kernel, grid, block, [pools[kind][n] for kind, n in sources], shared_bytes)
+            for sources, kernel, grid, block, shared_bytes in self._launches
+        ]
 
     def _check(self, args: Sequence[object]) -> list[DeviceArray]:
         check_count(self.name, self.args, args)
@@ -170,27 +167,6 @@ class BoundLaunch(NamedTuple):
         program.launch(*self, stream)
 
 
-class _Concrete:
-    """A launch of the plan with numbers for its sizes."""
-
-    def __init__(self, launch: LaunchSpec, sizes: Mapping[str, int]) -> None:
-        self.kernel, self.sources = launch.kernel, launch.arguments
-        self.grid = _extents(launch.kernel, launch.grid, sizes)
-        self.block = _extents(launch.kernel, launch.block, sizes)
-        self.shared_bytes = evaluate(launch.shared_bytes, sizes)
-
-    def step(
-        self, arrays: Sequence[DeviceArray], buffers: Sequence[Memory], sizes: Sequence[int]
-    ) -> BoundLaunch:
-        pools: dict[str, Sequence[KernelArgument]] = {
-            "parameter": [a.memory for a in arrays],
-            "buffer": buffers,
-            "size": sizes,
-        }
-        arguments = [pools[kind][number] for kind, number in self.sources]
-        return BoundLaunch(self.kernel, self.grid, self.block, arguments, self.shared_bytes)
-
-
 def _extents(kernel: str, formulas: Sequence[object], sizes: Mapping[str, int]) -> Extents:
     x, y, z = (evaluate(n, sizes) for n in formulas)  # type: ignore[arg-type]
     if min(x, y, z) < 1:
@@ -199,17 +175,7 @@ def _extents(kernel: str, formulas: Sequence[object], sizes: Mapping[str, int]) 
 
 
 class DeviceCall(KernelCall):
-    """A function of kernels with checked arrays, ready to run any number of times.
-
-    Attributes:
-        function: the function.
-        device: the device that runs it.
-
-    Args:
-        function: the function.
-        arrays: its arguments.
-        buffers: see `DeviceFunction.bind`.
-    """
+    """A function of kernels with checked arrays, ready to run any number of times."""
 
     function: DeviceFunction
 
@@ -222,33 +188,23 @@ class DeviceCall(KernelCall):
         self.function, self.arrays = function, tuple(arrays)
         self._buffers = None if buffers is None else list(buffers)
         self._device = arrays[0].device
-        self._program = function.program(self.device)
+        self._program = function._image.program(self.device)
         self._graph: Callable[[Stream | None], None] | None = None
 
     @property
     def device(self) -> Device:
-        """The device of its arrays."""
         return self._device
 
     def __call__(self) -> None:
-        """Launch on the bound arrays, as a call of the function does.
-
-        Raises:
-            RunError: the device refuses.
-        """
+        """Launch on the bound arrays, as a call of the function does."""
         self.launch()
 
     @property
     def api(self) -> DeviceAPI:
-        """Backend of the device."""
         return self.device.api
 
     def launch(self, stream: Stream | None = None) -> None:
-        """Put the launches into a stream, default the current one; returns before they have run.
-
-        Raises:
-            RunError: the device refuses one.
-        """
+        """Put the launches into a stream, default the current one; returns before they have run."""
         stream = stream or self.api.current_stream(self.device.device_id)
         program = recorded(self._program, self.api, self.device.device_id)
         for a in self.arrays:
@@ -264,11 +220,7 @@ class DeviceCall(KernelCall):
                 step.launch(program, stream)
 
     def run(self) -> None:
-        """Run the function once, and wait for it.
-
-        Raises:
-            RunError: the device refuses, or is lost.
-        """
+        """Run the function once, and wait for it."""
         stream = self.api.current_stream(self.device.device_id)
         self.launch(stream)
         self.api.synchronize(self.device.device_id, stream)
@@ -278,9 +230,6 @@ class DeviceCall(KernelCall):
 
         Where a device has graphs, many launches are submitted at once, so that Python's time to
         prepare them does not count.
-
-        Raises:
-            RunError: the device refuses, or is lost.
         """
         api, device_id = self.api, self.device.device_id
         stream = api.current_stream(device_id)
@@ -295,8 +244,7 @@ class DeviceCall(KernelCall):
             self._graph(stream)
         for _ in range(number - graphs * _GRAPH_LAUNCHES):
             self.launch(stream)
-        then = api.record_event(device_id, stream)
-        return api.elapsed(first, then)
+        return api.elapsed(first, api.record_event(device_id, stream))
 
     def __repr__(self) -> str:
         arrays = zip(self.args, self.arrays, strict=True)

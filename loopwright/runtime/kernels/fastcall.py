@@ -104,10 +104,7 @@ def refuse(*args: object) -> Literal[False]:
 
 
 def checked_call(
-    kernel: NativeCode,
-    args: Sequence[Arg],
-    pairs: Sequence[tuple[int, int]],
-    sizes: Sequence[int],
+    kernel: NativeCode, args: Sequence[Arg], pairs: Sequence[tuple[int, int]], sizes: Sequence[int]
 ) -> FastCall | None:
     """A built-in function that takes the arrays, checks them and runs; None where that cannot be.
 
@@ -129,14 +126,12 @@ def checked_call(
         pair_list=ctypes.addressof(flat),
         pointers=ctypes.addressof(pointers),
     )
-    owners = (extents, records, flat, pointers, args)
-    return _builtin(CHECKED, kernel, record, owners)
+    return _builtin(CHECKED, kernel, record, (extents, records, flat, pointers, args))
 
 
 def bound_call(kernel: NativeCode, pointers: ctypes.Array[Any]) -> FastCall | None:
     """A built-in function without arguments that runs the kernel on these addresses, or None."""
-    record = _CallRecord(pointers=ctypes.addressof(pointers))
-    return _builtin(BOUND, kernel, record, (pointers,))
+    return _builtin(BOUND, kernel, _CallRecord(pointers=ctypes.addressof(pointers)), (pointers,))
 
 
 def _builtin(
@@ -147,24 +142,20 @@ def _builtin(
     code = kernel.code or linked_code()
     if offset is None or code is None:
         return None
-    python = _python()
-    for name, value in python.items():
+    for name, value in _python().items():
         setattr(record, name, value)
     record.kernel, record.workspace = kernel.address, kernel.workspace or 0
     record.needs_workspace, record.wrapped_at = kernel.workspace is not None, offset
-    method = _Method(kernel.name.encode(), code[symbol], _METHODS[symbol], None)
+    flags = _FASTCALL if symbol == CHECKED else _NOARGS
+    method = _Method(kernel.name.encode(), code[symbol], flags, None)
     owner = np.frombuffer(memoryview(record), np.uint64).view(_Owner)
     owner.owners = (record, method, kernel, owners, code)
     builtin: FastCall = _new()(ctypes.byref(method), owner, None)
     return builtin
 
 
-_METHODS = {CHECKED: _FASTCALL, BOUND: _NOARGS}
-
-
 @lru_cache(maxsize=1)
 def _new() -> Callable[..., Any]:
-    """CPython's ``PyCFunction_NewEx``."""
     signature = ctypes.PYFUNCTYPE(
         ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
     )

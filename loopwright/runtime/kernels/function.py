@@ -23,7 +23,6 @@ from loopwright.runtime.arrays.device import buffer_of
 from loopwright.runtime.arrays.host import aligned_bytes
 from loopwright.runtime.artifacts.kinds import Timer
 from loopwright.runtime.artifacts.manifest import FunctionSpec, evaluate
-from loopwright.runtime.devices.device import Device
 from loopwright.runtime.kernels import fastcall
 from loopwright.runtime.kernels.argument import Arg, ArgumentChecks
 from loopwright.runtime.kernels.image import Image
@@ -46,7 +45,6 @@ class BoundCall(KernelCall):
     one take a workspace of the function's.
 
     Attributes:
-        function: the function.
         entry: address of the machine code, ``int32_t f(void **args, void *workspace)``.
         pointers: the array of argument addresses.
         workspace: address of the workspace, None where the function needs none. One thread at a
@@ -82,11 +80,7 @@ class BoundCall(KernelCall):
         self._left = _WARM
 
     def __call__(self) -> None:
-        """Run the function on the bound arrays.
-
-        Raises:
-            RunError: it reported a failure.
-        """
+        """Run the function on the bound arrays; RunError where it reported a failure."""
         code = self._fast()
         if code is None:
             return
@@ -131,11 +125,7 @@ class BoundCall(KernelCall):
         self._fast, self._left = fastcall.refuse, _WARM
 
     def run(self) -> None:
-        """Run the function once; the same as calling this.
-
-        Raises:
-            RunError: it reported a failure.
-        """
+        """Run the function once; the same as calling this."""
         self()
 
     def _run_slowly(self) -> None:
@@ -157,8 +147,7 @@ class BoundCall(KernelCall):
         except IndexError:
             self._left = 1  # another thread has the workspace: after the next call then
             return
-        kernel = self.function._kernel(workspace, (self._held,))
-        fast = fastcall.bound_call(kernel, self.pointers)
+        fast = fastcall.bound_call(self.function._kernel(workspace, (self._held,)), self.pointers)
         if fast is None:
             self._own.append(workspace)
             return
@@ -177,17 +166,9 @@ class Function(Kernel):
     are written in place. Nothing runs unless every argument is right. Where no output has elements
     (a size is 0) there is nothing to compute: the arguments are checked, and nothing runs.
 
-    Attributes:
-        name: the function's name.
-        args: its arguments, in order.
-        workspace_bytes: workspace of one call.
-        parallel_workspace_bytes: workspace of each further thread of its parallel loops.
-        values: sizes that the code takes after the arrays.
-
-    Args:
-        image: the code.
-        spec: the function's entry in the manifest, with numbers for all sizes.
-        values: the sizes.
+    ``values`` are sizes that the code takes after the arrays, ``workspace_bytes`` the bytes of the
+    workspace of a call, ``parallel_workspace_bytes`` those of each further thread of its parallel
+    loops. ``spec`` has numbers for all sizes.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -200,6 +181,8 @@ class Function(Kernel):
         >>> print([(x.name, x.shape, x.output) for x in kernel.args])
         [('A', (4,), False), ('B', (4,), True)]
     """
+
+    _image: Image
 
     def __init__(self, image: Image, spec: FunctionSpec, values: Sequence[int] = ()) -> None:
         self.name = spec.name
@@ -225,26 +208,16 @@ class Function(Kernel):
         return self._address
 
     @property
-    def device(self) -> Device:
-        """The device that runs it."""
-        return Device(self._image.kind.device)
-
-    @property
     def timer(self) -> Timer | None:
         """The function's own timer; None where the loop in compiled code times it (`time_call`)."""
         return self._image.kind.timer
 
-    def complaint(self, code: int) -> Exception | None:
-        """The code's own description of a failure that it reported in this thread, or None."""
-        return self._image.complaint(code)
-
     def __call__(self, *args: object) -> None:
         """Check the arguments, then run.
 
-        Raises:
-            ArgumentError: an argument is not acceptable; names the function, the argument's
-                position and name, the expected and the actual value. Nothing ran.
-            RunError: the workspace is over the limit (nothing ran), or the function failed.
+        ArgumentError, with function, position, name, expected and actual value, where one is not
+        acceptable, RunError where the workspace is over the limit: nothing ran. RunError, too,
+        where the function failed.
         """
         code = self._fast(*args)
         if code is None:
@@ -265,11 +238,8 @@ class Function(Kernel):
     def bind(self, *args: object) -> BoundCall:
         """Check the arguments now and return a `BoundCall`, which runs without checking again.
 
-        For repeated calls on the same arrays: the `BoundCall` takes no arguments, and less time.
-
-        Raises:
-            ArgumentError: as when called, or no output has elements.
-            RunError: the workspace is over the limit.
+        It takes no arguments, and less time. ArgumentError as when called, or where no output has
+        elements; RunError where the workspace is over the limit.
         """
         held, addresses = self._checks.check(args)
         if self._checks.idle:
@@ -362,7 +332,7 @@ def workspace_limit() -> int:
 
 def failure(function: Function, code: int) -> Exception:
     """The error of a function that returned `code` in this thread."""
-    complaint = function.complaint(code)
+    complaint = function._image.complaint(code)
     if complaint is not None:
         return complaint
     if code == _NO_MEMORY:

@@ -33,8 +33,7 @@ class Image:
 
     def address(self, name: str) -> int:
         """Address of a function; links the code first if need be."""
-        linked = self._linked or self._link_once()
-        return linked.addresses[name]
+        return (self._linked or self._link_once()).addresses[name]
 
     @property
     def fastcall_code(self) -> Mapping[str, int] | None:

@@ -24,17 +24,14 @@ class KernelCall(ABC):
 
     @property
     def name(self) -> str:
-        """The function's name."""
         return self.function.name
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The function's arguments, in order."""
         return self.function.args
 
     @property
     def device(self) -> Device:
-        """The device that runs it."""
         return self.function.device
 
     @abstractmethod
@@ -67,10 +64,13 @@ class Kernel(ABC):
     #: Arguments with a shape and a dtype, in order.
     args: tuple[Any, ...]
 
+    #: Its code: an `Image`, or a `DeviceImage`.
+    _image: Any
+
     @property
-    @abstractmethod
     def device(self) -> Device:
         """The device that runs it; the first of its kind unless arrays say more."""
+        return Device(self._image.kind.device)
 
     @abstractmethod
     def __call__(self, *args: object) -> None:

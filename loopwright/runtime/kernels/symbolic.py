@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -25,7 +25,6 @@ from loopwright.runtime.artifacts.manifest import (
     text,
 )
 from loopwright.runtime.caches import RuntimeCache
-from loopwright.runtime.devices.device import Device
 from loopwright.runtime.kernels.device_function import DeviceFunction
 from loopwright.runtime.kernels.function import Function
 from loopwright.runtime.kernels.image import DeviceImage, Image
@@ -38,14 +37,6 @@ _LIMITS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63)
 
 # Sizes whose functions, with their workspaces, are kept for the next call.
 _KEEP = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Determined:
-    """The value of a size, and the argument or dimension that determined it."""
-
-    value: int
-    by: str
 
 
 class CallSizes:
@@ -66,7 +57,8 @@ class CallSizes:
 
         An extent may be 0 only where no output has elements: then nothing has to run.
         """
-        sizes = {n: _Determined(self._passed(who, n, v), "the argument") for n, v in given.items()}
+        # The value of each size, and the argument or dimension that determined it.
+        sizes = {n: (self._passed(who, n, v), "the argument") for n, v in given.items()}
         for k, (shape, arg) in enumerate(zip(shapes, self._args, strict=True)):
             if len(shape) != len(arg.shape):
                 raise ArgumentError(
@@ -75,8 +67,16 @@ class CallSizes:
                 )
             for d, (e, n) in enumerate(zip(arg.shape, shape, strict=True)):
                 self._determine(who, f"dimension {d} of argument {k} ({arg.name!r})", e, n, sizes)
-        values = {n: sizes[n].value for n in self.names}
-        self._check_shapes(who, shapes, values)
+        values = {n: sizes[n][0] for n in self.names}
+        dims = ((k, arg, d) for k, arg in enumerate(self._args) for d in range(len(arg.shape)))
+        for k, arg, d in dims:
+            e, n = arg.shape[d], shapes[k][d]
+            want = evaluate(e, values)
+            if n != want:
+                raise ArgumentError(
+                    f"{who}: dimension {d} of argument {k} ({arg.name!r}) is {n}, expected "
+                    f"{text(e)}{'' if isinstance(e, int) else f' = {want}'}{_with(values)}"
+                )
         idle = bool(self._outputs) and all(0 in shapes[k] for k in self._outputs)
         return self.check(who, values, idle)
 
@@ -89,7 +89,7 @@ class CallSizes:
             raise ArgumentError(f"{who}: the size {name!r} is an int, got {value!r}") from None
 
     def _determine(
-        self, who: str, by: str, e: SizeFormula, n: int, sizes: dict[str, _Determined]
+        self, who: str, by: str, e: SizeFormula, n: int, sizes: dict[str, tuple[int, str]]
     ) -> None:
         """Enter the size that an extent determines; it must agree with an earlier value."""
         form = linear(e)
@@ -99,27 +99,11 @@ class CallSizes:
         if (n - const) % factor:
             raise ArgumentError(f"{who}: {by} is {n}, which {text(e)} never is")
         value = (n - const) // factor
-        if name not in sizes:
-            sizes[name] = _Determined(value, by)
-        elif sizes[name].value != value:
-            old = sizes[name]
+        old, earlier = sizes.setdefault(name, (value, by))
+        if old != value:
             raise ArgumentError(
-                f"{who}: {by} is {n}, so {name} is {value}, but {old.by} says that {name} is "
-                f"{old.value}"
+                f"{who}: {by} is {n}, so {name} is {value}, but {earlier} says that {name} is {old}"
             )
-
-    def _check_shapes(
-        self, who: str, shapes: Sequence[tuple[int, ...]], values: Mapping[str, int]
-    ) -> None:
-        dims = ((k, arg, d) for k, arg in enumerate(self._args) for d in range(len(arg.shape)))
-        for k, arg, d in dims:
-            e, n = arg.shape[d], shapes[k][d]
-            want = evaluate(e, values)
-            if n != want:
-                raise ArgumentError(
-                    f"{who}: dimension {d} of argument {k} ({arg.name!r}) is {n}, expected "
-                    f"{text(e)}{'' if isinstance(e, int) else f' = {want}'}{_with(values)}"
-                )
 
     def check(self, who: str, values: Mapping[str, int], idle: bool = False) -> Mapping[str, int]:
         """The values, if they are in range and every extent is positive, else ArgumentError.
@@ -173,6 +157,8 @@ class SymbolicFunction(Kernel):
     ``args`` are its arrays, in order.
     """
 
+    _image: Image | DeviceImage
+
     def __init__(self, image: Image | DeviceImage, spec: FunctionSpec, sizes: SizesSpec) -> None:
         self.name = spec.name
         self._image, self._spec = image, spec
@@ -192,7 +178,6 @@ class SymbolicFunction(Kernel):
 
     @property
     def order(self) -> tuple[int | str, ...]:
-        """Arguments of a call: arrays by number, and names of sizes that are passed."""
         return self._order
 
     @property
@@ -201,10 +186,6 @@ class SymbolicFunction(Kernel):
         if isinstance(self._image, DeviceImage):
             raise UsageError(f"{self.name} runs on {self.device}: its kernels have no address")
         return self._image.address(self.name)
-
-    @property
-    def device(self) -> Device:
-        return Device(self._image.kind.device)
 
     @property
     def signature(self) -> tuple[str, ...]:

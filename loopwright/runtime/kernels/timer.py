@@ -23,7 +23,6 @@ _FLUSH = {
 class NativeTimer:
     """The loops in machine code."""
 
-    code: linker.Linked
     time: ctypes._CFunctionType
     turns: ctypes._CFunctionType
     flush: ctypes._CFunctionType
@@ -41,7 +40,6 @@ def native_timer() -> NativeTimer:
     code = linker.link(linker.compile_text(text), names).keep_forever()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     return NativeTimer(
-        code,
         ctypes.CFUNCTYPE(number, pointer, pointer, pointer, number)(code.addresses["lw_time"]),
         ctypes.CFUNCTYPE(number, pointer, pointer, number, number, pointer, number)(
             code.addresses["lw_time_turns"]

@@ -11,7 +11,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,6 @@ from loopwright.runtime.kernels.function import BoundCall, failure
 from loopwright.runtime.kernels.kernel import Kernel, KernelCall
 from loopwright.runtime.kernels.timer import can_flush, flush, native_timer
 
-_Number = TypeVar("_Number", int, float)
-
 FLUSH_NON_FIRST = "cache_flush_cpu_non_first_arg"
 _GROWTH = 1.618
 
@@ -35,8 +32,7 @@ _GROWTH = 1.618
 class BenchmarkResult:
     """Times of one benchmark, in seconds per call.
 
-    Attributes:
-        results: one mean per repeat.
+    ``results`` has one mean for each repeat.
 
     Example:
         >>> result = lw.runtime.BenchmarkResult((1e-3, 2e-3, 6e-3))
@@ -48,12 +44,10 @@ class BenchmarkResult:
 
     @property
     def mean(self) -> float:
-        """Mean over the repeats."""
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
-        """Median over the repeats."""
         return statistics.median(self.results)
 
     @property
@@ -63,12 +57,10 @@ class BenchmarkResult:
 
     @property
     def min(self) -> float:
-        """Fastest repeat."""
         return min(self.results)
 
     @property
     def max(self) -> float:
-        """Slowest repeat."""
         return max(self.results)
 
     def __str__(self) -> str:
@@ -84,10 +76,7 @@ def time_call(call: KernelCall, number: int) -> float:
     """Run a bound call `number` times back to back; returns the seconds of all calls together.
 
     A loop in compiled code calls it, unless its kind of artifact has a timer of its own; on a
-    device its own clock takes the time.
-
-    Raises:
-        RunError: a call failed; those after it did not run.
+    device its own clock takes the time. RunError where a call failed; those after it did not run.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -124,16 +113,9 @@ class Turns:
 
 
 def time_once(function: Kernel, args: Sequence[object], number: int = 1) -> float:
-    """Run a function `number` times back to back; returns seconds per call.
+    """Run a function `number` times back to back, without a warm-up; returns seconds per call.
 
-    Args:
-        function: the function to time.
-        args: its arguments, checked as in a call.
-        number: calls, at least 1; no warm-up call is made.
-
-    Raises:
-        ArgumentError: an argument is not acceptable.
-        RunError: a call failed.
+    ArgumentError where an argument is not acceptable, RunError where a call failed.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -142,28 +124,17 @@ def time_once(function: Kernel, args: Sequence[object], number: int = 1) -> floa
         >>> print(lw.runtime.time_once(f["add_one"], args, number=100) > 0)
         True
     """
-    return time_call(function.bind(*args), _at_least("number", number, 1)) / number
+    check_options(number=number)
+    return function.bind(*args).time(number) / number
 
 
 def measure_windows(
-    call: KernelCall,
-    windows: int = 5,
-    window_ms: float = 20.0,
-    estimate: float | None = None,
+    call: KernelCall, windows: int = 5, window_ms: float = 20.0, estimate: float | None = None
 ) -> tuple[float, ...]:
     """Time `windows` windows of about `window_ms` each; rank kernels by the median of the result.
 
-    Args:
-        call: a bound call.
-        windows: number of windows.
-        window_ms: length of a window in milliseconds; a window holds at least one call.
-        estimate: seconds per call as far as known; without it one call is timed first.
-
-    Returns:
-        Seconds per call of each window.
-
-    Raises:
-        RunError: a call failed.
+    Returns seconds per call of each window, which holds at least one call. ``estimate`` is seconds
+    per call as far as known; without it one call is timed first. RunError where a call failed.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -172,7 +143,7 @@ def measure_windows(
         >>> print(len(lw.runtime.measure_windows(call, windows=3, window_ms=1)))
         3
     """
-    _at_least("windows", windows, 1)
+    check_options(windows=windows)
     once = time_call(call, 1) if estimate is None else estimate
     number = max(1, round(window_ms * 1e-3 / max(once, 1e-9)))
     return tuple(time_call(call, number) / number for _ in range(windows))
@@ -187,10 +158,7 @@ def grown(number: int, seconds: float, min_repeat_ms: float) -> int:
 def run_repeat(
     measure: Callable[[int], float], number: int, min_repeat_ms: float, limit_zero: int
 ) -> tuple[float, int]:
-    """One repeat of RT-32: raise `number` until `measure(number)` seconds are long enough.
-
-    Returns the seconds per call and the final number of calls.
-    """
+    """Seconds per call, and the number of calls, raised until they take long enough (RT-32)."""
     zeros = 0
     while True:
         seconds = measure(number)
@@ -232,14 +200,11 @@ class Evaluator:
     number found is kept for the following repeats.
 
     Args:
-        function: the function to time.
         dev: the device; default the device that its kind of code runs on.
-        number: calls per repeat.
-        repeat: repeats; each gives one entry of the results.
+        number, repeat: calls per repeat, and repeats; each gives one entry of the results.
         min_repeat_ms: shortest length of a repeat in milliseconds.
         limit_zero_time_iterations: attempts that take no measurable time before giving up.
         cooldown_interval_ms: sleep in milliseconds after every `repeats_to_cooldown` repeats.
-        repeats_to_cooldown: see there.
         cache_flush_bytes: before each repeat, write this many other bytes through the caches.
         f_preproc: called with the arguments before each repeat;
             ``"cache_flush_cpu_non_first_arg"`` evicts all but the first argument from the caches.
@@ -278,14 +243,19 @@ class Evaluator:
                 f"the code is for {function.device}, not for {self._device}; build it for that "
                 "device"
             )
-        self.function = function
-        self.number = _at_least("number", number, 1)
-        self.repeat = _at_least("repeat", repeat, 1)
-        self.min_repeat_ms = _at_least("min_repeat_ms", min_repeat_ms, 0)
-        self.limit_zero = _at_least("limit_zero_time_iterations", limit_zero_time_iterations, 1)
-        self.cooldown = _at_least("cooldown_interval_ms", cooldown_interval_ms, 0) * 1e-3
-        self.repeats_to_cooldown = _at_least("repeats_to_cooldown", repeats_to_cooldown, 1)
-        self._flush_bytes = _at_least("cache_flush_bytes", cache_flush_bytes, 0)
+        check_options(
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+            cache_flush_bytes=cache_flush_bytes,
+        )
+        self.function, self.number, self.repeat = function, number, repeat
+        self.min_repeat_ms, self.limit_zero = min_repeat_ms, limit_zero_time_iterations
+        self.cooldown, self.repeats_to_cooldown = cooldown_interval_ms * 1e-3, repeats_to_cooldown
+        self._flush_bytes = cache_flush_bytes
         self._sweep: npt.NDArray[np.uint8] | None = None
         self._prepare = _preproc(f_preproc)
         if f_preproc == FLUSH_NON_FIRST and function.device.device_type != HOST:
@@ -297,9 +267,7 @@ class Evaluator:
     def __call__(self, *args: object) -> BenchmarkResult:
         """Time the function on these arguments.
 
-        Raises:
-            ArgumentError: an argument is not acceptable; nothing ran.
-            RunError: a call failed.
+        ArgumentError where one is not acceptable (nothing ran), RunError where a call failed.
         """
         call = self.function.bind(*args)
         if self._device not in (None, call.device):
@@ -330,30 +298,17 @@ class Evaluator:
         )
 
 
-_WHOLE = (
-    "number",
-    "repeat",
-    "windows",
-    "limit_zero_time_iterations",
-    "repeats_to_cooldown",
-    "cache_flush_bytes",
-)
-
-
 def check_options(**options: float) -> None:
     """Raise UsageError for benchmark options that are out of range; names as of `Evaluator`."""
     for name, value in options.items():
-        _at_least(name, value, 0 if name.endswith("_ms") or name == "cache_flush_bytes" else 1)
-
-
-def _at_least(name: str, value: _Number, low: int) -> _Number:
-    if name in _WHOLE and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"{name} is {value!r}; it must be a whole number")
-    if not isinstance(value, int | float):
-        raise UsageError(f"{name} is {value!r}; it must be a number")
-    if not value >= low:
-        raise UsageError(f"{name} is {value!r}; it must be at least {low}")
-    return value
+        low = 0 if name.endswith("_ms") or name == "cache_flush_bytes" else 1
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole and not name.endswith("_ms"):
+            raise UsageError(f"{name} is {value!r}; it must be a whole number")
+        if not isinstance(value, int | float):
+            raise UsageError(f"{name} is {value!r}; it must be a number")
+        if not value >= low:
+            raise UsageError(f"{name} is {value!r}; it must be at least {low}")
 
 
 def _preproc(f_preproc: str | Callable[..., object]) -> Callable[..., object]:

@@ -1,7 +1,6 @@
-"""Memory of devices: allocators, workspaces of kernels, copies beside other work.
+"""Memory of devices, of every kind: allocators, workspaces of kernels, copies beside other work.
 
-Written against `loopwright.runtime.devices.interface` alone, so that it serves every device. Copies
-beside other work are imported when they are first used.
+Copies beside other work are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -10,18 +9,13 @@ from typing import TYPE_CHECKING
 
 from loopwright.lazy import lazy_names
 from loopwright.runtime.devices.interface import forget_stream, free_stream
-from loopwright.runtime.memory.allocators import (
+from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, PoolStatistics, note_use
+from loopwright.runtime.memory.pooled import (
     NaiveAllocator,
+    PooledAllocator,
     allocator,
     device_allocator,
 )
-from loopwright.runtime.memory.pool import (
-    DeviceLike,
-    MemoryPool,
-    PoolStatistics,
-    note_use,
-)
-from loopwright.runtime.memory.pooled import PooledAllocator
 from loopwright.runtime.memory.workspace import WorkspacePool, workspace_pool
 
 if TYPE_CHECKING:
@@ -33,23 +27,10 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AsyncMemoryCopier",
-    "DeviceCommunicator",
-    "DeviceLike",
-    "MemoryPool",
-    "MemoryPrefetcher",
-    "NaiveAllocator",
-    "PoolStatistics",
-    "PooledAllocator",
-    "Prefetch",
-    "WorkspacePool",
-    "allocator",
-    "device_allocator",
-    "forget_stream",
-    "free_stream",
-    "note_use",
-    "workspace_pool",
-]
+    "AsyncMemoryCopier", "DeviceCommunicator", "DeviceLike", "MemoryPool", "MemoryPrefetcher",
+    "NaiveAllocator", "PoolStatistics", "PooledAllocator", "Prefetch", "WorkspacePool", "allocator",
+    "device_allocator", "forget_stream", "free_stream", "note_use", "workspace_pool",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers know the names
     __getattr__, __dir__ = lazy_names(__name__)

@@ -8,19 +8,19 @@ stream wait.
 from __future__ import annotations
 
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from loopwright.errors import UsageError
-from loopwright.runtime.devices.checks import check_device
 from loopwright.runtime.devices.interface import (
     DeviceAPI,
     Memory,
     Stream,
+    StreamUser,
+    check_device,
     check_request,
     device_api,
-    watch_streams,
 )
 
 
@@ -28,9 +28,7 @@ class DeviceValue(Protocol):
     """A device as an object, such as `loopwright.runtime.Device`."""
 
     @property
-    def device_type(self) -> int:
-        """DLPack code of its kind."""
-
+    def device_type(self) -> int: ...
     @property
     def device_id(self) -> int: ...
 
@@ -56,14 +54,11 @@ class PoolStatistics:
     """Counts and sizes of a memory pool. All sizes are bytes.
 
     Attributes:
-        requested_bytes: requested sizes of live blocks.
-        live_bytes: sizes of live blocks, rounded up to the alignment.
+        requested_bytes, live_bytes: sizes of live blocks, and those rounded up to the alignment.
         peak_bytes: maximum of ``live_bytes``.
         reserved_bytes: memory that the pool has from the device.
-        cached_bytes: the free part of it.
-        largest_free: the largest contiguous piece of the free part.
-        allocations, frees: calls of the pool.
-        device_allocations, device_frees: calls of the device.
+        cached_bytes, largest_free: the free part of it, and the largest contiguous piece of that.
+        allocations, frees, device_allocations, device_frees: calls of the pool, and of the device.
     """
 
     requested_bytes: int
@@ -90,15 +85,11 @@ class CacheHolder(Protocol):
         """Free cached memory; returns the number of bytes."""
 
 
-class MemoryPool(ABC):
+class MemoryPool(StreamUser):
     """Gives out the memory of one device; may be used from any thread.
 
-    Args:
-        device: device of the memory; see `DeviceLike`.
-
     Attributes:
-        device_type, device_id: of the device.
-        api: its kind.
+        device_type, device_id, api: of the device, and its kind.
         alignment: bytes to which memory is aligned unless more is asked: 64 on the host, else 256.
         holders: caches of this pool's memory, which are released when memory is short.
     """
@@ -108,7 +99,7 @@ class MemoryPool(ABC):
         self.api: DeviceAPI = device_api(self.device_type)
         self.alignment = self.api.alignment(self.device_id)
         self.holders: weakref.WeakSet[CacheHolder] = weakref.WeakSet()
-        watch_streams(self)
+        super().__init__()  # at last: from here on other threads tell it of streams
 
     @property
     def device_name(self) -> str:
@@ -119,28 +110,20 @@ class MemoryPool(ABC):
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
     ) -> Memory:
-        """Uninitialised memory.
+        """Uninitialised memory; 0 bytes give a piece that must not be touched.
 
-        Args:
-            nbytes: size; 0 gives a piece that must not be touched.
-            alignment: a power of two; default and least is that of the pool.
-            stream: stream of the first work that uses it; default the current one.
-
-        Raises:
-            OutOfMemoryError: the device has less, even with all caches released.
-            ArgumentError: the size is negative, or the alignment no power of two.
+        ``alignment`` is a power of two, default and least that of the pool; ``stream`` that of the
+        first work that uses the memory, default the current one. OutOfMemoryError where the device
+        has less, even with all caches released; ArgumentError for a request that makes no sense.
         """
 
     @abstractmethod
     def free(self, memory: Memory, stream: Stream | None = None) -> None:
         """Give back what `alloc` gave; work that is queued already may still use it.
 
-        Args:
-            stream: stream of such work, beside the one that it was allocated for and those of
-                `note_use`; default the current one.
-
-        Raises:
-            ArgumentError: it is not from this pool, or was freed before.
+        ``stream`` has such work, beside the stream that it was allocated for and those of
+        `note_use`; default the current one. ArgumentError where it is not from this pool, or was
+        freed before.
         """
 
     @abstractmethod
@@ -150,10 +133,6 @@ class MemoryPool(ABC):
     @abstractmethod
     def release_cached(self) -> int:
         """Give free memory back to the device; returns the number of bytes."""
-
-    @abstractmethod
-    def forget_stream(self, stream: Stream) -> None:
-        """Remember a stream no more: all its work is done, and it will be given back."""
 
     def allocated_size(self) -> int:
         """Bytes of live blocks."""
@@ -206,21 +185,15 @@ def note_use(memory: Memory, stream: Stream) -> None:
     The memory is then given to another stream only behind that work. Nothing happens for memory
     that is from no pool, which the device itself keeps until it is unused.
 
-    Args:
-        memory: memory, or a part of it.
-        stream: where the work was queued.
-
     Example:
-        >>> from loopwright.runtime.memory import device_allocator, note_use
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice() as api:
-        ...     pool, other = device_allocator((12, 0)), api.create_stream(0)
-        ...     memory = pool.alloc(64)
-        ...     note_use(memory, other)
+        >>> pool = lw.runtime.memory.PooledAllocator(lw.cpu(), first_chunk=4096)
+        >>> memory = pool.alloc(64)
+        >>> with lw.cpu().stream() as other:
+        ...     lw.runtime.memory.note_use(memory, other)
         ...     pool.free(memory)
-        ...     print(pool.release_cached())
-        ...     api.free_stream(other)
-        67108864
+        ...
+        >>> print(pool.release_cached())
+        4096
     """
     lease = lease_of(memory)
     if lease is not None:

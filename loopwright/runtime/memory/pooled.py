@@ -1,7 +1,8 @@
-"""`PooledAllocator`: device memory cut out of large chunks.
+"""Allocators of devices: the shared pooled one, and `NaiveAllocator`, the baseline for pools.
 
-As the caching allocator of PyTorch, whose use of streams comes from CUDA: a block is reused in
-the stream of its last use without waiting, and in another one only behind a wait.
+`PooledAllocator` works as the caching allocator of PyTorch, whose use of streams comes from CUDA: a
+block is reused in the stream of its last use without waiting, and in another one only behind a
+wait.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Literal
 
-from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError
-from loopwright.runtime.devices.checks import is_retired
-from loopwright.runtime.devices.interface import HOST, Memory, Stream
+from loopwright.errors import ArgumentError, OutOfMemoryError, UsageError, did_you_mean
+from loopwright.runtime.caches import watch_pool
+from loopwright.runtime.devices.driver import RETIRED
+from loopwright.runtime.devices.interface import HOST, Memory, Stream, device_api
 from loopwright.runtime.memory.pool import (
     DeviceLike,
     Lease,
     MemoryPool,
     PooledMemory,
     PoolStatistics,
+    device_pair,
 )
 
 _MIB = 1 << 20
@@ -41,10 +46,6 @@ class PoolBlock:
     streams: dict[int, Stream] = field(default_factory=dict)
     before: PoolBlock | None = None
     after: PoolBlock | None = None
-
-
-def _offset(block: PoolBlock) -> int:
-    return block.offset
 
 
 class Chunk:
@@ -75,7 +76,7 @@ class Chunk:
 
     def take(self, block: PoolBlock, size: int) -> None:
         """Take the first bytes of a free block; the rest stays free."""
-        position = bisect_left(self.free, block.offset, key=_offset)
+        position = bisect_left(self.free, block.offset, key=attrgetter("offset"))
         if block.size == size:
             del self.free[position]
             return
@@ -90,7 +91,7 @@ class Chunk:
 
     def give(self, block: PoolBlock) -> None:
         """Make a block free, and join it with its free neighbours."""
-        position = bisect_left(self.free, block.offset, key=_offset)
+        position = bisect_left(self.free, block.offset, key=attrgetter("offset"))
         self.free.insert(position, block)
         if block.after is not None and block.after.lease is None:
             self._join(block, block.after, position + 1)
@@ -110,36 +111,26 @@ class Chunk:
 class PooledAllocator(MemoryPool):
     """First fit in chunks that double in size; requests above the largest chunk go to the device.
 
-    Memory that is freed stays here until `release_cached`, or until memory is short.
+    Memory that is freed stays here until `release_cached`, or until memory is short. ArgumentError
+    where a chunk would be empty.
 
     Args:
-        device: a `Device`, or the pair of its type and number.
         first_chunk: bytes of the first chunk; default 64 MiB, 1 MiB on the host.
         largest_chunk: bytes up to which chunks double, and of the largest request that is served
             from one; default 1 GiB, 64 MiB on the host.
 
-    Raises:
-        UsageError: nothing drives such a device.
-        ArgumentError: a chunk would be empty.
-
     Example:
-        >>> from loopwright.runtime.memory import PooledAllocator
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice():
-        ...     pool = PooledAllocator((12, 0), first_chunk=4096)
-        ...     memory = pool.alloc(1000)
-        ...     print(pool.statistics().live_bytes, pool.statistics().cached_bytes)
-        ...     pool.free(memory)
-        ...     print(pool.release_cached())
+        >>> pool = lw.runtime.memory.PooledAllocator(lw.cpu(), first_chunk=4096)
+        >>> memory = pool.alloc(1000)
+        >>> print(pool.statistics().live_bytes, pool.statistics().cached_bytes)
         1024 3072
+        >>> pool.free(memory)
+        >>> print(pool.release_cached())
         4096
     """
 
     def __init__(
-        self,
-        device: DeviceLike,
-        first_chunk: int | None = None,
-        largest_chunk: int | None = None,
+        self, device: DeviceLike, first_chunk: int | None = None, largest_chunk: int | None = None
     ) -> None:
         super().__init__(device)
         for size in (first_chunk, largest_chunk):
@@ -163,7 +154,6 @@ class PooledAllocator(MemoryPool):
     def alloc(
         self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
     ) -> Memory:
-        """Uninitialised memory; see `MemoryPool.alloc`."""
         aligned_to = self._checked(nbytes, alignment)
         user = stream or self.api.current_stream(self.device_id)
         size = max(-(-nbytes // self.alignment), 1) * self.alignment
@@ -182,7 +172,6 @@ class PooledAllocator(MemoryPool):
         )  # fmt: skip
 
     def free(self, memory: Memory, stream: Stream | None = None) -> None:
-        """Give back what `alloc` gave; see `MemoryPool.free`."""
         user = stream or self.api.current_stream(self.device_id)
         lease = memory.lease if isinstance(memory, PooledMemory) else None
         if lease is None or lease.pool is not self:
@@ -197,7 +186,6 @@ class PooledAllocator(MemoryPool):
                 self._drain()
 
     def statistics(self) -> PoolStatistics:
-        """Sizes and counts of the pool."""
         with self._alone("statistics"):
             return self._statistics()
 
@@ -207,7 +195,6 @@ class PooledAllocator(MemoryPool):
             return self._release_unused()
 
     def forget_stream(self, stream: Stream) -> None:
-        """Remember a stream no more; see `loopwright.runtime.memory.forget_stream`."""
         with self._alone("forget_stream"):
             blocks = [block for chunk in self._chunks for block in chunk.blocks()]
             for block in (*blocks, *self._direct):
@@ -219,7 +206,7 @@ class PooledAllocator(MemoryPool):
             return self._direct_block(nbytes, size, alignment)
         block = self._first_fit(size, user) or self._grow(nbytes, size, user)
         for handle, stream in block.streams.items():
-            if handle != user.handle and not is_retired(stream):
+            if handle != user.handle and stream not in RETIRED:
                 self.api.sync_stream_from_to(self.device_id, stream, user)
         block.chunk.take(block, size)
         block.streams = {}
@@ -352,7 +339,6 @@ class PooledAllocator(MemoryPool):
             self._busy = before
 
     def _reclaim(self, block: PoolBlock) -> None:
-        """Take a block back from its holder."""
         if block in self._direct:
             self._direct.remove(block)
             self._to_device(block.chunk.memory)
@@ -363,3 +349,123 @@ class PooledAllocator(MemoryPool):
         self._live -= block.size
         block.streams = lease.streams
         block.chunk.give(block)
+
+
+class NaiveAllocator(MemoryPool):
+    """Asks the device each time, caches nothing, and counts.
+
+    Example:
+        >>> pool = lw.runtime.memory.NaiveAllocator(lw.cpu())
+        >>> memory = pool.alloc(1000)
+        >>> print(pool.statistics().reserved_bytes)
+        1000
+        >>> pool.free(memory)
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        super().__init__(device)
+        self._held: set[Memory] = set()
+        self._live = self._peak = self._allocations = self._frees = 0
+        self._lock = threading.RLock()
+
+    def alloc(
+        self, nbytes: int, alignment: int | None = None, stream: Stream | None = None
+    ) -> Memory:
+        aligned_to = self._checked(nbytes, alignment)
+        try:
+            memory = self._from_device(nbytes, aligned_to)
+        except OutOfMemoryError as error:
+            raise OutOfMemoryError(
+                f"{self.device_name}: {nbytes} bytes were asked; {self._live} are live, none are "
+                "cached; free arrays, or use a smaller problem"
+            ) from error
+        with self._lock:
+            self._held.add(memory)
+            self._allocations += 1
+            self._live += nbytes
+            self._peak = max(self._peak, self._live)
+        return memory
+
+    def free(self, memory: Memory, stream: Stream | None = None) -> None:
+        with self._lock:
+            if memory not in self._held:
+                raise ArgumentError(f"free: {memory} is not live memory of this allocator")
+            self._held.remove(memory)
+            self._frees += 1
+            self._live -= memory.nbytes
+        self.api.free(memory)
+
+    def statistics(self) -> PoolStatistics:
+        with self._lock:
+            return PoolStatistics(
+                requested_bytes=self._live,
+                live_bytes=self._live,
+                peak_bytes=self._peak,
+                reserved_bytes=self._live,
+                cached_bytes=0,
+                largest_free=0,
+                allocations=self._allocations,
+                frees=self._frees,
+                device_allocations=self._allocations,
+                device_frees=self._frees,
+            )
+
+    def release_cached(self) -> int:
+        return 0
+
+    def forget_stream(self, stream: Stream) -> None:
+        """Nothing to do: streams are not remembered."""
+
+    def _from_device(self, nbytes: int, alignment: int) -> Memory:
+        try:
+            return self.api.allocate(self.device_id, nbytes, alignment)
+        except OutOfMemoryError:
+            if not self._ask_holders():
+                raise
+        return self.api.allocate(self.device_id, nbytes, alignment)
+
+
+KINDS: dict[str, Callable[[DeviceLike], MemoryPool]] = {
+    "naive": NaiveAllocator,
+    "pooled": PooledAllocator,
+}
+
+_lock = threading.Lock()
+_of_devices: dict[tuple[int, int], MemoryPool] = {}
+
+
+def allocator(kind: Literal["naive", "pooled"], device: DeviceLike) -> MemoryPool:
+    """A new allocator of a device.
+
+    ``pooled`` caches freed memory; ``naive`` asks the device each time. UsageError where there is
+    no such kind, or nothing drives such a device.
+
+    Example:
+        >>> print(type(lw.runtime.memory.allocator("naive", lw.cpu())).__name__)
+        NaiveAllocator
+    """
+    if kind not in KINDS:
+        raise UsageError(
+            f"there is no allocator {kind!r}{did_you_mean(kind, KINDS)}; choose from "
+            f"{', '.join(KINDS)}"
+        )
+    return KINDS[kind](device)
+
+
+def device_allocator(device: DeviceLike) -> MemoryPool:
+    """The shared allocator of a device: a pooled one; UsageError where nothing drives it.
+
+    Example:
+        >>> from loopwright.runtime.memory import device_allocator
+        >>> print(device_allocator(lw.cpu()) is device_allocator((1, 0)))
+        True
+    """
+    pair = device_pair(device)
+    with _lock:
+        pool = _of_devices.get(pair)
+        # A kind of devices may have been taken away and registered anew.
+        if pool is None or pool.api is not device_api(pair[0]):
+            pool = _of_devices[pair] = PooledAllocator(pair)
+            if pair[0] != HOST:
+                watch_pool(pool, lambda own: own.statistics().reserved_bytes)
+        return pool

@@ -24,8 +24,8 @@ from loopwright.runtime.devices.interface import (
     device_api,
     free_stream,
 )
-from loopwright.runtime.memory.allocators import device_allocator
 from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, device_pair, note_use
+from loopwright.runtime.memory.pooled import device_allocator
 
 #: Path of a copy: within a device or by peer access, from or to the host, or through the host.
 Route = Literal["direct", "host", "staged"]
@@ -37,8 +37,7 @@ class HasMemory(Protocol):
     """An array that knows its memory, as `loopwright.runtime.NDArray`."""
 
     @property
-    def memory(self) -> Memory:
-        """The bytes of its elements."""
+    def memory(self) -> Memory: ...
 
 
 #: Source or target of copies: memory, a contiguous NumPy array, or an NDArray on any device.
@@ -134,32 +133,17 @@ class _Closing(ABC):
 class AsyncMemoryCopier(_Closing):
     """Copies from and to a device beside the work of other streams; a context manager closes it.
 
-    A copy runs some time after it was requested. Arrays and memory that take part are kept alive
-    until `sync` returns; until then sources must not be changed, and targets not be read.
-
-    Args:
-        device: a `Device`, or the pair of its type and number.
-
-    Attributes:
-        stream: the copier's own.
-
-    Raises:
-        UsageError: nothing drives such a device.
+    A copy runs some time after it was requested, in the copier's own `stream`. Arrays and memory
+    that take part are kept alive until `sync` returns; until then sources must not be changed, and
+    targets not be read. UsageError where nothing drives such a device, or the copier is closed.
 
     Example:
-        >>> from loopwright.runtime.memory import AsyncMemoryCopier, device_allocator
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
         >>> source, back = np.arange(4), np.zeros(4, "int64")
-        >>> with SimulatedDevice():
-        ...     pool = device_allocator((12, 0))
-        ...     memory = pool.alloc(source.nbytes)
-        ...     with AsyncMemoryCopier((12, 0)) as copier:
-        ...         copier.copy_async(source, memory)
-        ...         copier.copy_async(memory, back)
-        ...         copier.sync()
-        ...     pool.free(memory)
-        ...     print(back, pool.release_cached())
-        [0 1 2 3] 67108864
+        >>> with lw.runtime.memory.AsyncMemoryCopier(lw.cpu()) as copier:
+        ...     copier.copy_async(source, back)
+        ...     copier.sync()
+        ...     print(back)
+        [0 1 2 3]
     """
 
     def __init__(self, device: DeviceLike) -> None:
@@ -181,18 +165,14 @@ class AsyncMemoryCopier(_Closing):
         """Queue a copy behind the earlier ones, and return.
 
         Args:
-            source: memory, an NDArray, or a contiguous NumPy array.
-            target: the same, to be written.
             nbytes: bytes to copy; default all, where both have the same size.
-            source_offset: bytes to leave out at the source's beginning.
-            target_offset: bytes to leave out at the target's beginning.
+            source_offset, target_offset: bytes to leave out at the beginning of each.
             after_current: whether it waits for the present work of the calling thread's current
                 stream, which may write the source or use the target.
 
         Raises:
             ArgumentError: bytes are outside, neither side is on the device, or an array is not
                 contiguous or read-only.
-            UsageError: the copier is closed.
         """
         here, there, count = two_sides(source, target, nbytes)
         if self._copies.device not in (pair_of(here), pair_of(there)):
@@ -206,37 +186,21 @@ class AsyncMemoryCopier(_Closing):
             self._copies.copy(here, there, count, source_offset, target_offset)
 
     def record(self) -> Event:
-        """An event behind the copies requested so far.
-
-        Raises:
-            UsageError: the copier is closed.
-        """
+        """An event behind the copies requested so far."""
         self._require_open("record")
         return self._copies.record()
 
     def make_wait(self, stream: Stream | None = None) -> None:
-        """Let a stream wait for the copies requested so far.
+        """Let a stream of the device, default the current one, wait for copies requested so far.
 
         The host does not wait, and arrays stay held until `sync`.
-
-        Args:
-            stream: of the same device; default the calling thread's current one.
-
-        Raises:
-            UsageError: the copier is closed.
         """
         self._require_open("make_wait")
         api, device_id = self._copies.api, self._copies.device[1]
-        then = stream or api.current_stream(device_id)
-        api.sync_stream_from_to(device_id, self.stream, then)
+        api.sync_stream_from_to(device_id, self.stream, stream or api.current_stream(device_id))
 
     def sync(self) -> None:
-        """Wait until all copies requested before are done.
-
-        Raises:
-            RunError: one of them failed.
-            UsageError: the copier is closed.
-        """
+        """Wait until all copies requested before are done; RunError where one of them failed."""
         with self._lock:
             self._require_open("sync")
             held, self._held = self._held, []
@@ -259,12 +223,10 @@ class AsyncMemoryCopier(_Closing):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefetch:
-    """Data on its way to a device; `MemoryPrefetcher.wait` gives the memory.
+    """Data on its way to the memory of a device, which `MemoryPrefetcher.wait` gives.
 
-    Attributes:
-        memory: target on the device.
-        source: origin of the data; it must not change until `MemoryPrefetcher.wait` returns.
-        arrived: event at the end of the copy.
+    ``arrived`` is the event at the end of the copy. The source must not change until `wait`
+    returns.
     """
 
     memory: Memory
@@ -275,26 +237,17 @@ class Prefetch:
 class MemoryPrefetcher(_Closing):
     """Allocates on a device and copies there, beside other work; a context manager closes it.
 
-    Args:
-        device: a `Device`, or the pair of its type and number.
-        pool: source of memory; default the device's allocator.
-
-    Raises:
-        UsageError: nothing drives such a device.
+    The memory is the pool's, default that of the device's allocator. UsageError where nothing
+    drives such a device, or the prefetcher is closed.
 
     Example:
-        >>> from loopwright.runtime.memory import MemoryPrefetcher, PooledAllocator
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice():
-        ...     pool = PooledAllocator((12, 0), first_chunk=4096)
-        ...     with MemoryPrefetcher((12, 0), pool) as prefetcher:
-        ...         prefetch = prefetcher.prefetch(np.arange(4, dtype="float32"))
-        ...         memory = prefetcher.wait(prefetch)
+        >>> pool = lw.runtime.memory.PooledAllocator(lw.cpu(), first_chunk=4096)
+        >>> with lw.runtime.memory.MemoryPrefetcher(lw.cpu(), pool) as prefetcher:
+        ...     prefetch = prefetcher.prefetch(np.arange(4, dtype="float32"))
+        ...     memory = prefetcher.wait(prefetch)
         ...     print(memory.nbytes)
-        ...     pool.free(memory)
-        ...     print(pool.release_cached())
         16
-        4096
+        >>> pool.free(memory)
     """
 
     def __init__(self, device: DeviceLike, pool: MemoryPool | None = None) -> None:
@@ -307,14 +260,9 @@ class MemoryPrefetcher(_Closing):
     def prefetch(self, source: HostOrDevice) -> Prefetch:
         """Allocate memory on the device, start the copy, and return.
 
-        Args:
-            source: a contiguous NumPy array, an NDArray or memory; kept alive until `wait`. Unless
-                it is host memory, the copy waits for the present work of the current stream.
-
-        Raises:
-            OutOfMemoryError: the device has less memory.
-            ArgumentError: the array is not contiguous.
-            UsageError: the prefetcher is closed.
+        The source is kept alive until `wait`. Unless it is host memory, the copy waits for the
+        present work of the current stream. OutOfMemoryError where the device has less memory,
+        ArgumentError where an array is not contiguous.
         """
         here = as_memory(source)
         with self._lock:
@@ -336,9 +284,8 @@ class MemoryPrefetcher(_Closing):
     def wait(self, prefetch: Prefetch) -> Memory:
         """Wait until data has arrived; returns the memory, which the caller frees.
 
-        Raises:
-            ArgumentError: it was waited for before, or is of another prefetcher.
-            RunError: the copy failed; `close` frees the memory.
+        ArgumentError where it was waited for before, or is of another prefetcher; RunError where
+        the copy failed: `close` frees the memory.
         """
         if prefetch not in self._open:
             raise ArgumentError("wait: this prefetch was waited for before, or is of another")
@@ -365,17 +312,9 @@ class DeviceCommunicator(_Closing):
     A copy runs in streams of the communicator's own, behind the work in the current streams of both
     devices, and is done when `copy` returns. May be used from any thread, one copy at a time.
 
-    Args:
-        devices: each a `Device`, or the pair of its type and number.
-        chunk_bytes: size of a piece that is staged in host memory, where that is necessary; default
-            4 MiB. Two such buffers alternate, so that one is filled while the other is written.
-
-    Attributes:
-        devices: their pairs.
-
-    Raises:
-        UsageError: nothing drives one of them.
-        ArgumentError: chunks would be empty.
+    ``chunk_bytes``, default 4 MiB, is the size of a piece that is staged in host memory, where that
+    is necessary. Two such buffers alternate, so that one is filled while the other is written.
+    UsageError where nothing drives a device, ArgumentError where chunks would be empty.
 
     Example:
         >>> from loopwright.runtime.memory import DeviceCommunicator
@@ -402,11 +341,7 @@ class DeviceCommunicator(_Closing):
         return [[self._reaches(a, b) for b in self.devices] for a in self.devices]
 
     def route(self, source: Memory, target: Memory) -> Route:
-        """Path of a copy, without copying.
-
-        Raises:
-            UsageError: one of them is on a device that is not here.
-        """
+        """Path of a copy, without copying; UsageError for memory of a device that is not here."""
         here, there = self._home(source), self._home(target)
         if here[0] == there[0] == HOST:
             return "direct"
@@ -424,17 +359,10 @@ class DeviceCommunicator(_Closing):
     ) -> Route:
         """Copy bytes, wait until they have arrived, and return the path that they took.
 
-        Args:
-            source: memory of a device or the host, an NDArray, or a contiguous NumPy array.
-            target: the same, to be written; it must not overlap the source.
-            nbytes: bytes to copy; default all, where both have the same size.
-            source_offset: bytes to leave out at the source's beginning.
-            target_offset: bytes to leave out at the target's beginning.
-
-        Raises:
-            UsageError: one of them is on a device that is not here.
-            ArgumentError: bytes are outside, or an array is not contiguous or read-only.
-            RunError: a device refuses, or is lost.
+        Source and target, which must not overlap, are memory, an NDArray or a contiguous NumPy
+        array; by default all bytes are copied, where both have the same size. UsageError for a
+        device that is not here; ArgumentError for bytes outside, or an array that is not contiguous
+        or read-only; RunError where a device refuses, or is lost.
         """
         first, last, count = two_sides(source, target, nbytes)
         # Parts of memory are checked to be inside.
@@ -460,7 +388,6 @@ class DeviceCommunicator(_Closing):
             self._buffers.clear()
 
     def _copy_directly(self, source: Memory, target: Memory) -> None:
-        """Copy by one device, the source's where that is not the host."""
         mine = pair_of(target if source.device_type == HOST else source)
         other = pair_of(target)
         if other != mine and other[0] != HOST:
@@ -492,14 +419,12 @@ class DeviceCommunicator(_Closing):
         writing.wait()
 
     def _after_current(self, device: Pair) -> CopyStream:
-        """The communicator's stream of a device, which waits for the current one."""
         if device not in self._copies:
             self._copies[device] = CopyStream(device)
         self._copies[device].follow_current()
         return self._copies[device]
 
     def _home(self, memory: Memory) -> Pair:
-        """The device of memory, which must be the host or one of ours."""
         pair = pair_of(memory)
         if pair[0] != HOST and pair not in self.devices:
             raise UsageError(

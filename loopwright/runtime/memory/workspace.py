@@ -15,8 +15,8 @@ from contextlib import contextmanager
 
 from loopwright.errors import ArgumentError, RunError
 from loopwright.runtime.devices.interface import Memory, Stream, check_request
-from loopwright.runtime.memory.allocators import device_allocator
 from loopwright.runtime.memory.pool import DeviceLike, MemoryPool, device_pair
+from loopwright.runtime.memory.pooled import device_allocator
 
 #: Sizes of workspaces are multiples of this.
 PAGE = 4096
@@ -45,9 +45,8 @@ class _Shelf:
 class _Thread(threading.local):
     """The calling thread's shelf, and an object that lives as long as the thread and the pool."""
 
-    def __init__(self) -> None:
-        self.shelf: _Shelf | None = None
-        self.alive: object = None
+    shelf: _Shelf | None = None
+    alive: object = None
 
 
 class _Alive: ...
@@ -59,25 +58,15 @@ class WorkspacePool:
     A thread reuses what it freed for the same stream, in which work is done in order.
     Workspaces go back to the allocator when memory is short, and when their thread or pool ends.
 
-    Args:
-        device: a `Device`, or the pair of its type and number.
-        allocator: source of the memory; default the device's allocator.
-
-    Raises:
-        UsageError: nothing drives such a device.
+    The memory is the allocator's, default that of the device. UsageError where nothing drives it.
 
     Example:
-        >>> from loopwright.runtime.memory import PooledAllocator, WorkspacePool
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice():
-        ...     allocator = PooledAllocator((12, 0), first_chunk=65536)
-        ...     pool = WorkspacePool((12, 0), allocator)
-        ...     memory = pool.alloc(1000)
-        ...     pool.free(memory)
-        ...     print(memory.nbytes, allocator.allocated_size())
-        ...     print(pool.release_cached(), allocator.release_cached())
-        1000 4096
-        4096 65536
+        >>> allocator = lw.runtime.memory.PooledAllocator(lw.cpu(), first_chunk=65536)
+        >>> pool = lw.runtime.memory.WorkspacePool(lw.cpu(), allocator)
+        >>> memory = pool.alloc(1000)
+        >>> pool.free(memory)
+        >>> print(memory.nbytes, allocator.allocated_size(), pool.release_cached())
+        1000 4096 4096
     """
 
     def __init__(self, device: DeviceLike, allocator: MemoryPool | None = None) -> None:
@@ -96,13 +85,8 @@ class WorkspacePool:
     def alloc(self, nbytes: int, stream: Stream | None = None) -> Memory:
         """Uninitialised memory for work in a stream, aligned as the allocator aligns.
 
-        Args:
-            nbytes: size; 0 gives a piece that must not be touched.
-            stream: stream of all work that uses it; default the current one.
-
-        Raises:
-            OutOfMemoryError: the device has less memory.
-            ArgumentError: the size is negative.
+        0 bytes give a piece that must not be touched; the stream is that of all work that uses it,
+        default the current one. OutOfMemoryError where the device has less memory.
         """
         check_request(self._allocator.device_name, nbytes, PAGE)
         user = stream or self._allocator.api.current_stream(self._allocator.device_id)
@@ -118,8 +102,7 @@ class WorkspacePool:
     def free(self, memory: Memory) -> None:
         """Give back what `alloc` gave to this thread; work that is queued may still use it.
 
-        Raises:
-            ArgumentError: it was not lent to this thread, or was given back before.
+        ArgumentError where it was not lent to this thread, or was given back before.
         """
         shelf = self._shelf()
         for position in reversed(range(len(shelf.lent))):
@@ -194,19 +177,11 @@ _of_devices: dict[tuple[int, int], WorkspacePool] = {}
 
 
 def workspace_pool(device: DeviceLike) -> WorkspacePool:
-    """The shared workspaces of a device.
-
-    Args:
-        device: a `Device`, or the pair of its type and number.
-
-    Raises:
-        UsageError: nothing drives such a device.
+    """The shared workspaces of a device; UsageError where nothing drives it.
 
     Example:
         >>> from loopwright.runtime.memory import workspace_pool
-        >>> from loopwright.testing.simulated_device import SimulatedDevice
-        >>> with SimulatedDevice():
-        ...     print(workspace_pool((12, 0)) is workspace_pool((12, 0)))
+        >>> print(workspace_pool(lw.cpu()) is workspace_pool((1, 0)))
         True
     """
     pair, allocator = device_pair(device), device_allocator(device)

@@ -13,17 +13,7 @@ from loopwright.runtime.profiling.profile import profile, profile_function
 from loopwright.runtime.profiling.report import DeviceTotal, ProfiledCall, Report
 
 __all__ = [
-    "CopiedBytes",
-    "DeviceTotal",
-    "MetricCollector",
-    "Metrics",
-    "PerformanceMonitor",
-    "ProfiledCall",
-    "Report",
-    "ResourceCollector",
-    "counted_copies",
-    "observe_calls_of",
-    "profile",
-    "profile_function",
-    "recorded",
-]
+    "CopiedBytes", "DeviceTotal", "MetricCollector", "Metrics", "PerformanceMonitor",
+    "ProfiledCall", "Report", "ResourceCollector", "counted_copies", "observe_calls_of", "profile",
+    "profile_function", "recorded",
+]  # fmt: skip

@@ -32,8 +32,7 @@ _inside = threading.local()
 def observe_calls_of(cls: type) -> None:
     """Let observers see the calls of another class of functions.
 
-    Args:
-        cls: a class that defines ``__call__``; its objects have ``name``, ``device`` and ``args``.
+    It defines ``__call__``; its objects have ``name``, ``device`` and ``args``.
     """
     with _lock:
         if cls in _classes:
@@ -139,11 +138,9 @@ class ResourceCollector(MetricCollector):
     """
 
     def start(self, device: Device) -> object:
-        """The present counts."""
         return self._counts()
 
     def stop(self, started: object) -> Mapping[str, int | float]:
-        """Increase of each count."""
         assert isinstance(started, dict)
         return {name: count - started[name] for name, count in self._counts().items()}
 

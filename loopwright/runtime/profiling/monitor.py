@@ -71,11 +71,7 @@ class PerformanceMonitor:
         self._last: Metrics | None = None
 
     def start(self) -> None:
-        """Begin to watch, from zero.
-
-        Raises:
-            UsageError: it watches already.
-        """
+        """Begin to watch, from zero; UsageError where it watches already."""
         with self._lock:
             if self._watch is not None:
                 raise UsageError("the monitor is running already; stop it first")
@@ -83,11 +79,7 @@ class PerformanceMonitor:
             calls.start(self._watch)
 
     def stop(self) -> Metrics:
-        """Stop watching and return the metrics.
-
-        Raises:
-            UsageError: it does not watch.
-        """
+        """Stop watching and return the metrics; UsageError where it does not watch."""
         with self._lock:
             if self._watch is None:
                 raise UsageError("the monitor is not running; start it first")
@@ -97,12 +89,9 @@ class PerformanceMonitor:
             return self._last
 
     def metrics(self) -> Metrics:
-        """Figures up to now, or up to the stop.
+        """Figures up to now, or up to the stop; UsageError where it was never started.
 
         Waits for calls that are still queued on devices.
-
-        Raises:
-            UsageError: it was never started.
         """
         with self._lock:
             if self._watch is not None:
@@ -129,8 +118,10 @@ class _Watch:
         self._calls = 0
         self._seconds: dict[str, float] = {}
         self._pending: deque[tuple[str, Timer]] = deque()
-        self._host = _Busy()
         self._host_name = ""
+        # Calls that run on the host, since when at least one does, and seconds when one did before.
+        self._running = 0
+        self._since = self._busy = 0.0
 
     def __call__(self, function: Any, args: tuple[object, ...]) -> Callable[[], None]:
         """Note the start of a call; returns a function to be called at its end."""
@@ -140,14 +131,17 @@ class _Watch:
             return lambda: self._queued(str(home), timer)
         with self._lock:
             self._host_name = str(home)
-            self._host.enter()
+            if not self._running:
+                self._since = time.perf_counter()
+            self._running += 1
         return lambda: self._done(timer)
 
     def _done(self, timer: Timer) -> None:
-        """Count a call on the host that has ended."""
         timer.stop()
         with self._lock:
-            self._host.leave()
+            self._running -= 1
+            if not self._running:
+                self._busy += time.perf_counter() - self._since
             self._calls += 1
             self._add(self._host_name, timer)
 
@@ -174,7 +168,8 @@ class _Watch:
             elapsed = max(time.perf_counter() - self._begin, 1e-9)
             busy = dict(self._seconds)
             if self._host_name:
-                busy[self._host_name] = self._host.seconds()
+                now = time.perf_counter() - self._since if self._running else 0.0
+                busy[self._host_name] = self._busy + now
             shares = {where: min(1.0, seconds / elapsed) for where, seconds in busy.items()}
             hits, misses = usage.cache_totals()
             return Metrics(
@@ -186,28 +181,6 @@ class _Watch:
                 self._calls,
                 shares,
             )
-
-
-class _Busy:
-    """Time in which at least one call ran."""
-
-    def __init__(self) -> None:
-        self._running = 0
-        self._since = self._total = 0.0
-
-    def enter(self) -> None:
-        if not self._running:
-            self._since = time.perf_counter()
-        self._running += 1
-
-    def leave(self) -> None:
-        self._running -= 1
-        if not self._running:
-            self._total += time.perf_counter() - self._since
-
-    def seconds(self) -> float:
-        """Seconds up to now, with the calls that still run."""
-        return self._total + (time.perf_counter() - self._since if self._running else 0.0)
 
 
 def _resident_bytes() -> int:

@@ -38,25 +38,19 @@ def profile(
 ) -> Report:
     """Run a function several times and report the time of each compiled function or kernel.
 
-    A compiled function of the host is timed by the loop in compiled code, all runs in one row. Of
-    anything else, such as a Python function that calls several, each call of a compiled function is
-    a row; where a device reports the launches of a call, each launch is one. Time between
-    calls is only in `Report.wall_seconds`.
+    The function may be a module, of which the entry function is meant. A compiled function of the
+    host is timed by the loop in compiled code, all runs in one row. Of anything else, such as a
+    Python function that calls several, each call of a compiled function is a row; where a device
+    reports the launches of a call, each launch is one. Time between calls is only in
+    `Report.wall_seconds`. UsageError for a number out of range, ArgumentError for an argument that
+    is not acceptable, RunError where a call failed.
 
     Args:
-        function: a module (its entry function), a compiled function, or any callable.
-        args: its arguments.
-        number: runs.
-        warmup: runs before those, which do not count.
+        warmup: runs before the `number` that count.
         flop: floating point operations of one call; for several functions or kernels a mapping of
             their names.
         collectors: further counts around each call; not around single launches, which are only
             queued when they return.
-
-    Raises:
-        UsageError: a number is out of range.
-        ArgumentError: an argument is not acceptable.
-        RunError: a call failed.
 
     Example:
         >>> A = te.placeholder((4,), name="A")
@@ -74,7 +68,7 @@ def profile(
         work(*args)
     if isinstance(work, Function | SymbolicFunction) and work.device.device_type == HOST:
         call = work.bind(*args)
-        started = _start(collectors, work.device)
+        started = [(collector, collector.start(work.device)) for collector in collectors]
         seconds = time_call(call, number)
         metrics = _stop(started)
         nbytes = number * sum(arg.nbytes for arg in call.args)
@@ -111,7 +105,7 @@ class _CallWatch:
             return lambda: None
         home = calls.home_of(function, args)
         before = len(self._spans)
-        started = _start(self._collectors, home)
+        started = [(collector, collector.start(home)) for collector in self._collectors]
         timer = start_timer(home)
 
         def end() -> None:
@@ -148,10 +142,6 @@ def _with_flop(rows: Sequence[ProfiledCall], flop: Flop | None) -> tuple[Profile
     )
 
 
-def _start(collectors: Sequence[MetricCollector], device: Device) -> _Started:
-    return [(collector, collector.start(device)) for collector in collectors]
-
-
 def _stop(started: _Started) -> dict[str, int | float]:
     metrics: dict[str, int | float] = {}
     for collector, state in reversed(started):
@@ -180,18 +170,12 @@ def profile_function(
     result gives the metrics of collectors only.
 
     Args:
-        function: a module or any callable, see `profile`.
-        dev: where it runs; default, and only choice, the device that its code is for.
-        collectors: see `profile`.
-        func_name: name of a module's function; default its entry function.
+        function, collectors, number, flop: see `profile`.
+        dev: where it runs; default, and only choice, the device that its code is for; UsageError
+            for another one.
+        func_name: name of a module's function; default its entry function. UsageError without a
+            module, AttributeError where the module has no such function.
         warmup_iters: runs before those that count.
-        number: runs that count.
-        flop: see `profile`.
-
-    Raises:
-        UsageError: the code is for another device, or ``func_name`` is given without a
-            module.
-        AttributeError: the module has no such function.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

@@ -95,17 +95,9 @@ def chosen_columns(
 class ProfiledCall:
     """A row: calls of one function or kernel on one device.
 
-    Attributes:
-        name: of the function or kernel.
-        device: such as ``cpu(0)``.
-        seconds: of all its calls together.
-        count: number of calls.
-        nbytes: bytes of the arguments of all calls, None where they are not known.
-        gflop: 1e9 operations of all calls, None where they are not known.
-        metrics: counts of collectors, of all calls together.
-
-    Raises:
-        UsageError: a figure is negative, over 1e100 or not a number.
+    Figures are of all its ``count`` calls together: seconds, bytes of arguments, 1e9 operations
+    (None where they are not known), counts of collectors. UsageError where one is negative, over
+    1e100 or not a number.
     """
 
     name: str
@@ -147,14 +139,7 @@ class ProfiledCall:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTotal:
-    """All calls on one device.
-
-    Attributes:
-        device: such as ``cpu(0)``.
-        seconds: of its calls together.
-        count: number of calls.
-        percent: share of the time of all calls on all devices.
-    """
+    """All calls on one device; ``percent`` of the time of all calls on all devices."""
 
     device: str
     seconds: float
@@ -172,9 +157,6 @@ class Report:
             calls on several devices may overlap.
         runs: number of profiled runs.
         configuration: further facts that may explain the times.
-
-    Raises:
-        UsageError: a figure is negative, over 1e100 or not a number.
 
     Example:
         >>> from loopwright.runtime.profiling import ProfiledCall, Report
@@ -235,11 +217,9 @@ class Report:
         return tuple(totals)
 
     def rows(self, sort: bool = True, aggregate: bool = True) -> tuple[ProfiledCall, ...]:
-        """The calls as tables show them.
+        """The calls as tables show them: longest first, and one row for a function on a device.
 
-        Args:
-            sort: longest first; else in the order of the calls.
-            aggregate: one row for all calls of a function on a device.
+        Without ``sort`` in the order of the calls, without ``aggregate`` a row for each.
         """
         rows = list(self.calls)
         if aggregate:
@@ -261,14 +241,9 @@ class Report:
     ) -> str:
         """The report as plain text.
 
-        Args:
-            sort, aggregate: see `rows`.
-            sums: below a line, the sum of all rows, each device's, and the host's time of all
-                runs (``Total``).
-            columns: titles in their order; default all that have a value in some row.
-
-        Raises:
-            UsageError: there is no such column.
+        Below a line stand ``sums``: the sum of all rows, each device's, and the host's time of all
+        runs (``Total``). ``columns`` are titles in their order, default all that have a value in
+        some row; UsageError where there is no such one. See `rows` for the rest.
         """
         shown_columns = chosen_columns(self.calls, columns)
         body = self._cells(self.rows(sort, aggregate), shown_columns)
@@ -291,11 +266,7 @@ class Report:
     ) -> str:
         """The report as comma-separated values, with full figures; empty where none is known.
 
-        Args:
-            sort, aggregate, columns: see `table`.
-
-        Raises:
-            UsageError: there is no such column.
+        The options are those of `table`.
         """
         shown_columns = chosen_columns(self.calls, columns)
         text = io.StringIO()
@@ -313,11 +284,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """Read the text that `json` returned.
-
-        Raises:
-            UsageError: it is no such report, or a figure in it cannot be.
-        """
+        """Read the text of `json`; UsageError where it is no such report, or a figure cannot be."""
         try:
             parts = json.loads(text)
             if parts.pop("profile") != _FORMAT:

@@ -1,22 +1,16 @@
 """Bound inference: extents, index values, regions and guards of every stage.
 
 Consumers first. A root stage covers its tensor. A stage attached at a loop covers the region that
-its consumers read while that loop and those outside it stand still: every read index is affine over
-the consumer's loops, the loops that stand still give the base, the others an interval. An index
-that is not affine falls back to the whole dimension, and so do two reads that cannot be related.
+its consumers read while that loop and those outside it stand still: these give the base of an
+affine index, the others an interval. An index that is not affine falls back to the whole dimension,
+and so do two reads that cannot be related. (Estimates have another policy for regions, which does
+not branch on values: `loopwright.cost.symbolic.loop_nest`.)
 
-This is one of two policies for regions; the other is `loopwright.cost.symbolic.loop_nest`. A
-program is built from these, so they must be right for every element: they branch on what is known
-about values, compare symbolic extents, move with the threads of a kernel, and come with guards.
-Estimates need none of this but must not branch on values, which there stand for many candidates.
-Extents and values of loops are computed by the same code for both, in `relations`.
-
-Guards. A split that does not divide over-runs; the over-run needs a guard ``value < extent``. A
-root stage guards its statement. An attached stage is *padded*: its buffer covers the over-run, so
-its loops run full tiles, stores need no guard, and only loads that could leave their buffer are
-guarded (they yield zero there; such lanes are never used by a valid element). Guards of reduction
-axes always stay: they decide what is accumulated. So do guards of splits inside a tile, where an
-over-run would visit an element twice. `guard_splits` finds the guards that follow from others.
+A split that does not divide over-runs, which needs a guard ``value < extent``. A root stage guards
+its statement. An attached stage is *padded*: its buffer covers the over-run, so only loads that
+could leave their buffer are guarded (they yield zero, which no valid element uses). Guards of
+reduction axes stay, as they decide what is accumulated, and those of splits inside a tile, where an
+over-run would visit an element twice.
 """
 
 from __future__ import annotations
@@ -53,8 +47,7 @@ from loopwright.schedule.state import (
 )
 from loopwright.te import OpNode, reads_of
 
-#: Most nodes that inlining may put into the expression of one stage.
-MAX_INLINED = 1 << 15
+MAX_INLINED = 1 << 15  #: most nodes that inlining may put into the expression of one stage
 
 
 def inline_ops(state: State) -> dict[StageId, OpNode]:
@@ -129,14 +122,9 @@ def guard_splits(
 ) -> dict[str, int]:
     """Enter the guards that the splits of a stage need, given all of its loops by id.
 
-    A split that does not divide over-runs, and so may a split of one of its parts. Where the inner
-    part divides, the guard of the outer part is enough: below ``i < 250`` no ``i * 4 + j`` with
-    ``j < 4`` reaches 1000. So loops are walked from the innermost relation outwards, with the
-    largest value that each has in iterations that pass the guards found so far; a guard is needed
-    only where that value is too large. Intervals over the loops that remain would not tell, since
-    they know nothing of guards.
-
-    Returns the largest value, if it is a number, of each loop in iterations that pass the guards.
+    A guard of the outer part may be enough: below ``i < 250`` no ``i * 4 + j`` with ``j < 4``
+    reaches 1000. So loops are walked from the innermost relation outwards, with the largest value
+    of each in iterations that pass the guards found so far, which are returned if they are numbers.
     """
     last = {x.loop.id: x.extent - 1 for x in sb.loops if isinstance(x.extent, int)}
     guards: list[Guard] = []
@@ -182,8 +170,7 @@ def _guard_split(
 
 def stays_inside(sb: StageBounds, index: Expr, extent: Dim) -> bool:
     """Whether an index over a reader's axes lies in a dimension in all iterations that pass
-    guards.
-    """
+    guards."""
     ranges = {**sb.sizes.ranges, **sb.guarded}
     form = to_affine(index, {}, ranges)
     if not isinstance(extent, int) or form is None or any(v not in ranges for v in form.terms):
@@ -320,9 +307,8 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
         if read.source == sb.stage.id
     ]
     for d, dim in enumerate(sb.op.shape):
-        # Where guards of a padded reader keep it inside a dimension no more is needed. Tiles in the
-        # memory of CPUs are covered whole all the same, so that loops which fill them need no
-        # guards; shared memory is scarce.
+        # No more is needed where guards of a padded reader keep it inside a dimension; tiles on
+        # CPUs are covered whole all the same, so that loops which fill them need no guards.
         padded = any(
             r.padded and not (r.kernel is not None and stays_inside(r, read.indices[d], dim))
             for r, read in reads
@@ -341,10 +327,7 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
 
 
 def _hull(
-    indices: Sequence[Affine | None],
-    renamed: Mapping[Var, Affine],
-    still: set[Var],
-    sizes: Sizes,
+    indices: Sequence[Affine | None], renamed: Mapping[Var, Affine], still: set[Var], sizes: Sizes
 ) -> _Hull | None:
     """Hull of all reads of a dimension; None where it is not known, or nothing is read."""
     hull: _Hull | None = None

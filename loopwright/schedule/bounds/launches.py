@@ -1,14 +1,10 @@
 """Kernels: root stages whose loops, or those of stages attached inside, run on GPU threads.
 
 All stages of one kernel share its launch axes by tag: a loop bound to ``threadIdx.x`` takes the
-launch variable of that axis, so that regions, indices and guards speak of one variable. The first
-stage with the tag, the root first and then consumers before producers, gives the axis its extent;
-a loop that is shorter keeps a variable of its own (equal to the launch variable) and its stage
-runs under ``threadIdx.x < n``.
-
-A buffer's region is widened over loops as its scope asks, as in TVM: shared memory holds the data
-of all threads of the block, local memory those of one thread, that of a warp those of its lanes,
-the threads of threadIdx.x.
+launch variable of that axis. The first stage with the tag, the root first and then consumers before
+producers, gives the axis its extent; a loop that is shorter keeps a variable of its own, and its
+stage runs under ``threadIdx.x < n``. As in TVM, shared memory holds the data of all threads of the
+block, local memory those of one thread, that of a warp those of the threads of threadIdx.x.
 """
 
 from __future__ import annotations
@@ -29,8 +25,7 @@ from loopwright.schedule.bounds.results import (
 from loopwright.schedule.state import StageId, StageState, State, loops_around, refuse
 from loopwright.te import OpNode
 
-#: Memory that no other thread, or no other warp, has.
-_OWN = ("local", "warp")
+_OWN = ("local", "warp")  #: memory that no other thread, or no other warp, has
 #: Launch axes from the outermost inwards.
 LAUNCH_TAGS = tuple(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "zyx")
 
@@ -59,11 +54,8 @@ def find_kernels(state: State, ops: Mapping[StageId, OpNode]) -> dict[StageId, K
 
 
 def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -> Scope:
-    """Memory scope of a stage's buffer.
-
-    Inside a kernel there is no global buffer of its own: ``global``, the default of a stage, means
-    shared where only blocks are around it, and local inside a threadIdx or vthread loop.
-    """
+    """Memory scope of a stage's buffer: inside a kernel ``global``, the default, means shared where
+    only blocks are around it, and local inside a threadIdx or vthread loop."""
     if kernel is not None and stage.attach.kind != "at":
         return "global"  # the root: all blocks write its buffer
     if kernel is None or stage.scope != "global":
@@ -75,10 +67,7 @@ def memory_scope(state: State, stage: StageState, kernel: KernelLaunch | None) -
 
 
 def bound_var(state: State, sb: StageBounds, lid: str, extent: Extent) -> Var:
-    """The variable of a loop: that of its launch axis, or one of its own; its bounds are entered.
-
-    The extent of a loop on threads or virtual threads must be a number.
-    """
+    """The variable of a loop: that of its launch axis, or its own; its bounds are entered."""
     mark, kernel = sb.stage.marks.get(lid), sb.kernel
     tag = launch_tag(mark) if kernel is not None else ""
     if mark is not None and mark.kind == "thread" and not isinstance(extent, int):
@@ -140,9 +129,8 @@ def cross_tags(stage: StageState) -> list[str]:
 def thread_limits(sb: StageBounds, around: Iterable[LoopBound]) -> list[tuple[Var, str, Extent]]:
     """``(threadIdx.x, kind, n)``: only threads below n run the stage (kind reduce: add to it).
 
-    Axes that the stage does not use run it once where its buffer is shared by the threads, and in
-    every thread where it is local; in every warp where it is that of a warp. ``around`` goes from
-    the innermost loop outwards.
+    Axes that the stage does not use run it once where its buffer is shared, in every thread or warp
+    where it is that of one. ``around`` goes from the innermost loop outwards.
     """
     kernel = sb.kernel
     if kernel is None:
@@ -164,10 +152,8 @@ def thread_limits(sb: StageBounds, around: Iterable[LoopBound]) -> list[tuple[Va
 
 
 def _shorter_loops(kernel: KernelLaunch, around: Iterable[LoopBound]) -> dict[str, int]:
-    """Shortest loop on each thread axis around a stage that does not fill it, up to a reduction.
-
-    All threads of a reduction need what is computed inside of it.
-    """
+    """Shortest loop on each thread axis around a stage that does not fill it, up to a reduction,
+    all threads of which need what is computed inside of it."""
     shortest: dict[str, int] = {}
     reduced = set[str]()
     for x in around:

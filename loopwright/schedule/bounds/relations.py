@@ -1,17 +1,10 @@
 """Extents and values of the loops of a stage: the effect of splits and fusions, in one place.
 
-A schedule keeps splits and fusions as relations (`SplitRel`, `FuseRel`). `loop_extents` walks
-them forwards, from the axes of the stage to the loops that remain. `loop_values` walks them
-backwards: it writes every loop, and so every axis, in terms of the loops that remain.
-
-The walks do not know what a number is. The arithmetic is passed in:
-
-* here, `ExactArithmetic`: extents are ints or affine forms over size variables, values
-  are affine forms over loop variables. Lowering builds the program from them.
-* `loopwright.cost.symbolic.index_steps`: an extent may stand for those of many candidates at once,
-  values are sums of steps. Features and the analytical model are derived from them.
-* `loopwright.schedule.primitives.loops`: only extents, those of a stage that covers its whole
-  tensor. Printed schedules show them, and some rules compare them.
+`loop_extents` walks relations forwards, from the axes of the stage to the loops that remain;
+`loop_values` walks them backwards and writes every axis in terms of the loops that remain. The
+walks do not know what a number is; there are three arithmetics: `ExactArithmetic`, from which the
+program is built, that of estimates for many candidates (`loopwright.cost.symbolic.index_steps`),
+and that of nominal extents (`loopwright.schedule.primitives.loops`).
 """
 
 from __future__ import annotations
@@ -41,20 +34,13 @@ class ExtentArithmetic(Protocol[N]):
         ...
 
     def clipped(self, factor: int, n: N | int) -> N | int:
-        """The smaller of a split factor and the extent that is split.
-
-        The factor itself where it is not known which one is smaller.
-        """
+        """The smaller of a split factor and the extent; the factor where that is not known."""
         ...
 
     def split_extents(
         self, n: N | int, factor: int | None, nparts: int | None
     ) -> tuple[N | int, N | int]:
-        """Extents of the outer and the inner loop that a loop of ``n`` iterations is split into.
-
-        The rule of splits, the same for every arithmetic: ``nparts`` is the outer extent where
-        ``factor``, the wanted inner one, is None.
-        """
+        """Extents of the outer and the inner loop that a loop of ``n`` iterations is split into."""
         if factor is not None:
             inner = self.clipped(factor, n)
             return self.ceil_div(n, inner), inner
@@ -130,8 +116,8 @@ def loop_var(name: str, extent: Extent, sizes: Sizes, dtype: str = "int32") -> V
 class ExactArithmetic(LoopArithmetic[Affine, Affine]):
     """Extents are ints or forms over size variables, values are forms over loop variables.
 
-    The loop variables of the stage must be in its ``position`` before values are computed, and its
-    ``lets`` must have room for every loop: variables for what is not affine are entered in both.
+    Variables for what is not affine are entered in ``position``, which must have the loops, and in
+    ``lets``, which must have room for every loop.
     """
 
     def __init__(self, sb: StageBounds) -> None:

@@ -1,7 +1,4 @@
-"""Results of bound inference: loops, regions and guards of stages, launch axes of kernels.
-
-These classes hold results and answer simple questions about them. `infer` fills them in.
-"""
+"""Results of bound inference: loops, regions and guards of stages, launch axes of kernels."""
 
 from __future__ import annotations
 
@@ -46,12 +43,10 @@ class Guard:
     """A condition under which a statement runs: ``value < below``, and ``value >= 0``."""
 
     value: Affine
-    #: Use of the loop behind the value: ``"spatial"``, ``"reduce"`` or ``"thread"``.
-    kind: str
+    kind: str  #: use of the loop behind the value: ``"spatial"``, ``"reduce"`` or ``"thread"``
     #: The bound; None where the value is known to stay below it.
     below: Extent | None
-    #: Whether ``value >= 0`` has to be tested too.
-    nonnegative: bool = False
+    nonnegative: bool = False  #: whether ``value >= 0`` has to be tested too
 
 
 @dataclass(eq=False)
@@ -75,8 +70,7 @@ class KernelLaunch:
     """Launch axes of one kernel: a root stage, and the stages attached inside it."""
 
     root: StageId
-    #: Axes by tag, in the order of `launches.LAUNCH_TAGS`.
-    launches: dict[str, LaunchAxis]
+    launches: dict[str, LaunchAxis]  #: axes by tag, in the order of `launches.LAUNCH_TAGS`
     #: Variables that differ between the threads or virtual threads of a block, and the tags that
     #: they depend on.
     varying: dict[Var, frozenset[str]] = field(default_factory=dict)
@@ -102,47 +96,34 @@ def launch_tag(mark: LoopMark | None) -> str:
 
 @dataclass(eq=False)
 class StageBounds:
-    """Bounds of one stage, as lowering needs them.
-
-    Attributes:
-        op: the operation after inlining.
-        padded: whether its buffer covers what its loops over-run (attached stages).
-        sizes: the size variables of the program, which are known everywhere.
-        loops: leaf loops, outermost first.
-        lets: definitions to make after loop p is entered, at index p + 1 (0: before any loop).
-        values: each root axis variable as an affine form over loop and let variables.
-        guarded: bounds of each root axis variable in iterations that pass the guards.
-        base, shape: first element and extents of the buffer (before the layout).
-        guards: conditions under which the statement runs.
-        domain: for padded stages, conditions of each spatial axis that an over-run violates.
-        position: index of the loop after which a variable is known (-1: outside the stage).
-        enclosing: variables of the loops around the stage.
-        kernel: the kernel that it runs in, or None.
-        scope: memory scope of the buffer.
-    """
+    """Bounds of one stage, as lowering needs them."""
 
     stage: StageState
-    op: OpNode
-    padded: bool
-    sizes: Sizes
-    loops: list[LoopBound] = field(default_factory=list)
+    op: OpNode  #: after inlining
+    padded: bool  #: whether its buffer covers what its loops over-run (attached stages)
+    sizes: Sizes  #: the size variables of the program, which are known everywhere
+    loops: list[LoopBound] = field(default_factory=list)  #: leaves, outermost first
+    #: Definitions to make after loop p is entered, at index p + 1 (0: before any loop).
     lets: list[list[tuple[Var, Expr]]] = field(default_factory=list)
+    #: Each root axis variable as an affine form over loop and let variables, and its bounds in
+    #: iterations that pass the guards.
     values: dict[Var, Affine] = field(default_factory=dict)
     guarded: dict[Var, Interval] = field(default_factory=dict)
-    base: list[Affine] = field(default_factory=list)
-    shape: list[Extent] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
+    base: list[Affine] = field(default_factory=list)  #: first element of the buffer
+    shape: list[Extent] = field(default_factory=list)  #: extents of the buffer, before the layout
+    guards: list[Guard] = field(default_factory=list)  #: conditions under which the statement runs
+    #: Of padded stages, conditions of each spatial axis that an over-run violates.
     domain: dict[int, list[Guard]] = field(default_factory=dict)
+    #: Index of the loop after which a variable is known (-1: outside the stage).
     position: dict[Var, int] = field(default_factory=dict)
-    enclosing: set[Var] = field(default_factory=set)
+    enclosing: set[Var] = field(default_factory=set)  #: variables of the loops around the stage
     kernel: KernelLaunch | None = None
-    scope: Scope = "global"
+    scope: Scope = "global"  #: of the buffer
 
     def visible(self, upto: int) -> set[Var]:
         """Variables known inside loop ``upto`` (those around the stage, and sizes, included)."""
-        return (
-            self.enclosing | self.sizes.known | {v for v, p in self.position.items() if p <= upto}
-        )
+        inside = {v for v, p in self.position.items() if p <= upto}
+        return self.enclosing | self.sizes.known | inside
 
     def launch_var(self, x: LoopBound) -> Var | None:
         """The launch variable that a loop takes its iterations from, or None."""
@@ -154,8 +135,7 @@ class StageBounds:
 class Bounds:
     """Bounds of all stages that are computed (inlined ones are gone), and ranges of variables."""
 
-    #: The schedule's state that they are the bounds of.
-    state: State
+    state: State  #: the schedule's state that they are the bounds of
     stages: dict[StageId, StageBounds]
     ops: Mapping[StageId, OpNode]
     sizes: Sizes
@@ -163,5 +143,4 @@ class Bounds:
 
     @property
     def ranges(self) -> SizeRanges:
-        """Bounds of all variables."""
         return self.sizes.ranges

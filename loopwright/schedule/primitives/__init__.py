@@ -7,11 +7,14 @@ them: what is wrong with a kernel is said first, what marks of loops come to is 
 from __future__ import annotations
 
 # isort: off
-from loopwright.schedule.primitives.loops import Fuse, Reorder, Split
-from loopwright.schedule.primitives.loops import FollowFusedSplit, FollowSplit
+from loopwright.schedule.primitives.loops import FollowFusedSplit, FollowSplit, Fuse, Reorder, Split
 from loopwright.schedule.primitives.threads import Bind, EnvThreads, SetStorePredicate
-from loopwright.schedule.primitives.placement import CreateGroup
-from loopwright.schedule.primitives.placement import ComputeAt, ComputeInline, ComputeRoot
+from loopwright.schedule.primitives.placement import (
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    CreateGroup,
+)
 from loopwright.schedule.primitives.storage import (
     DoubleBuffer,
     SetScope,
@@ -20,12 +23,10 @@ from loopwright.schedule.primitives.storage import (
     StoreRoot,
 )
 from loopwright.schedule.primitives.layout import TransformLayout
-from loopwright.schedule.primitives.prefetch import Prefetch
-from loopwright.schedule.primitives.prefetch import PrefetchNext
+from loopwright.schedule.primitives.prefetch import Prefetch, PrefetchNext
 from loopwright.schedule.primitives.tensorize import Tensorize
 from loopwright.schedule.primitives.caching import CacheRead, CacheWrite
-from loopwright.schedule.primitives.rfactor import RFactor
-from loopwright.schedule.primitives.rfactor import BlockedScan
+from loopwright.schedule.primitives.rfactor import BlockedScan, RFactor
 from loopwright.schedule.primitives.sampling import (
     SampleCategorical,
     SampleComputeLocation,

@@ -38,8 +38,6 @@ _VERBS = {"vectorized": "vectorize", "unrolled": "unroll", "parallel": "parallel
 
 @register("annotate")
 class Annotate(Step):
-    """Mark a loop ``vectorized``, ``unrolled`` or ``parallel``."""
-
     loop: str
     kind: MarkKind
 
@@ -61,13 +59,11 @@ class Annotate(Step):
             refuse_in_order(stage, "vectorize")
         return put_mark(state, stage, loop.id, LoopMark(self.kind, t))
 
-    def as_python(self, names: TraceNames) -> str:
-        loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.{_VERBS[self.kind]}({loop})"
+    def arguments(self, names: TraceNames) -> str:
+        return names.loop(self.stage, self.loop)
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Check vector lengths, vectors in vectors, and the copies that unrolling makes."""
         for sb in bounds.stages.values():
             for x in sb.loops:
                 _check_constant(state, sb, x)
@@ -77,8 +73,6 @@ class Annotate(Step):
 
 @register("pragma")
 class Pragma(Step):
-    """Attach a hint to a loop."""
-
     may_be_sampled = ("value",)
 
     loop: str
@@ -106,9 +100,8 @@ class Pragma(Step):
         kept = tuple(p for p in stage.pragmas if p[:2] != (loop.id, self.key))
         return state.with_stage(replace(stage, pragmas=(*kept, (loop.id, self.key, self.value))))
 
-    def as_python(self, names: TraceNames) -> str:
-        loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.pragma({loop}, {self.key!r}, {names.number(self.value)})"
+    def arguments(self, names: TraceNames) -> str:
+        return f"{names.loop(self.stage, self.loop)}, {self.key!r}, {names.number(self.value)}"
 
 
 def _check_value(key: str, value: PragmaValue) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from loopwright.ir.expr import Expr, IterVar, Read, Var
 from loopwright.ir.kinds import Scope
-from loopwright.ir.reduction import Reduce, Tuple
+from loopwright.ir.reduction import Tuple
 from loopwright.ir.visitor import map_nodes, substitute
 from loopwright.schedule.primitives.storage import check_scope
 from loopwright.schedule.state import IllegalStep, StageId, StageState, State, initial_stage
@@ -22,8 +22,6 @@ def fresh_axes(op: OpNode) -> tuple[IterVar, ...]:
 
 @register("cache_read")
 class CacheRead(Step):
-    """Copy an output of the stage into ``scope`` for ``readers``."""
-
     scope: Scope
     readers: tuple[StageId, ...]
     value_index: int = 0
@@ -102,12 +100,9 @@ def computing(stage: StageState, op: OpNode) -> StageState:
 
 @register("cache_write")
 class CacheWrite(Step):
-    """Compute the stage (all its outputs) in ``scope`` and copy the result."""
-
     scope: Scope
 
     def apply(self, state: State, t: int) -> State:
-        """Make a stage that computes all outputs; the stage itself becomes a copy of it."""
         state.compute_stage(self.stage)
         check_scope(self.scope)
         stage = untouched(state, self.stage, "cache_write")
@@ -116,9 +111,8 @@ class CacheWrite(Step):
         assert op.body is not None
         axes = fresh_axes(op)
         env: dict[Var, Expr] = {a.var: b.var for a, b in zip(op.axes, axes, strict=True)}
-        cached = replace(
-            op, name=f"{op.name}.{self.scope}", axes=axes, body=_rename(op.body, env), tag=""
-        )
+        body = substitute(op.body, env)
+        cached = replace(op, name=f"{op.name}.{self.scope}", axes=axes, body=body, tag="")
         at = tuple(a.var for a in op.axes)
         values = tuple(Read(new_id, at, dtype, k) for k, dtype in enumerate(op.dtypes))
         copied = values[0] if len(values) == 1 else Tuple(values, op.dtype)
@@ -131,18 +125,3 @@ class CacheWrite(Step):
         if names.before.stages[self.stage].op.num_outputs > 1:
             return f"{new}, *_ = s.cache_write({tensor}.op, {self.scope!r})"
         return f"{new} = s.cache_write({tensor}, {self.scope!r})"
-
-
-def _rename(body: Expr, env: dict[Var, Expr]) -> Expr:
-    """Substitute spatial variables; a reduction keeps its axes."""
-    if not isinstance(body, Reduce):
-        renamed: Expr = substitute(body, env)
-        return renamed
-    return Reduce(
-        body.combiner,
-        tuple(substitute(e, env) for e in body.source),
-        body.axes,
-        None if body.where is None else substitute(body.where, env),
-        None if body.init is None else tuple(substitute(e, env) for e in body.init),
-        body.dtype,
-    )

@@ -4,11 +4,10 @@ An expression is an int, ``"i<d>"`` (index d), or ``(op, a, b)`` with op ``+`` o
 ``*``, ``//`` or ``%``: plain tuples, so that a step of a trace holds them as JSON.
 
 `judge` proves that a map takes no two indices to one element. Every expression becomes a sum of
-scaled *digits* ``(x // lower) % extent`` of sources x: an index, or a sum that was divided. The
-value of a sum determines its digits when each scale is larger than what all terms of smaller scale
-reach together, as the digits of a decimal number are determined by the number. Digits determine
-their source when they adjoin from 1 up to its extent; where that source is a sum, it determines
-digits in turn. A map is one to one when every index is determined in the end.
+scaled *digits* ``(x // lower) % extent`` of sources x: an index, or a sum that was divided. A sum
+determines its digits when each scale is larger than what all terms of smaller scale reach together,
+as in a decimal number; digits determine their source when they adjoin from 1 up to its extent. A
+map is one to one when every index is determined in the end.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ import numpy.typing as npt
 from loopwright.ir.affine import Extent
 from loopwright.schedule.state import IndexExpr
 
-#: Largest number of indices that are tried one by one.
-TRIED = 1 << 16
+TRIED = 1 << 16  #: largest number of indices that are tried one by one
 Interval = tuple[int, int]
 Points = npt.NDArray[np.int64]
 Verdict = Literal["one to one", "redundant", "unknown"]
@@ -157,10 +155,7 @@ def _divided(x: _Sum, op: str, k: int) -> _Sum | None:
 
 
 def index_bounds(e: IndexExpr, shape: tuple[Extent, ...]) -> Interval:
-    """Values that an expression stays within; of a ``%`` all values, so that blocks are whole.
-
-    The extents are numbers: `loopwright.schedule.primitives.layout` refuses others.
-    """
+    """Values that an expression stays within; of a ``%`` all values, so that blocks are whole."""
     if isinstance(e, int):
         return e, e
     if isinstance(e, str):

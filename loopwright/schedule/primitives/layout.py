@@ -1,9 +1,8 @@
 """`transform_layout`: places of the elements of a buffer, as a map from its indices to new ones.
 
 A dimension of a layout is a digit ``(dim, div, mod)`` of one index, or an expression of
-`index_map`. Digits that rebuild every index are bijections whatever the extents are; others are
-judged for the extents at hand, when the step is applied for those of the whole tensor and before
-lowering for those that the stage covers.
+`index_map`. Digits that rebuild every index are bijections whatever the extents are; other maps are
+judged when the step is applied for the whole tensor, and before lowering for what the stage covers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from loopwright.schedule.steps import FieldType, Step, TraceNames, each, is_int,
 
 
 def _is_dimension(v: object) -> bool:
-    """Whether a value from JSON is a digit or an expression."""
     if isinstance(v, tuple) and len(v) == 3 and is_int(v[0]) and v[0] >= 0:
         _, div, mod = v
         return is_int(div) and div > 0 and (mod is None or (is_int(mod) and mod > 0))
@@ -82,15 +80,13 @@ class TransformLayout(Step):
             raise IllegalStep(f"extents of {name!r} are variables: it takes no pad_value")
         return state.with_stage(replace(stage, layout=self.dims, pad_value=pad, laid_out=t))
 
-    def as_python(self, names: TraceNames) -> str:
-        args = ", ".join(f"i{d}" for d in range(len(names.before.stages[self.stage].op.shape)))
+    def arguments(self, names: TraceNames) -> str:
+        indices = ", ".join(f"i{d}" for d in range(len(names.before.stages[self.stage].op.shape)))
         pad = "" if self.pad_value is None else f", pad_value={self.pad_value!r}"
-        index_map = f"lambda {args}: ({layout_text(self.dims)})"
-        return f"{names.stage(self.stage)}.transform_layout({index_map}{pad})"
+        return f"lambda {indices}: ({layout_text(self.dims)}){pad}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Refuse a map that is not one to one on the elements that the stage covers."""
         for sb in bounds.stages.values():
             if (layout := sb.stage.layout) is None:
                 continue
@@ -206,11 +202,7 @@ def layout_shape(
 
 
 def trace_map(index_map: Callable[..., object], ndim: int, who: str) -> tuple[LayoutDim, ...]:
-    """Dimensions of the layout that a map returns for ``ndim`` index variables.
-
-    A new index is a sum of terms made with ``+``, ``-``, and ``*``, ``//``, ``%`` by constants;
-    others are refused.
-    """
+    """Dimensions of the layout that a map returns for ``ndim`` index variables."""
     axes = [Var(f"i{d}") for d in range(ndim)]
     if not callable(index_map):
         raise ScheduleError(
@@ -246,8 +238,7 @@ def _dimension(e: object, dims: dict[Var, int], who: str) -> LayoutDim:
 
 def _operand(e: object, op: str, default: int | None) -> tuple[object, Any]:
     """Operand and constant of an operation ``op`` with a constant; else all of ``e``, and the
-    default.
-    """
+    default."""
     if isinstance(e, Binary) and e.op == op and isinstance(e.b, Const | Symbol):
         return e.a, _number(e.b)
     return e, default

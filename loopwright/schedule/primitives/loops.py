@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from loopwright.ir.expr import Dim
@@ -35,8 +34,6 @@ from loopwright.te import why_in_order
 
 @register("split")
 class Split(Step):
-    """Split a loop; exactly one of ``factor`` and ``nparts`` is set."""
-
     may_be_sampled = ("factor", "nparts")
 
     loop: str
@@ -105,8 +102,7 @@ class _NominalArithmetic(ExtentArithmetic[Dim]):
         return smaller
 
 
-#: Arithmetic on extents of stages that cover their whole tensors.
-NOMINAL = _NominalArithmetic()
+NOMINAL = _NominalArithmetic()  #: arithmetic on extents of stages that cover their whole tensors
 
 
 def check_even(state: State, stage: StageState, t: int) -> None:
@@ -127,8 +123,6 @@ def check_even(state: State, stage: StageState, t: int) -> None:
 
 @register("fuse")
 class Fuse(Step):
-    """Fuse two adjacent loops of one kind, outer first."""
-
     outer: str
     inner: str
 
@@ -181,8 +175,6 @@ def _put(leaves: tuple[str, ...], old: tuple[str, ...], new: tuple[str, ...]) ->
 
 @register("reorder")
 class Reorder(Step):
-    """Put loops in the given order into the places that they occupy together."""
-
     order: tuple[str, ...]
 
     def apply(self, state: State, t: int) -> State:
@@ -197,9 +189,8 @@ class Reorder(Step):
         leaves = tuple(next(slots) if x in self.order else x for x in stage.leaves)
         return state.with_stage(replace(stage, leaves=leaves, reordered=True))
 
-    def as_python(self, names: TraceNames) -> str:
-        order = ", ".join(names.loop(self.stage, x) for x in self.order)
-        return f"{names.stage(self.stage)}.reorder({order})"
+    def arguments(self, names: TraceNames) -> str:
+        return ", ".join(names.loop(self.stage, x) for x in self.order)
 
 
 def put_mark(state: State, stage: StageState, loop: str, mark: LoopMark) -> State:
@@ -213,14 +204,11 @@ def put_mark(state: State, stage: StageState, loop: str, mark: LoopMark) -> Stat
     return state.with_stage(replace(stage, marks={**stage.marks, loop: mark}))
 
 
-#: More iterations than this no tile has.
-_MOST = 1 << 40
+_MOST = 1 << 40  #: more iterations than this no tile has
 
 
 @register("follow_split")
 class FollowSplit(Step):
-    """Split a loop into ``n_split + 1``, by the tiles that a loop of a stage was split into."""
-
     loop: str
     source: StageId
     source_loop: str
@@ -237,18 +225,15 @@ class FollowSplit(Step):
                 f"to {len(tiles)}"
             )
         check_unused(state, stage, self.loop, "split")
-        return state.with_stage(self._split(stage, tiles[: self.n_split], t))
-
-    def _split(self, stage: StageState, tiles: Sequence[Dim], t: int) -> StageState:
-        name, last, rest = stage.loops[self.loop].name, len(tiles), self.loop
-        for k, tile in enumerate(tiles):
+        name, last, rest = stage.loops[self.loop].name, self.n_split, self.loop
+        for k, tile in enumerate(tiles[:last]):
             # What is left to be split is numbered behind the loops that stay.
             end = k + 1 == last
             inner = f"{t}.{last}" if end else f"{t}.{last + 1 + k}"
             names = (f"{t}.{k}", f"{name}.{k}"), (inner, f"{name}.{last if end else f'{k}.rest'}")
             stage = halved(stage, stage.loops[rest], names, tile, None, t)  # type: ignore[arg-type]
             rest = inner
-        return stage
+        return state.with_stage(stage)
 
     def as_python(self, names: TraceNames) -> str:
         t, stage = names.step, self.stage
@@ -259,37 +244,32 @@ class FollowSplit(Step):
 
 @register("follow_fused_split", sources=FieldType(each(pair(is_id, is_text))))
 class FollowFusedSplit(Step):
-    """Split a loop by the product of the loops of one level of some splits."""
-
     loop: str
     sources: tuple[tuple[StageId, str], ...]
     level: int
     factor_or_nparts: bool = True
 
     def apply(self, state: State, t: int) -> State:
-        """Split by the product of the lengths of a level: inner ones, or outer ones."""
         stage = state.compute_stage(self.stage)
         loop = state.leaf(stage, self.loop)
         if not self.sources:
             raise IllegalStep("expected at least one loop to follow; name those that were fused")
         size: Dim = 1
         for sid, x in self.sources:
-            size = _checked(NOMINAL.times(size, self._length(state, sid, x)))
+            tiles = _tiles(state, sid, x)
+            if not 0 <= self.level < len(tiles):
+                raise IllegalStep(
+                    f"level is {self.level}, and {_label(state, sid, x)!r} is split {len(tiles)} "
+                    f"time(s); take 0 to {len(tiles) - 1}"
+                )
+            # Level 0 is the loop behind the outermost.
+            whole, *inside = tiles[self.level : self.level + 2]
+            length = NOMINAL.ceil_div(whole, inside[0]) if inside else whole
+            size = _checked(NOMINAL.times(size, length))
         check_unused(state, stage, self.loop, "split")
         factor, nparts = (size, None) if self.factor_or_nparts else (None, size)
         names = ((f"{t}.0", f"{loop.name}.0"), (f"{t}.1", f"{loop.name}.1"))
         return state.with_stage(halved(stage, loop, names, factor, nparts, t))  # type: ignore[arg-type]
-
-    def _length(self, state: State, sid: StageId, loop: str) -> Dim:
-        """Iterations of the loop of this level; 0 is the one behind the outermost."""
-        tiles = _tiles(state, sid, loop)
-        if not 0 <= self.level < len(tiles):
-            raise IllegalStep(
-                f"level is {self.level}, and {_label(state, sid, loop)!r} is split {len(tiles)} "
-                f"time(s); take 0 to {len(tiles) - 1}"
-            )
-        whole, *inside = tiles[self.level : self.level + 2]
-        return NOMINAL.ceil_div(whole, inside[0]) if inside else whole
 
     def as_python(self, names: TraceNames) -> str:
         t, stage = names.step, self.stage
@@ -302,11 +282,8 @@ class FollowFusedSplit(Step):
 
 
 def _tiles(state: State, sid: StageId, loop: str) -> list[Dim]:
-    """Iterations inside each cut of a loop, from the outside in.
-
-    A loop that was split by 4, and the outer part again by 8, has tiles of 32 and 4. Where the
-    inner part was split further, its factor is such a tile itself.
-    """
+    """Iterations inside each cut of a loop, from the outside in: a loop that was split by 4, and
+    the outer part again by 8, has tiles of 32 and 4."""
     stage = state.compute_stage(sid)
     if loop not in stage.loops:
         state.leaf(stage, loop)

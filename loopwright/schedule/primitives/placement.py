@@ -19,8 +19,6 @@ from loopwright.schedule.steps import Step, TraceNames, register
 
 @register("create_group")
 class CreateGroup(Step):
-    """Move stages together: those between ``inputs`` and the stage and the other ``outputs``."""
-
     outputs: tuple[StageId, ...]
     inputs: tuple[StageId, ...]
     include_inputs: bool = False
@@ -53,9 +51,7 @@ class CreateGroup(Step):
             if state.stages[sid].group == parent
         }
         return replace(
-            state,
-            stages={**state.stages, **stages},
-            groups={**state.groups, **groups, new.id: new},
+            state, stages={**state.stages, **stages}, groups={**state.groups, **groups, new.id: new}
         )
 
     def as_python(self, names: TraceNames) -> str:
@@ -116,11 +112,8 @@ def _check_host(state: State, at: Attach, what: str, chosen: set[StageId]) -> No
 
 
 def keep_groups(before: State, after: State, sid: StageId) -> State:
-    """The state after a step on a stage, with groups as they must be then.
-
-    Stages that the step made join the group of the stage, and those that follow a group do so; a
-    group whose loop is gone is refused.
-    """
+    """The state after a step on a stage, whose group new stages join; those that follow a group do
+    so, and a group whose loop is gone is refused."""
     stages = dict(after.stages)
     for new in after.stages.keys() - before.stages.keys():
         stages[new] = replace(stages[new], group=before.stages[sid].group)
@@ -184,8 +177,6 @@ def _labels(state: State, stages: Iterable[StageId]) -> str:
 
 @register("compute_at")
 class ComputeAt(Step):
-    """Compute the stage, or the group, inside a loop of ``parent``."""
-
     parent: StageId
     loop: str
 
@@ -226,15 +217,12 @@ class ComputeAt(Step):
                 _check_used(state, parent.id, sid)
         return state.with_group(replace(group, attach=Attach("at", parent.id, self.loop, t)))
 
-    def as_python(self, names: TraceNames) -> str:
-        parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
-        return f"{names.stage(self.stage)}.compute_at({parent}, {loop})"
+    def arguments(self, names: TraceNames) -> str:
+        return f"{names.stage(self.parent)}, {names.loop(self.parent, self.loop)}"
 
 
 @register("compute_inline")
 class ComputeInline(Step):
-    """Substitute the stage into its consumers."""
-
     def apply(self, state: State, t: int) -> State:
         """Mark the stage; it is substituted when bounds are inferred."""
         stage = movable(state, self.stage)
@@ -253,23 +241,14 @@ class ComputeInline(Step):
             replace(stage, attach=Attach("inline", step=t), store=None, double=None)
         )
 
-    def as_python(self, names: TraceNames) -> str:
-        return f"{names.stage(self.stage)}.compute_inline()"
-
 
 @register("compute_root")
 class ComputeRoot(Step):
-    """Compute the stage, or the group, on its own, before its consumers."""
-
     def apply(self, state: State, t: int) -> State:
-        """Detach it; it follows the group around it, if there is one."""
         if self.stage in state.groups:
             return state.with_group(replace(state.groups[self.stage], attach=ROOT))
         stage = state.compute_stage(self.stage)
         return state.with_stage(replace(stage, attach=ROOT, store=None))
-
-    def as_python(self, names: TraceNames) -> str:
-        return f"{names.stage(self.stage)}.compute_root()"
 
 
 # ---------------------------------------------------------------- rules

@@ -24,8 +24,6 @@ from loopwright.schedule.steps import Step, TraceNames, at_least, is_int, regist
 
 @register("prefetch")
 class Prefetch(Step):
-    """In each iteration of a loop, prefetch what the one ``offset`` later reads of a tensor."""
-
     loop: str
     source: StageId
     offset: int
@@ -44,14 +42,12 @@ class Prefetch(Step):
         kept = tuple(p for p in stage.prefetches if p.what != new.what)
         return state.with_stage(replace(stage, prefetches=(*kept, new)))
 
-    def as_python(self, names: TraceNames) -> str:
+    def arguments(self, names: TraceNames) -> str:
         tensor = names.output(self.source, self.value_index)
-        loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.prefetch({tensor}, {loop}, {self.offset})"
+        return f"{tensor}, {names.loop(self.stage, self.loop)}, {self.offset}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Refuse data that are not read inside the loop, at affine indices, from memory."""
         for sb in bounds.stages.values():
             for want in sb.stage.prefetches:
                 check_prefetched("prefetch", state, bounds, sb, want)
@@ -84,6 +80,7 @@ def check_prefetched(
     label = state.loop_label(sb.stage, want.loop)
     name = state.output_label(want.source, want.value_index)
     mark, inside = sb.stage.marks.get(want.loop), sb.stage.tensorized
+    at = sb.stage.leaves.index(want.loop)
     why = ""
     if sb.kernel is not None:
         root = state.label(sb.kernel.root)
@@ -96,18 +93,14 @@ def check_prefetched(
             f"loop {label!r} is vectorized (step {mark.step}), its iterations run at once; "
             "prefetch at a loop outside of it"
         )
-    elif inside is not None and sb.stage.leaves.index(want.loop) >= sb.stage.leaves.index(
-        inside.loop
-    ):
+    elif inside is not None and at >= sb.stage.leaves.index(inside.loop):
         why = (
             f"loop {label!r} belongs to intrinsic {inside.intrin.name!r} (step {inside.step}); "
             "prefetch at a loop outside of it"
         )
     elif want.source not in bounds.ops:
         why = f"{name!r} is inlined and is not in memory; prefetch what it reads"
-    elif (sb.stage.id, sb.stage.leaves.index(want.loop)) in loops_around(
-        state, state.stages[want.source]
-    ):
+    elif (sb.stage.id, at) in loops_around(state, state.stages[want.source]):
         why = f"{name!r} is computed inside loop {label!r}, one iteration at a time; prefetch what "
         why += "it reads, or compute it outside of the loop"
     else:
@@ -133,8 +126,7 @@ def check_prefetched(
 class Shares(LoopNote):
     """In each iteration of a loop, fetch a share of what a later one of another loop reads."""
 
-    #: Stage of the loop ``ahead``: this one, or one around it.
-    around: StageId
+    around: StageId  #: stage of the loop ``ahead``: this one, or one around it
     #: That loop, how many iterations ahead (0: nothing is fetched), and the tensor.
     ahead: Prefetched
 
@@ -144,8 +136,6 @@ class Shares(LoopNote):
 
 @register("prefetch_next")
 class PrefetchNext(Step):
-    """In each iteration of a loop, prefetch a share of what a loop around it reads next."""
-
     loop: str
     source: StageId
     around: StageId
@@ -174,18 +164,14 @@ class PrefetchNext(Step):
         )
         return state.with_stage(replace(stage, notes=(*kept, new)))
 
-    def as_python(self, names: TraceNames) -> str:
+    def arguments(self, names: TraceNames) -> str:
         tensor = names.output(self.source, self.value_index)
-        loop = names.loop(self.stage, self.loop)
-        outer = names.loop(self.around, self.outer)
-        around = names.stage(self.around)
+        loop, outer = names.loop(self.stage, self.loop), names.loop(self.around, self.outer)
         offset = f", {names.number(self.offset)}" if self.offset != 1 else ""
-        call = f"prefetch_next({tensor}, {loop}, {around}, {outer}{offset})"
-        return f"{names.stage(self.stage)}.{call}"
+        return f"{tensor}, {loop}, {names.stage(self.around)}, {outer}{offset}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Check that the loop ahead is around the other; reads and extents must be known."""
         for sb in bounds.stages.values():
             for note in shares_of(sb):
                 if why := _why_no_shares(state, bounds, sb, note):

@@ -1,9 +1,8 @@
 """The primitive rfactor: partial results along one reduction loop as a stage of their own.
 
-Loops of the reduction are of two sorts. Those that share a root axis with the factored loop, by
-splits and fuses, become axes of the new stage, and the root axes become expressions over them;
-where a split over-runs a root axis, a condition leaves those points out. The others keep their root
-axes and relations, which move to the new stage as they are.
+Reduction loops that share a root axis with the factored loop, by splits and fuses, become axes of
+the new stage, and the root axes expressions over them; a condition leaves out what a split
+over-runs. The others keep their root axes and relations, which move to the new stage as they are.
 """
 
 from __future__ import annotations
@@ -47,16 +46,11 @@ Relation = SplitRel | FuseRel
 class Factoring:
     """Division of the loops of a reduction when loop ``factored`` is factored."""
 
-    #: Root axes that stay reduction axes.
-    roots: tuple[str, ...]
-    #: Leaves that become reduction axes.
-    leaves: tuple[str, ...]
-    #: Relations that turn into expressions.
-    taken: tuple[Relation, ...]
-    #: Relations that move to the new stage.
-    kept: tuple[Relation, ...]
-    #: Loops of the old stage -> loops of the new one.
-    moves: dict[str, str]
+    roots: tuple[str, ...]  #: root axes that stay reduction axes
+    leaves: tuple[str, ...]  #: leaves that become reduction axes
+    taken: tuple[Relation, ...]  #: relations that turn into expressions
+    kept: tuple[Relation, ...]  #: relations that move to the new stage
+    moves: dict[str, str]  #: loops of the old stage -> loops of the new one
 
 
 def _parts(r: Relation) -> tuple[str, str, str]:
@@ -87,13 +81,10 @@ def factoring(stage: StageState, factored: str, factor_axis: int) -> Factoring:
 
 @register("rfactor")
 class RFactor(Step):
-    """Compute partial results along a reduction loop, which becomes their axis ``factor_axis``."""
-
     loop: str
     factor_axis: int
 
     def apply(self, state: State, t: int) -> State:
-        """Make a stage of partial results along the loop; the stage itself combines them."""
         stage = _checked(state, self)
         op, red = stage.op, stage.op.reduction
         assert red is not None
@@ -247,8 +238,6 @@ def _renamed(r: Relation, moves: dict[str, str]) -> Relation:
 
 @register("blocked_scan")
 class BlockedScan(Step):
-    """Run a scan along reduction loop ``loop`` by blocks of ``factor``."""
-
     loop: str
     factor: int
 
@@ -301,12 +290,9 @@ def _scan_of(state: State, step: BlockedScan) -> tuple[StageState, Scan]:
 class _Blocks:
     op: OpNode
     scan: Scan
-    #: Elements of a block.
-    factor: int
-    #: Stage of running totals.
-    running: StageId
-    #: Stage of totals.
-    totals: StageId
+    factor: int  #: elements of a block
+    running: StageId  #: stage of running totals
+    totals: StageId  #: stage of totals
 
     @property
     def count(self) -> int:

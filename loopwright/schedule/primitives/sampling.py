@@ -1,7 +1,6 @@
 """The primitives that choose at random, and record their choice, as MetaSchedule's do.
 
-Numbers that are sampled reach other steps as `loopwright.schedule.state.Sampled`: the trace tells
-where they come from, so that another decision in it changes all that follows from it.
+Sampled numbers reach other steps as `Sampled`: another decision in a trace changes what follows.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ def _is_place(v: object) -> bool:
     probs=FieldType(optional(each(lambda v: is_int(v) or isinstance(v, float)))),
 )
 class SampleCategorical(Step):
-    """Choose one of some numbers."""
-
     candidates: tuple[int, ...]
     decision: int
     probs: tuple[float, ...] | None = None
@@ -71,8 +68,6 @@ class SampleCategorical(Step):
 
 @register("sample_perfect_tile", decision=FieldType(each(is_int)))
 class SamplePerfectTile(Step):
-    """Choose ``n`` factors whose product is the extent of a loop."""
-
     loop: str
     n: int
     max_innermost_factor: int
@@ -112,8 +107,6 @@ class SamplePerfectTile(Step):
 
 @register("sample_compute_location", decision=FieldType(_is_place))
 class SampleComputeLocation(Step):
-    """Compute a stage at a place that was chosen."""
-
     decision: Place
 
     @property

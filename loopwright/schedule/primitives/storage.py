@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from loopwright.errors import did_you_mean
 from loopwright.ir.kinds import SCOPES, WARP_SIZE, Scope
@@ -42,8 +43,6 @@ def own_buffer(state: State, sid: StageId) -> StageState:
 
 @register("set_scope")
 class SetScope(Step):
-    """Put the stage's buffer into another memory scope."""
-
     scope: Scope
 
     def apply(self, state: State, t: int) -> State:
@@ -51,14 +50,12 @@ class SetScope(Step):
         check_scope(self.scope)
         return state.with_stage(replace(stage, scope=self.scope, since=stage.after("set_scope", t)))
 
-    def as_python(self, names: TraceNames) -> str:
-        return f"{names.stage(self.stage)}.set_scope({self.scope!r})"
+    def arguments(self, names: TraceNames) -> str:
+        return repr(self.scope)
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Refuse shared and local buffers that outlive their kernel, and warp buffers without
-        one.
-        """
+        """Refuse shared and local buffers that outlive their kernel, warp buffers without one."""
         for sb in bounds.stages.values():
             if sb.scope == "warp":
                 _check_warp(state, bounds, sb)
@@ -103,9 +100,8 @@ class StorageAlign(Step):
         align = (*kept, (self.dim, self.factor, self.offset))
         return state.with_stage(replace(stage, align=align, since=stage.after("storage_align", t)))
 
-    def as_python(self, names: TraceNames) -> str:
-        stride = f"{self.dim}, {self.factor}, {self.offset}"
-        return f"{names.stage(self.stage)}.storage_align({stride})"
+    def arguments(self, names: TraceNames) -> str:
+        return f"{self.dim}, {self.factor}, {self.offset}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
@@ -122,8 +118,6 @@ class StorageAlign(Step):
 
 @register("store_at")
 class StoreAt(Step):
-    """Let the buffer exist inside a loop of ``parent``, around the loop where it is computed."""
-
     parent: StageId
     loop: str
 
@@ -135,9 +129,8 @@ class StoreAt(Step):
         store_position(new, new.stages[stage.id])
         return new
 
-    def as_python(self, names: TraceNames) -> str:
-        parent, loop = names.stage(self.parent), names.loop(self.parent, self.loop)
-        return f"{names.stage(self.stage)}.store_at({parent}, {loop})"
+    def arguments(self, names: TraceNames) -> str:
+        return f"{names.stage(self.parent)}, {names.loop(self.parent, self.loop)}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
@@ -161,14 +154,9 @@ class StoreAt(Step):
 
 @register("store_root")
 class StoreRoot(Step):
-    """Let the buffer exist around all loops of the stage in which it is computed."""
-
     def apply(self, state: State, t: int) -> State:
         stage = _computed_at(state, self.stage)
         return state.with_stage(replace(stage, store=Attach("root", step=t)))
-
-    def as_python(self, names: TraceNames) -> str:
-        return f"{names.stage(self.stage)}.store_root()"
 
 
 def _computed_at(state: State, sid: StageId) -> StageState:
@@ -187,8 +175,6 @@ MAX_COPIES = 8
 
 @register("double_buffer")
 class DoubleBuffer(Step):
-    """Fill places of the buffer for later iterations while one is read."""
-
     stages: int = 2
 
     def apply(self, state: State, t: int) -> State:
@@ -200,9 +186,8 @@ class DoubleBuffer(Step):
             )
         return state.with_stage(replace(stage, double=t, copies=self.stages))
 
-    def as_python(self, names: TraceNames) -> str:
-        stages = "" if self.stages == 2 else f"stages={self.stages}"
-        return f"{names.stage(self.stage)}.double_buffer({stages})"
+    def arguments(self, names: TraceNames) -> str:
+        return "" if self.stages == 2 else f"stages={self.stages}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
@@ -221,16 +206,14 @@ def aligned_strides(
         return None
     wanted = {dim: (factor, offset) for dim, factor, offset in align}
     strides: list[int] = []
-    dense = stride = 1
+    stride = 1
     for dim in reversed(range(len(shape))):
         if dim in wanted:
             factor, offset = wanted[dim]
             stride += (offset - stride) % factor
         strides.append(stride)
         stride *= shape[dim]
-    for n in shape:
-        dense *= n
-    return None if stride == dense else tuple(reversed(strides))
+    return None if stride == prod(shape) else tuple(reversed(strides))
 
 
 # ---------------------------------------------------------------- rules that need extents

@@ -1,7 +1,7 @@
 """The primitive tensorize: its rules, and the comparison of a nest with an intrinsic.
 
-Loops and expression are compared here, which needs bounds, but no buffers. The places of operands
-in memory are compared when the nest is built (`loopwright.lowering.nest.tensorize`).
+Places of operands in memory are compared when the nest is built
+(`loopwright.lowering.nest.tensorize`).
 """
 
 from __future__ import annotations
@@ -40,14 +40,10 @@ _DECLARE = "declare an intrinsic that does what the nest does"
 @register(
     "tensorize",
     intrin=FieldType(
-        fits=lambda v: isinstance(v, dict),
-        read=intrinsic_from_json,
-        write=TensorIntrin.to_json,
+        fits=lambda v: isinstance(v, dict), read=intrinsic_from_json, write=TensorIntrin.to_json
     ),
 )
 class Tensorize(Step):
-    """Let an intrinsic do the work inside a loop."""
-
     loop: str
     intrin: TensorIntrin
 
@@ -67,14 +63,12 @@ class Tensorize(Step):
             )
         return state.with_stage(replace(stage, tensorized=Tensorized(loop.id, self.intrin, t)))
 
-    def as_python(self, names: TraceNames) -> str:
-        loop = names.loop(self.stage, self.loop)
+    def arguments(self, names: TraceNames) -> str:
         intrin = call_of(self.intrin) or repr(self.intrin.to_json())
-        return f"{names.stage(self.stage)}.tensorize({loop}, {intrin})"
+        return f"{names.loop(self.stage, self.loop)}, {intrin}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Check that the nest inside the loop is the intrinsic's."""
         for sb in bounds.stages.values():
             if sb.stage.tensorized is not None:
                 match_intrinsic(state, sb)
@@ -91,10 +85,7 @@ class TensorizedAxis:
 
 @dataclass(eq=False)
 class IntrinsicMatch:
-    """Correspondence of a nest with the intrinsic's."""
-
-    #: Index of the tensorized loop.
-    position: int
+    position: int  #: index of the tensorized loop
     #: The stage's axis for each axis variable of the description; None: one iteration.
     axes: dict[Var, TensorizedAxis | None] = field(default_factory=dict)
     #: The stage's read for each input of the description.
@@ -202,8 +193,7 @@ class _Matcher:
 
     def _in_warps(self) -> None:
         """Check that a warp's lanes run the intrinsic, and no loop of the stage is bound to
-        them.
-        """
+        them."""
         if self.sb.kernel is None or self.sb.scope != "warp":
             self.fail(
                 "the lanes of a warp run the intrinsic, and its result lies in their registers; "
@@ -282,7 +272,6 @@ class _Matcher:
         self._expr(want.source[0], have.source[0])
 
     def _expr(self, want: Node, have: Node) -> None:
-        """Compare two expressions and note the reads."""
         if isinstance(want, Read) and isinstance(have, Read):
             self._operand(want, have)
             return

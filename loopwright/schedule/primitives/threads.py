@@ -33,8 +33,6 @@ from loopwright.te import THREAD_TAGS
 
 @register("bind")
 class Bind(Step):
-    """Bind a loop to a thread axis, which may have been declared with an extent."""
-
     loop: str
     tag: str
     extent: int | None = None
@@ -70,9 +68,8 @@ class Bind(Step):
             raise IllegalStep(f"the extent of {self.tag} must be positive, got {self.extent}")
         return put_mark(state, stage, loop.id, LoopMark("thread", t, self.tag, self.extent))
 
-    def as_python(self, names: TraceNames) -> str:
-        loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.bind({loop}, {_axis(self.tag, self.extent)})"
+    def arguments(self, names: TraceNames) -> str:
+        return f"{names.loop(self.stage, self.loop)}, {_axis(self.tag, self.extent)}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
@@ -96,8 +93,6 @@ class Bind(Step):
 
 @register("set_store_predicate", equal=FieldType(each(pair(is_text, is_int))))
 class SetStorePredicate(Step):
-    """Choose the thread, of those that reduce together, that stores: ``(tag, index)``."""
-
     equal: tuple[tuple[str, int], ...]
 
     def apply(self, state: State, t: int) -> State:
@@ -120,12 +115,11 @@ class SetStorePredicate(Step):
         since = stage.after("set_store_predicate", t)
         return state.with_stage(replace(stage, predicate=self.equal, since=since))
 
-    def as_python(self, names: TraceNames) -> str:
-        return f"{names.stage(self.stage)}.set_store_predicate({list(self.equal)!r})"
+    def arguments(self, names: TraceNames) -> str:
+        return repr(list(self.equal))
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Check that the thread that stores is one of the launch."""
         for sb in bounds.stages.values():
             crossed = cross_tags(sb.stage) if sb.kernel is not None else ()
             for tag, value in sb.stage.predicate or ():
@@ -141,8 +135,6 @@ class SetStorePredicate(Step):
 
 @register("env_threads", axes=FieldType(each(pair(is_text, optional(is_int)))))
 class EnvThreads(Step):
-    """Launch the kernel of a root stage with thread axes: ``(tag, extent or None)``."""
-
     axes: tuple[tuple[str, int | None], ...]
 
     def apply(self, state: State, t: int) -> State:
@@ -170,13 +162,11 @@ class EnvThreads(Step):
         since = stage.after("env_threads", t)
         return state.with_stage(replace(stage, env_threads=self.axes, since=since))
 
-    def as_python(self, names: TraceNames) -> str:
-        axes = ", ".join(_axis(*a) for a in self.axes)
-        return f"{names.stage(self.stage)}.env_threads([{axes}])"
+    def arguments(self, names: TraceNames) -> str:
+        return f"[{', '.join(_axis(*a) for a in self.axes)}]"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
-        """Check that every launch axis gets an extent."""
         kernels = [(sid, k) for sid, k in bounds.kernels.items() if sid == k.root]
         for sid, launch in ((sid, x) for sid, k in kernels for x in k.launches.values()):
             if not launch.extent:
@@ -198,7 +188,6 @@ def _axis(tag: str, extent: int | None) -> str:
 def _check_axis(
     state: State, sb: StageBounds, kernel: KernelLaunch, x: LoopBound, tag: str
 ) -> None:
-    """Check that a loop of a stage in a kernel fits its thread axis."""
     assert x.mark is not None
     name, launch = repr(state.loop_label(sb.stage, x.loop.id)), kernel.launches[tag]
     stage, mark = repr(state.label(sb.stage.id)), x.mark
@@ -264,16 +253,15 @@ def _check_vectors(state: State, bounds: Bounds, sb: StageBounds) -> None:
 
 def _check_lanes(state: State, sb: StageBounds) -> None:
     """Refuse lanes of a vector and threads that both keep accumulators of one reduction."""
-    reduce = [x for x in sb.loops if x.loop.kind == "reduce" and x.mark is not None]
-    bound = [x for x in reduce if launch_tag(x.mark)]
-    for x in reduce:
-        assert x.mark is not None
-        if not bound or x.mark.kind != "vectorized":
-            continue
-        other = state.loop_label(sb.stage, bound[0].loop.id)
-        refuse(
-            "vectorize",
-            x.mark.step,
-            f"loop {state.loop_label(sb.stage, x.loop.id)!r} is a reduction whose loop {other!r} "
-            f"is bound to {launch_tag(bound[0].mark)}; unroll it instead, or bind it as well",
-        )
+    marks = [(x, x.mark) for x in sb.loops if x.loop.kind == "reduce" and x.mark is not None]
+    bound = [(x, tag) for x, mark in marks if (tag := launch_tag(mark))]
+    for x, mark in marks if bound else ():
+        if mark.kind == "vectorized":
+            (other, tag), *_ = bound
+            refuse(
+                "vectorize",
+                mark.step,
+                f"loop {state.loop_label(sb.stage, x.loop.id)!r} is a reduction whose loop "
+                f"{state.loop_label(sb.stage, other.loop.id)!r} is bound to {tag}; unroll it "
+                "instead, or bind it as well",
+            )

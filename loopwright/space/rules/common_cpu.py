@@ -12,18 +12,16 @@ from loopwright.space.kernels import Kernel
 from loopwright.space.structure import Sketch
 from loopwright.target import Target
 
-#: Parallel tasks that default configurations leave at least, where the shape allows.
-MIN_TASKS = 8
-#: Bytes of a result from which on it may leave all caches, and of a line.
-LARGE, LINE = 1 << 23, 64
+MIN_TASKS = 8  #: parallel tasks that default configurations leave at least, where the shape allows
+LARGE, LINE = 1 << 23, 64  #: bytes of a result from which on it may leave all caches, and of a line
 #: Points of a kernel up to which one thread may do all of it (some microseconds of multiply-adds,
 #: in which others are hardly woken), and up to which it does by default.
 MAY_BE_ALONE, ALONE = 1 << 21, 1 << 19
 
 
 def compute_in_vectors(s: Schedule, t: te.Tensor, reader: te.Tensor, task: IterVar | None) -> None:
-    """Compute an input of a kernel, such as a padded one, in vectors along memory. It is computed
-    at the loop ``task`` of the reader, or, if None, before all of them, in parallel."""
+    """Compute an input of a kernel, such as a padded one, in vectors along memory, at the loop
+    ``task`` of the reader, or, if None, before all of them, in parallel."""
     if not s[t].op.axis:  # one element, which is computed before all
         return
     if s.state.stages[s.stage_id(t, "compute_in_vectors")].attach.kind == "inline":
@@ -87,7 +85,6 @@ def vector_lanes(dtype: str) -> int:
 
 
 def vector_registers() -> int:
-    """Vector registers of the target in force: 32 with AVX-512, else 16 (aarch64: 32)."""
     return Target.current().vector_registers
 
 
@@ -105,11 +102,9 @@ def column_tiles(extent: int, dtype: str, vectors: tuple[int, ...] = (1, 2, 3, 4
 
 
 def fits_registers(dtype: str) -> Callable[[int, int], bool]:
-    """Test of (rows, columns): accumulators, operands and one broadcast fit the vector registers.
-
-    The registers are those of the target in force now: filters of a space run later, when no target
-    is. A tile of 14 x 32 floats (28 accumulators of 32 registers) was measured to spill.
-    """
+    """Test of (rows, columns): accumulators, operands and a broadcast fit the vector registers."""
+    # Filters of a space run later, when no target is in force. A tile of 14 x 32 floats (28
+    # accumulators of 32 registers) was measured to spill.
     width, room = vector_lanes(dtype), vector_registers()
 
     def fits(rows: int, columns: int) -> bool:
@@ -120,8 +115,8 @@ def fits_registers(dtype: str) -> Callable[[int, int], bool]:
 
 
 def run_in_tiles(extent: int, tile: int, multiple: int = 1, at_least: int = 1) -> int:
-    """Iterations that tiles of an extent run: the last tile only the rest. Its iterations are
-    rounded up to a ``multiple``; a tile takes as long as ``at_least`` iterations."""
+    """Iterations that tiles of an extent run: of the last tile the rest, rounded up to a
+    ``multiple``; a tile takes as long as ``at_least`` iterations."""
     whole, rest = divmod(extent, tile)
     last = min(max(-(-rest // multiple) * multiple, at_least), tile) if rest else 0
     return whole * tile + last

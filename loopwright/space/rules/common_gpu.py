@@ -1,16 +1,15 @@
 """Choices of rules for GPUs: knobs of a template, or symbols of a structure.
 
-A rule declares its choices and schedules by the values that it reads. For a template that is a
-configuration, whose flags are knobs as well; for a structure sizes are symbols, a flag that decides
-only a size is a symbol of 0 or 1, and every other choice is a structure of its own. So each rule is
-written once.
+A rule declares its choices and schedules by the values that it reads, so that it is written once.
+In a structure sizes are symbols, a flag that decides only a size is a symbol of 0 or 1, and every
+other choice is a structure of its own.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count, product
 from math import gcd, log2
 from typing import Any, Protocol, TypeVar
@@ -30,8 +29,6 @@ _MOST_STRUCTURES = 8
 
 @dataclass(frozen=True)
 class LoopSizes:
-    """Candidates of the sizes into which a loop is split."""
-
     length: int  # of the loop
     #: sizes of its parts but the outermost, from the outside in
     candidates: Sequence[tuple[int, ...]]
@@ -69,9 +66,8 @@ class Knobs(Protocol):
         each: Mapping[str, LoopSizes],
         together: Callable[[], Sequence[tuple[tuple[int, ...], ...]]] | None,
     ) -> None:
-        """Define the splits of several loops. In a structure they are one knob ``name`` with the
-        candidates of ``together``, sizes of each loop in order, or without it a knob for each
-        loop."""
+        """Define the splits of loops: in a structure one knob ``name`` with the candidates of
+        ``together``, sizes of each loop in order, or without it a knob for each loop."""
 
     def flag(self, name: str, candidates: Sequence[bool], default: bool | None = None) -> Any:
         """Define a flag that decides a size: true is 1 and false 0."""
@@ -229,18 +225,12 @@ class _Position:
         return value[self.first] if self.end is None else tuple(value[self.first : self.end])
 
 
-@dataclass
-class KnobNames:
-    """Unique names of knobs: axes and stages may have equal names."""
-
-    taken: set[str] = field(default_factory=set)
-
-    def of(self, name: str) -> str:
-        """Name, with a number where it is taken."""
-        numbered = (f"{name}_{n}" if n else name for n in count())
-        unique = next(n for n in numbered if n not in self.taken)
-        self.taken.add(unique)
-        return unique
+def unique_name(name: str, taken: set[str]) -> str:
+    """A name, with a number where it is taken: axes and stages may have equal names."""
+    numbered = (f"{name}_{n}" if n else name for n in count())
+    unique = next(n for n in numbered if n not in taken)
+    taken.add(unique)
+    return unique
 
 
 def every_structure(
@@ -250,9 +240,8 @@ def every_structure(
     why: str,
     schedule: Callable[[Knobs], object],
 ) -> list[Structure]:
-    """Structures of a rule: one for each combination of choices, at most 8. All defaults come
-    first, then structures that differ in one choice, and so on; their names list the other
-    choices."""
+    """Structures of a rule: one for each combination of choices, at most 8, all defaults first,
+    then structures that differ in one choice, and so on."""
     found: list[Structure] = []
     waiting: deque[tuple[int, ...]] = deque([()])
     once: dict[str, Any] = {}
@@ -266,12 +255,9 @@ def every_structure(
     return found
 
 
-#: Blocks of the axes y and z that every device launches.
-MOST_BLOCKS_YZ = 65535
-#: Registers of a block where the target does not say: those of all CUDA devices.
-_REGISTERS = 65536
-#: Unrolled copies of a statement by default.
-_UNROLLED = 16
+MOST_BLOCKS_YZ = 65535  #: blocks of the axes y and z that every device launches
+_REGISTERS = 65536  #: registers of a block where the target does not say: those of all CUDA devices
+_UNROLLED = 16  #: unrolled copies of a statement by default
 
 
 @dataclass(frozen=True)
@@ -315,9 +301,8 @@ def common_width(widest: int, *lengths: int) -> int:
 
 
 def copy_together(s: Schedule, stage: te.Tensor, threads: Any, width: Any) -> None:
-    """Fill a stage in shared memory by all threads of a block, neighbours side by side. ``stage``
-    is computed at a loop of the kernel. A thread copies ``width`` elements at once, as a vector;
-    few rounds are unrolled."""
+    """Fill a stage in shared memory, computed at a loop of the kernel, by all threads of a block:
+    neighbours side by side, ``width`` elements at once, few rounds unrolled."""
     rest = fused(s, stage, s[stage].op.axis)
     if not is_one(width):
         rest, lanes = s[stage].split(rest, factor=width)
@@ -338,7 +323,6 @@ class KernelStages:
 
     @property
     def reductions(self) -> list[te.Tensor]:
-        """Reducing stages, inputs first."""
         return [t for t in self.stages if t.op.reduce_axis]
 
     @property
@@ -357,7 +341,6 @@ class KernelStages:
 
 
 def whole_program(*outs: te.Tensor) -> KernelStages:
-    """All stages of an expression as one kernel, of the last result."""
     # Outputs of an operation are one stage.
     by_op = {t.op: t for out in outs for t in producers(out)} | {out.op: out for out in outs}
     stages = tuple(by_op.values())
@@ -367,7 +350,6 @@ def whole_program(*outs: te.Tensor) -> KernelStages:
 def kernel_of(
     out: te.Tensor, program: Sequence[te.Tensor], others: Sequence[te.Tensor]
 ) -> KernelStages:
-    """Kernel of a result, given all stages, inputs first, and the results of all kernels."""
     mine, elsewhere = {out.op}, {t.op for t in others if t is not out}
     for t in reversed(program):
         if t.op in mine:
@@ -387,13 +369,13 @@ def is_elementwise_over(kernel: KernelStages, reduction: te.Tensor) -> bool:
 
 
 def last_elementwise(reduction: te.Tensor, program: Sequence[te.Tensor]) -> te.Tensor:
-    """Last stage that depends elementwise on a reduction alone, which computes it as its epilogue;
-    one with several results has a kernel of its own."""
+    """Last stage that depends elementwise on a reduction alone, and is computed as its epilogue."""
     last = reduction
     while True:
         behind = readers(last, program)
         if len(behind) != 1 or behind[0].op.reduce_axis or _reads_otherwise(behind[0], {last}):
             return last
+        # One with several results has a kernel of its own.
         if behind[0].static_shape != reduction.static_shape or behind[0].op.num_outputs > 1:
             return last
         last = behind[0]

@@ -1,10 +1,8 @@
 """Contractions on CPUs: roles of loops and operands, and the structures that follow.
 
-The kernel is the one of Goto and van de Geijn (ACM TOMS 2008), derived from access maps: vectors
-run along a loop that moves one operand alone, rows along one that does not move this operand, so
-that each vector of it is used for every row, and each element of the others for every vector. A
-packed copy of that operand at a level of tiles, which TVM's rules for CPUs cannot make, is one more
-structure.
+The kernel is that of Goto and van de Geijn (ACM TOMS 2008), derived from access maps: vectors run
+along a loop that moves one operand alone, rows along one that does not move this operand. A packed
+copy of that operand at a level of tiles is one more structure.
 """
 
 from __future__ import annotations
@@ -44,20 +42,16 @@ from loopwright.space.structure import Sketch, Variant, fused
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _BESIDE = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64)
 UNROLL = (1, 2, 4, 8)
-#: Usual steps of a block of a reduction.
-_USUAL_STEPS = 384
-#: Bytes of a packed copy from which on its panels are worth prefetching.
-_LARGE_COPY = 1 << 16
-#: Longest reduction loop that is fully unrolled.
-SHORT = 8
+_USUAL_STEPS = 384  #: usual steps of a block of a reduction
+_LARGE_COPY = 1 << 16  #: bytes of a packed copy from which on its panels are worth prefetching
+SHORT = 8  #: longest reduction loop that is fully unrolled
 
 
 class OuterProducts:
     def __init__(self, sketch: Sketch, kernel: Kernel, plan: Plan) -> None:
         self.sketch, self.s, self.kernel, self.plan = sketch, sketch.s, kernel, plan
         self.roles = plan.roles
-        found = self.roles.tiles()
-        self.rows, self.width = sketch.numbers("tile", found, self.roles.best)
+        self.rows, self.width = sketch.numbers("tile", self.roles.tiles(), self.roles.best)
 
     def schedule(self) -> None:
         plan, stage = self.plan, self.roles.stage
@@ -138,8 +132,8 @@ class OuterProducts:
             self.s[t].parallel(loop)
 
     def _blocks(self) -> tuple[Any, Any, Any]:
-        """Register tiles of a task along rows and vectors, and iterations of the loop beside them;
-        by default as many of the latter, and of rows, as leave enough tasks."""
+        """Register tiles of a task along rows and vectors, and iterations of the loop beside; by
+        default as many of the latter, and of rows, as leave enough tasks."""
         roles, (high, wide) = self.roles, self.roles.best
         beside = roles.beside.count if roles.beside is not None else 1
         panels = -(-roles.vectors // wide) * extents(roles.others) // beside
@@ -176,24 +170,17 @@ class OuterProducts:
     def _unrolled(self, t: te.Tensor) -> tuple[list[IterVar], list[IterVar]]:
         """Reduction loops of a stage, and the unrolled ones: a short last one, else some steps."""
         reduce = list(self.s[t].op.reduce_axis)
-        # The steps of a block are a symbol, and many.
-        count = reduce[-1].extent if reduce else 0
-        if isinstance(count, int) and count <= SHORT:
-            return self._unrolled_short(t, reduce)
-        unroll = [u for u in UNROLL if not isinstance(count, int) or u <= count]
-        steps = self.sketch.number("unroll", unroll)
-        outer, inner = self.s[t].split(reduce[-1], factor=steps)
-        return [*reduce[:-1], outer], [inner]
-
-    def _unrolled_short(
-        self, t: te.Tensor, reduce: list[IterVar]
-    ) -> tuple[list[IterVar], list[IterVar]]:
-        """Unroll a short last loop, and perhaps the one outside it. Not where next to nothing of
-        the reduction is left outside: compilers would unroll that too, and hold all of a local copy
-        in registers, that is on the stack."""
         if not reduce:
             return [], []
         *before, last = reduce
+        count = last.extent  # the steps of a block are a symbol, and many
+        if not isinstance(count, int) or count > SHORT:
+            unroll = [u for u in UNROLL if not isinstance(count, int) or u <= count]
+            outer, inner = self.s[t].split(last, factor=self.sketch.number("unroll", unroll))
+            return [*before, outer], [inner]
+        # The loop outside a short one may be unrolled too, but not where next to nothing of the
+        # reduction is left: compilers would unroll that as well, and hold all of a local copy in
+        # registers, that is on the stack.
         count = before[-1].extent if before else 0
         rest = prod(x.extent for x in before[:-1] if isinstance(x.extent, int))
         if not isinstance(count, int) or not 1 < count <= SHORT or rest <= SHORT:
@@ -202,8 +189,7 @@ class OuterProducts:
         return [*before[:-1], outer], [inner, last]
 
     def _in_blocks(self, blocked: IterVar) -> IterVar:
-        """Compute partial sums of a block in registers and add them to the result in memory, or to
-        a task's copy of it."""
+        """Compute partial sums of a block in registers, and add them up in memory."""
         s, roles, out, stage = self.s, self.roles, self.roles.out, self.roles.stage.tensor
         at = position_of(blocked, roles.stage.reduced)
         steps = roles.block_steps(blocked)
@@ -220,8 +206,7 @@ class OuterProducts:
         spatial = dict(zip(roles.stage.spatial, s[sums].op.axis[1:], strict=True))
         reduce, written_out = self._unrolled(sums)
         tile = [*written_out, spatial[roles.row], spatial[roles.vector]]  # type: ignore[index]
-        others = [spatial[x] for x in roles.others]
-        s[sums].reorder(s[sums].op.axis[0], *others, *reduce, *tile)
+        s[sums].reorder(s[sums].op.axis[0], *(spatial[x] for x in roles.others), *reduce, *tile)
         run(s, sums, tile)
         self._cut_short(sums, *tile[-2:])
         cut_short(s, sums, reduce[-1])
@@ -253,7 +238,7 @@ class OuterProducts:
     def _accumulated(
         self, row_block: Any, vector_block: Any, parallel: bool
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-        """Tile the sums over blocks; returns the loops of a task (in a task of another stage: of a
+        """Tile the sums over blocks; returns the loops of a task (inside another stage's task: of a
         block), of a panel, of a block and of a register tile."""
         s, roles, stage = self.s, self.roles, self.roles.stage.tensor
         axis = dict(zip(roles.stage.spatial, s[stage].op.axis, strict=True))
@@ -350,8 +335,6 @@ _EVEN, _PARTS, _MULTIPLE = 3, (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128), 8
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """Roles of the loops and operands of a contraction in a kernel."""
-
     out: te.Tensor  # result, elementwise over the reduction, or that itself
     stage: StageAnalysis  # the reduction
     loaded: OperandUse  # operand that is loaded in vectors
@@ -377,8 +360,8 @@ class Roles:
 
     @property
     def rows_dimension(self) -> int | None:
-        """Dimension of the other operand that the row loop alone indexes, one by one; None also
-        where there are several, or it is the loaded one, of which there is a copy already."""
+        """Dimension of the only other operand that the row loop alone indexes, one by one; None
+        where it is the loaded one, of which there is a copy already."""
         others = [o for o in self.stage.operands if o is not self.loaded]
         if len(others) != 1 or self.row is None or others[0].tensor is self.loaded.tensor:
             return None
@@ -411,7 +394,6 @@ class Roles:
         return min(self.tiles(), key=self.cost)
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Register tiles, rows and columns: all that fit the registers."""
         dtype = self.stage.tensor.dtype
         fits = fits_registers(dtype)
         heights = row_tiles(self.row.count, _ROWS) if self.row is not None else [1]
@@ -419,8 +401,8 @@ class Roles:
         return [(r, w) for r in heights for w in widths if fits(r, w)]
 
     def block_steps(self, reduced: IterVar) -> list[int]:
-        """Steps of a block of a reduction: those that divide it evenly, and where these are few,
-        those of about equal blocks, of which the last one is shorter."""
+        """Steps of a block of a reduction: those that divide it, and, of few, those of about equal
+        blocks."""
         count, (low, high) = reduced.count, _STEPS
         if self.row is not None and self.row.count <= _FEW_ROWS:
             low = _FEWEST
@@ -446,8 +428,7 @@ class Roles:
         return covered / (n * m) * (waiting + loads + crowded)
 
 
-#: Accumulators that keep the multipliers of a core busy.
-_IN_FLIGHT = 8
+_IN_FLIGHT = 8  #: accumulators that keep the multipliers of a core busy
 
 
 def dimension_of(operand: OperandUse, axis: IterVar | None) -> int | None:
@@ -493,12 +474,10 @@ class Plan:
 
 PlanT = TypeVar("PlanT", bound=Plan)
 
-#: Most rows of a result for which packing does not pay.
-_UNPACKED_ROWS = 16
+_UNPACKED_ROWS = 16  #: most rows of a result for which packing does not pay
 #: Operations (multiplications, or instructions of dots) per element to transpose a register tile.
 TURNED = 10
-#: Longest reduction that is not split into blocks.
-_SHORT_REDUCTION = 512
+_SHORT_REDUCTION = 512  #: longest reduction that is not split into blocks
 
 
 def contraction_variants(kernel: Kernel) -> list[Variant]:
@@ -526,15 +505,14 @@ def contraction_variants(kernel: Kernel) -> list[Variant]:
 
 def roles_of(kernel: Kernel, stage: StageAnalysis) -> Iterator[Roles]:
     """Roles for each operand: its longest loop of its own for the vectors, and a row loop. The last
-    loop of the result is one of the two: a tile is then written along memory."""
+    loop of the result is one of the two, so that a tile is written along memory."""
     last = stage.spatial[-1]
     for operand in stage.operands:
         alone = [x for x in stage.alone(operand) if x.count > 1]
         if not alone:
             yield from _grouped(kernel, stage, operand)
-        still = [x for x in stage.spatial if not operand.access.moves_with(x) and x.count > 1]
-        if not alone:
             continue
+        still = [x for x in stage.spatial if not operand.access.moves_with(x) and x.count > 1]
         vector = last if last in set(alone) else max(alone, key=lambda x: x.count)
         if vector is not last and last not in set(still):
             continue
@@ -598,8 +576,8 @@ def _blocked(kernel: Kernel, roles: Sequence[Roles]) -> Iterator[Plan]:
 
 
 def by_one_thread(kernel: Kernel, plans: Sequence[PlanT], group: int = 1) -> list[PlanT]:
-    """Plans for little work without threads: waking them takes longer than the work. ``group`` is
-    the number of points that an instruction takes at once."""
+    """Plans for little work without threads, whose waking takes longer. An instruction takes
+    ``group`` points at once."""
     assert kernel.single is not None
     computed = any(kernel.computes(o.tensor) for o in kernel.single.operands)
     if computed or kernel.work > MAY_BE_ALONE * group:

@@ -1,10 +1,9 @@
 """Rule for contractions: sums over products of operands that share spatial loops.
 
 Each spatial loop that does not move some operand is worth a tile: blocks, virtual threads, threads
-and a register tile, from the outside in. The operand tiles of a block for some steps of the
-reduction are copied to shared memory by all of its threads, those of a thread for one step to
-registers. This is the schedule of Volkov and Demmel (SC 2008) and of CUTLASS; TVM calls it
-multi-level tiling with cooperative fetching.
+and a register tile. The operand tiles of a block for some steps of the reduction are copied to
+shared memory by all of its threads, those of a thread for one step to registers (Volkov and Demmel,
+SC 2008; CUTLASS; TVM calls it multi-level tiling with cooperative fetching).
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from loopwright.space.expression import AccessMap, accesses, extents, read_at_st
 from loopwright.space.rules.common_gpu import (
     MOST_BLOCKS_YZ,
     KernelStages,
-    KnobNames,
     Knobs,
     LaunchLimits,
     LoopSizes,
@@ -35,6 +33,7 @@ from loopwright.space.rules.common_gpu import (
     copy_together,
     is_one,
     powers,
+    unique_name,
     width_of,
 )
 from loopwright.space.structure import fused
@@ -42,10 +41,8 @@ from loopwright.task import SplitEntity
 
 #: A tile (virtual threads, threads, registers) of one loop, or arrays of each.
 Tile = tuple[Any, Any, Any]
-#: A number, or an array of one for each of many tiles.
-Count = Any
-#: Bytes that memory is read in.
-_SECTOR = 32
+Count = Any  #: a number, or an array of one for each of many tiles
+_SECTOR = 32  #: bytes that memory is read in
 
 
 @dataclass(frozen=True)
@@ -119,32 +116,25 @@ _VIRTUAL, _REGISTERS = (1, 2, 4), 8
 _MOST_THREADS = 64
 #: Bytes of accumulators of a thread: half of the registers that it can have.
 _ACCUMULATOR_BYTES = 512
-#: Registers of a thread for all else.
-_OTHER_REGISTERS = 32
+_OTHER_REGISTERS = 32  #: registers of a thread for all else
 #: Accumulators of a thread and threads of a block that the default has at most: more of both leave
 #: each thread too few registers.
 _DEFAULT_SUMS, _DEFAULT_THREADS = 64, 256
 #: Steps of the longest reduction loop that are staged at once, and those that are unrolled.
 _STAGED, _STEPS = 32, 16
-#: Threads that a block has at least where the shape allows: those of a warp.
-_FEWEST_THREADS = 32
-#: A loop without a divisor of at least this is staged with a tail.
-_FEW_STEPS = 8
-#: Other reduction loops up to this length are staged as a whole, and unrolled.
-_SHORT = 7
+_FEWEST_THREADS = 32  #: threads that a block has at least where the shape allows: those of a warp
+_FEW_STEPS = 8  #: a loop without a divisor of at least this is staged with a tail
+_SHORT = 7  #: other reduction loops up to this length are staged as a whole, and unrolled
 #: Tiles of all loops together that one knob offers, and those that are counted.
 _TOGETHER, _COUNTED = 768, 1 << 14
-#: Tiles of a loop may overrun it by a quarter of its length.
-_OVERRUN = 1.25
-#: Most unrolled multiplications of a thread; more code leaves the instruction cache.
-_COPIES = 2048
+_OVERRUN = 1.25  #: tiles of a loop may overrun it by a quarter of its length
+_COPIES = 2048  #: most unrolled multiplications of a thread; more code leaves the instruction cache
 #: Weights of accesses of shared and of global memory beside a multiplication in the choice of the
 #: default, and threads that hide its latencies.
 _SHARED_COST, _GLOBAL_COST, _ENOUGH_THREADS = 1.0, 16.0, 128
 
 
-# Space of contractions on a GPU: the tiles, those that fit, and a good first one. Functions of
-# tiles take one tile or arrays of them.
+# Functions of tiles take one tile or arrays of them.
 
 
 @dataclass(frozen=True)
@@ -161,9 +151,9 @@ class ContractionSpace:
 
     @cached_property
     def names(self) -> dict[IterVar, str]:
-        names = KnobNames()
-        tiles = {x: names.of(f"{self.prefix}tile_{x.name}") for x in self.lengths}
-        return tiles | {k: names.of(f"{self.prefix}split_{k.name}") for k in self.reduce}
+        taken, p = set[str](), self.prefix
+        tiles = {x: unique_name(f"{p}tile_{x.name}", taken) for x in self.lengths}
+        return tiles | {k: unique_name(f"{p}split_{k.name}", taken) for k in self.reduce}
 
     def flag(self, name: str, value: Values) -> Any:
         return value(self.prefix + name)
@@ -222,7 +212,6 @@ class ContractionSpace:
 
     @cached_property
     def widest(self) -> int:
-        """Elements that a thread fetches at once, at most."""
         return max((o.fetch_width(self.device) for o in self.operands), default=1)
 
     def fetches(self, sizes: Mapping[IterVar, int]) -> bool:
@@ -231,12 +220,10 @@ class ContractionSpace:
 
     @cached_property
     def has_vectors(self) -> bool:
-        """Whether a thread can read or write several elements at once."""
         reads = (o.lanes > 1 and o.side_by_side(o.turned) is not None for o in self.operands)
         return self.store_width > 1 or any(reads)
 
     def accepts(self, value: Values) -> bool:
-        """Whether a configuration can be launched, and its vectors fit its tiles."""
         tiles = self.tiles(value)
         if not self.launches(tiles.values()) or self.copies(value) > _COPIES:
             return False
@@ -257,13 +244,13 @@ class ContractionSpace:
     def cost(self, tiles: Mapping[IterVar, Tile], steps: Mapping[IterVar, int]) -> Count:
         """Cost by which the default is chosen: time for each useful multiplication, in
         multiplications. Overrun, loads of shared memory by the register tile and of global memory
-        by the block, the share of processors that the last wave of blocks leaves idle, and too few
-        threads; of global memory whole sectors are loaded, however short the rows of a tile are."""
+        by the block (whole sectors), idle processors in the last wave, and too few threads."""
         block = {x: prod(tile) for x, tile in tiles.items()}
         overrun = prod(ceil_div(n, block[x]) * block[x] / n for x, n in self.lengths.items())
         shared = sum(self._loads(o, tiles) for o in self.operands)
         outside = sum(
-            sectors(o, {**block, **steps}) / prod(block[x] for x in self._reusing(o))
+            sectors(o, {**block, **steps})
+            / prod(n for x, n in block.items() if not o.access.moves_with(x))
             for o in self.operands
         )
         count = self.blocks * prod(ceil_div(n, block[x]) for x, n in self.lengths.items())
@@ -273,30 +260,27 @@ class ContractionSpace:
         loads = _SHARED_COST * shared + _GLOBAL_COST * outside
         return overrun * ceil_div(count, self.device.processors) / waves * hidden**0.5 * (1 + loads)
 
-    def _reusing(self, o: StagedOperand) -> list[IterVar]:
-        return [x for x in self.lengths if not o.access.moves_with(x)]
-
     def _loads(self, o: StagedOperand, tiles: Mapping[IterVar, Tile]) -> Count:
-        """Loads of shared memory for each multiplication; neighbours whose register tiles are wider
-        than a vector conflict in its banks."""
+        """Loads of shared memory for each multiplication; register tiles that are wider than a
+        vector conflict in its banks."""
         vector = self.device.vector_bytes // dtypes.nbytes(o.tensor.dtype)
         meet: Any = False
-        for x in self.lengths:
-            if o.access.moves_with(x):
-                meet = meet | (tiles[x][2] > vector)
-        return (1 + meet) / prod(tiles[x][0] * tiles[x][2] for x in self._reusing(o))
+        moved = [tiles[x] for x in self.lengths if o.access.moves_with(x)]
+        for _, _, registers in moved:
+            meet = meet | (registers > vector)
+        still = (tiles[x] for x in self.lengths if not o.access.moves_with(x))
+        return (1 + meet) / prod(virtual * registers for virtual, _, registers in still)
 
 
 def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
-    """Define the knobs of a contraction; configurations that no device would launch are refused.
-    The search for a default takes long, so nothing is done where the knobs are known."""
+    """Define the knobs of a contraction. The search for a default takes long, so nothing is done
+    where the knobs are known."""
     if not knobs.collects:
         return
     steps = _default_steps(space)
     tiles = knobs.once(f"{space.prefix}default tile", lambda: _default_tiles(space, steps))
-    # Where one knob cannot offer all tiles together of which a block can be launched, each loop of
-    # a kernel alone has its own, so that none is missing and neighbours differ in one loop; of a
-    # program of several kernels hardly any point would pass the limits of all.
+    # Where one knob cannot offer all launchable tiles together, each loop of a kernel alone has its
+    # own; of a program of several kernels hardly any point would pass the limits of all.
 
     def has_many_tiles() -> bool:
         every = [tiles_of(n) for n in space.lengths.values()]
@@ -314,8 +298,7 @@ def define_contraction_space(knobs: Knobs, space: ContractionSpace) -> None:
         {space.names[k]: LoopSizes(k.count, parts[k], steps[k]) for k in space.reduce},
         None if one_each else lambda: list(product(*parts.values())),
     )
-    # Vectors of global memory, vectors of shared memory, dimensions transposed there, gaps between
-    # its rows, two halves; by default as the tiles allow.
+    # Vectors of global and of shared memory, dimensions transposed there, gaps, two halves.
     turned = any(o.turned for o in space.operands)
     sizes = {x: prod(tile) for x, tile in tiles.items()} | {k: prod(n) for k, n in steps.items()}
     either, p = [True, False], space.prefix
@@ -348,9 +331,8 @@ def _steps_of(k: IterVar, space: ContractionSpace) -> list[tuple[int, ...]]:
     if k is not space.reduce[space.main_position]:
         return [(n,) for n in sorted({1, k.count if k.count <= _SHORT else 1})]
     divisors = [n for n in range(1, min(k.count, _STAGED) + 1) if k.count % n == 0]
-    usable = (
-        divisors if max(divisors) >= min(_FEW_STEPS, k.count) else powers(min(_STAGED, k.count))
-    )
+    few = max(divisors) < min(_FEW_STEPS, k.count)
+    usable = powers(min(_STAGED, k.count)) if few else divisors
     inner = [n for n in {*powers(_STEPS), *usable} if n <= _STEPS]
     return [(n // i, i) for n in sorted({*usable}) for i in sorted(inner) if n % i == 0]
 
@@ -373,7 +355,6 @@ def _default_steps(space: ContractionSpace) -> dict[IterVar, tuple[int, ...]]:
 def _default_tiles(
     space: ContractionSpace, parts: Mapping[IterVar, tuple[int, ...]]
 ) -> dict[IterVar, Tile]:
-    """Cheapest tiles that fit."""
     steps = {k: prod(sizes) for k, sizes in parts.items()}
     written = prod(sizes[-1] for sizes in parts.values())
     most = min(_DEFAULT_SUMS, _COPIES // written)
@@ -394,8 +375,8 @@ def _tiles_together(
     default: Mapping[IterVar, Tile],
     parts: Mapping[IterVar, tuple[int, ...]],
 ) -> list[tuple[tuple[int, ...], ...]]:
-    """Tiles of all loops of which a block can be launched; of many those that are cheap, and some
-    of the others: denser the cheaper they are."""
+    """Tiles of all loops of which a block can be launched: of many the cheap ones, and some others,
+    denser the cheaper they are."""
     steps = {k: prod(sizes) for k, sizes in parts.items()}
     choices = [tiles_of(n) for n in space.lengths.values()]
     if prod(map(len, choices)) > _COUNTED and len(choices) > 2:
@@ -421,10 +402,9 @@ def _launchable(
 
 
 def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt.NDArray[np.int64]:
-    """Tiles of all loops together of which a block can be launched, ``(n, loops, 3)``; those whose
-    first loops exceed a limit alone are left out early."""
+    """Tiles of all loops together of which a block can be launched, ``(n, loops, 3)``."""
     found = np.ones((1, 0, 3), np.int64)
-    for tiles in choices:
+    for tiles in choices:  # what exceeds a limit with its first loops is left out early
         mine = np.array(tiles, np.int64).reshape(-1, 1, 3)
         left = np.repeat(found, len(mine), axis=0)
         found = np.concatenate([left, np.tile(mine, (len(found), 1, 1))], axis=1)
@@ -432,8 +412,7 @@ def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt
         sums = virtual * registers * dtypes.nbytes(space.dtype)
         few = (threads <= space.device.threads) & (virtual <= space.device.vthreads)
         found = found[few & (sums <= _ACCUMULATOR_BYTES)]
-    launches = space.launches(_by_loop(space, found).values())
-    return found[launches]
+    return found[space.launches(_by_loop(space, found).values())]
 
 
 def _by_loop(space: ContractionSpace, found: npt.NDArray[np.int64]) -> dict[IterVar, Tile]:
@@ -453,8 +432,7 @@ def _tried(length: int, axes: int) -> list[Tile]:
     return [tile for tile in tiles if _overrun(length, tile) <= max(1.1, least)]
 
 
-#: Loops that are tiled, at most; the others are run by blocks.
-_MOST_TILED = 3
+_MOST_TILED = 3  #: loops that are tiled, at most; the others are run by blocks
 #: Reuse of an operand below which a tile in shared memory is not worth its barriers.
 _LEAST_REUSE = 4
 
@@ -474,8 +452,8 @@ class Contraction:
 
 
 def contraction_of(kernel: KernelStages, reduction: te.Tensor) -> Contraction | None:
-    """Contraction in a kernel, or None where its operands have too little in common. ``reduction``
-    is the only one, of the shape of the result."""
+    """Contraction in a kernel by its only reduction, of the shape of the result, or None where the
+    operands have too little in common."""
     operands = tuple(accesses(reduction, start=False))
     axes = reduction.op.axis
     shared = [x for x in axes if any(a.moves_with(x) for a in operands)]
@@ -484,21 +462,14 @@ def contraction_of(kernel: KernelStages, reduction: te.Tensor) -> Contraction | 
     if len(operands) < 2 or min(reuse) < _LEAST_REUSE:
         return None
     groups = {x: n for x in alone for a in operands if (n := a.steps.get(x, 1)) > 1 and n < x.count}
-    return Contraction(kernel, reduction, operands, _worth_tiles(axes, alone, operands), groups)
-
-
-def _worth_tiles(
-    axes: Sequence[IterVar], alone: Sequence[IterVar], operands: Sequence[AccessMap]
-) -> tuple[IterVar, ...]:
-    """The last loop, along which memory runs, then the longest loop of each other set of operands,
-    then the longest of the rest."""
+    # The last loop, along which memory runs, then the longest loop of each other set of operands,
+    # then the longest of the rest.
     ranked = sorted(alone, key=lambda x: (x is not axes[-1], -x.count))
     kinds: dict[frozenset[int], IterVar] = {}
     for x in ranked:
         kinds.setdefault(frozenset(n for n, a in enumerate(operands) if a.moves_with(x)), x)
-    order = dict.fromkeys([*kinds.values(), *ranked])
-    chosen = set(list(order)[:_MOST_TILED])
-    return tuple(x for x in axes if x in chosen)
+    chosen = set(list(dict.fromkeys([*kinds.values(), *ranked]))[:_MOST_TILED])
+    return Contraction(kernel, reduction, operands, tuple(x for x in axes if x in chosen), groups)
 
 
 def schedule_contraction(knobs: Knobs, c: Contraction, prefix: str = "") -> None:
@@ -551,8 +522,7 @@ def _bind_result(knobs: Knobs, c: Contraction, space: ContractionSpace) -> IterV
             group, loop = s[out].split(loop, factor=c.groups[axis])
             outer.append(group)
         if axis in space.lengths:
-            sizes = knobs.value(space.names[axis])
-            parts.append(SplitEntity([-1, *sizes]).apply(s, out, loop))
+            parts.append(SplitEntity([-1, *knobs.value(space.names[axis])]).apply(s, out, loop))
         else:
             outer.append(loop)
     blocks, virtual, threads, inner = ([p[n] for p in parts] for n in range(4))
@@ -585,12 +555,11 @@ def _stage_operands(knobs: Knobs, space: ContractionSpace, acc: te.Tensor) -> No
     outer: list[IterVar] = []
     middle: list[IterVar] = []
     inner: list[IterVar] = []
-    names = [space.names[k] for k in space.reduce]
-    for name, axis in zip(names, s[acc].op.reduce_axis, strict=True):
-        first, *between, last = SplitEntity([-1, *knobs.value(name)]).apply(s, acc, axis)
-        outer.append(first)
-        middle += between
-        inner.append(last)
+    for k, axis in zip(space.reduce, s[acc].op.reduce_axis, strict=True):
+        parts = SplitEntity([-1, *knobs.value(space.names[k])]).apply(s, acc, axis)
+        outer.append(parts[0])
+        middle += parts[1:-1]
+        inner.append(parts[-1])
     # The longest reduction loop turns fastest around the stages: it is what fills them in turn.
     outer.append(outer.pop(space.main_position))
     tile = s[acc].op.axis
@@ -608,7 +577,6 @@ def _stage_operands(knobs: Knobs, space: ContractionSpace, acc: te.Tensor) -> No
 def _to_shared(
     knobs: Knobs, space: ContractionSpace, o: StagedOperand, acc: te.Tensor
 ) -> te.Tensor:
-    """Copy of an operand in shared memory, in the layout of the configuration."""
     s, value = knobs.s, knobs.value
     if o.computed:
         staged = o.tensor

@@ -1,9 +1,8 @@
 """Contractions on CPUs by dot product instructions.
 
-The register tile is that of outer products, but a step of it takes a group of the reduction at
-once: four bytes into int32 (VNNI), two bfloat16 into float32 (AVX-512 BF16). The loaded operand is
-packed with each group together, as oneDNN does, and the other one too unless it lies so; both
-copies are padded with zeros where the reduction is no multiple of a group.
+A step of the register tile takes a group of the reduction at once: four bytes into int32 (VNNI),
+two bfloat16 into float32 (AVX-512 BF16). The loaded operand is packed with each group together, as
+oneDNN does, and the other one too unless it lies so, both padded with zeros to whole groups.
 """
 
 from __future__ import annotations
@@ -100,15 +99,14 @@ class DotRoles(Roles):
 
     @cached_property
     def best_cost(self) -> float:
-        """Cost per useful element of the best register tile, and of transposing it where it does
-        not lie as it is written."""
+        """Cost per useful element of the best register tile, and of transposing it."""
         whole = -(-self.grouped.count // self.dot.group) * self.dot.group
         turned = TURNED / extents(self.stage.reduced) if self.turned else 0.0
         return self.cost(self.best) * whole / self.grouped.count + turned
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Register tiles. Where operands are of one sign, sums of one of them need registers; where
-        bytes are extended to 16 bits, so do their halves."""
+        """Register tiles. Sums of operands of one sign need registers too, and so do the halves of
+        bytes that are extended to 16 bits."""
         found = super().tiles()
         by_pairs = Target.current().has_dots_by_pairs
         if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
@@ -120,8 +118,6 @@ class DotRoles(Roles):
 
 @dataclass(frozen=True, eq=False)
 class DotPlan(Plan):
-    """Choices of a structure of dot products."""
-
     roles: DotRoles
     other_packed: bool = False  # whether the other operand is copied too
 
@@ -174,16 +170,14 @@ def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
 
 
 def _lies_in_groups(roles: DotRoles) -> bool:
-    """Whether the loaded operand lies in memory as the instruction takes it: the lanes of a vector
-    one after the other, each with its group."""
+    """Whether the loaded operand lies as the instruction takes it: lanes in a row, each a group."""
     lanes, group, loop = roles.dot.lanes, roles.dot.group, roles.grouped
     outer, lane, block, few = (Var(n) for n in ("outer", "lane", "block", "few"))
     env = {
         roles.vector.var: Affine.of(outer) * lanes + Affine.of(lane),
         loop.var: Affine.of(block) * group + Affine.of(few),
     }
-    axes = [*roles.stage.spatial, *roles.stage.reduced]
-    ranges = {x.var: (0, x.count - 1) for x in axes}
+    ranges = {x.var: (0, x.count - 1) for x in (*roles.stage.spatial, *roles.stage.reduced)}
     ranges |= {lane: (0, lanes - 1), outer: (0, -(-roles.vector.count // lanes) - 1)}
     ranges |= {few: (0, group - 1), block: (0, -(-loop.count // group) - 1)}
     reads = reads_of(expressions(roles.stage.tensor.op))
@@ -302,20 +296,18 @@ class _DotTiles(OuterProducts):
         axes[g] = along
         if last is None:
             s[packed].vectorize(few)
-            outer = axes[:-1]
         else:
-            lanes = vector_lanes("int32")
-            last, inner = s[packed].split(last, factor=lanes)
+            last, inner = s[packed].split(last, factor=vector_lanes("int32"))
             s[packed].reorder(*axes[:-1], last, few, inner)
             s[packed].unroll(few)
             s[packed].vectorize(inner)
-            outer = axes[:-1]
+        outer = axes[:-1]
         if outer:
             self._share_out(packed, fused(s, packed, outer[:2]))
 
     def _layout_of_other(self, other: OperandUse, d: int | None, g: int) -> Any:
-        """Rows of a register tile together where the row loop indexes a dimension alone; else
-        padding behind each dimension for rows of a tile that overruns the edge."""
+        """Rows of a register tile together where the row loop indexes a dimension alone; else room
+        behind each dimension for rows of a tile that overruns the edge."""
         group, rows, row = self.roles.dot.group, self.rows, self.roles.row
         shape = other.tensor.static_shape
         room = [0] * len(shape)

@@ -1,7 +1,6 @@
 """Kernels without reductions on CPUs: vectors along memory, stencils in tiles, transposed squares.
 
-All stages are inlined, except that stages read at several places may be kept for a tile, as in
-Halide (Ragan-Kelley et al., PLDI 2013).
+Stages read at several places may be kept for a tile, as in Halide (PLDI 2013).
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from loopwright.space.structure import Sketch, Variant, fused
 
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64)
-#: Stages of which one at a time may be recomputed where it is read.
-_MOST_CHOICES = 4
-#: Rows that go through memory side by side.
-_TOGETHER = (1, 2, 4)
+_MOST_CHOICES = 4  #: stages of which one at a time may be recomputed where it is read
+_TOGETHER = (1, 2, 4)  #: rows that go through memory side by side
 #: Sides of a transposed block, whose rows are written side by side: more of them were slower, up to
 #: threefold for bytes; and the largest side of a square that is transposed in registers.
 _SIDES, _SQUARE = (4, 8, 16, 32), 16
@@ -47,32 +44,22 @@ def injective_variants(kernel: Kernel) -> list[Variant]:
     reads = ([o.tensor for o in s.operands if kernel.computes(o.tensor)] for s in kernel.stages)
     spread = tuple(dict.fromkeys(t for read in reads for t in read if read.count(t) > 1))
     names = ", ".join(t.name for t in spread)
+    why = "what is read at several places is computed once"
     if spread:
-        why = "what is read at several places is computed once"
         found += [
             Variant(f"{names} in tiles", why, partial(_schedule, kernel, spread, True)),
             Variant(f"{names} before", why, partial(_schedule, kernel, spread, False)),
-            *_but_one(kernel, spread),
         ]
     if not kernel.may_inline:
         return found
+    # Recomputing one of a few stages may cost less than keeping it.
+    for again in spread if 1 < len(spread) <= _MOST_CHOICES else ():
+        kept = [t for t in spread if t is not again]
+        name = f"{', '.join(t.name for t in kept)} in tiles, {again.name} computed again"
+        cheap = f"{why}, but {again.name}, which is cheap"
+        found.append(Variant(name, cheap, partial(_schedule, kernel, kept, True)))
     why = "no reduction: each element is computed where it is needed"
     return [*found, Variant("vectors along memory", why, partial(_schedule, kernel, (), False))]
-
-
-def _but_one(kernel: Kernel, spread: Sequence[te.Tensor]) -> list[Variant]:
-    """Variants that keep all stages read at several places for a tile, but one: recomputing that
-    one may cost less than keeping it."""
-    if not kernel.may_inline or not 1 < len(spread) <= _MOST_CHOICES:
-        return []
-    found = []
-    for again in spread:
-        kept = [t for t in spread if t is not again]
-        names = ", ".join(t.name for t in kept)
-        why = f"what is read at several places is computed once, but {again.name}, which is cheap"
-        schedule = partial(_schedule, kernel, kept, True)
-        found.append(Variant(f"{names} in tiles, {again.name} computed again", why, schedule))
-    return found
 
 
 def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch: Sketch) -> None:
@@ -84,8 +71,8 @@ def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch:
 
 
 def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
-    """Vectorize the last dimension, with some rows for each task. Rows that read the same places go
-    through memory side by side, so that these are loaded once."""
+    """Vectorize the last dimension, with some rows for each task; rows that read the same places go
+    side by side, so that these are loaded once."""
     out = kernel.out
     s, lanes = sketch.s, vector_lanes(out.dtype)
     *outer, last = s[out].op.axis
@@ -102,8 +89,7 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
     beside: list[IterVar] = []
     if wide and _share(kernel, out, row):
         together = [n for n in _TOGETHER if n <= count]
-        number = sketch.number("together", together, together[:2][-1])
-        row, again = s[out].split(row, factor=number)
+        row, again = s[out].split(row, factor=sketch.number("together", together, together[:2][-1]))
         s[out].unroll(again)
         beside, count = [again], -(-count // together[:2][-1])
     counts = [r for r in _ROWS if r <= count]
@@ -117,8 +103,7 @@ def _along_memory(sketch: Sketch, kernel: Kernel) -> IterVar:
 
 
 def _share(kernel: Kernel, tensor: te.Tensor, row: IterVar) -> bool:
-    """Whether neighbouring rows of a stage read the same places: operands that the rows do not
-    move, or that are read in several of them."""
+    """Whether neighbouring rows of a stage read the same places."""
     stage = next((s for s in kernel.stages if s.tensor is tensor), None)
     if stage is None:
         return False
@@ -126,8 +111,7 @@ def _share(kernel: Kernel, tensor: te.Tensor, row: IterVar) -> bool:
     for o in stage.operands:
         if not o.access.moves_with(row) and o.moves:
             return True
-        dims = [d for d in o.access.dims if d is not None and row in d.moves]
-        at = tuple(d.offset for d in dims)
+        at = tuple(d.offset for d in o.access.dims if d is not None and row in d.moves)
         if read.setdefault(o.tensor, at) != at:
             return True
         if not kernel.computes(o.tensor):

@@ -15,7 +15,6 @@ from loopwright.ir.expr import position_of
 from loopwright.space.expression import AccessMap, accesses, extents
 from loopwright.space.rules.common_gpu import (
     KernelStages,
-    KnobNames,
     Knobs,
     LaunchLimits,
     Values,
@@ -26,6 +25,7 @@ from loopwright.space.rules.common_gpu import (
     kernel_of,
     last_elementwise,
     powers,
+    unique_name,
     whole_program,
     width_of,
 )
@@ -42,14 +42,12 @@ from loopwright.space.structure import Structure, fused
 
 #: Elements that a thread computes one after the other; unrolled loops of a window.
 _ELEMENTS, _UNROLLED_WINDOW = 8, 64
-#: Threads of a block that the default takes.
-_THREADS = 256
+_THREADS = 256  #: threads of a block that the default takes
 #: Sides of a transposed tile, and its rows that a thread copies.
 _SIDES, _ROWS = (8, 16, 32, 64), (1, 2, 4, 8)
 _SIDE, _COPIED = 32, 4
 
 
-# Rules for kernels with no reduction worth sharing: elementwise chains, windows, transposes.
 # Threads lie side by side along the last dimension, so that neighbours touch neighbouring elements
 # of memory. A window (pooling, depthwise convolution) is summed by one thread in registers.
 
@@ -57,10 +55,9 @@ _SIDE, _COPIED = 32, 4
 def schedule_injective(
     knobs: Knobs, kernel: KernelStages, window: te.Tensor | None = None, prefix: str = ""
 ) -> None:
-    """One thread for some neighbouring elements. Defines the knobs ``vector`` (whether a thread
-    computes neighbours), ``elements`` (that it computes in turn) and ``threads`` (of a block).
-    Stages are inlined but for the result and the window, a reduction of the shape of the result
-    that a thread does by itself."""
+    """One thread for some neighbouring elements, by the knobs ``vector`` (compute neighbours),
+    ``elements`` (computed in turn) and ``threads`` (of a block). Stages are inlined but for the
+    result and the window, a reduction that a thread does by itself."""
     s, out = knobs.s, kernel.out
     kernel.inline(s, but=[out] if window is None else [out, window])
     if not out.shape:
@@ -107,7 +104,7 @@ def schedule_injective(
 
 def turned_axis(kernel: KernelStages) -> tuple[AccessMap, int] | None:
     """Read of an elementwise result that goes across memory, and the axis of the result along which
-    that input lies; None where every input is read along memory."""
+    that input lies, or None."""
     out = kernel.out
     reads = accesses(out) if out.shape else []
     for a in reads:
@@ -123,11 +120,9 @@ def turned_axis(kernel: KernelStages) -> tuple[AccessMap, int] | None:
 def schedule_transpose(
     knobs: Knobs, kernel: KernelStages, read: AccessMap, across: int, prefix: str = ""
 ) -> None:
-    """Transpose squares of the input through shared memory, read and written along memory. Defines
-    the knobs ``side`` (of a square), ``rows`` (that a thread copies) and ``pad`` (a gap between
-    rows, so that columns lie in different banks). Stages are inlined but for the result. ``read``
-    is an input's read across memory, ``across`` the axis of the result along which that input
-    lies."""
+    """Transpose squares of the input through shared memory, by the knobs ``side`` (of a square),
+    ``rows`` (that a thread copies) and ``pad`` (a gap, so that columns lie in different banks).
+    ``read`` is an input's read across memory, ``across`` the axis along which that input lies."""
     s, out, p = knobs.s, kernel.out, prefix
     device = LaunchLimits.current()
     kernel.inline(s, but=[out])
@@ -160,8 +155,7 @@ def schedule_transpose(
     s[out].unroll(again)
     tile = s.cache_read(read.tensor, "shared", [out])
     s[tile].compute_at(s[out], block)
-    last = out.op.axis[-1]
-    columns = [n for n, d in enumerate(read.dims) if d is not None and last in d.moves]
+    columns = [n for n, d in enumerate(read.dims) if d is not None and out.op.axis[-1] in d.moves]
     if pad is not False and columns:
         s[tile].storage_align(columns[0], 1 + pad * (side - 1), pad * 1)
     rest, tx = s[tile].split(fused(s, tile, s[tile].op.axis), factor=side)
@@ -174,8 +168,7 @@ def schedule_transpose(
 #: Elements of a window from which on several threads sum it, and threads that keep a processor
 #: busy, each with a window of its own.
 _WINDOW, _BUSY = 32, 1024
-#: Most stages, counted once per read, that are inlined into one.
-_MOST_INLINED = 64
+_MOST_INLINED = 64  #: most stages, counted once per read, that are inlined into one
 #: Names of structures, and their reasons.
 _NAMES = {
     "contraction": ("tiles in shared memory", "each operand stays along some loop of the result"),
@@ -205,8 +198,7 @@ def programs(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[St
 
 def kind_of(out: te.Tensor) -> str:
     """Rule of an expression: "contraction", "window", "rows", "transpose" or "injective" of
-    programs of one kernel; "apart" of others.
-    """
+    programs of one kernel; "apart" of others."""
     kernel = whole_program(out)
     if _heavy(kernel.stages, [out]) or any(t.op.num_outputs > 1 for t in kernel.stages):
         return "apart"
@@ -233,7 +225,6 @@ def schedule_program(knobs: Knobs, out: te.Tensor, kind: str) -> None:
 
 
 def _schedule_apart(outs: Sequence[te.Tensor], knobs: Knobs) -> None:
-    """Make a kernel for each reduction, and one for each result that comes after them."""
     for kernel, prefix in knobs.once("kernels", lambda: _kernels(outs)):
         _schedule_kernel(knobs, kernel, prefix)
 
@@ -242,8 +233,8 @@ def _kernels(outs: Sequence[te.Tensor]) -> list[tuple[KernelStages, str]]:
     """Kernels of a program, inputs first, and the prefixes of the names of their knobs."""
     program = whole_program(*outs).stages
     results = _results(outs, program)
-    names = KnobNames()
-    prefixes = ["" if t is outs[-1] else names.of(t.name) + "_" for t in results]
+    taken = set[str]()
+    prefixes = ["" if t is outs[-1] else unique_name(t.name, taken) + "_" for t in results]
     kernels = [kernel_of(t, program, results) for t in results]
     return list(zip(kernels, prefixes, strict=True))
 
@@ -297,8 +288,7 @@ def _tiled_or_window(kernel: KernelStages) -> str | None:
         return "contraction"
     # One thread sums all of an element where that is little work, or there are enough threads.
     points, elements = extents(reduction.op.reduce_axis), extents(reduction.op.axis)
-    along = [a.contiguous for a in accesses(reduction)]
-    slides = set(reduction.op.reduce_axis).isdisjoint(along)
+    slides = set(reduction.op.reduce_axis).isdisjoint(a.contiguous for a in accesses(reduction))
     enough = slides and elements >= _BUSY * LaunchLimits.current().processors
     return "window" if points < _WINDOW or enough else None
 

@@ -1,8 +1,7 @@
 """Rows of a kernel on CPUs: dot products, chains over rows, and reductions to few elements.
 
-The stages of a chain are computed when the turn of their row comes, in vectors. The row then lies
-in the first-level cache while all of its reductions run over it. Reductions run over several
-vectors of partial results, so that additions do not wait for one another.
+A row lies in the first-level cache while all of its reductions run over it. Reductions run over
+several vectors of partial results, so that additions do not wait for one another.
 """
 
 from __future__ import annotations
@@ -43,12 +42,10 @@ _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _UNROLL = (1, 2, 4)
 #: Rows up to which a product is better made of dot products than with a packed operand.
 _FEW_ROWS = 64
-#: Accumulators that hide how long an addition takes.
-_IN_FLIGHT = 16
+_IN_FLIGHT = 16  #: accumulators that hide how long an addition takes
 _VECTORS = (1, 2, 4, 8)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
-#: Vectors at once that the default configuration has.
-_AT_ONCE = 4
+_AT_ONCE = 4  #: vectors at once that the default configuration has
 #: Intermediate rows of which each may be kept or recomputed; of more all are kept.
 _MOST_CHOICES = 3
 _PARTS = (2, 4, 8, 16, 32, 64)
@@ -56,14 +53,12 @@ _PARTS = (2, 4, 8, 16, 32, 64)
 _FEW, _LONG = 64, 4096
 #: Bytes of a matrix that is read row by row where one row is the result; rows read at a time.
 _LARGE, _TOGETHER = 1 << 20, (4, 8, 16)
-#: Elements for which threads are woken by default.
-_WORTH_THREADS = 1 << 18
+_WORTH_THREADS = 1 << 18  #: elements for which threads are woken by default
 
 
-# Reductions along memory on CPUs as dot products: a register tile of vectors of partial results.
-# Where the last loop of the reduction moves every operand along memory, as with weights stored (N,
-# K), nothing has to be packed: vectors run along the reduction, and several elements of the result
-# are computed at once, so that loaded data is used for more than one.
+# Where the last loop of a reduction moves every operand along memory, as with weights stored
+# (N, K), vectors run along it and nothing has to be packed; several elements of the result are
+# computed at once, so that loaded data is used for more than one.
 
 
 def dot_variants(kernel: Kernel) -> list[Variant]:
@@ -75,11 +70,9 @@ def dot_variants(kernel: Kernel) -> list[Variant]:
         return []
     why = "every operand runs along memory with the reduction"
     found = [Variant("dot products", why, partial(_schedule_dots, kernel, stage, False))]
-    reads = any(kernel.computes(o.tensor) for o in stage.operands)
-    if kernel.work > MAY_BE_ALONE or reads:
+    if kernel.work > MAY_BE_ALONE or any(kernel.computes(o.tensor) for o in stage.operands):
         return found
-    name = "dot products, one thread"
-    alone = Variant(name, why, partial(_schedule_dots, kernel, stage, True))
+    alone = Variant("dot products, one thread", why, partial(_schedule_dots, kernel, stage, True))
     return [alone, *found] if kernel.work <= ALONE else [*found, alone]
 
 
@@ -153,7 +146,6 @@ class _Dots:
         s[acc].vectorize(k1)
 
     def _result(self, rows: Any, columns: Any, best: tuple[int, int, int]) -> IterVar:
-        """Tile the result; returns the loop of a register tile."""
         s, out = self.s, self.kernel.out
         axis = dict(zip(self.stage.spatial, s[out].op.axis, strict=True))
         others = [axis[x] for x in self.stage.spatial if x not in {self.row, self.column}]
@@ -236,11 +228,6 @@ def _schedule_across(kernel: Kernel, stage: StageAnalysis, sketch: Sketch) -> No
     last, again = s[partial_results].split(last, factor=sketch.number("unroll", _UNROLL))
     s[partial_results].reorder(*still, *reduce, last, again, column)
     run(s, partial_results, (again, column))
-
-
-# Reductions to few elements, or to one row, on CPUs: threads take parts of the reduction. Partial
-# results are a stage of their own, an element or a row for each part, in parallel; the rest is
-# little.
 
 
 def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> None:

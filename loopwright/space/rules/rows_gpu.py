@@ -2,8 +2,8 @@
 
 A chain (softmax, layer normalisation) stays in one kernel: every thread keeps the single numbers of
 a row, intermediate rows lie in shared memory or are recomputed. Few long rows, and reductions that
-form no chain, take a kernel for each reduction; several blocks then share a row (Harris,
-"Optimizing parallel reduction in CUDA", 2007).
+form no chain, take a kernel for each; several blocks then share a row (Harris, "Optimizing parallel
+reduction in CUDA", 2007).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import IterVar
 from loopwright.schedule import Schedule
 from loopwright.space.expression import accesses, extents, is_computed
-from loopwright.space.kernels import row_chain
+from loopwright.space.kernels import RowChain, row_chain
 from loopwright.space.rules.common_gpu import (
     KernelStages,
     Knobs,
@@ -34,30 +34,18 @@ from loopwright.space.structure import fused
 _THREADS, _ACROSS, _WORTH = 256, 8, 4
 #: Rows of a block, and threads that a block has at least where the shape allows.
 _ROWS, _FEWEST = (1, 2, 4, 8, 16, 32, 64), 32
-#: Unrolled elements that a thread adds up in turn.
-_UNROLLED = (1, 2, 4)
+_UNROLLED = (1, 2, 4)  #: unrolled elements that a thread adds up in turn
 #: Elements of a row from which on several blocks reduce it, where there are few rows.
 _LONG = 1 << 14
-#: Blocks that share a row, at most.
-_MOST_PARTS = 256
+_MOST_PARTS = 256  #: blocks that share a row, at most
 
 
 @dataclass(frozen=True)
-class RowReductions:
-    out: te.Tensor  # a number a row, or a row
-    #: numbers of each row, sums of something over all of it; in order
-    reductions: tuple[te.Tensor, ...]
-    whole: tuple[te.Tensor, ...] = ()  # intermediate rows
-    single: tuple[te.Tensor, ...] = ()  # numbers computed from such numbers
+class RowReductions(RowChain):
     along: bool = True  # whether memory runs along the rows, not across them
     #: inputs that each reduction reads contiguously
     loads: tuple[tuple[te.Tensor, ...], ...] = ((),)
     unit: int = 0  # a length that vectors divide besides those of the rows; 0 for none
-
-    @property
-    def rank(self) -> int:
-        """Dimensions that count rows."""
-        return len(self.reductions[0].shape)
 
     @property
     def length(self) -> int:
@@ -72,7 +60,6 @@ class RowReductions:
 
 
 def rows_of(out: te.Tensor) -> RowReductions | None:
-    """Chain in an expression, or None where it is none; see `row_chain`."""
     chain = row_chain(out)
     if chain is None:
         return None
@@ -81,6 +68,7 @@ def rows_of(out: te.Tensor) -> RowReductions | None:
         chain.reductions,
         chain.whole,
         chain.single,
+        chain.along_memory,
         _lies_along(chain.reductions[0]),
         tuple(map(_side_by_side, chain.reductions)),
     )
@@ -105,10 +93,9 @@ def _side_by_side(reduction: te.Tensor) -> tuple[te.Tensor, ...]:
 
 
 def schedule_rows(knobs: Knobs, rows: RowReductions, prefix: str = "") -> None:
-    """Define the knobs of a chain of reductions and schedule it, in one kernel, by them. The knobs
-    are ``threads`` (of a row), ``rows`` (of a block), ``vector`` (whether a thread reads neighbours
-    at once), ``unroll``, and for each intermediate row ``keep_<name>``: in shared memory, or
-    recomputed where it is needed."""
+    """Schedule a chain of reductions in one kernel, by knobs that it defines: ``threads`` of a row,
+    ``rows`` of a block, ``vector`` (read neighbours at once), ``unroll``, and for each intermediate
+    row ``keep_<name>`` (in shared memory, or recomputed where it is needed)."""
     s, sizes = knobs.s, _Sizes(knobs, rows, prefix)
     out, rank = rows.out, rows.rank
     reductions = [s.cache_write(r, "local") if r is out else r for r in rows.reductions]
@@ -171,7 +158,6 @@ class _Sizes:
         self.width = width_of(flag, width)  # elements that a thread reads at once
 
     def _widest(self, rows: RowReductions) -> int:
-        """Widest vector that divides every row."""
         if not rows.along:
             return 1
         lengths = [t.static_shape[-1] for t in (*rows.whole, rows.out) if len(t.shape) > rows.rank]
@@ -186,8 +172,7 @@ class _Sizes:
         p, shared = self.prefix, self.device.shared
         sizes = {t: prod(t.static_shape[rows.rank :]) * dtypes.nbytes(t.dtype) for t in rows.whole}
         for t, size in sizes.items():
-            choices = [True, False] if 2 * size <= shared else [False]
-            self.knobs.choice(f"{p}keep_{t.name}", choices)
+            self.knobs.choice(f"{p}keep_{t.name}", [True, False] if 2 * size <= shared else [False])
         # Each reduction across threads has a place for each thread.
         trees = sum(dtypes.nbytes(r.dtype) for r in rows.reductions)
 
@@ -227,12 +212,17 @@ class _Sizes:
 
 
 def schedule_alone(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> None:
-    """Kernel for one reduction, its result; several blocks share a long one with few results.
-    Defines the knobs of `schedule_rows`, and ``parts`` (blocks that share a row) for long ones."""
+    """Kernel for one reduction, its result, by the knobs of `schedule_rows`, and ``parts`` (blocks
+    that share a row) for long ones."""
     s, r = knobs.s, kernel.out
     kernel.inline(s, but=[r])
     rows = RowReductions(r, (r,), along=_lies_along(r))
-    parts = _parts(knobs, rows, prefix)
+    parts = 1
+    if is_long(rows):  # one part would need other knobs than several: there are two at least
+        choices = [n for n in powers(_MOST_PARTS) if 2 <= n <= rows.length // 1024]
+        wanted = max(2, 2 * LaunchLimits.current().processors // rows.count)
+        chosen = max((n for n in choices if n <= wanted), default=choices[0])
+        parts = knobs.choice(f"{prefix}parts", choices, chosen)
     if parts > 1:
         loop, _ = s[r].split(fused(s, r, s[r].op.reduce_axis), nparts=parts)
         partial = s.rfactor(r, loop)
@@ -244,13 +234,8 @@ def schedule_alone(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> None
         rows = RowReductions(r, (r,), along=False)
     if r.shape:
         schedule_rows(knobs, rows, prefix)
-    else:
-        _reduce_to_one(knobs, r, prefix)
-
-
-def _reduce_to_one(knobs: Knobs, r: te.Tensor, prefix: str) -> None:
-    """One block for a result without dimensions."""
-    s = knobs.s
+        return
+    # One block for a result without dimensions.
     loop = fused(s, r, s[r].op.reduce_axis)
     most = max(1, extents(r.op.reduce_axis) // _WORTH)
     threads = powers(min(LaunchLimits.current().threads, most))
@@ -260,8 +245,8 @@ def _reduce_to_one(knobs: Knobs, r: te.Tensor, prefix: str) -> None:
 
 
 def schedule_several(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> None:
-    """A thread for each element of an operation with several results. Defines the knob ``threads``
-    (of a block). Stages are inlined but for the results."""
+    """A thread for each element of an operation with several results, by the knob ``threads`` (of a
+    block); stages are inlined but for the results."""
     s, out = knobs.s, kernel.out
     kernel.inline(s, but=[out])
     if not out.shape:
@@ -272,16 +257,3 @@ def schedule_several(knobs: Knobs, kernel: KernelStages, prefix: str = "") -> No
     block, thread = s[out].split(fused(s, out, s[out].op.axis), factor=count)
     s[out].bind(block, te.thread_axis("blockIdx.x"))
     s[out].bind(thread, te.thread_axis("threadIdx.x"))
-
-
-def _parts(knobs: Knobs, rows: RowReductions, prefix: str) -> int:
-    """Blocks that reduce parts of a row; defines the knob where rows are few and long. One part
-    would need other knobs than several, so there are two at least."""
-    if not is_long(rows):
-        return 1
-    device = LaunchLimits.current()
-    choices = [n for n in powers(_MOST_PARTS) if 2 <= n <= rows.length // 1024]
-    wanted = max(2, 2 * device.processors // rows.count)
-    chosen = max((n for n in choices if n <= wanted), default=choices[0])
-    parts: int = knobs.choice(f"{prefix}parts", choices, chosen)
-    return parts

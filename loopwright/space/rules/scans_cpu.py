@@ -1,9 +1,8 @@
 """Scans on CPUs: running sums, products and maxima, each place over all elements up to it.
 
-As a reduction, a scan is a triangle of quadratic work. In blocks it is linear (Blelloch, 1990): the
-totals of blocks, their running totals, and the scan inside each block. Each of the three is free of
-dependences along memory, so that it runs in vectors. Rows are divided among the threads with all
-three; where there are too few rows, each of the three is divided by blocks.
+As a reduction a scan is quadratic work, in blocks it is linear (Blelloch, 1990): the totals of
+blocks, their running totals, and the scan inside each block, each free of dependences along memory.
+Rows are divided among the threads with all three; of too few rows each of the three is.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ _ACROSS, _ALONG = (8, 4), (1,)
 _FEW, _OF_BLOCKS = 32, 16
 #: Points of all blocks together up to which one thread does all of it by default.
 _LITTLE = ALONE // 4
-#: Blocks for which threads are woken.
-_WORTH_TASKS = 64
+_WORTH_TASKS = 64  #: blocks for which threads are woken
 _ROWS = (1, 2, 4, 8, 16, 32)
 _VECTORS = (1, 2)
 
@@ -110,8 +108,8 @@ class _Scan:
             self._between(sketch, t, is_total, out, task)
 
     def _tiled(self, sketch: Sketch, out: te.Tensor) -> tuple[IterVar | None, IterVar]:
-        """Tile the result; returns the loop at which totals are computed, None where that is before
-        all tasks, and the loop of a block."""
+        """Tile the result; returns the loop at which totals are computed (None: before all tasks),
+        and the loop of a block."""
         s = sketch.s
         axis = dict(zip(self.stage.spatial, s[out].op.axis, strict=True))
         rows = [axis[x] for x in self._rows]

@@ -1,9 +1,7 @@
 """Structures of expressions of several kernels: a variant of each kernel, in one schedule.
 
-One structure has the most sensible variant of every kernel; the others differ from it in one
-kernel, the heaviest first. The best variants of kernels are combined once single kernels are
-ranked. What structures have in common is scheduled once: each goes on from a copy of the sketch
-that has the kernels before the first one in which it differs.
+One structure has the most sensible variant of every kernel; others differ from it in one kernel,
+the heaviest first. The best variants are combined once single kernels are ranked.
 """
 
 from __future__ import annotations
@@ -28,10 +26,8 @@ from loopwright.space.rules.scans_cpu import scan_variants
 from loopwright.space.rules.windows_cpu import window_variants
 from loopwright.space.structure import Sketch, Structure, Variant, Variants, fused, kernels_of
 
-#: The variant of every kernel, by its result.
-Selection = Mapping[te.Tensor, Variant]
-#: Structures that are added once single kernels are ranked.
-_ADDED = 4
+Selection = Mapping[te.Tensor, Variant]  #: the variant of every kernel, by its result
+_ADDED = 4  #: structures that are added once single kernels are ranked
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +39,6 @@ class Composition:
 
     @cached_property
     def base(self) -> Selection:
-        """Most sensible variant of every kernel."""
         return {k.out: self.variants[k.out][0] for k in self.kernels}
 
     @cached_property
@@ -52,14 +47,11 @@ class Composition:
         counts = Counter(k.out.name for k in self.kernels)
         numbers = {name: count(1) for name in counts}
         return {
-            k.out: f"{k.out.name}#{next(numbers[k.out.name])}"
-            if counts[k.out.name] > 1
-            else k.out.name
-            for k in self.kernels
+            t: f"{t.name}#{next(numbers[t.name])}" if counts[t.name] > 1 else t.name
+            for t in (k.out for k in self.kernels)
         }
 
     def prefix(self, kernel: te.Tensor) -> str:
-        """Prefix of the names of a kernel's knobs."""
         return f"{self.names[kernel]}." if len(self.kernels) > 1 else ""
 
     def structures(self, wanted: Sequence[Selection]) -> list[Composed]:
@@ -88,8 +80,7 @@ class Composition:
 
     def _begun(self) -> Sketch:
         sketch = Sketch(self.outputs, self.args)
-        # One stage has one place: what several kernels compute, since it is cheap, none of them
-        # keeps.
+        # What several kernels compute, since it is cheap, none of them keeps.
         standing = Counter(t for k in self.kernels for t in k.tensors)
         for t in (t for t, times in standing.items() if times > 1):
             sketch.s[t].compute_inline()
@@ -118,15 +109,14 @@ class Composed(Structure):
     @property
     def others(self) -> list[te.Tensor]:
         """Kernels without their most sensible variant."""
-        base = self.composition.base
-        return [t for t, variant in self.chosen.items() if variant is not base[t]]
+        return [t for t, variant in self.chosen.items() if variant is not self.composition.base[t]]
 
 
 def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed]]:
-    """New choices for given times, in any unit, of structures that differ in one kernel. Kernels
-    run one after the other, so a saving of one holds in any company. A choice maps each kernel that
-    differs from the first structure to the structure of its variant. First comes the choice with
-    the best variant of each, then those with the second best of one kernel, the fastest first."""
+    """New choices, given times in any unit of structures that differ in one kernel: kernels run one
+    after the other, so a saving of one holds in any company. A choice maps each kernel that differs
+    from the first structure to the structure of its variant. First comes that with the best variant
+    of each, then those with the second best of one kernel, the fastest first."""
     base = next((s for s in seconds if not s.others), None)
     if base is None:
         return []
@@ -144,24 +134,24 @@ def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed
     return new[:_ADDED]
 
 
-_BUILT_IN: tuple[Variants, ...] = (
-    dot_instruction_variants,
-    contraction_variants,
-    window_variants,
-    whole_variants,
-    chain_variants,
-    injective_variants,
-)
-#: The variant of a kernel that no rule knows.
-_PLAIN = "as written"
+#: Rules for single kernels but scans, by name, in the order in which they are asked.
+BUILT_IN: dict[str, Variants] = {
+    "dot instructions": dot_instruction_variants,
+    "contractions": contraction_variants,
+    "windows": window_variants,
+    "whole": whole_variants,
+    "rows": chain_variants,
+    "injective": injective_variants,
+}
+_PLAIN = "as written"  #: the variant of a kernel that no rule knows
 #: Structures of an expression, each of which schedules every kernel: fewest, and most for one
 #: kernel; and the share of the work below which a kernel has only one variant.
 _FEWEST, _MOST, _LITTLE = 6, 36, 0.05
 
 
 def several(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of several kernels, or of one kernel that no other rule knows; else none. The
-    first has the most sensible variant of every kernel, the others another one in one kernel."""
+    """Structures of several kernels, or of one that no other rule knows: the first with the most
+    sensible variant of every kernel, the others with another one in one kernel."""
     program = composition(outputs, args)
     kernels, variants = program.kernels, program.variants
     if len(kernels) == 1 and variants[kernels[0].out][0].name != _PLAIN:
@@ -182,7 +172,7 @@ def composition(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> Comp
 
     def built_in(kernel: Kernel) -> list[Variant]:
         # A scan as the reduction that it is written as takes so much longer that it is no choice.
-        return scan_variants(kernel) or [v for rule in _BUILT_IN for v in rule(kernel)]
+        return scan_variants(kernel) or [v for rule in BUILT_IN.values() for v in rule(kernel)]
 
     variants = {
         k.out: with_rules_of_users(k, partial(built_in, k))

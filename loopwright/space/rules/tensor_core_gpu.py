@@ -1,9 +1,8 @@
 """Contractions of 16-bit floats or of tf32 summed in float32, on the tensor cores of CUDA devices.
 
-A block computes a tile of the result with several warps. Tiles of both operands pass through shared
-memory, some steps of the reduction ahead of their use, and from there into fragments in registers,
-by ldmatrix or, those of tf32, element by element; mma.sync multiplies them. This is the schedule of
-CUTLASS's multistage kernels for Ampere.
+Tiles of both operands pass through shared memory, some steps of the reduction ahead of their use,
+and from there into fragments in registers, by ldmatrix or, those of tf32, element by element, as in
+CUTLASS's multistage kernels for Ampere; mma.sync multiplies them.
 """
 
 from __future__ import annotations
@@ -29,21 +28,16 @@ from loopwright.target import Target
 TILES, WARPS, _DEPTHS, STAGES = (16, 32, 64), (1, 2, 4), (1, 2, 4), (2, 3, 4, 5)
 #: Precisions of operands: their type in memory, and steps of the reduction in one mma.
 _PRECISIONS = {"float16": ("float16", 16), "bfloat16": ("bfloat16", 16), "tf32": ("float32", 8)}
-#: Bytes that a thread copies at once.
-_COPIED = 16
-#: The first compute capability, times ten, that has these instructions.
-FIRST_ARCH = 80
+_COPIED = 16  #: bytes that a thread copies at once
+FIRST_ARCH = 80  #: the first compute capability, times ten, that has these instructions
 _LANES = 32
 #: Warps of a block that the default has at most; more leave each thread too few registers.
 DEFAULT_WARPS = 8
-#: Accumulators of a lane at most: half of the registers that it can have.
-_ACCUMULATORS = 128
+_ACCUMULATORS = 128  #: accumulators of a lane at most: half of the registers that it can have
 
 
 @dataclass(frozen=True)
 class MmaOperands:
-    """Properties of A and B that the schedule depends on."""
-
     precision: str  # of the multiplication
     dtype: str  # in memory
     steps: int  # of the reduction in one mma
@@ -65,7 +59,6 @@ class MmaOperands:
 
     @property
     def is_tf32(self) -> bool:
-        """Whether elements of float32 are rounded to tf32."""
         return self.precision == "tf32"
 
     @property
@@ -89,19 +82,15 @@ class MmaOperands:
         return te.intrinsics.mma_m16n8k16(self.precision, self.trans_b)
 
     def factor(self, x: Any) -> Any:
-        """Operand of the multiplication for an element."""
         return te.intrinsics.round_tf32(x) if self.is_tf32 else x.astype("float32")
 
     def gap(self, operand: str) -> int:
-        """Elements between rows of a tile in shared memory, so that no two lanes use one bank.
-
-        ldmatrix reads 8 rows of 16 bytes at once; lanes of tf32 read 8 rows of 4 elements, and 4
-        rows of 8 elements of a B that is not transposed.
-        """
+        """Elements between rows of a tile in shared memory, so that no two lanes use one bank."""
+        # ldmatrix reads 8 rows of 16 bytes at once; lanes of tf32 read 8 rows of 4 elements, and 4
+        # rows of 8 elements of a B that is not transposed.
         return 4 if self.is_tf32 and operand != "b" else 8
 
     def shared_bytes(self, rows: int, columns: int, step: int) -> int:
-        """Bytes of shared memory of a tile of A and one of B."""
         of_a = rows * (step + self.gap("a"))
         gap = self.gap(self.b_operand)
         of_b = columns * (step + gap) if self.trans_b else step * (columns + gap)
@@ -138,15 +127,12 @@ def tensor_cores(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> lis
 
 
 def has_tensor_cores(target: Target) -> bool:
-    """Whether a target has these instructions."""
     if target.kind.name != "cuda":
         return False
-    arch = str(target.options["arch"])
-    return int(arch.removeprefix("sm_").rstrip("af")) >= FIRST_ARCH
+    return int(str(target.options["arch"]).removeprefix("sm_").rstrip("af")) >= FIRST_ARCH
 
 
 def _product_of(out: te.Tensor) -> tuple[te.Tensor, te.Tensor, MmaOperands] | None:
-    """Operands of a product in the form of tensor cores, and their properties."""
     body = getattr(out.op, "body", None)
     inputs = out.op.input_tensors
     if not isinstance(body, Reduce) or body.where is not None or body.init is not None:
@@ -219,8 +205,6 @@ def cost(
 
 
 class MmaProduct:
-    """Schedule of one product."""
-
     def __init__(
         self,
         s: Schedule,
@@ -229,8 +213,8 @@ class MmaProduct:
         point: tuple[Sequence[Any], Sequence[Any], Any, Any],
     ) -> None:
         self.s, self.tensors, self.kind = s, tensors, kind
-        #: steps of the reduction that are staged at once
-        self.tile, self.warps, self.step, self.stages = point  # places of shared memory for them
+        #: steps of the reduction that are staged at once, and places of shared memory for them
+        self.tile, self.warps, self.step, self.stages = point
 
     def schedule(self) -> None:
         """Schedule blocks, warps, accumulators, fragments and shared tiles, from the outside in."""

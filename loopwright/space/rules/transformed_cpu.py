@@ -1,10 +1,9 @@
 """Products between transforms on CPUs, as in Winograd's convolutions.
 
 Tiles of an image are transformed to some places each, a product over the channels is computed for
-every place, and its results are transformed back to tiles (Winograd 1980; Lavin and Gray, CVPR
-2016). Between the transforms there is more data than before and behind them: so a task does all
-three for some rows of tiles, or, where the image is small, the last two for some of the channels.
-Vectors run along channels, along which all tensors lie in memory.
+every place, and its results are transformed back (Winograd 1980; Lavin and Gray, CVPR 2016). There
+is more data between the transforms: so a task does all three for some rows of tiles, or, where the
+image is small, the last two for some of the channels. Vectors run along channels.
 """
 
 from __future__ import annotations
@@ -30,23 +29,19 @@ from loopwright.space.rules.common_cpu import (
 )
 from loopwright.space.structure import Sketch, Structure, Variant, fused, scheduled
 
-#: Channels, and tiles across and down, of a register tile.
-_Tile = tuple[int, int, int]
+_Tile = tuple[int, int, int]  #: channels, and tiles across and down, of a register tile
 _VECTORS, _ACROSS, _DOWN = (1, 2, 3, 4), (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14), (1, 2, 4)
 _UNROLL, _ROWS, _PANELS = (2, 4, 8), (1, 2, 3, 4, 7, 14, 28), (1, 2, 4, 8)
-#: Places of a tile: more would be too much code.
-_MOST_PLACES = 64
+_MOST_PLACES = 64  #: places of a tile: more would be too much code
 #: Accumulators that keep the multipliers of a core busy, and some that leave compilers room.
 _BUSY, _ROOMY = 8, 24
 #: Bytes of the data between the transforms of a task: about half of a second-level cache.
 _BETWEEN = 1 << 19
-#: Vectors of channels of the result that a task holds at once by default.
-_PANEL = 4
+_PANEL = 4  #: vectors of channels of the result that a task holds at once by default
 
 
 def transformed(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
-    """Structures of a product between two transforms with one result, whose last loop is that of
-    the channels; none for other expressions."""
+    """Structures of a product between two transforms with one result; none for others."""
     stages = _transforms_of(outputs[0]) if len(outputs) == 1 else None
     if stages is None:
         return []
@@ -246,8 +241,7 @@ def _product(
 
 
 def _weights(sketch: Sketch, stages: _Transforms, width: int) -> None:
-    """Schedule the weights as the product reads them, panels of the width of a register tile,
-    transformed once where they are constant."""
+    """Schedule the weights as the product reads them, in panels, transformed once if constant."""
     s, weights = sketch.s, stages.weights
     s[weights].transform_layout(lambda a, b, c, o: (a, b, o // width, c, o % width))
     lanes = vector_lanes(weights.dtype)
@@ -264,7 +258,6 @@ def _weights(sketch: Sketch, stages: _Transforms, width: int) -> None:
 
 
 def _image(sketch: Sketch, stages: _Transforms, task: IterVar | None) -> None:
-    """Transform the image for each task, or before all of them."""
     s, image, lanes = sketch.s, stages.image, vector_lanes(stages.image.dtype)
     a, b, n, y, x, c = s[image].op.axis
     c, lane = s[image].split(c, factor=lanes)

@@ -1,8 +1,7 @@
 """Reductions on CPUs whose result loops run along memory: pooling, depthwise convolution, columns.
 
-Vectors run along the last loop of the result. A register tile of some rows of them stays over the
-whole reduction. A window of few taps is unrolled, so that overlapping rows are loaded once. Where
-the reduction is long, and reads memory once, a line of results in the first-level cache may be
+A register tile of rows of vectors along the last loop stays over the whole reduction; a window of
+few taps is unrolled. Where the reduction is long, a line of results in the first-level cache may be
 better, since memory is then read in long runs.
 """
 
@@ -13,8 +12,7 @@ from typing import Any
 
 from loopwright import te
 from loopwright.ir.expr import IfThenElse, IterVar
-from loopwright.ir.node import Node
-from loopwright.ir.visitor import free_vars, walk
+from loopwright.ir.visitor import free_vars, nodes
 from loopwright.space.analysis import OperandUse, StageAnalysis, StageClass
 from loopwright.space.expression import expressions, extents
 from loopwright.space.kernels import Kernel
@@ -44,8 +42,7 @@ _AT_ONCE, _TOGETHER, _IN_TASK = 16, 2, 8
 
 
 def window_variants(kernel: Kernel) -> list[Variant]:
-    """Variants of a reduction along whose result memory runs, the most sensible first; none for
-    other kernels."""
+    """Variants of a reduction along whose result memory runs, best first; none for others."""
     stage = kernel.single
     if stage is None or not stage.spatial or stage.spatial[-1].count == 1:
         return []
@@ -67,10 +64,9 @@ def window_variants(kernel: Kernel) -> list[Variant]:
 
 
 class _Tiles:
-    """Register tiles of rows of vectors. Operands of the reduction are computed at ``place``:
-    "inline", "task" or "root". With ``written`` the whole window is unrolled; conditions of inlined
-    padding along the vectors then become constants, so neighbouring vectors of a row are unrolled
-    too."""
+    """Register tiles of rows of vectors, with operands computed at ``place``: "inline", "task" or
+    "root". With ``written`` the whole window is unrolled, and neighbouring vectors of a row where
+    conditions of inlined padding along them then become constants."""
 
     def __init__(
         self, kernel: Kernel, stage: StageAnalysis, place: str, written: bool = False
@@ -189,14 +185,8 @@ def _is_tested(kernel: Kernel, operand: OperandUse, axis: IterVar) -> bool:
         return False
     dims = zip(stage.spatial, operand.access.dims, strict=True)
     moved = [x for x, dim in dims if dim is None or axis in dim.moves]
-    tested: set[object] = set()
-
-    def visit(n: Node) -> None:
-        if isinstance(n, IfThenElse):
-            tested.update(free_vars(n.cond))
-
-    for e in expressions(stage.tensor.op):
-        walk(e, visit)
+    inside = (n for e in expressions(stage.tensor.op) for n in nodes(e))
+    tested = {v for n in inside if isinstance(n, IfThenElse) for v in free_vars(n.cond)}
     if any(x.var in tested for x in moved):
         return True
     return any(_is_tested(kernel, o, x) for o in stage.operands for x in moved)

@@ -12,12 +12,13 @@ import numpy.typing as npt
 from loopwright.cost import AnalyticalModel, Extractor, FeatureRows
 from loopwright.errors import UsageError
 from loopwright.task import Digits, Scheduler, SpaceUnion, digits_of, random_digits
-from loopwright.tuner.model.cost_model import Batch, CostModel, SampleOutcome, Samples, concatenated
+from loopwright.tuner.model.cost_model import Batch, SampleOutcome, Samples, concatenated
 from loopwright.tuner.run.state import point, speed_of
 
 if TYPE_CHECKING:
     from loopwright.measure import MeasureResult
     from loopwright.task import ConfigEntity
+    from loopwright.tuner.model.xgb_model import XGBCostModel
 
 
 #: Number of points for which the template is probed; it is slow when it ran for nine in ten.
@@ -32,8 +33,6 @@ _MOST = 4096
 
 
 class CandidateBatches:
-    """Makes batches of the points of a task."""
-
     def __init__(self, task: Scheduler, feature_type: str, analytical: bool) -> None:
         self.task, self.feature_type = task, feature_type
         self._extractor = Extractor(task, feature_type)
@@ -41,12 +40,8 @@ class CandidateBatches:
         self._analytical = AnalyticalModel(task) if analytical else None
         #: A model trained on other measurements, whose prediction is part of the offset; its weight
         #: halves every 64 results (AutoTVM's discount of transferred models).
-        self.transfer_model: CostModel | None = None
+        self.transfer_model: XGBCostModel | None = None
         self._slow: bool | None = None
-
-    def of(self, task: Scheduler) -> CandidateBatches:
-        """The same kind of batches for another task or structure, without a transfer model."""
-        return CandidateBatches(task, self.feature_type, self.analytical)
 
     @property
     def analytical(self) -> bool:
@@ -54,18 +49,14 @@ class CandidateBatches:
 
     @property
     def has_offset(self) -> bool:
-        """True when candidates have a prediction before any was measured."""
         return self._analytical is not None or self.transfer_model is not None
 
     @property
     def slow(self) -> bool:
-        """True when features cost milliseconds a candidate, because the template branches on what
-        its knobs choose and has to run for nearly every one.
-
-        A fresh extractor is asked for the same few points in every process, so that the answer,
-        on which proposals depend, is the same everywhere. It goes on as the one that is used, which
-        has the more to derive.
-        """
+        """True when features cost milliseconds a candidate, because the template branches on its
+        knobs and has to run for nearly every one."""
+        # A fresh extractor is asked for the same few points in every process, since proposals
+        # depend on the answer; it stays, having more to derive than the one before.
         if self._slow is None:
             self._extractor = probe = Extractor(self.task, self.feature_type)
             rng = np.random.default_rng(0)
@@ -74,11 +65,9 @@ class CandidateBatches:
         return self._slow
 
     def batch(self, digits: Digits, measured: int) -> Batch:
-        """Features and offsets of points ``(n, knobs)``, after ``measured`` results of the task."""
         return self.with_transfer(self.without_transfer(digits), measured)
 
     def without_transfer(self, digits: Digits) -> Batch:
-        """The same with the prediction of the analytical model alone as offset."""
         rows = self._extractor.rows(digits)
         offset = np.zeros(len(digits))
         if self._analytical is not None:
@@ -96,15 +85,13 @@ class CandidateBatches:
         return digits[order[:count]]
 
     def with_transfer(self, batch: Batch, measured: int) -> Batch:
-        """Add the transfer model's prediction to an offset, less of it the more was measured."""
         return batch if self.transfer_model is None else faded(batch, self.transfer_model, measured)
 
     def failed(self, digits: Digits) -> npt.NDArray[np.bool_]:
-        """Whether each point has no features, since its template refuses it."""
         return np.asarray(self._extractor.rows(digits).failed)
 
 
-def faded(batch: Batch, transfer_model: CostModel, measured: int) -> Batch:
+def faded(batch: Batch, transfer_model: XGBCostModel, measured: int) -> Batch:
     """Mix a transfer model's prediction into an offset, less of it the more was measured."""
     weight = 2.0 ** (-measured / _HALF_LIFE)
     if weight < _NEGLIGIBLE:
@@ -143,7 +130,6 @@ class Measurements:
             self._scores.append(score)
 
     def first(self, count: int) -> Measurements:
-        """The first results alone; their known features are shared."""
         if count >= len(self):
             return self
         part = Measurements()
@@ -157,12 +143,10 @@ class Measurements:
         return sum(outcome != SampleOutcome.FAILED for outcome in self._outcomes)
 
     def fastest(self) -> list[int]:
-        """Indices of results that did not fail, fastest first."""
         order = np.argsort(-np.array(self._scores, np.float64), kind="stable").tolist()
         return [self.indices[i] for i in order if self._outcomes[i] != SampleOutcome.FAILED]
 
     def samples(self, candidates: CandidateBatches, measured: int) -> Samples:
-        """Samples to learn from; ``measured`` as for `CandidateBatches.batch`."""
         chosen = self.chosen()
         new = [position for position in chosen.tolist() if position not in self._rows]
         if new:
@@ -178,7 +162,6 @@ class Measurements:
         )
 
     def chosen(self) -> npt.NDArray[np.intp]:
-        """Positions of the results that a model learns from, ascending."""
         count = len(self)
         if count <= _MOST:
             return np.arange(count)

@@ -1,13 +1,11 @@
-"""Cost models: predictions of the speed of candidates before they are measured.
+"""Cost models see candidates as a `Batch` and learn from `Samples`.
 
-A model sees candidates as a `Batch` and learns from `Samples`. Scores are binary logarithms of
-speed, so higher is better, and only differences within one task mean anything: a model may add any
-constant. ``xgb_model.py`` is the one that uses XGBoost.
+Scores are binary logarithms of speed; only differences within one task mean anything, since a model
+may add any constant.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,8 +19,6 @@ Floats = npt.NDArray[np.float64]
 
 
 class SampleOutcome(IntEnum):
-    """Kind of knowledge about the score of a candidate."""
-
     #: It was measured.
     EXACT = 0
     #: Racing dropped it: it is no faster than about this.
@@ -33,8 +29,6 @@ class SampleOutcome(IntEnum):
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates of one or several tasks, as a cost model sees them."""
-
     #: float32 ``(n, m)``; NaN where a feature is unknown, never infinite.
     features: npt.NDArray[np.float32]
     #: float64 ``(n,)``, finite: the prediction that the learned model starts from (that of the
@@ -69,8 +63,6 @@ class Batch:
 
 @dataclass(frozen=True)
 class Samples:
-    """Candidates and their measurements, in the order in which they were measured."""
-
     batch: Batch
     #: float64 ``(n,)``, log2 of the speed in any unit that is the same within a task.
     score: Floats
@@ -102,23 +94,6 @@ class Samples:
             self.batch.take(which), self.score[which], self.outcome[which], self.task[which]
         )
 
-    @staticmethod
-    def of(
-        features: npt.ArrayLike,
-        score: npt.ArrayLike,
-        outcome: npt.ArrayLike | None = None,
-        task: npt.ArrayLike | None = None,
-    ) -> Samples:
-        """Samples without offset, all measured and of one task unless told otherwise."""
-        values = np.asarray(score, np.float64)
-        none = np.zeros(len(values), np.int64)
-        return Samples(
-            Batch.plain(features),
-            values,
-            none if outcome is None else np.asarray(outcome, np.int64),
-            none if task is None else np.asarray(task, np.int64),
-        )
-
 
 def concatenated(parts: Sequence[Batch]) -> Batch:
     return Batch(
@@ -129,49 +104,12 @@ def concatenated(parts: Sequence[Batch]) -> Batch:
 
 
 def joined(parts: Sequence[Samples]) -> Samples:
-    """Join samples; their task numbers stay as they are."""
     return Samples(
         concatenated([p.batch for p in parts]),
         np.concatenate([p.score for p in parts]),
         np.concatenate([p.outcome for p in parts]),
         np.concatenate([p.task for p in parts]),
     )
-
-
-class CostModel(ABC):
-    """Predicts speeds and learns from measurements."""
-
-    @abstractmethod
-    def fit(self, samples: Samples) -> None:
-        """Learn from these samples alone, forgetting others."""
-
-    def update(self, samples: Samples) -> None:
-        former = self.samples
-        self.fit(samples if former is None else joined([former, samples]))
-
-    @property
-    def samples(self) -> Samples | None:
-        """Samples that it learned from; None before the first ``fit``."""
-        return None
-
-    @abstractmethod
-    def predict(self, batch: Batch) -> Floats:
-        """Scores of candidates, float64 ``(n,)``, finite, higher for faster; failed ones last."""
-
-    def predict_ensemble(self, batch: Batch) -> Floats:
-        """Scores by an ensemble of models, float64 ``(n, k)``; the first column is ``predict``.
-
-        All are plausible after what was measured: where they differ, more measurements would help.
-        A model that has no ensemble gives one column.
-        """
-        return self.predict(batch)[:, None]
-
-    @abstractmethod
-    def save(self, path: str) -> None: ...
-
-    @abstractmethod
-    def load(self, path: str) -> None:
-        """Become the model of a file; nothing in it is executed or unpickled."""
 
 
 def failed_last(scores: Floats, failed: npt.NDArray[np.bool_]) -> Floats:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """One feature."""
-
     name: str
     #: In its own unit; where the model sees a logarithm this is before taking it.
     value: float
@@ -39,7 +37,6 @@ class Explanation:
     """The features of one candidate.
 
     Attributes:
-        config: the candidate.
         estimate: the share of the machine's peak that the analytical model expects.
         predicted: the learned model's score, log2 of the speed up to a constant; None without one.
         ahead: the share of its training samples that the model predicts to be slower; None when it
@@ -62,7 +59,6 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        """The candidate and the models' predictions for it, in one line."""
         text = f"{self.config}: {self.estimate:.0%} of the peak by the analytical model"
         if self.predicted is not None:
             text += f"; learned score {self.predicted:.2f}"
@@ -71,7 +67,6 @@ class Explanation:
         return text
 
     def text(self, limit: int | None = None) -> str:
-        """The explanation, or its first ``limit`` features, as lines of text."""
         rows = [_cells(x) for x in self.lines[:limit]]
         widths = [max((len(r[k]) for r in rows), default=0) for k in range(3)]
         body = [
@@ -84,7 +79,6 @@ class Explanation:
         return self.text()
 
     def table(self, limit: int | None = None) -> Table:
-        """The same as a table of rich."""
         from rich.table import Table
         from rich.text import Text
 
@@ -112,7 +106,6 @@ def explain(
     """Explain a candidate by its features and the contribution of each to a model's prediction.
 
     Args:
-        task: the task.
         config: a configuration of its space, its index, or ``{knob: value}``.
         model: a trained model on features of ``feature_type``; its contributions are the SHAP
             values of its trees (Lundberg et al., 2018), which add up to its prediction.
@@ -143,7 +136,10 @@ def explain(
     if model is not None:
         batch = Batch.plain(rows.values)
         predicted = float(model.predict(batch)[0])
-        ahead = _quantile_of(model, predicted)
+        if model.samples is not None and len(model.samples):
+            learned = model.samples.batch
+            scores = model.predict(learned.with_offset(np.zeros(len(learned))))
+            ahead = float(np.mean(scores < predicted))
         parts = list(model.contributions(batch)[0])
     lines = [
         Line(c.name, float(np.exp2(v) - 1 if c.logged else v), part, c.meaning)
@@ -155,43 +151,26 @@ def explain(
     return Explanation(entity, estimate, predicted, ahead, tuple(lines))
 
 
-def _quantile_of(model: XGBCostModel, predicted: float) -> float | None:
-    """Fraction of training samples that the model predicts below ``predicted``, without offsets."""
-    if model.samples is None or not len(model.samples):
-        return None
-    batch = model.samples.batch
-    return float(np.mean(model.predict(batch.with_offset(np.zeros(len(batch)))) < predicted))
-
-
 def learn(
-    task: Task,
-    records: Iterable[Record],
-    feature_type: str = "itervar",
-    loss_type: str = "reg",
+    task: Task, records: Iterable[Record], feature_type: str = "itervar", loss_type: str = "reg"
 ) -> XGBCostModel:
     """Train a cost model on the records of one task, such as ``explain`` takes.
 
-    Records of other tasks and of other spaces are passed over. Where a configuration was measured
-    twice under the same conditions, the later record counts. What was measured with other hardware,
-    threads or compilers is compared only among itself.
+    Records of other tasks and spaces are passed over. Where a configuration was measured twice
+    under the same conditions, the later record counts; other hardware, threads or compilers are
+    compared only among themselves. With fewer than two configurations that ran, the model is not
+    ``ready``.
 
     Args:
-        task: the task.
-        records: records, or a `loopwright.records.Log`.
         feature_type: see `loopwright.cost.features.Extractor`.
         loss_type: see `XGBCostModel`.
 
-    Returns:
-        The model. Where fewer than two configurations ran it is not ``ready``.
-
     Raises:
-        UsageError: an option is not among those allowed, or records of several structures are to be
-            told apart by knobs, of which each structure has its own.
+        UsageError: an unknown option, or features of knobs for records of several structures.
 
     Example:
         >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> model = lw.tuner.learn(task, records)
+        >>> model = lw.tuner.learn(task, lw.records.load("matmul.jsonl").records)
         >>> print(lw.tuner.explain(task, 0, model).predicted is not None)
         True
     """

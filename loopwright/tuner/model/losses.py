@@ -1,20 +1,19 @@
-"""Judgement of predictions: losses that a model is trained with, and its quality on unseen rows.
+"""Losses that a model is trained with, and its quality on unseen rows.
 
-A loss, of scores or of the order of two candidates, gives the gradient and the second derivative of
-each row for a vector of predictions, as XGBoost asks of an objective. All know three kinds of rows
-(see `SampleOutcome`): a censored one is satisfied by any prediction at or below its score, and a
+A loss gives the first and second derivative by each prediction, as XGBoost asks of an objective. A
+censored row (see `SampleOutcome`) is satisfied by any prediction at or below its score, and a
 failure is censored below all that ran.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from loopwright.records import rank_correlation as spearman
 from loopwright.tuner.model.cost_model import Floats, SampleOutcome, Samples
 
 #: Options of ``loss_type``.
@@ -28,30 +27,17 @@ _PARTNERS = 12
 _GOOD = 0.25
 
 
-class Loss(ABC):
-    """A loss over fixed rows."""
-
-    @abstractmethod
-    def gradient(self, margin: Floats) -> tuple[Floats, Floats]:
-        """First and second derivative of each row, ``(n,)`` both, the second above zero."""
-
-    @abstractmethod
-    def value(self, margin: Floats) -> float: ...
-
-
-class SquaredError(Loss):
+class SquaredError:
     """Half the squared error, one-sided where ``upper``: there the truth is at most the target."""
 
     def __init__(self, target: Floats, upper: npt.NDArray[np.bool_], weight: Floats) -> None:
         self._target, self._upper, self._weight = target, upper, weight
 
     def gradient(self, margin: Floats) -> tuple[Floats, Floats]:
-        """``margin - target``, and 1; zero where a censored row is satisfied."""
         error = self._error(margin)
         return self._weight * error, np.maximum(self._weight, 1e-6)
 
     def value(self, margin: Floats) -> float:
-        """Root of the weighted mean square."""
         return float(np.sqrt(np.average(self._error(margin) ** 2, weights=self._weight)))
 
     def _error(self, margin: Floats) -> Floats:
@@ -59,7 +45,7 @@ class SquaredError(Loss):
         return np.where(self._upper, np.maximum(error, 0.0), error)
 
 
-class PairwiseLoss(Loss):
+class PairwiseLoss:
     """RankNet's loss (Burges et al., ICML 2005): the logistic loss of the differences of pairs."""
 
     def __init__(
@@ -72,7 +58,6 @@ class PairwiseLoss(Loss):
         self._count, self.better, self.worse, self.weight = count, better, worse, weight
 
     def gradient(self, margin: Floats) -> tuple[Floats, Floats]:
-        """Pull the rows of each pair apart by the chance that the model swaps them."""
         wrong = 1 / (1 + np.exp(np.clip(margin[self.better] - margin[self.worse], -40, 40)))
         pull = wrong * self.weight
         curve = wrong * (1 - wrong) * self.weight
@@ -82,11 +67,14 @@ class PairwiseLoss(Loss):
         return first.astype(np.float64), np.maximum(second, 1e-6).astype(np.float64)
 
     def value(self, margin: Floats) -> float:
-        """Weighted mean of the logistic losses; 0 without pairs."""
         if not len(self.better):
             return 0.0
         losses = np.logaddexp(0, margin[self.worse] - margin[self.better])
         return float(np.average(losses, weights=self.weight))
+
+
+#: A loss over fixed rows: gradients as XGBoost takes them, the second above zero, and its value.
+Loss = SquaredError | PairwiseLoss
 
 
 def centred(samples: Samples) -> tuple[Floats, npt.NDArray[np.bool_], Floats]:
@@ -119,10 +107,7 @@ def make_loss(
     seed: int = 0,
     weight: Floats | None = None,
 ) -> Loss:
-    """The loss of a ``loss_type`` over rows as `centred` gives them.
-
-    Rows of different tasks are never compared; a pair weighs the product of its rows' weights.
-    """
+    """The loss of rows as `centred` gives them; a pair weighs the product of its rows' weights."""
     weight = np.ones(len(target)) if weight is None else weight
     if loss_type == "reg":
         return SquaredError(target, upper, weight)
@@ -209,7 +194,6 @@ class ModelQuality:
 def judge(
     predicted: Floats, measured: Floats, *, round: int, trained_on: int, trees: int
 ) -> ModelQuality:
-    """Compare predictions with measurements, both ``(n,)`` and higher for faster."""
     return ModelQuality(
         round,
         trained_on,
@@ -224,22 +208,12 @@ def rank_correlation(predicted: Floats, measured: Floats) -> tuple[float, float]
     """Spearman's and Kendall's rank correlation; NaN where they are not defined."""
     if len(measured) < 3 or not np.ptp(predicted) or not np.ptp(measured):
         return float("nan"), float("nan")
-    spearman = np.corrcoef(_ranks(predicted), _ranks(measured))[0, 1]
-    return float(spearman), _kendall(predicted, measured)
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks of values, ascending; equal ones have the middle of theirs."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middles = np.cumsum(counts) - (counts - 1) / 2
-    return np.asarray(middles[place.reshape(-1)], np.float64)
+    return spearman(predicted, measured), _kendall(predicted, measured)
 
 
 def _kendall(a: Floats, b: Floats) -> float:
     """Kendall's tau-b: agreeing pairs less disagreeing ones, over the mean of those without ties.
-
-    SciPy has both coefficients too, and takes a second to import.
-    """
+    SciPy has both coefficients, too, and takes a second to import."""
     signs_a, signs_b = (np.sign(x[:, None] - x) for x in (a, b))
     together = float(np.vdot(signs_a, signs_b))
     return together / math.sqrt(np.count_nonzero(signs_a) * np.count_nonzero(signs_b))

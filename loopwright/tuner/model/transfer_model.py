@@ -1,10 +1,9 @@
-"""Training data from elsewhere: other shapes, other templates and structures, other workloads.
+"""The transfer model learns from measurements of other shapes, templates, structures and workloads.
 
-These measurements never count as trials and are never compared with those of the task. A model of
-its own, the transfer model, learns from them, each workload apart; its prediction weighs less and
-less as the task's own results come in. A record of a template, of another structure or of another
-workload has a trace: replayed on its expression it is a schedule, and features of schedules are the
-same numbers for all; only those of knobs are of one space alone.
+They never count as trials and are never compared with those of the task; the prediction of this
+model weighs less and less as the task's own results come in. A record of another space has a trace:
+replayed on its expression it is a schedule, whose features are the same numbers for all; only those
+of knobs are of one space alone.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _log = logging.getLogger("loopwright.cost")
 
 
 class ExpressionTable:
-    """Tensor expressions by hash: those of logs, and that of a task itself, which needs no log."""
+    """Tensor expressions by hash: those of logs, and the task's own, which needs no log."""
 
     def __init__(self, own: str = "", make: Callable[[], Dag] | None = None) -> None:
         self._own, self._make = own, make
@@ -49,7 +48,6 @@ class ExpressionTable:
         self._lines: dict[str, Expression] = {}
 
     def add(self, lines: Mapping[str, Sequence[Expression]]) -> None:
-        """Take in the expressions of a log, `loopwright.records.Log.dags`."""
         for digest, expressions in lines.items():
             if expressions:
                 self._lines.setdefault(digest, expressions[0])
@@ -81,11 +79,8 @@ def traced_batch(
     feature_type: str,
     analytical: bool,
 ) -> Batch:
-    """Features and offsets of the schedules that the traces of records make, for the target of now.
-
-    Records are of one kind of target, and ``feature_type`` is not ``"knob"``; a row that cannot be
-    replayed is marked as failed.
-    """
+    """Features and offsets of the schedules that traces make for ``target``; a row that cannot be
+    replayed is marked as failed. Records are of one kind of target."""
     features = StateFeatures(target, feature_type)
     values = np.full((len(records), len(features.columns)), np.nan, np.float32)
     offset = np.zeros(len(records))
@@ -103,7 +98,6 @@ def traced_batch(
 
 
 def _state(record: Record, expressions: ExpressionTable) -> State | None:
-    """The schedule of a record; None where it cannot be made again."""
     from loopwright.schedule import replay
 
     dag = expressions.dag(record.dag)
@@ -144,8 +138,6 @@ class _Group:
 
 @dataclass
 class History:
-    """Measurements by the task that they are of."""
-
     expressions: ExpressionTable = field(default_factory=ExpressionTable)
     #: Template or workload that is tuned; knobs of others say nothing of it.
     name: str = ""
@@ -158,7 +150,6 @@ class History:
     _groups: dict[Hashable, _Group] = field(default_factory=dict)
 
     def add(self, task: Task, pairs: Iterable[tuple[ConfigEntity, MeasureResult]]) -> None:
-        """Take in measurements of one task; of a configuration the last one counts."""
         group = self._group(task.name, task.key, task.config_space.space_hash)
         for config, result in pairs:
             if result.same_as:  # the program of another one, which counts once
@@ -210,7 +201,6 @@ class History:
         return self._groups.setdefault((name, task, space, *conditions), _Group(name))
 
     def samples(self, candidates: CandidateBatches) -> Samples | None:
-        """All measurements as samples, each task with a number; None when there are too few."""
         parts: list[Samples] = []
         traced = sum(bool(group.records) for group in self._groups.values())
         most = min(_LATEST, _REPLAYED // max(traced, 1))
@@ -263,7 +253,6 @@ class History:
 
     @property
     def notes(self) -> list[str]:
-        """Lines on the measurements that were used and on those that were not."""
         lines = []
         if self.used:
             tasks = f"{self.tasks} other {'task' if self.tasks == 1 else 'tasks'}"
@@ -292,7 +281,9 @@ def _other_shape(task: Task, record: Record) -> Task | None:
 def _batch(points: Sequence[_Point], candidates: CandidateBatches) -> Batch | None:
     """Features of points of one space; None where the space has other features."""
     part = points[0][0]
-    same_kind = candidates if part is candidates.task else candidates.of(part)
+    same_kind = candidates
+    if part is not candidates.task:
+        same_kind = CandidateBatches(part, candidates.feature_type, candidates.analytical)
     if same_kind.names != candidates.names:
         return None
     digits = digits_of(part.config_space, [index for _, index in points])
@@ -311,7 +302,6 @@ class Teacher:
     def taught(
         self, candidates: CandidateBatches, loss_type: str, threads: int
     ) -> XGBCostModel | None:
-        """The model for the features of ``candidates``; None without anything to learn from."""
         tuner = self._tuner
         size = (len(tuner.pretrained), len(tuner.elsewhere), len(tuner.relatives))
         if size == self._size:

@@ -1,8 +1,7 @@
 """The learned cost model: gradient-boosted trees of XGBoost, through its public interface only.
 
-XGBoost is imported when a model is first trained or read, so that importing the package stays
-cheap. Training is deterministic: a fixed seed, rows in the order of their measuring, and the exact
-same trees whatever the number of threads.
+Training is deterministic: a fixed seed, rows in the order of their measuring, and the same trees
+whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from loopwright.errors import TuneError, UsageError, did_you_mean
 from loopwright.files import FileKind, Output, marked, write
 from loopwright.tuner.model.cost_model import (
     Batch,
-    CostModel,
     Floats,
     SampleOutcome,
     Samples,
     failed_last,
+    joined,
 )
 from loopwright.tuner.model.losses import LOSS_TYPES, Loss, centred, make_loss
 
@@ -34,21 +33,28 @@ if TYPE_CHECKING:
 
 
 _FORMAT = "loopwright cost model"
-_VERSION = 1
+_VERSION, _KIND = 1, "xgboost"
+_FIELDS = {
+    "names": list,
+    "loss_type": str,
+    "columns": list,
+    "rounds": int,
+    "trust": float,
+    "booster": dict,
+}
 _MODEL = FileKind("a cost model", marked(f'{{"format": "{_FORMAT}"'.encode()))
 
 
-def write_model(path: str, data: Mapping[str, Any]) -> None:
-    """Write a model, with its kind as ``"model"``; no other existing file is replaced."""
-    head = {"format": _FORMAT, "version": _VERSION, "sha256": _checksum(data)}
-    text = json.dumps({**head, **data}, allow_nan=False)
-    write(Output(Path(path), text.encode(), _MODEL), force=None, error=TuneError)
-
-
-def read_model(path: str, kind: str, fields: Mapping[str, type]) -> dict[str, Any]:
-    """Read a model of a kind that `write_model` wrote, with ``fields`` of the given types."""
-    data = _load(path)
-    if data.get("format") != _FORMAT:
+def _read(path: str) -> dict[str, Any]:
+    """The data of a model that `XGBCostModel.save` wrote, checked."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise TuneError(f"the cost model {path} cannot be read: {exc.strerror}") from exc
+    except (ValueError, RecursionError) as exc:
+        text = " ".join(str(exc).split())[:120]
+        raise TuneError(f"{path} is not a cost model of loopwright: no JSON ({text})") from exc
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise TuneError(f"{path} is not a cost model of loopwright")
     if data.get("version") != _VERSION:
         raise TuneError(
@@ -58,26 +64,12 @@ def read_model(path: str, kind: str, fields: Mapping[str, type]) -> dict[str, An
     body = {k: v for k, v in data.items() if k not in ("format", "version", "sha256")}
     if data.get("sha256") != _checksum(body):
         raise TuneError(f"{path} was changed or damaged since it was written: train it again")
-    if body.get("model") != kind:
-        raise TuneError(f"{path} is a cost model of kind {body.get('model')!r}, not {kind!r}")
-    for name, wanted in fields.items():
+    if body.get("model") != _KIND:
+        raise TuneError(f"{path} is a cost model of kind {body.get('model')!r}, not {_KIND!r}")
+    for name, wanted in _FIELDS.items():
         if not isinstance(body.get(name), wanted):
             raise TuneError(f"{path} has no {name!r} of type {wanted.__name__}: train it again")
     return body
-
-
-def _load(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
-    except OSError as exc:
-        raise TuneError(f"the cost model {path} cannot be read: {exc.strerror}") from exc
-    except (ValueError, RecursionError) as exc:
-        text = " ".join(str(exc).split())[:120]
-        raise TuneError(f"{path} is not a cost model of loopwright: no JSON ({text})") from exc
-    if not isinstance(data, dict):
-        raise TuneError(f"{path} is not a cost model of loopwright")
-    return data
 
 
 def _checksum(data: Mapping[str, Any]) -> str:
@@ -98,12 +90,11 @@ _PRIOR_ROWS = 8
 _FOLD = 5
 
 
-class XGBCostModel(CostModel):
+class XGBCostModel:
     """Boosted trees on the features of candidates.
 
     Depth 3, at most 300 rounds: on 64 to 2 000 rows deeper trees were no better. Every fifth row is
-    held out, training stops when the loss on those no longer falls, and the trees are then grown
-    again from all rows for as many rounds.
+    held out to find the number of rounds, for which trees are then grown from all rows.
 
     A ``loss_type`` is ``"reg"`` (squared error of log2 of the speed), ``"rank"`` (which of two
     candidates of a task is faster), or ``"rank-binary"`` (which of two is among the fastest
@@ -148,14 +139,11 @@ class XGBCostModel(CostModel):
 
     @property
     def ready(self) -> bool:
-        """True when it can predict more than the offset."""
         return self._booster is not None
 
     def fit(self, samples: Samples) -> None:
-        """Learn from these samples alone, but for those without features.
-
-        With fewer than two that ran, the model stays untrained and predicts the offset.
-        """
+        """Learn from these samples alone, but for those without features; with fewer than two that
+        ran it predicts the offset."""
         self._check(samples.batch)
         self._samples = samples
         self._booster, self._ensemble, self.rounds, self.offset_scale = None, [], 0, 1.0
@@ -163,7 +151,9 @@ class XGBCostModel(CostModel):
         if np.count_nonzero(rows.outcome != SampleOutcome.FAILED) < 2:
             return
         features = rows.batch.features
-        self._columns = np.flatnonzero(_varies(features))
+        # NaN is one value.
+        same = (features == features[0]) | (np.isnan(features) & np.isnan(features[0]))
+        self._columns = np.flatnonzero(~same.all(axis=0))
         if not len(self._columns):
             return
         target, upper, offset = centred(rows)
@@ -174,24 +164,32 @@ class XGBCostModel(CostModel):
         )
         params = self._params()
         self.rounds = training.rounds(params)
-        self._booster = training.boost(params, self.rounds)
+        self._booster = training.train(params, self.rounds)
         for number in range(self._ensemble_size - 1):
             again = training.resampled(number)
-            self._ensemble.append(again.boost({**params, "seed": number + 1}, self.rounds))
+            self._ensemble.append(again.train({**params, "seed": number + 1}, self.rounds))
+
+    def update(self, samples: Samples) -> None:
+        """Learn from these samples as well."""
+        self.fit(samples if self._samples is None else joined([self._samples, samples]))
 
     def predict(self, batch: Batch) -> Floats:
+        """Scores of candidates, float64 ``(n,)``, finite, higher for faster; failed ones last."""
         self._check(batch)
         return self._scores(batch, [] if self._booster is None else [self._booster])[:, 0]
 
     def predict_ensemble(self, batch: Batch) -> Floats:
-        """Scores by each model of the ensemble; one column before ``fit`` and after ``load``."""
+        """Scores by each model of the ensemble, float64 ``(n, k)``, the first as of `predict`; one
+        column before ``fit`` and after ``load``.
+
+        All are plausible after what was measured: where they differ, more measurements would help.
+        """
         self._check(batch)
         return self._scores(
             batch, [] if self._booster is None else [self._booster, *self._ensemble]
         )
 
     def _scores(self, batch: Batch, boosters: Sequence[xgboost.Booster]) -> Floats:
-        """Score by each booster, ``(n, boosters)``; the offset alone where there is none."""
         offset = self.offset_scale * batch.offset
         if not boosters or not len(batch):
             return failed_last(offset, batch.failed)[:, None]
@@ -220,11 +218,10 @@ class XGBCostModel(CostModel):
         return parts
 
     def save(self, path: str) -> None:
-        """Write the trees, in XGBoost's own JSON, with names and options; samples are not kept."""
         if self._booster is None:
             raise TuneError("the cost model was not trained yet; there is nothing to save")
         data = {
-            "model": "xgboost",
+            "model": _KIND,
             "names": list(self.names),
             "loss_type": self.loss_type,
             "columns": self._columns.tolist(),
@@ -233,30 +230,30 @@ class XGBCostModel(CostModel):
             "trust": self.offset_scale,
             "booster": json.loads(self._booster.save_raw("json").decode()),
         }
-        write_model(path, data)
+        head = {"format": _FORMAT, "version": _VERSION, "sha256": _checksum(data)}
+        text = json.dumps({**head, **data}, allow_nan=False)
+        write(Output(Path(path), text.encode(), _MODEL), force=None, error=TuneError)
 
     def load(self, path: str) -> None:
-        fields = {
-            "names": list,
-            "loss_type": str,
-            "columns": list,
-            "rounds": int,
-            "trust": float,
-            "booster": dict,
-        }
-        data = read_model(path, "xgboost", fields)
+        """Become the model of a file; nothing in it is executed or unpickled."""
+        data = _read(path)
         if tuple(data["names"]) != self.names:
             raise TuneError(
                 f"{path} is for {len(data['names'])} other features than the "
                 f"{len(self.names)} of this task; it may be of another feature_type"
             )
-        self._booster = _booster_of(path, data["booster"])
+        import xgboost
+
+        booster = xgboost.Booster()
+        try:
+            booster.load_model(bytearray(json.dumps(data["booster"]).encode()))
+        except (xgboost.core.XGBoostError, ValueError, TypeError) as exc:
+            text = " ".join(str(exc).split())[:160]
+            raise TuneError(f"XGBoost {xgboost.__version__} cannot read {path}: {text}") from exc
+        self._booster = booster
         self._columns = np.array(data["columns"], np.int64)
-        self.loss_type, self.rounds, self.offset_scale = (
-            data["loss_type"],
-            data["rounds"],
-            data["trust"],
-        )
+        self.loss_type, self.rounds = data["loss_type"], data["rounds"]
+        self.offset_scale = data["trust"]
         self._samples, self._ensemble = None, []
 
     def _params(self) -> dict[str, Any]:
@@ -287,8 +284,6 @@ class XGBCostModel(CostModel):
 
 @dataclass(frozen=True)
 class _Training:
-    """The rows of one fit and their targets."""
-
     features: npt.NDArray[np.float32]
     offset: Floats
     target: Floats
@@ -299,7 +294,7 @@ class _Training:
     weight: Floats | None = None
 
     def resampled(self, number: int) -> _Training:
-        """The same rows with weights of the Bayesian bootstrap; ``number`` tells drawings apart."""
+        """The same rows with weights of the Bayesian bootstrap."""
         rng = np.random.default_rng([self.seed, number])
         return replace(self, weight=rng.exponential(size=len(self.target)))
 
@@ -312,22 +307,20 @@ class _Training:
 
         held = np.arange(count) % _FOLD == _FOLD - 1
         stop = xgboost.callback.EarlyStopping(rounds=_PATIENCE, maximize=False)
-        booster = self._train(params, ROUNDS, ~held, held, [stop])
+        booster = self.train(params, ROUNDS, held, [stop])
         return int(booster.best_iteration) + 1
 
-    def boost(self, params: dict[str, Any], rounds: int) -> xgboost.Booster:
-        return self._train(params, rounds, np.ones(len(self.target), np.bool_), None, [])
-
-    def _train(
+    def train(
         self,
         params: dict[str, Any],
         rounds: int,
-        rows: npt.NDArray[np.bool_],
-        held: npt.NDArray[np.bool_] | None,
-        callbacks: list[Any],
+        held: npt.NDArray[np.bool_] | None = None,
+        callbacks: Sequence[Any] = (),
     ) -> xgboost.Booster:
+        """Grow trees from the rows, but for those that are held out to be judged by."""
         import xgboost
 
+        rows = np.ones(len(self.target), np.bool_) if held is None else ~held
         loss = self._loss(rows)
 
         def objective(margin: npt.NDArray[Any], matrix: xgboost.DMatrix) -> tuple[Floats, Floats]:
@@ -347,7 +340,7 @@ class _Training:
             _matrix(self.features[rows], self.offset[rows], threads),
             num_boost_round=rounds,
             obj=objective,
-            callbacks=callbacks,
+            callbacks=list(callbacks),
             verbose_eval=False,
             **more,
         )
@@ -377,22 +370,3 @@ def _matrix(features: npt.NDArray[np.float32], offset: Floats, num_threads: int)
     return xgboost.DMatrix(
         np.ascontiguousarray(features), base_margin=offset.astype(np.float32), nthread=num_threads
     )
-
-
-def _varies(features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-    """Columns with more than one value, NaN being one."""
-    first = features[0]
-    same = (features == first) | (np.isnan(features) & np.isnan(first))
-    return np.asarray(~same.all(axis=0))
-
-
-def _booster_of(path: str, data: dict[str, Any]) -> xgboost.Booster:
-    import xgboost
-
-    booster = xgboost.Booster()
-    try:
-        booster.load_model(bytearray(json.dumps(data).encode()))
-    except (xgboost.core.XGBoostError, ValueError, TypeError) as exc:
-        text = " ".join(str(exc).split())[:160]
-        raise TuneError(f"XGBoost {xgboost.__version__} cannot read {path}: {text}") from exc
-    return booster

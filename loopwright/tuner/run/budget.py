@@ -1,20 +1,17 @@
-"""Budgets of a run: trials, wall-clock time, trials without gain, a speed to reach, and the least
-gain that is still expected.
+"""Budgets of a run: trials, wall-clock time, trials without gain, a speed to reach, the least gain.
 
-All can be given together; the first that is spent ends the run and says so in a sentence.
+The gain of the trials to come is estimated from the latest ``w`` trials, a sample of what the tuner
+proposes now. Had any quarter of them been measured alone, the logarithm of the best speed would
+have been lower on average by
 
-The gain of the trials to come is estimated from the latest ``w`` trials, taken as a sample of what
-the tuner proposes now. Had only a quarter of them been measured, any quarter alike, the logarithm
-of the best speed would have been lower by
+    B = sum_i (x_i - x_{i+1}) * P(none of the i fastest is in the quarter),
 
-    B = sum_i (x_i - x_{i+1}) * P(none of the i fastest is in the quarter)
-
-on average, where ``x_1 >= x_2 >= ...`` are the logarithms of their speeds. This is exact whatever
-their distribution. The gain of ``m`` further trials follows from it on a logarithmic scale:
+with ``x_1 >= x_2 >= ...`` the logarithms of their speeds, whatever their distribution. The gain of
+``m`` further trials on a logarithmic scale,
 
     E = B * log(1 + m / w) / log(4),
 
-which is exact where the upper tail of speeds is that of a Pareto law, and too much where speeds are
+is exact where the upper tail of speeds is that of a Pareto law, and too much where speeds are
 bounded, as they are by the peak: a run goes on for too long rather than too short. Failures, and
 candidates that racing dropped, count among the ``w``, which reaches back to the best at least.
 """
@@ -61,7 +58,6 @@ def _parse(text: str) -> float:
 
 
 def clock(seconds: float) -> str:
-    """A duration as ``42s``, ``3m05s`` or ``2h07m``."""
     total = round(seconds)
     if total < 60:
         return f"{total}s"
@@ -71,7 +67,6 @@ def clock(seconds: float) -> str:
 
 
 def count(name: str, value: int | None) -> int | None:
-    """Check a budget that counts trials: None or an integer above zero."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -115,8 +110,6 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run, for comparison with its budgets."""
-
     #: Valid results of this task, those of the log included.
     valid: int
     #: All results of this task, failures and those of the log included.
@@ -132,8 +125,6 @@ class Progress:
 
 @dataclass
 class Budget:
-    """The limits of one run; None is no limit."""
-
     #: Valid results of the task, those of the log included.
     n_trial: int | None = None
     #: Seconds of this run, the final re-measuring included.
@@ -161,12 +152,10 @@ class Budget:
 
     @property
     def left(self) -> float | None:
-        """Seconds until the timeout, below zero after it; None for no limit."""
         return None if self.timeout is None else self.timeout - self.elapsed
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """The limits by name, as the header of a log holds them."""
         return {
             "n_trial": self.n_trial,
             "timeout": self.timeout,
@@ -176,14 +165,12 @@ class Budget:
         }
 
     def room(self, valid: int) -> int | None:
-        """Number of valid results that there is room for beyond so many; None for no limit."""
+        """Valid results beyond so many that there is room for; None for no limit."""
         return None if self.n_trial is None else max(0, self.n_trial - valid)
 
     def trials_left(self, progress: Progress) -> int | None:
-        """Number of trials that may come before a budget of trials ends the run; None for no limit.
-
-        One that brings something better lengthens ``early_stopping``, and failed ones do not count
-        for ``n_trial``, so that the run may take longer.
+        """Trials before a budget of trials ends the run; None for no limit. Better ones lengthen
+        ``early_stopping``, and failures do not count for ``n_trial``, so that it may take longer.
         """
         left = [] if self.n_trial is None else [self.n_trial - progress.valid]
         if self.early_stopping is not None and progress.best_trial is not None:
@@ -218,9 +205,8 @@ AHEAD = 16
 def expected_gain(speeds: Sequence[float | None], trials: int = AHEAD) -> float | None:
     """Share by which the best is expected to become faster by further trials, 0.02 for two percent.
 
-    ``speeds``, in any unit, are those of the latest trials, `WINDOW` or more, the best of all among
-    them; None for a failure. With fewer than `WINDOW` trials, or fewer than `VALID` valid ones,
-    nothing can be said.
+    ``speeds``, in any unit, are those of the latest trials, the best of all among them; None for a
+    failure. With fewer than `WINDOW` trials, or `VALID` valid ones, nothing can be said.
     """
     logs = sorted((math.log(s) for s in speeds if s is not None), reverse=True)
     if len(speeds) < WINDOW or len(logs) < VALID:

@@ -1,12 +1,7 @@
 """Callbacks, which watch a run while it goes on, and the messages of a run to Python's ``logging``.
 
-A callback is any ``f(tuner, inputs, results)``; it is called once a round, after the round was
-recorded and told. A `Monitor` also hears of the start, of every trial and of the end.
-
-The program chooses handlers and levels of the messages. Each trial is a line at DEBUG on the logger
-``autotvm``, in the form that AutoTVM gives it, so that
-``logging.getLogger("autotvm").setLevel(logging.DEBUG)`` shows here what it shows there. The course
-of a run, a line for its start, each round and its end, is at INFO on ``loopwright.tuner``.
+Each trial is a line at DEBUG on the logger ``autotvm``, in the form that AutoTVM gives it; start,
+rounds and end of a run are at INFO on ``loopwright.tuner``.
 """
 
 from __future__ import annotations
@@ -26,16 +21,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Database",
-    "EarlyStop",
-    "LogToFile",
-    "Monitor",
-    "ProgressBar",
-    "log_to_database",
-    "log_to_file",
-    "progress_bar",
-    "stop_at",
-]
+    "Database", "EarlyStop", "LogToFile", "Monitor", "ProgressBar", "log_to_database",
+    "log_to_file", "progress_bar", "stop_at",
+]  # fmt: skip
 
 
 class LogToFile(Monitor):
@@ -54,16 +42,10 @@ class LogToFile(Monitor):
 def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFile:
     """Write each measurement to a log, and resume from what the log holds already.
 
-    The tuning loop itself appends each record as soon as it is measured, before the tuner hears of
-    it, and syncs the file to disk after every round. Measurements of this task that the log holds
-    (same target, threads, hardware, space and compiler) count as done.
-
-    Args:
-        path: the log, JSON lines; created when it does not exist.
-        protocol: ``"json"``; AutoTVM's ``"pickle"`` is refused.
-
-    Raises:
-        UsageError: ``path`` is no path, or another protocol.
+    The tuning loop appends each record as soon as it is measured, before the tuner hears of it, and
+    syncs the file to disk after every round. Measurements of this task that the log holds (same
+    target, threads, hardware, space and compiler) count as done. AutoTVM's protocol ``"pickle"``,
+    and what is no path, are refused as `UsageError`.
 
     Example:
         >>> print(lw.callback.log_to_file("matmul.jsonl").path)
@@ -82,25 +64,22 @@ def log_to_file(path: str | os.PathLike[str], protocol: str = "json") -> LogToFi
 class Database(Protocol):
     """A database that `log_to_database` can write to, such as those of AutoTVM."""
 
-    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None:
-        """Keep a result under its input; with ``extend`` beside those that are there already."""
+    def save(self, inp: MeasureInput, res: MeasureResult, extend: bool = False) -> None: ...
 
 
 def log_to_database(db: Database) -> Callback:
-    """Return a callback that gives each measurement of a round to a database.
+    """Return a callback that gives each measurement of a round to a database with ``save(inp, res,
+    extend)``, such as those of `loopwright.autotvm.database`.
 
-    Unlike `log_to_file` it is no log: a run that is cut off cannot be resumed from it.
-
-    Args:
-        db: anything with ``save(inp, res, extend)``, such as `loopwright.autotvm.database`'s.
+    It is no log: a run that is cut off cannot be resumed from it, as it can from that of
+    `log_to_file`.
 
     Raises:
         UsageError: it has no ``save``.
 
     Example:
         >>> from loopwright import autotvm
-        >>> db = autotvm.database.DummyDatabase()
-        >>> store = autotvm.callback.log_to_database(db)
+        >>> store = autotvm.callback.log_to_database(autotvm.database.DummyDatabase())
     """
     if not callable(getattr(db, "save", None)):
         raise UsageError(
@@ -121,11 +100,8 @@ class EarlyStop(Exception):
     """Raised by a callback to end the run after this round, cleanly; the text says why.
 
     Example:
-        >>> def enough(tuner, inputs, results):
-        ...     raise lw.tuner.EarlyStop("it is late")
-        ...
         >>> try:
-        ...     enough(None, [], [])
+        ...     raise lw.tuner.EarlyStop("it is late")
         ... except lw.tuner.EarlyStop as stop:
         ...     print(stop)
         ...
@@ -136,17 +112,14 @@ class EarlyStop(Exception):
 def progress_bar(total: int | None = None, prefix: str = "", si_prefix: str = "G") -> ProgressBar:
     """Show the progress of a run on standard error, and its summary at the end.
 
-    On a terminal that is one line, as wide as the terminal, which is drawn anew in place: trials,
-    best and current speed, time, the time that is left, failures, and what goes on where that
-    takes longer than a moment. Elsewhere plain lines are printed, one every ten seconds.
+    On a terminal that is one line, drawn anew in place: trials, best and current speed, time, the
+    time that is left, failures, and the step that goes on. Elsewhere a line is printed every ten
+    seconds.
 
     Args:
         total: trials to show where ``tune`` is given no ``n_trial``; for the display only.
         prefix: put before each line, such as ``"[Task 1/3]"``.
-        si_prefix: unit of the speed: "", "k", "M", "G" (default) or "T" FLOP/s.
-
-    Raises:
-        UsageError: the unit is another one.
+        si_prefix: unit of the speed: "", "k", "M", "G" or "T" FLOP/s; else a `UsageError`.
 
     Example:
         >>> bar = lw.callback.progress_bar(200, prefix="matmul")
@@ -161,10 +134,8 @@ def stop_at(gflops: float) -> Callback:
 
     Example:
         >>> from types import SimpleNamespace
-        >>> stop = lw.callback.stop_at(gflops=100)
-        >>> stop(SimpleNamespace(best_flops=50e9), [], [])
         >>> try:
-        ...     stop(SimpleNamespace(best_flops=200e9), [], [])
+        ...     lw.callback.stop_at(gflops=100)(SimpleNamespace(best_flops=200e9), [], [])
         ... except lw.tuner.EarlyStop as reason:
         ...     print(reason)
         ...
@@ -179,21 +150,11 @@ def stop_at(gflops: float) -> Callback:
 
 
 _trials = logging.getLogger("autotvm")
-_course = logging.getLogger("loopwright.tuner")
-
-
-def log_start(tuner: TunerLike, state: RunState) -> None:
-    _course.info(
-        "%s: tuner %s, seed %s, %d configurations; %d trials from the log",
-        *(tuner.task, tuner.name, tuner.seed, tuner.space.range_length, state.from_log),
-    )
 
 
 def log_trial(state: RunState, trial: Trial) -> None:
-    """Log a trial: number, speed and the best in GFLOP/s, result, configuration.
-
-    The speed is 0.00 for a failure, as in AutoTVM, and where operations cannot be counted.
-    """
+    """Log number, speed and best in GFLOP/s (0.00 for a failure, as in AutoTVM, and where
+    operations cannot be counted), result, configuration."""
     if not _trials.isEnabledFor(logging.DEBUG):
         return
     current = state.gflops(trial.result.median) if trial.valid else None
@@ -202,22 +163,6 @@ def log_trial(state: RunState, trial: Trial) -> None:
         "No: %d\tGFLOPS: %.2f/%.2f\tresult: %s\t%s",
         *(trial.number + 1, current or 0.0, best or 0.0, _shown(trial.result), trial.config),
     )
-
-
-def log_round(tuner: TunerLike, state: RunState, number: int, fresh: Sequence[Trial]) -> None:
-    if not _course.isEnabledFor(logging.INFO):
-        return
-    failed = sum(not trial.valid for trial in fresh)
-    best = state.best_seconds
-    _course.info(
-        "%s: round %d: %d trials, %d failed; best %s",
-        *(tuner.task, number, len(fresh), failed),
-        "none yet" if best is None else f"{best * 1e3:.4g} ms",
-    )
-
-
-def log_end(tuner: TunerLike, state: RunState, reason: str) -> None:
-    _course.info("%s: stopped after %d trials: %s", tuner.task, state.valid, reason)
 
 
 def _shown(result: MeasureResult) -> str:

@@ -24,8 +24,6 @@ from loopwright.tuner.run.state import RunState, Trial, point
 
 @dataclass(frozen=True)
 class Remeasuring:
-    """The parts of a run that are needed to measure some of its trials again."""
-
     measurer: MeasurerLike
     state: RunState
     journal: Journal
@@ -39,13 +37,11 @@ class Remeasuring:
         verdict: Verdict | None = None,
         place: Place | None = None,
     ) -> None:
-        """Record a further measurement of a trial, see `Journal.add_again`, and let it stand."""
         default = None if self.state.default is None else self.state.default.index
         self.journal.add_again(trial, result, phase, verdict, default, place)
         self.state.measured_again(trial.index, result, place)
 
     def say(self, note: str) -> None:
-        """Tell the monitors a line for the user."""
         for monitor in self.monitors:
             monitor.note(note)
 
@@ -97,11 +93,9 @@ class FinalPlayoff:
 
     @property
     def of_best(self) -> PlayoffResult:
-        """The latest playoff that the best has won; an empty one where it has won none.
-
-        That of a candidate which won by samples that it shares, having equal code, counts as its
-        own. All times of one playoff belong together; those of another one do not.
-        """
+        """The latest playoff that the best has won, also by samples that it shares, having equal
+        code; an empty one where it has won none. All times of one playoff belong together; those of
+        another one do not."""
         best = self.state.best
         won = (o for o in reversed(self.outcomes) if best and best.config in _winners(o))
         return next(won, PlayoffResult(()))
@@ -149,7 +143,6 @@ class FinalPlayoff:
     def _take_in(
         self, finalist: FinalistResult, fresh: bool, verdict: Verdict | None, played: Played | None
     ) -> None:
-        """Record the result of a finalist; where nothing is recorded, note its time alone."""
         trial = self.state.trial_of(point(finalist.config))
         if finalist.times:
             self.samples[trial.number] = finalist.times
@@ -186,7 +179,6 @@ def _as_recorded(outcome: PlayoffResult, default: int | None) -> list[tuple[Fina
 
 
 def _winners(outcome: PlayoffResult) -> list[ConfigEntity]:
-    """The winner of a playoff, and the finalists that share its samples."""
     winner = outcome.winner
     if winner is None:
         return []

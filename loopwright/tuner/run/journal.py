@@ -1,8 +1,7 @@
 """The memory of a run: every trial of one task, in rounds.
 
-The loop writes here first and tells the tuner after. A journal hands the rounds back in order, so
-that telling them again brings a fresh tuner to where the last one stood. `Journal` keeps them in
-memory, `LogJournal` in a log on disk, from which it also takes over what is there.
+The loop writes here first and tells the tuner after; telling the rounds again in order brings a
+fresh tuner to where the last one stood.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from loopwright.records import (
 )
 from loopwright.runtime import facts_here
 from loopwright.transform import PassContext
-from loopwright.tuner.run.recorded import RecordedPoints, results_of
+from loopwright.tuner.run.recorded import SHARED, RecordedPoints, results_of
 from loopwright.tuner.run.state import Trial, point
 
 if TYPE_CHECKING:
@@ -51,8 +50,6 @@ DRIFT = "drift"
 
 
 class Journal:
-    """Trials of one task, kept in memory."""
-
     path: str | None = None
 
     def __init__(self, task: Task) -> None:
@@ -84,14 +81,12 @@ class Journal:
         self._seen: set[int] = set()
 
     def rounds(self) -> list[tuple[int, list[Trial]]]:
-        """The trials by round, ascending, each round in the order of its trial numbers."""
         rounds: dict[int, list[Trial]] = {}
         for trial in self.trials:
             rounds.setdefault(trial.round, []).append(trial)
         return [(r, sorted(rounds[r], key=lambda t: t.number)) for r in sorted(rounds)]
 
     def add(self, trial: Trial) -> None:
-        """Keep one trial, unless its configuration is kept already."""
         index = trial.index
         if index in self._seen:
             return
@@ -114,22 +109,16 @@ class Journal:
         default: int | None = None,
         place: Place | None = None,
     ) -> None:
-        """Keep a further measurement of a trial; ``phase`` is its reason.
-
-        The winner of a playoff has a verdict against the default, which was kept before, or is this
-        trial. The place is that in a playoff; None where it is of none.
-        """
+        """Keep a further measurement of a trial, for the reason ``phase``; the winner of a playoff
+        has a verdict against the default, which was kept before, or is this trial."""
         self.later.append((trial.index, result, place))
         if phase == DRIFT:
             self.drift.setdefault(trial.round, []).append((trial.config, result))
         if verdict is not None:
             self.verdicts[trial.index] = verdict
 
-    def header(self, data: Mapping[str, Json]) -> None:
-        """Note the seed and options of the run that begins."""
-
+    def header(self, data: Mapping[str, Json]) -> None: ...
     def sync(self) -> None: ...
-
     def close(self) -> None: ...
 
     def __enter__(self) -> Journal:
@@ -151,8 +140,7 @@ _REBUILT = 64
 class LogJournal(Journal):
     """Trials of one task, kept in a log on disk, which is created when it does not exist.
 
-    ``devices`` names the devices that are measured on, see `LocalRunner`; with None the hardware is
-    not known, and no device is noted.
+    ``devices`` are those that are measured on, see `LocalRunner`; None: the hardware is not known.
     """
 
     def __init__(self, task: Task, path: str, run: str, devices: str | None = None) -> None:
@@ -210,7 +198,6 @@ class LogJournal(Journal):
         super().add_again(trial, result, phase, verdict, default, place)
 
     def _same_as(self, result: MeasureResult) -> str:
-        """Id of the record whose samples a result shares; empty for one of its own."""
         if result.same_as and result.same_as not in self._ids:
             raise InternalError(
                 f"a result shares the samples of the program {result.same_as}, of which the log "
@@ -219,7 +206,6 @@ class LogJournal(Journal):
         return self._ids[result.same_as] if result.same_as else ""
 
     def header(self, data: Mapping[str, Json]) -> None:
-        """Append the line that opens the run."""
         run = {"run": self.run, "ts": time.time(), "task": self.task.alias}
         passes = {"passes": self._passes} if self._passes else {}
         self._store.header({**run, **passes, **data})
@@ -239,7 +225,14 @@ class LogJournal(Journal):
         if expression is not None:
             self._write_expression(expression)
         finite = result.max_error is not None and math.isfinite(result.max_error)
+        shared = {name: getattr(result, name) for name in SHARED}
+        shared |= {
+            "times": tuple(result.times),
+            "ts": result.ts or time.time(),
+            "max_error": result.max_error if finite else None,
+        }
         return Record(
+            **shared,
             task=task.alias,
             op=task.name,
             args=list(task.args),
@@ -247,33 +240,20 @@ class LogJournal(Journal):
             target=self._target,
             config=trial.config.values,
             trace=trace,
-            times=tuple(result.times),
-            dropped=result.dropped,
             error=None if error is None else {"kind": error.kind, "text": error.text},
-            build_s=result.build_s,
-            run_s=result.run_s,
             space=task.config_space.hash_of(trial.config),
             build=self._build,
             run=self.run,
             round=trial.round,
             trial=trial.number,
             seed=trial.seed,
-            ts=result.ts or time.time(),
             env=self._env,
-            max_error=result.max_error if finite else None,
-            checked=result.checked,
-            check_reason=result.check_reason,
             phase=phase,
             program=result.program,
-            code=result.code,
-            times_of=result.times_of,
-            resources=result.resources,
-            prepare_s=result.prepare_s,
             same_as=self._same_as(result),
         )
 
     def _write_expression(self, expression: Expression) -> None:
-        """Append the line of an expression that the log does not hold yet."""
         if expression.identity in self._expressions:
             return
         self._expressions.add(expression.identity)
@@ -283,8 +263,6 @@ class LogJournal(Journal):
             self.notes.append(f"the log does not keep the expression of {self.task}: {exc}")
             return
         self._store.expression(expression)
-
-    # -- reading what is there ----------------------------------------------------------------
 
     def _read(self, log: records.Log) -> None:
         self._expressions = {e.identity for there in log.dags.values() for e in there}
@@ -306,11 +284,8 @@ class LogJournal(Journal):
         self._explain(groups, unknown)
 
     def _rename(self, past: Sequence[Record], reuses: list[Reuse]) -> None:
-        """Let records of the same program under another name count as under this one.
-
-        Equal knobs do not make equal schedules, so the trace of each is compared with the schedule
-        that this task makes of its configuration.
-        """
+        """Let records of the same program under another name count as under this one. Equal knobs
+        do not make equal schedules, so each trace is compared with the schedule made here."""
         names = ("task", "dag", "threads", "target", "space", "build", "hardware")
         renamed = records.once_for_equal(self._under_another_name, past, names)
         for row, reuse in enumerate(renamed):
@@ -318,13 +293,11 @@ class LogJournal(Journal):
                 reuses[row] = reuse
 
     def _under_another_name(self, record: Record) -> Reuse:
-        """Reuse that a record would have if the task had the record's name."""
         if record.task == self.task.alias:
             return Reuse.NOT_AT_ALL
         return records.reuse_of(record, replace(self._now, task=record.task))
 
     def _makes(self, record: Record) -> bool:
-        """Whether this task makes the schedule of a record from its configuration."""
         (config,) = self._configs([record])
         if config is None or record.dag != self.task.dag_hash or not record.trace:
             return False
@@ -375,7 +348,6 @@ class LogJournal(Journal):
         return configs.count(None)
 
     def _load_foreign(self, past: list[Record]) -> None:
-        """Take in records of another compiler, pass context or machine, for training."""
         pairs = zip(self._configs(past), results_of(past), strict=True)
         self.elsewhere = [(config, result) for config, result in pairs if config is not None]
         best = filter(None, self._configs(records.ranked(past)))
@@ -427,11 +399,8 @@ class LogJournal(Journal):
 def _schedule(
     task: Task, config: ConfigEntity, result: MeasureResult
 ) -> tuple[str, list[Json], Expression | None]:
-    """Hash of the expression and trace of a measured configuration, and the expression where known;
-    nothing where the template refused it.
-
-    A measurer that does not give them, such as one of a user, has the template run again.
-    """
+    """Expression hash and trace of a configuration, and the expression where known; nothing where
+    the template refused it. For a measurer that does not give them the template runs again."""
     if result.dag:
         return result.dag, json.loads(result.trace), result.expression
     if result.error is not None and result.error.kind == ErrorKind.INSTANTIATION:
@@ -443,7 +412,7 @@ def _schedule(
 def open_journal(
     task: Task, path: str | None, run: str, kept: Journal | None, devices: str | None = None
 ) -> Journal:
-    """The journal of a run: the log at ``path``, or without one that of a former call."""
+    """The log at ``path``, or without one the journal of a former call."""
     if path is None:
         return kept or Journal(task)
     if not path:

@@ -1,17 +1,15 @@
 """The tuning loop: ``tune`` checks its arguments, ``_whole_run`` is the pipeline in ten lines.
 
-The loop owns budgets, rounds, the log and the order of things; a tuner only proposes. Trials are
-planned in rounds of 16, recorded as soon as they are measured, and told to the tuner when the round
-is complete, in the order of their numbers. Because every round draws from its own generator and
-tuners are rebuilt by telling, a run that was cut off anywhere goes on from its log as if it had not
-been: the interrupted round is planned again, and only what is missing of it is measured.
+Trials are planned in rounds, recorded as soon as they are measured, and told to the tuner when the
+round is complete, in the order of their numbers. Every round draws from its own generator and
+tuners are rebuilt by telling, so a run that was cut off goes on from its log as if it had not been:
+of the interrupted round, planned again, only what is missing is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Generic, TypeVar
 
 from loopwright import records
@@ -44,10 +42,9 @@ S = TypeVar("S")
 
 
 class TuningInterrupted(KeyboardInterrupt, Generic[S]):
-    """Ctrl-C during a run. Every finished trial is in the log; ``summary`` says how far it came.
+    """Ctrl-C during a run; every finished trial is in the log, ``summary`` says how far it came.
 
-    The command line makes SIGTERM and SIGHUP do the same. A caller in Python installs such
-    handlers, which raise KeyboardInterrupt, where they are wanted.
+    The command line makes SIGTERM and SIGHUP do the same, by handlers that raise KeyboardInterrupt.
     """
 
     def __init__(self, summary: S) -> None:
@@ -73,21 +70,10 @@ def tune(
     round, which must not change between runs that shall continue each other exactly.
 
     Example:
-        >>> task = lw.create_task("matmul", (2, 16, 2), "llvm")
-        >>> from loopwright.measure import MeasuredSpace, Replay
-        >>> from loopwright.measure.space_file import Point
-        >>> def replay(task):
-        ...     space = task.config_space
-        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
-        ...     return Replay(MeasuredSpace(
-        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
-        ...     ))
-        ...
-        >>> summary = lw.tuner.tune(
-        ...     lw.tuner.GridSearchTuner(task), n_trial=8, measure_option=replay(task)
-        ... )
-        >>> print(summary.measured, summary.best_config.index, summary.best_seconds)
-        8 0 0.001
+        >>> tuner = lw.tuner.GridSearchTuner(lw.create_task("matmul", (64, 64, 64), "llvm"))
+        >>> option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+        >>> print(lw.tuner.tune(tuner, n_trial=3, measure_option=option).measured)
+        3
     """
     budget = Budget(n_trial, seconds(timeout), early_stopping, target, gain_per_minute(min_gain))
     if target is not None and not flop_of(tuner.task):
@@ -102,7 +88,6 @@ def tune(
 def check_arguments(
     option: MeasureOption | MeasurerLike | None, callbacks: Sequence[Callback]
 ) -> None:
-    """Refuse an option that cannot measure, and a callback that cannot be called."""
     for one in callbacks:
         if not callable(one):
             raise TuneError(
@@ -117,7 +102,6 @@ def check_arguments(
 
 
 def _whole_run(run: Run) -> Summary:
-    """Run the pipeline: what the log holds, round after round, the finalists again, the summary."""
     try:
         with without_collector():  # it would look for cycles among all trials, again and again
             run.resume()
@@ -142,11 +126,8 @@ def open_run(
     plan_size: int,
     beside: Measurer | None = None,
 ) -> Iterator[Run]:
-    """Lock and read the log, start the measurer; close both in the end.
-
-    `log_to_file` among the callbacks names the log. ``beside`` is an open measurer of another task,
-    whose processes are shared.
-    """
+    """Lock and read the log, start the measurer; close both in the end. ``beside`` is an open
+    measurer of another task, whose processes are shared."""
     check_arguments(option, callbacks)
     # Names of the devices of this machine that are measured on; None for another machine.
     devices: str | None = "" if option is None else None
@@ -172,14 +153,8 @@ def open_run(
         tuner.journal = journal if path is None else None
         chosen = default_option() if option is None else option
         if isinstance(chosen, MeasureOption):
-            announce = partial(_announce, monitors) if monitors else None
-            chosen = Measurer(tuner.task, chosen, announce, beside)
+            chosen = Measurer(tuner.task, chosen, phases.note if monitors else None, beside)
         measurer = stack.enter_context(chosen)
         run = Run(tuner, budget, journal, measurer, callbacks, plan_size, phases)
         stack.callback(run.close)
         yield run
-
-
-def _announce(monitors: Sequence[Monitor], text: str) -> None:
-    for monitor in monitors:
-        monitor.note(text)

@@ -1,17 +1,11 @@
-"""Phases of a run in words, for people who wait for it, and messages when nothing has happened.
-
-A search of the next round, the fit of a cost model or the computation of a right answer may take
-many seconds without a trial. `Phases` tells every monitor when such a step begins and ends;
-`Ticker` lets a display draw meanwhile, but never while a kernel is timed. `StallWatch` names what a
-run waits for when there was no progress for a while.
-"""
+"""Phases of a run in words, for people who wait for it, and messages when nothing has happened."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from loopwright.measure import Measurer, MeasurerLike
@@ -39,8 +33,6 @@ _QUIET = frozenset({"instantiate", "build", "reference", "cooldown"})
 
 
 class Phases:
-    """The phases that a run is in, the innermost last, which are told to monitors."""
-
     def __init__(self, monitors: Sequence[Monitor]) -> None:
         self._monitors = monitors
         self._entered: list[tuple[str, bool]] = []
@@ -58,15 +50,17 @@ class Phases:
             self._tell()
 
     def now(self, text: str) -> None:
-        """Replace the text of the phase in progress by a more exact one."""
         if self._entered:
             self._entered[-1] = (text, self._entered[-1][1])
             self._tell()
 
     def measuring(self, name: str) -> None:
-        """Note the phase that the measurer has entered; empty: it has left one."""
         self._measuring = name
         self._tell()
+
+    def note(self, text: str) -> None:
+        for monitor in self._monitors:
+            monitor.note(text)
 
     def _tell(self) -> None:
         outer, quiet = self._entered[-1] if self._entered else ("", False)
@@ -81,10 +75,8 @@ class Phases:
 
 
 class Ticker:
-    """Calls a function every half second while a quiet phase lasts, on a thread of its own.
-
-    The thread sleeps in all other phases: its drawing must not disturb what is timed.
-    """
+    """Calls a function every half second while a quiet phase lasts, on a thread that sleeps in all
+    other phases: its drawing must not disturb what is timed."""
 
     def __init__(self, draw: Callable[[], None], every: float = TICK_S) -> None:
         self._draw, self._every = draw, every
@@ -121,7 +113,6 @@ class Ticker:
                     return
 
     def _drawn(self) -> bool:
-        """Draw; False where that is no longer possible."""
         try:
             self._draw()
         except OSError:
@@ -134,10 +125,9 @@ STALL_S = 60.0
 
 
 class StallWatch:
-    """Watches a run from a thread of its own, since the run itself waits.
+    """Announces in one line what a run waits for when there was no progress for ``after`` seconds.
 
-    The thread sleeps but for four looks in ``after`` seconds, so that it does not disturb what is
-    timed; it calls ``announce`` with one line.
+    Its thread looks four times in that time, so that it does not disturb what is timed.
     """
 
     def __init__(
@@ -159,7 +149,8 @@ class StallWatch:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """Declare that the block may take long, and what it waits for."""
+        """Declare that the block may take long, and what it waits for; if that is empty, the
+        measurer is asked."""
         if not self._waiting:
             self._since, self._next = self._clock(), self._after
             if self._thread is None and not self._closed.is_set():
@@ -171,12 +162,7 @@ class StallWatch:
         finally:
             self._waiting.pop()
 
-    def measuring(self) -> AbstractContextManager[None]:
-        """Declare that the measurer works in the block, which itself says what it waits for."""
-        return self.waiting_for("")
-
     def look(self) -> None:
-        """Announce that nothing has happened since the last look, if that is long enough."""
         waiting, now, measurer = self._waiting[-1:], self._clock(), self._measurer
         # Both change with any progress: a trial is recorded, a process has answered.
         answered = measurer.answered if isinstance(measurer, Measurer) else 0

@@ -29,8 +29,6 @@ def in_notebook() -> bool:
 
 
 class NotebookLine:
-    """Some lines of text in the output of a cell, which are replaced by the next."""
-
     def __init__(self) -> None:
         self._handle: Any = None  # of IPython, which need not be installed
 
@@ -59,8 +57,6 @@ _SHORTEST, _LONGEST = 8, 30
 
 
 class Part(NamedTuple):
-    """A part of a line."""
-
     #: Parts of high rank are left out first where the line is too narrow.
     rank: int
     text: str
@@ -72,8 +68,7 @@ class ProgressBar(Monitor):
     """Progress on standard error; see `loopwright.tuner.run.callbacks.progress_bar`.
 
     Example:
-        >>> from loopwright.tuner.run.callbacks import ProgressBar
-        >>> print(isinstance(ProgressBar(200), lw.tuner.Monitor))
+        >>> print(lw.callback.progress_bar(20).shows_result)
         True
     """
 
@@ -103,13 +98,11 @@ class ProgressBar(Monitor):
         self._ticker: Ticker | None = None
 
     def started(self, tuner: TunerLike, state: RunState) -> None:
-        """Print the number of trials that the log holds."""
         self._state = state
         if state.from_log:
             self.note(f"{state.from_log} trials are in the log already")
 
     def note(self, text: str) -> None:
-        """Print the line, above the line of progress."""
         self._begin()
         if self._notebook is not None:
             self._notes.append(text)
@@ -120,12 +113,10 @@ class ProgressBar(Monitor):
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def trial(self, state: RunState, trial: Trial) -> None:
-        """Draw anew, on a terminal ten times a second, elsewhere every ten seconds."""
         self._state, self._latest = state, trial
         self._show_if_due()
 
     def phase(self, text: str, quiet: bool) -> None:
-        """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
         self._begin()
         assert self._ticker is not None
         self._ticker.quiet(False)
@@ -135,12 +126,10 @@ class ProgressBar(Monitor):
         self._ticker.quiet(quiet)
 
     def playoff(self, state: RunState, count: int) -> None:
-        """Show the state at the end of the search."""
         self._state = state
         self._show()
 
     def finished(self, state: RunState, summary: Summary) -> None:
-        """Print the summary."""
         if in_notebook():
             self._begin()
         if self._notebook is not None:
@@ -153,7 +142,6 @@ class ProgressBar(Monitor):
             print(harmless(f"{self._head()}{line}"), file=self._file or sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Stop drawing."""
         if self._ticker is not None:
             self._ticker.close()
         if self._live is not None:
@@ -162,10 +150,7 @@ class ProgressBar(Monitor):
         self._notes = []
         self._phase = ""
 
-    # -- drawing --------------------------------------------------------------------------------
-
     def _begin(self) -> None:
-        """Take the terminal, if there is one and it is not taken already."""
         if self._console is not None:
             return
         from rich.console import Console
@@ -231,7 +216,6 @@ class ProgressBar(Monitor):
         ]
 
     def _total(self) -> int | None:
-        """Trials at which the run ends, as far as that is known."""
         state = self._state
         total = None if state is None else state.total
         asked = self.total if state is None or state.budget.n_trial is None else None

@@ -57,8 +57,8 @@ class _Part:
         self.forget_values()
 
     def forget_values(self) -> None:
-        """Forget the values: they are known by the identity of objects, which an index keeps alive
-        and holds once."""
+        """Forget values, known by the identity of objects, which an index keeps alive and holds
+        once."""
         self._known: list[dict[int, _Place | None]] = [{} for _ in self._knobs]
 
     def find(self, values: Mapping[str, Json]) -> ConfigEntity | None:
@@ -79,7 +79,6 @@ class _Part:
         return ConfigEntity(self._whole, entities, index)
 
     def _place(self, number: int, value: Json) -> _Place | None:
-        """Candidate of a value, and its part of an index; None where the value is no candidate."""
         _, knob, positions = self._knobs[number]
         # Values that are different as JSON have different texts in Python, too.
         text = repr(value)
@@ -97,10 +96,10 @@ def result_of(record: Record) -> MeasureResult:
 
 
 def results_of(records: Sequence[Record]) -> list[MeasureResult]:
-    columns = fields_of(records, *_SAME, "error", "program", "same_as")
+    columns = fields_of(records, *SHARED, "error", "program", "same_as")
     results = [
         MeasureResult(
-            **dict(zip(_SAME, values, strict=True)),
+            **dict(zip(SHARED, values, strict=True)),
             error=None if error is None else MeasureError(error["kind"], error.get("text", "")),
             program=program,
             same_as=program if same_as else "",
@@ -115,7 +114,7 @@ def results_of(records: Sequence[Record]) -> list[MeasureResult]:
 
 
 #: Fields that a result and its record have alike.
-_SAME = (
+SHARED = (
     *("times", "dropped", "build_s", "run_s", "ts", "max_error"),
     *("checked", "check_reason", "code", "times_of", "resources", "prepare_s"),
 )

@@ -1,8 +1,4 @@
-"""The steps of a tuning run, in the order in which ``loop.tune`` takes them.
-
-The pipeline itself stands in ``loop.py``. A `Run` lasts for one call; what outlives it is in the
-journal.
-"""
+"""The steps of a tuning run, in the order in which ``loop.py`` takes them."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from loopwright.errors import InternalError, SpaceError
 from loopwright.measure import (
@@ -29,17 +25,17 @@ from loopwright.measure import (
 from loopwright.records import NOT_COMPARED, Verdict
 from loopwright.task import refusals
 from loopwright.tuner.run.budget import PLAYOFF_SHARE, Budget
-from loopwright.tuner.run.callbacks import EarlyStop, log_end, log_round, log_start, log_trial
+from loopwright.tuner.run.callbacks import EarlyStop, log_trial
 from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff, Remeasuring
 from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
 from loopwright.tuner.run.journal import Journal
 from loopwright.tuner.run.phases import MEASURING, Phases, StallWatch
 from loopwright.tuner.run.sentinel import Sentinel
 from loopwright.tuner.run.state import RunState, Trial, flop_of, point
-from loopwright.tuner.run.summary import NothingRan, Summary, summarize
+from loopwright.tuner.run.summary import NothingRan, Summary, playoff_times
 
 if TYPE_CHECKING:
-    from loopwright.task import ConfigEntity, ConfigSpace
+    from loopwright.task import ConfigEntity
 
 
 #: Largest number of configurations that are counted, so that a total is shown.
@@ -48,61 +44,28 @@ COUNTED = 20_000
 _PATIENCE_S = 2.0
 
 
-@runtime_checkable
-class SearchesRange(Protocol):
-    """A tuner that proposes only indices from ``begin_idx`` on, below ``end_idx``."""
-
-    begin_idx: int
-    end_idx: int
-
-
 def capacity(tuner: TunerLike, state: RunState) -> int | None:
-    """Largest number of configurations in the log of a run; None above 20 000 or for slow filters.
-
-    These are the valid ones that the tuner may propose, the default one, and those of the log.
-    """
+    """Most configurations that the log of a run can hold: those that the tuner may propose, the
+    default, and those of the log. None above 20 000, or for slow filters."""
     space = tuner.space
-    lo, hi = 0, space.range_length
-    if isinstance(tuner, SearchesRange):
-        lo, hi = tuner.begin_idx, tuner.end_idx
+    # Those of a tuner that searches a part only.
+    lo: int = getattr(tuner, "begin_idx", 0)
+    hi: int = getattr(tuner, "end_idx", space.range_length)
     if hi - lo > COUNTED:
         return None
-    inside = _valid(space, lo, hi)
-    if inside is None:
-        return None
+    inside, until = hi - lo, time.monotonic() + _PATIENCE_S
+    for index in range(lo, hi) if space.is_filtered else ():
+        inside -= not space.is_valid(index)
+        if time.monotonic() > until:
+            return None
     indices = {trial.index for trial in (*state.trials, *state.duplicates)}
     indices |= set() if state.default_index is None else {state.default_index}
     outside = sum(not (lo <= index < hi and space.is_valid(index)) for index in indices)
     return inside + outside
 
 
-def shortage(state: RunState) -> str:
-    """Warning that a run asks for more trials than there can be; else empty."""
-    wanted, room = state.budget.n_trial, state.capacity
-    if wanted is None or room is None or wanted <= room:
-        return ""
-    return (
-        f"{wanted} trials were asked for, but there are only {room} valid configurations: "
-        "the run ends when these are measured"
-    )
-
-
-def _valid(space: ConfigSpace, lo: int, hi: int) -> int | None:
-    """Number of valid indices in a range; None where counting takes too long."""
-    if not space.is_filtered:
-        return hi - lo
-    until, count = time.monotonic() + _PATIENCE_S, 0
-    for index in range(lo, hi):
-        count += space.is_valid(index)
-        if time.monotonic() > until:
-            return None
-    return count
-
-
 @dataclass
 class Round:
-    """The configurations of one round in order, and their trials."""
-
     number: int
     #: Seed of the tuner that proposed it.
     seed: int | None
@@ -115,13 +78,11 @@ class Round:
     fresh: list[Trial] = field(default_factory=list)
 
     def todo(self) -> list[tuple[int, ConfigEntity]]:
-        """Trial numbers and configurations that are not measured yet."""
         return [
             (self.first + i, c) for i, c in enumerate(self.configs) if point(c) not in self.done
         ]
 
     def results(self) -> list[tuple[ConfigEntity, MeasureResult]]:
-        """Results of its trials so far, in the order of trial numbers."""
         trials = [self.done[i] for i in map(point, self.configs) if i in self.done]
         return [(t.config, t.result) for t in trials]
 
@@ -134,16 +95,7 @@ FAILURES_OF_ONE_KIND = 32
 ROUNDS_OF_DUPLICATES = 8
 
 #: The keys of a measurer's ``timing`` that are seconds of one phase; others are totals and counts.
-PHASES = (
-    "instantiate",
-    "build",
-    "run",
-    "check",
-    "reference",
-    "wait",
-    "cooldown",
-    "overhead",
-)
+PHASES = ("instantiate", "build", "run", "check", "reference", "wait", "cooldown", "overhead")
 #: Words for what a run waits for in its own steps.
 _WAITING = {
     "search": "the tuner, which chooses what to measure next",
@@ -156,18 +108,7 @@ _PHASE = {"search": ("choosing configurations", True), "playoff": ("playoff", Fa
 _log = logging.getLogger("loopwright.tuner")
 
 
-def _say(text: str) -> None:
-    """Log a line; print it where logging is not set up, unless it is silenced by
-    ``logging.getLogger("loopwright").setLevel(logging.WARNING)``."""
-    if _log.hasHandlers():
-        _log.info(text)
-    elif logging.getLogger("loopwright").level <= logging.INFO:
-        print(text, file=sys.stderr)
-
-
 class Run:
-    """One call of ``tune``: its parts, and the steps of the pipeline."""
-
     def __init__(
         self,
         tuner: TunerLike,
@@ -209,7 +150,6 @@ class Run:
 
     @property
     def unfinished(self) -> bool:
-        """True while the tuner has not been told of the planned round."""
         return self._round is not None
 
     # -- the steps ----------------------------------------------------------------------------
@@ -223,15 +163,23 @@ class Run:
         if isinstance(self.measurer, KnowsCode):
             self.measurer.know(self.journal.by_code)
         self.state.resume((t for _, trials in rounds for t in trials), self.journal.later)
-        log_start(self.tuner, self.state)
+        _log.info(
+            "%s: tuner %s, seed %s, %d configurations; %d trials from the log",
+            *(self.task, self.tuner.name, self.tuner.seed, self.space.range_length),
+            self.state.from_log,
+        )
         with self.phases.entered("counting the configurations"):
             self.state.capacity = capacity(self.tuner, self.state)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
             for note in self.journal.notes:
                 monitor.note(note)
-        if text := shortage(self.state):
-            self._announce(text)
+        wanted, room = self.budget.n_trial, self.state.capacity
+        if wanted is not None and room is not None and wanted > room:
+            self._announce(
+                f"{wanted} trials were asked for, but there are only {room} valid configurations: "
+                "the run ends when these are measured"
+            )
         with self._timed("search"):
             # With as many configurations as it can have, a round is complete.
             longest = max(self.plan_size, 1 + len(self.journal.remeasure))
@@ -263,7 +211,7 @@ class Run:
         self._write_header()
         with (
             self._synced(),
-            self.stall.measuring(),
+            self.stall.waiting_for(""),
             self.phases.entered(MEASURING, quiet=False),
             closing(self._results(inputs)) as results,
         ):
@@ -283,7 +231,12 @@ class Run:
             self.tuner.tell([*plan.results(), *self.journal.drift.get(plan.number, ())])
         self._round = None
         self.tuner.ttl = self.budget.trials_left(self.state.progress)
-        log_round(self.tuner, self.state, plan.number, plan.fresh)
+        best = self.state.best_seconds
+        _log.info(
+            "%s: round %d: %d trials, %d failed; best %s",
+            *(self.task, plan.number, len(plan.fresh), sum(not t.valid for t in plan.fresh)),
+            "none yet" if best is None else f"{best * 1e3:.4g} ms",
+        )
         inputs = [MeasureInput(self.task, t.config, t.number) for t in plan.fresh]
         for callback in self.callbacks:
             try:
@@ -292,16 +245,14 @@ class Run:
                 self.stop = self.stop or ("callback", str(exc))
 
     def playoff(self, left: float | None = None) -> None:
-        """Check and measure the best few and the default again, interleaved; the result stands."""
         # The measurer counts this time into its phases as well: keep what they were.
         self._phases = self._measurer_phases()
-        with self._timed("playoff"), self.stall.measuring():
+        with self._timed("playoff"), self.stall.waiting_for(""):
             self.final.hold(self.budget.left if left is None else left)
         self.journal.sync()
 
     @property
     def verdict(self) -> Verdict:
-        """Comparison of the best with the default, from its record."""
         best = self.state.best
         return self.journal.verdicts.get(-1 if best is None else best.index, NOT_COMPARED)
 
@@ -321,26 +272,56 @@ class Run:
             flops = self.state.flop / self.state.seconds(chosen)
             self.tuner.set_best(chosen.config, chosen.result, flops, chosen.number)
         assert self.stop is not None
-        log_end(self.tuner, self.state, self.stop[1])
-        summary = summarize(
-            self.state,
-            chosen,
-            task=self.task.key,
-            stop=self.stop,
-            timing=self._timing(),
-            playoff=self.final.samples,
-            verdict=self.verdict,
-            outcome=self.final.of_best,
-            log=self.journal.path,
-            notes=(*self.state.notes, *self.journal.notes, *self.tuner.notes),
-        )
+        _log.info("%s: stopped after %d trials: %s", self.task, self.state.valid, self.stop[1])
+        summary = self._summary(chosen)
         for monitor in self.monitors:
             monitor.finished(self.state, summary)
         if not any(monitor.shows_result for monitor in self.monitors):
-            _say(f"{self.task}: {summary.line()}")
+            text = f"{self.task}: {summary.line()}"
+            if _log.hasHandlers():
+                _log.info(text)
+            # Silenced by `logging.getLogger("loopwright").setLevel(logging.WARNING)`.
+            elif logging.getLogger("loopwright").level <= logging.INFO:
+                print(text, file=sys.stderr)
         if not self.state.valid and self.stop[0] != "interrupted":
             raise NothingRan(summary, refusals(self.task))
         return summary
+
+    def _summary(self, best: Trial | None) -> Summary:
+        state, default, verdict = self.state, self.state.default, self.verdict
+        assert self.stop is not None
+        default_seconds = None if default is None else state.seconds(default)
+        best_seconds = None if best is None else state.seconds(best)
+        outcome = self.final.of_best
+        samples = outcome.default if verdict.nothing_faster else outcome.best
+        gains = {name: outcome.gain_over(name, samples) for name in outcome.beside}
+        return Summary(
+            task=self.task.key,
+            stopped=self.stop[0],
+            reason=self.stop[1],
+            trials=state.valid,
+            from_log=state.from_log,
+            measured=state.measured,
+            failures=dict(state.failures),
+            best_config=None if best is None else best.config,
+            best_trial=None if best is None else best.number,
+            best_seconds=best_seconds,
+            default_seconds=default_seconds,
+            best_gflops=state.gflops(best_seconds),
+            default_gflops=state.gflops(default_seconds),
+            playoff=dict(self.final.samples),
+            verdict=verdict,
+            peak=outcome.peak,
+            of_peak=outcome.of_peak_by(samples),
+            beside={name: gain for name, gain in gains.items() if gain},
+            in_turns=playoff_times(outcome),
+            timing=self._timing(),
+            wall_s=self.budget.elapsed,
+            log=self.journal.path,
+            notes=(*state.notes, *self.journal.notes, *self.tuner.notes),
+            most_trials=state.most_trials,
+            best_position=None if best is None else state.position(best),
+        )
 
     def close(self) -> None:
         self.stall.close()
@@ -371,7 +352,6 @@ class Run:
         return True
 
     def _plan(self, number: int, seed: int | None, first: int) -> Round | None:
-        """Choose a round: the default if it never ran, the best of elsewhere, then proposals."""
         visited = self.tuner.visited
         indices = [] if self.default is None else [self.default]
         indices += filter(self.space.is_valid, map(point, self.journal.remeasured(number)))
@@ -407,7 +387,6 @@ class Run:
             monitor.trial(self.state, trial)
 
     def _stops_here(self) -> bool:
-        """True when this run shall measure no more."""
         self.stop = self._spent()
         in_a_row, limit = self.state.failed_in_a_row, self.tuner.error_threshold
         if not self.state.valid and len(self.state.failures) == 1:
@@ -452,7 +431,6 @@ class Run:
 
     @contextmanager
     def _synced(self) -> Iterator[None]:
-        """Sync the journal in the end, whatever happened."""
         try:
             yield
         finally:
@@ -461,8 +439,7 @@ class Run:
 
     def _announce(self, text: str) -> None:
         _log.info("%s: %s", self.task, text)
-        for monitor in self.monitors:
-            monitor.note(text)
+        self.phases.note(text)
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

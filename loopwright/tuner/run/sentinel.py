@@ -1,10 +1,9 @@
 """Watch for changes of the machine, by a reference kernel, and for the trials that they affect.
 
-The detector is a two-sided CUSUM (Page, "Continuous inspection schemes", Biometrika 41, 1954) over
-the logarithms of the times, in units of their own spread. Times of kernels have heavy tails, so
-place and spread are the median and the median absolute deviation of the first samples, each
-residual counts at most `_CLIP` (Lucas and Crosier, "Robust CUSUM", Commun. Stat. 11, 1982), and a
-shift that is smaller than `SMALLEST_SHIFT` is none.
+The detector is a two-sided CUSUM (Page, Biometrika 41, 1954) over the logarithms of the times, in
+units of their own spread. Times of kernels have heavy tails, so place and spread are the median and
+the median absolute deviation of the first samples, and each residual counts at most `_CLIP` (Lucas
+and Crosier, "Robust CUSUM", Commun. Stat. 11, 1982).
 """
 
 from __future__ import annotations
@@ -37,8 +36,6 @@ _MAD = 0.6745
 
 @dataclass(frozen=True)
 class Drift:
-    """The machine has become slower or faster."""
-
     shift: float  # relative growth of times; negative where they have fallen
     samples: int  # number of the last samples that lie behind the change
 
@@ -60,8 +57,9 @@ class DriftWatch:
         spread = statistics.median(abs(v - middle) for v in first) / _MAD
         step = (value - middle) / max(spread, _SMALLEST_SPREAD)
         step = max(-_CLIP, min(_CLIP, step))
-        for sign in (1, -1):
-            self._count(sign, step)
+        for sign in (1, -1):  # the time since the last zero of a sum dates the change
+            self._sums[sign] = max(0.0, self._sums[sign] + sign * step - _SLACK)
+            self._since[sign] = self._since[sign] + 1 if self._sums[sign] > 0 else 0
         sign = max(self._sums, key=lambda s: self._sums[s])
         if self._sums[sign] <= _LEVEL:
             return None
@@ -77,11 +75,6 @@ class DriftWatch:
         self._sums = {1: 0.0, -1: 0.0}
         self._since = {1: 0, -1: 0}
 
-    def _count(self, sign: int, step: float) -> None:
-        """Add a residual to the sum of one side; the time since its last zero dates the change."""
-        self._sums[sign] = max(0.0, self._sums[sign] + sign * step - _SLACK)
-        self._since[sign] = self._since[sign] + 1 if self._sums[sign] > 0 else 0
-
 
 #: Share of the time of a run that the reference kernel may take, and the samples of each time.
 SHARE, WINDOWS = 0.02, 3
@@ -94,8 +87,6 @@ _EXPECTED_S = 0.15
 
 
 class Sentinel:
-    """Times a reference kernel between rounds, as often as its share of the time allows."""
-
     def __init__(self, parts: Remeasuring) -> None:
         self.parts = parts
         self.measurer, self.state = parts.measurer, parts.state
@@ -105,10 +96,8 @@ class Sentinel:
         self._trials: list[int] = []
 
     def look(self, number: int) -> None:
-        """Take a sample after a round, if there is time; measure trials again that a drift affects.
-
-        Their results are recorded, and the tuner is told of them with the round.
-        """
+        """Take a sample after a round, if there is time; measure and record trials again that a
+        drift affects."""
         elapsed = self.state.budget.elapsed
         if self._spent + self._last > SHARE * elapsed:
             return

@@ -36,8 +36,8 @@ def point(config: ConfigEntity) -> int:
 
 
 def speed_of(result: MeasureResult) -> float:
-    """Calls per second of a result; 0.0 for a failure, and for a time that is no finite number
-    above zero (a measurer of one's own may return such)."""
+    """Calls per second; 0.0 for a failure, and for a time that is not finite and above zero (of a
+    measurer of one's own)."""
     median = result.median
     if result.error is not None or median is None or not 0 < median < float("inf"):
         return 0.0
@@ -52,8 +52,6 @@ class Trial:
         number: position among all trials of this task, from 0.
         round: the round that proposed it.
         seed: the seed of the tuner that proposed it.
-        config: the configuration that was measured.
-        result: its measurement.
     """
 
     number: int
@@ -64,7 +62,6 @@ class Trial:
 
     @property
     def index(self) -> int:
-        """Index of the configuration in its space."""
         return point(self.config)
 
     @property
@@ -100,11 +97,6 @@ class RunState:
     A configuration that is the same program as an earlier one shares its result. It is no trial:
     it counts for no budget, and is never best.
 
-    Args:
-        flop: floating point operations of one call of the task.
-        default: index of the default configuration, or None.
-        budget: the limits of the run.
-
     Attributes:
         trials: configurations that were measured themselves, in order.
         duplicates: configurations that share the result of a trial.
@@ -138,7 +130,6 @@ class RunState:
     def resume(
         self, trials: Iterable[Trial], later: Iterable[tuple[int, MeasureResult, Place | None]] = ()
     ) -> None:
-        """Take in the trials of a log, and further measurements of them by index."""
         for trial in trials:
             self.add(trial)
         for index, result, place in later:
@@ -149,7 +140,6 @@ class RunState:
         self.searching_since = self.budget.elapsed
 
     def add(self, trial: Trial) -> None:
-        """Count one more trial, or keep one that shares the result of another."""
         if trial.result.same_as:
             self.duplicates.append(trial)
             self.duplicates_in_a_row += 1
@@ -183,13 +173,8 @@ class RunState:
         self._retimed[index] = seconds
 
     def measured_again(self, index: int, result: MeasureResult, place: Place | None = None) -> None:
-        """Let a further measurement replace those before; a failure takes the candidate out.
-
-        Args:
-            index: of the configuration.
-            result: times, or the failure.
-            place: its place in its playoff; None where it is of none.
-        """
+        """Let a further measurement, perhaps of a playoff, replace those before; a failure takes
+        the candidate out."""
         if result.error is not None:
             if result.error.kind in FAILED_AGAIN:
                 self._ranking.refute(index)
@@ -247,7 +232,6 @@ class RunState:
         return self._places[trial.number]
 
     def trial_of(self, index: int) -> Trial:
-        """The trial of a configuration that was measured."""
         return self._by_index[index]
 
     def gflops(self, seconds: float | None) -> float | None:
@@ -262,7 +246,6 @@ class RunState:
 
     @property
     def best_seconds(self) -> float | None:
-        """Median seconds of one call of the best trial, or None."""
         return None if self.best is None else self.seconds(self.best)
 
     @property
@@ -294,7 +277,6 @@ class RunState:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Further lines of the summary."""
         if not self.duplicates:
             return ()
         return (
@@ -304,12 +286,10 @@ class RunState:
 
     @property
     def failed(self) -> int:
-        """Failed trials, those of the log included."""
         return sum(failure.count for failure in self.failures.values())
 
     @property
     def progress(self) -> Progress:
-        """Progress to compare budgets with."""
         best = None if self.best is None else self._places[self.best.number]
         gflops = self.gflops(self.best_seconds)
         return Progress(self.valid, len(self.trials), best, gflops, self.gain)
@@ -381,7 +361,6 @@ class RunState:
         return min(left, default=None)
 
     def _rank(self, trial: Trial, place: Place | None = None) -> None:
-        """Let a usable trial take part."""
         index = trial.index
         self._ranking.add(index, trial, self.seconds(trial), place=place)
         if trial.result.checked is Checked.YES:

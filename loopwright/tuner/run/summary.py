@@ -13,11 +13,10 @@ from loopwright.measure import PairedGain, PlayoffResult
 from loopwright.records import NOT_COMPARED, Json, Outcome, Verdict, compared, next_step
 from loopwright.task import Refusal
 from loopwright.tuner.run.budget import clock
-from loopwright.tuner.run.state import Failure, RunState
+from loopwright.tuner.run.state import Failure
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
-    from loopwright.tuner.run.state import Trial
 
 
 #: Number of paired samples that a verdict should rest on.
@@ -27,11 +26,8 @@ _NEAR_LIMIT = 0.85
 
 
 def speedup_of(verdict: Verdict, best: float | None, default: float | None) -> float | None:
-    """Factor by which the best is faster than the default; None without both.
-
-    A verdict gives it where there is one, from samples that were taken in pairs; else times in
-    seconds do.
-    """
+    """Factor by which the best is faster than the default: by the verdict, from paired samples,
+    else by times in seconds; None without both."""
     if verdict.nothing_faster:
         return 1.0
     if verdict.is_compared:
@@ -57,10 +53,8 @@ class Summary:
     """The end of a run.
 
     Attributes:
-        task: key of the task.
         stopped: ``"n_trial"``, ``"timeout"``, ``"early_stopping"``, ``"target"``, ``"min_gain"``,
             ``"exhausted"``, ``"failures"``, ``"callback"`` or ``"interrupted"``.
-        reason: the same in a sentence.
         trials: valid trials of the task, those of the log included.
         from_log: number of them that the log held before.
         measured: valid trials of this run.
@@ -72,8 +66,6 @@ class Summary:
             programs as well.
         best_seconds: its median time per call.
         default_seconds: that of the default configuration, or None.
-        best_gflops: speed of the best in GFLOP/s, or None.
-        default_gflops: speed of the default.
         playoff: samples of the final interleaved re-measuring, by trial number.
         verdict: comparison of the best with the default.
         peak: the limit of the machine that was sampled beside them; empty for none.
@@ -82,9 +74,6 @@ class Summary:
         in_turns: times of the minutes in which all were sampled side by side; None without a
             playoff.
         timing: seconds by the step that took them.
-        wall_s: seconds of the whole run.
-        log: path of the log, or None.
-        notes: further lines.
         most_trials: valid trials that the space has room for, or None where that is not known.
     """
 
@@ -116,11 +105,9 @@ class Summary:
 
     @property
     def speedup(self) -> float | None:
-        """Factor by which the best is faster than the default; None without both."""
         return speedup_of(self.verdict, self.best_seconds, self.default_seconds)
 
     def lines(self) -> list[str]:
-        """The summary as plain text, a line each."""
         failed = sum(failure.count for failure in self.failures.values())
         before = f", {self.from_log} of them from the log" if self.from_log else ""
         counts = f"trials:  {self.trials} valid{before}; {failed} failed"
@@ -145,11 +132,8 @@ class Summary:
         return f"best {best}; {self.verdict.text()} ({spent})"
 
     def results(self) -> list[str]:
-        """Lines of times, speeds and the verdict: those of the playoff, where there was one.
-
-        They belong together, for they were sampled in the same minutes. Earlier ones of the same
-        kernels, of the peak or of NumPy are of another state of the machine.
-        """
+        """Lines of times, speeds and the verdict, all of the playoff where there was one: earlier
+        times of the same kernels, of the peak or of NumPy are of another state of the machine."""
         of = self.in_turns
         best = self.best_seconds if of is None else of.best
         default = self.default_seconds if of is None else of.default
@@ -190,12 +174,10 @@ class Summary:
         )
 
     def _speed(self, seconds: float) -> str:
-        """A time per call with the speed, where the operations of a call are known."""
         flop = (self.best_gflops or 0.0) * (self.best_seconds or 0.0)
         return speed(seconds, flop / seconds if flop else None)
 
     def verdicts(self) -> list[str]:
-        """Lines of the verdict on the best, in the words that every command uses."""
         text = [f"verdict: {self.verdict.text()}{_basis(self.verdict)}"]
         best = "the default" if self.verdict.nothing_faster else "the best"
         if self.in_turns is not None and self._timed_again:
@@ -248,56 +230,7 @@ class Summary:
         }
 
 
-def summarize(
-    state: RunState,
-    best: Trial | None,
-    *,
-    task: str,
-    stop: tuple[str, str],
-    timing: Mapping[str, float],
-    playoff: Mapping[int, tuple[float, ...]],
-    verdict: Verdict,
-    outcome: PlayoffResult,
-    log: str | None,
-    notes: tuple[str, ...],
-) -> Summary:
-    """Make the summary of a run from its state and the configuration to build."""
-    default = state.default
-    default_seconds = None if default is None else state.seconds(default)
-    best_seconds = None if best is None else state.seconds(best)
-    samples = outcome.default if verdict.nothing_faster else outcome.best
-    gains = {name: outcome.gain_over(name, samples) for name in outcome.beside}
-    return Summary(
-        task=task,
-        stopped=stop[0],
-        reason=stop[1],
-        trials=state.valid,
-        from_log=state.from_log,
-        measured=state.measured,
-        failures=dict(state.failures),
-        best_config=None if best is None else best.config,
-        best_trial=None if best is None else best.number,
-        best_seconds=best_seconds,
-        default_seconds=default_seconds,
-        best_gflops=state.gflops(best_seconds),
-        default_gflops=state.gflops(default_seconds),
-        playoff=dict(playoff),
-        verdict=verdict,
-        peak=outcome.peak,
-        of_peak=outcome.of_peak_by(samples),
-        beside={name: gain for name, gain in gains.items() if gain},
-        in_turns=_in_turns(outcome),
-        timing=dict(timing),
-        wall_s=state.budget.elapsed,
-        log=log,
-        notes=notes,
-        most_trials=state.most_trials,
-        best_position=None if best is None else state.position(best),
-    )
-
-
-def _in_turns(outcome: PlayoffResult) -> PlayoffTimes | None:
-    """The times of the second part of a playoff; None where it was not held."""
+def playoff_times(outcome: PlayoffResult) -> PlayoffTimes | None:
     if not outcome.best:
         return None
     others = {
@@ -310,7 +243,6 @@ def _in_turns(outcome: PlayoffResult) -> PlayoffTimes | None:
 
 
 def _basis(verdict: Verdict) -> str:
-    """Kind of a verdict's interval and its number of paired samples, marked where these are few."""
     if verdict.outcome is Outcome.NOT_COMPARED or verdict.is_default:
         return ""
     what = "within the noise" if verdict.outcome is Outcome.TIE else "95 % interval"
@@ -319,14 +251,12 @@ def _basis(verdict: Verdict) -> str:
 
 
 def time_line(wall_s: float, timing: Mapping[str, float]) -> str:
-    """Line on the seconds that a run took, by the step that took them."""
     parts = sorted(timing.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts if seconds >= 0.05)
     return f"time:    {wall_s:.1f} s{': ' + shown if shown else ''}"
 
 
 def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
-    """Histogram of failures: kind, count, the first example, and advice."""
     text = []
     for kind, failure in sorted(failures.items(), key=lambda item: -item[1].count):
         example = " ".join(failure.example.split())
@@ -338,7 +268,6 @@ def failure_lines(failures: Mapping[str, Failure]) -> list[str]:
 
 
 def speed(seconds: float, gflops: float | None) -> str:
-    """Time per call in a fitting unit, and the speed where the operations are known."""
     exponent = min(3, max(0, -math.floor(math.log10(seconds) / 3)))
     value = f"{seconds * 1000**exponent:.4g} {('s', 'ms', 'us', 'ns')[exponent]}"
     return f"{value}, {gflops:.1f} GFLOP/s" if gflops else value

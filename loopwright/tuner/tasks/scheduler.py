@@ -35,8 +35,6 @@ STRATEGIES = ("gradient", "round-robin")
 
 @dataclass
 class TaskProgress:
-    """Progress of the tuning of one task."""
-
     #: Operations of one call; 0 when there are none to count.
     flop: int = 0
     #: Tasks of an equal group are alike; None for a task like no other.
@@ -64,8 +62,7 @@ class GradientScheduler:
     """Chooses the task of the next round.
 
     The objective gives the cost of latencies in seconds, one per task in order, 0 for a task of
-    which nothing ran yet; it must not fall when a latency rises. The seed decides between equal
-    gradients.
+    which nothing ran yet. The seed decides between equal gradients.
     """
 
     def __init__(
@@ -94,10 +91,10 @@ class GradientScheduler:
         self.seed = seed
 
     def next(self, tasks: Sequence[TaskProgress]) -> int | None:
-        """Position of the task that comes next; None when all are done.
+        """Position of the next task; None when all are done.
 
-        Each task gets a first round before any gets more; a task of which nothing ran yet comes
-        before those that can be compared.
+        Each task gets a first round before any gets more; one of which nothing ran yet comes before
+        those that can be compared.
         """
         alive = [i for i, task in enumerate(tasks) if not task.done]
         if not alive:
@@ -125,7 +122,6 @@ class GradientScheduler:
         ]
 
     def _slope(self, tasks: Sequence[TaskProgress], i: int) -> float:
-        """df/dg_i, by a small step downwards."""
         latencies = [task.latency or 0.0 for task in tasks]
         step = 1e-4 * latencies[i]
         lower = [*latencies]
@@ -133,7 +129,6 @@ class GradientScheduler:
         return max(0.0, (self.value(latencies) - self.value(lower)) / step)
 
     def value(self, latencies: Sequence[float]) -> float:
-        """The objective of latencies, which must be a finite number."""
         value = self.objective(latencies)
         if not isinstance(value, int | float | np.number) or not math.isfinite(value):
             raise UsageError(
@@ -172,6 +167,14 @@ class GradientScheduler:
         return others
 
 
+def equal_together(alternatives: Sequence[object]) -> list[list[int]]:
+    """Positions of equal alternatives; None is equal to no other."""
+    groups: dict[object, list[int]] = {}
+    for i, entry in enumerate(alternatives):
+        groups.setdefault((i if entry is None else None, entry), []).append(i)
+    return [*groups.values()]
+
+
 def weighted_sum(
     weights: Sequence[float], alternatives: Sequence[object] = ()
 ) -> Callable[[Sequence[float]], float]:
@@ -180,13 +183,10 @@ def weighted_sum(
     Tasks with equal entries in ``alternatives`` compute the same, and only the fastest of those
     that ran counts; None is a task that has no alternative.
     """
-    groups: dict[tuple[object, object], list[int]] = {}
-    for i in range(len(weights)):
-        group = alternatives[i] if alternatives else None
-        groups.setdefault((i if group is None else None, group), []).append(i)
+    groups = equal_together(alternatives or [None] * len(weights))
 
     def cost(latencies: Sequence[float]) -> float:
-        ran = ([weights[i] * latencies[i] for i in g if latencies[i]] for g in groups.values())
+        ran = ([weights[i] * latencies[i] for i in g if latencies[i]] for g in groups)
         return sum(min(costs, default=0.0) for costs in ran)
 
     return cost

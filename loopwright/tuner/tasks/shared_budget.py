@@ -21,14 +21,11 @@ from loopwright.tuner.run.state import RunState, Trial
 
 
 class Stopwatch:
-    """A clock that runs only within ``running``."""
-
     def __init__(self) -> None:
         self._before = 0.0
         self._since: float | None = None
 
     def __call__(self) -> float:
-        """Seconds that it ran."""
         now = 0.0 if self._since is None else time.monotonic() - self._since
         return self._before + now
 
@@ -42,8 +39,6 @@ class Stopwatch:
 
 
 class TotalBudget:
-    """The limits of all tasks together; None is no limit."""
-
     def __init__(
         self,
         n_trial: int | None = None,
@@ -72,7 +67,6 @@ class TotalBudget:
 
     @property
     def left(self) -> float | None:
-        """Seconds until the timeout; None for no limit."""
         return None if self.timeout is None else self.timeout - self.elapsed
 
     @property
@@ -93,14 +87,12 @@ class TotalBudget:
 
     @property
     def most_trials(self) -> int | None:
-        """Valid results that there can be of all tasks; None where that is not known."""
         rooms = [state.most_trials for state in self.states]
         limits = [room for room in rooms if room is not None]
         return sum(limits) if limits and len(limits) == len(rooms) else None
 
     @property
     def shortage(self) -> str:
-        """Warning that more trials were asked for than there can be; else empty."""
         if self.n_trial is None or self.trials is None or self.n_trial <= self.trials:
             return ""
         return (
@@ -121,7 +113,6 @@ class TotalBudget:
         return min(left, default=None)
 
     def resumed(self) -> None:
-        """Note that the logs are read, and count the trials after the latest best of a task."""
         self._resumed_at = self.elapsed
         best = max((s.best.result.ts for s in self.states if s.best is not None), default=0.0)
         self._without_gain = sum(t.result.ts > best for s in self.states for t in s.trials)
@@ -173,15 +164,12 @@ class TaskBudget(Budget):
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """The limits by name; trials and time are those of all tasks."""
         shared = {"n_trial": self.total.n_trial, "timeout": self.total.timeout}
         return {**super().limits, **shared, "tasks": len(self.total.states)}
 
     def room(self, valid: int) -> int | None:
-        """Number of valid results that all tasks together still have room for."""
         n_trial = self.total.n_trial
         return None if n_trial is None else max(0, n_trial - self.total.valid)
 
     def spent(self, progress: Progress, reserve: float = 0.0) -> tuple[str, str] | None:
-        """The first limit that is spent: of all, or of this task."""
         return self.total.spent() or super().spent(progress, reserve)

@@ -16,6 +16,7 @@ from loopwright.tuner.run.phases import Ticker
 from loopwright.tuner.run.progress import Part, line_with_bar
 from loopwright.tuner.run.state import Failure
 from loopwright.tuner.run.summary import failure_lines, speed, speedup_of, time_line
+from loopwright.tuner.tasks.scheduler import equal_together
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,16 +34,10 @@ class TaskRow:
     """The result of tuning one task.
 
     Attributes:
-        task: as it is shown, such as ``matmul(64, 64, 64)``.
         trials: valid trials, those of the log included.
-        failures: by kind.
-        best_seconds: the best median time per call, or None.
         default_seconds: that of the default configuration, or None.
-        gflops: speed of the best in GFLOP/s, or None.
         weight: number of calls of the task, by which its time counts.
         stopped: reason why it gets no further trials, as in `Summary.stopped`; empty while it may.
-        reason: the same in a sentence.
-        verdict: comparison of the best with the default.
         alternative: equal for tasks that compute the same in different ways; None: there are none.
     """
 
@@ -82,18 +77,15 @@ class TaskRow:
 
     @property
     def speedup(self) -> float | None:
-        """Factor by which the best is faster than the default, by the verdict if there is one."""
         return speedup_of(self.verdict, self.best_seconds, self.default_seconds)
 
     @property
     def verdict_text(self) -> str:
-        """The verdict in words."""
         if self.best_seconds is None:
             return "nothing was measured"
         return self.verdict.text() + (": unverified" if self.unverified else "")
 
     def to_json(self) -> dict[str, Json]:
-        """The row for scripts."""
         return {
             "task": self.task,
             "trials": self.trials,
@@ -109,7 +101,6 @@ class TaskRow:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """Its columns in the table."""
         return (
             self.task,
             str(self.trials),
@@ -127,19 +118,13 @@ class TasksSummary:
     """The result of tuning all tasks.
 
     Attributes:
-        rows: one for each task, in the order in which they were given.
         cost: the objective of the best times; by default the weighted sum of seconds.
-        measured: valid trials of this call.
-        from_log: valid trials that the log held before.
         stopped: ``"n_trial"``, ``"timeout"``, ``"early_stopping"``, ``"tasks"`` (each task came to
             its own end) or ``"interrupted"``; empty while it goes on.
-        reason: the same in a sentence.
-        wall_s: seconds of this call.
-        log: path of the log, or None.
+        measured: valid trials of this call.
         total: valid trials at which the call ends at the latest, or None.
         eta: seconds that it is still expected to take, or None.
         most_trials: valid trials that all spaces have room for, or None where that is not known.
-        timing: seconds by the step that took them, of all tasks together.
     """
 
     rows: tuple[TaskRow, ...]
@@ -169,16 +154,11 @@ class TasksSummary:
 
     @property
     def _groups(self) -> list[list[TaskRow]]:
-        """The rows, those of alternatives together."""
-        found: dict[object, list[TaskRow]] = {}
-        for number, row in enumerate(self.rows):
-            group = (number if row.alternative is None else None, row.alternative)
-            found.setdefault(group, []).append(row)
-        return [*found.values()]
+        groups = equal_together([row.alternative for row in self.rows])
+        return [[self.rows[i] for i in group] for group in groups]
 
     @property
     def _fastest(self) -> list[TaskRow]:
-        """The row of each group that is expected to be the fastest."""
         return [min(group, key=lambda row: row.expected or math.inf) for group in self._groups]
 
     @property
@@ -226,7 +206,6 @@ class TasksSummary:
         }
 
     def lines(self) -> list[str]:
-        """Table and sum as lines of plain text."""
         cells = [_HEAD, *(row.cells() for row in self.rows), self._total()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         last = len(_HEAD) - 1
@@ -253,14 +232,12 @@ class TasksSummary:
         return html_block(f"{len(self.rows)} tasks", table, foot)
 
     def foot(self) -> list[str]:
-        """Lines on the end and on the number of trials."""
         before = f", {self.from_log} of them from the log" if self.from_log else ""
         ended = [f"stopped: {self.reason}"] if self.reason else []
         text = [*ended, f"trials:  {self.trials} valid{before}"]
         return [*text, time_line(self.wall_s, self.timing)] if self.stopped else text
 
     def table(self) -> Table:
-        """The table for a terminal."""
         from rich.table import Table
         from rich.text import Text
 
@@ -313,8 +290,6 @@ class TasksMonitor:
 
 
 class TaskTable(TasksMonitor):
-    """Shows the table; see `task_table`."""
-
     def __init__(self, console: Console | None = None, line_s: float = 10.0) -> None:
         from rich.console import Console
 
@@ -333,7 +308,6 @@ class TaskTable(TasksMonitor):
             self._print(f"resuming: the log has {summary.from_log} trials, which count")
 
     def phase(self, text: str, quiet: bool) -> None:
-        """Draw anew where it is time, now and while the phase lasts if nothing is timed in it."""
         console = self.console
         if self._live is None and console.is_terminal and not console.is_dumb_terminal:
             from rich.live import Live
@@ -347,7 +321,6 @@ class TaskTable(TasksMonitor):
         self._ticker.quiet(quiet)
 
     def round(self, summary: TasksSummary, latest: int) -> None:
-        """Draw the table; without a terminal, print a line if the last one is old enough."""
         self._summary = summary
         if self._live is not None:
             self._draw()
@@ -378,7 +351,6 @@ class TaskTable(TasksMonitor):
             self._draw()
 
     def _draw(self) -> None:
-        """Draw the table, and below it the progress of the run and the step that goes on."""
         from rich.console import Group
         from rich.text import Text
 
@@ -404,12 +376,8 @@ class TaskTable(TasksMonitor):
 def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTable:
     """Show one table of all tasks: trials, best, weighted latency; for `tune_tasks`.
 
-    On a terminal it is redrawn after every round; elsewhere a line is printed now and then, and the
-    table at the end.
-
-    Args:
-        console: a ``rich`` console; None for one on standard error.
-        line_s: seconds between two lines where there is no terminal, at least.
+    On a terminal it is redrawn after every round; elsewhere a line is printed every ``line_s``
+    seconds at most, and the table at the end, on standard error without a ``console`` of rich.
 
     Example:
         >>> table = lw.tuner.task_table(line_s=60)

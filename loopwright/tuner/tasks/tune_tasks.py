@@ -1,40 +1,245 @@
 """Tuning several tasks at once: choice of the next, one log, one table.
 
-Each task has a run of its own, as `loopwright.tuner.run.loop` makes it; here its rounds are handed
-out one at a time. Runs share the processes that build and time. The choice of the next task follows
-from the recorded rounds alone, so a call that was cut off goes on from its log as if it had not
-been.
+Each task has a run of its own, whose rounds are handed out one at a time. The choice of the next
+task follows from the recorded rounds alone, so a call that was cut off goes on from its log.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from loopwright.errors import RecordError, TuneError, UsageError
-from loopwright.measure import MeasureOption, Measurer
+from loopwright.measure import MeasureOption, Measurer, MeasurerLike
 from loopwright.tuner.registry import find_tuner
 from loopwright.tuner.run.callbacks import LogToFile
-from loopwright.tuner.run.interfaces import Callback
+from loopwright.tuner.run.interfaces import Callback, Monitor
 from loopwright.tuner.run.loop import TuningInterrupted, check_arguments, open_run
-from loopwright.tuner.run.state import flop_of
+from loopwright.tuner.run.run import Run
+from loopwright.tuner.run.state import RunState, Trial, flop_of
+from loopwright.tuner.run.summary import NothingRan
 from loopwright.tuner.tasks.scheduler import (
     ALPHA,
     BACKWARD_WINDOW,
     BETA,
     GradientScheduler,
+    TaskProgress,
+    equal_together,
     weighted_sum,
 )
-from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget
-from loopwright.tuner.tasks.summary import TasksMonitor, TasksSummary
-from loopwright.tuner.tasks.task_runs import AllRuns, Measuring, Relay, TaskRun, TaskSettings
+from loopwright.tuner.tasks.shared_budget import TaskBudget, TotalBudget, verdict_seconds
+from loopwright.tuner.tasks.summary import TaskRow, TasksMonitor, TasksSummary
 
 if TYPE_CHECKING:
     from loopwright.task import Task
     from loopwright.tuner.base import Tuner
+
+
+_log = logging.getLogger("loopwright.tuner")
+
+
+#: Way of measuring one task: an option, a ready measurer, or None for the default.
+Measuring = MeasureOption | MeasurerLike | None
+
+
+class TaskSettings(NamedTuple):
+    weight: float
+    group: object
+    alternative: object
+    measuring: Measuring
+
+
+class TaskRun:
+    run: Run
+
+    def __init__(self, tuner: Tuner, settings: TaskSettings, budget: TaskBudget) -> None:
+        self.tuner, self.settings, self.budget = tuner, settings, budget
+        self.progress = TaskProgress(flop_of(tuner.task), settings.group)
+
+    @property
+    def state(self) -> RunState:
+        return self.run.state
+
+    @property
+    def cost(self) -> float:
+        """Seconds of all its calls at its best; 0 while nothing ran."""
+        return self.settings.weight * (self.state.best_seconds or 0.0)
+
+    def resume(self) -> None:
+        with self.budget.turn.running():
+            self.run.resume()
+        rounds = self.run.journal.rounds()
+        complete = rounds[:-1] if self.run.unfinished else rounds
+        for _, trials in complete:
+            self._note(trials)
+
+    def step(self) -> None:
+        """Measure a round, or the missing part of one; done when there is none to measure."""
+        with self.budget.turn.running():
+            plan = self.run.current_round()
+            if plan is not None:
+                self.run.measure(plan)
+                self.run.tell(plan)
+        if plan is not None and not self.run.unfinished:
+            self._note(list(plan.done.values()))
+        self.progress.done = self.run.stop is not None
+
+    def row(self) -> TaskRow:
+        state, default, best = self.state, self.state.default, self.run.chosen
+        seconds = None if best is None else state.seconds(best)
+        stop = self.run.stop or ("", "")
+        stopped = stop if stop != self.budget.total.stopped else ("", "")
+        return TaskRow(
+            task=str(self.run.task),
+            trials=state.valid,
+            failures=dict(state.failures),
+            best_seconds=seconds,
+            default_seconds=None if default is None else state.seconds(default),
+            gflops=state.gflops(seconds),
+            weight=self.settings.weight,
+            stopped=stopped[0],
+            reason=stopped[1],
+            verdict=self.run.verdict,
+            alternative=self.settings.alternative,
+        )
+
+    def _note(self, trials: Sequence[Trial]) -> None:
+        """Add a round to the history, by its first medians: a playoff comes after the search."""
+        times = [t.result.median for t in trials if t.usable]
+        latencies = [seconds for seconds in (*times, self.progress.latency) if seconds is not None]
+        self.progress.history.append(min(latencies, default=None))
+
+
+class AllRuns:
+    def __init__(
+        self,
+        runs: Sequence[TaskRun],
+        scheduler: GradientScheduler,
+        total: TotalBudget,
+        monitors: Sequence[TasksMonitor],
+    ) -> None:
+        self.runs, self.scheduler, self.total, self.monitors = runs, scheduler, total, monitors
+        total.states = [run.state for run in runs]
+        total.playing = lambda: [run.state for run in self._counting()]
+
+    @property
+    def recorded(self) -> int:
+        return sum(run.run.recorded for run in self.runs)
+
+    def resume(self) -> None:
+        for run in self.runs:
+            run.resume()
+        self.total.resumed()
+        shortage = self.total.shortage
+        for monitor in self.monitors if shortage else ():
+            monitor.note(shortage)
+        for monitor in self.monitors:
+            monitor.started(self.summary())
+
+    def search(self) -> None:
+        """Hand out rounds until a budget is spent or every task is done; a round that was cut off
+        comes first."""
+        while self.total.spent() is None:
+            cut_off = (r.run.unfinished and not r.progress.done for r in self.runs)
+            position = next((i for i, unfinished in enumerate(cut_off) if unfinished), None)
+            if position is None:
+                position = self.scheduler.next([run.progress for run in self.runs])
+            if position is None:
+                return
+            self.runs[position].step()
+            for monitor in self.monitors:
+                monitor.round(self.summary(), position)
+
+    def playoffs(self) -> None:
+        """Hold a playoff of each task, the costliest first; of alternatives only of the fastest.
+
+        Each gets the time that a verdict needs, and of what is left a share by the time of its
+        calls; what it does not use is for those after it.
+        """
+        waiting = sorted(self._counting(), key=lambda run: -run.cost)
+        while waiting and not self.total.out_of_time:
+            left = None if self.total.left is None else self._part(self.total.left, waiting)
+            run = waiting.pop(0)
+            with run.budget.turn.running():
+                run.run.playoff(left)
+
+    def _part(self, left: float, waiting: Sequence[TaskRun]) -> float:
+        """Seconds for the playoff of the first waiting run, of those left to all."""
+        least = [verdict_seconds(run.state) for run in waiting]
+        total = sum(run.cost for run in waiting)
+        share = waiting[0].cost / total if total else 1 / len(waiting)
+        spare = left - sum(least)
+        return least[0] + spare * share if spare > 0 else left * least[0] / sum(least)
+
+    def _counting(self) -> list[TaskRun]:
+        groups = equal_together([run.settings.alternative for run in self.runs])
+        ran = ([i for i in group if self.runs[i].cost] or group[:1] for group in groups)
+        fastest = {min(group, key=lambda i: self.runs[i].cost) for group in ran}
+        return [run for i, run in enumerate(self.runs) if i in fastest]
+
+    def finish(self) -> TasksSummary:
+        errors: list[NothingRan] = []
+        timing: dict[str, float] = {}
+        for run in self.runs:
+            run.run.stop = run.run.stop or self.total.stopped
+            try:
+                summary = run.run.finish()
+            except NothingRan as exc:
+                errors.append(exc)
+                summary = exc.summary
+            for what, seconds in summary.timing.items():
+                timing[what] = timing.get(what, 0.0) + seconds
+        if len(errors) == len(self.runs):
+            raise errors[0]
+        self.total.stopped = self.total.stopped or ("tasks", "every task came to its end")
+        rest = max(0.0, self.total.elapsed - sum(timing.values()))
+        timing["other"] = timing.get("other", 0.0) + rest
+        table = self.summary(timing)
+        for monitor in self.monitors:
+            monitor.finished(table)
+        return table
+
+    def summary(self, timing: Mapping[str, float] | None = None) -> TasksSummary:
+        stopped, reason = self.total.stopped or ("", "")
+        states = [run.state for run in self.runs]
+        return TasksSummary(
+            rows=tuple(run.row() for run in self.runs),
+            cost=self.scheduler.value([state.best_seconds or 0.0 for state in states]),
+            measured=sum(state.measured for state in states),
+            from_log=sum(state.from_log for state in states),
+            stopped=stopped,
+            reason=reason,
+            wall_s=self.total.elapsed,
+            log=self.runs[0].run.journal.path,
+            total=self.total.trials,
+            eta=self.total.eta,
+            most_trials=self.total.most_trials,
+            timing=dict(timing or {}),
+        )
+
+
+class Relay(Monitor):
+    def __init__(self, task: Task, total: TotalBudget, monitors: Sequence[TasksMonitor]) -> None:
+        self.task, self.total, self.monitors = task, total, monitors
+        self.shows_result = bool(monitors)
+
+    def trial(self, state: RunState, trial: Trial) -> None:
+        self.total.note(state, trial)
+
+    def phase(self, text: str, quiet: bool) -> None:
+        for monitor in self.monitors:
+            monitor.phase(f"{text} ({self.task})" if text else "", quiet)
+
+    def note(self, text: str) -> None:
+        for monitor in self.monitors:
+            monitor.note(f"{self.task}: {text}")
+        if not self.monitors:
+            _log.warning("%s: %s", self.task, text)
+
 
 #: Tasks whose operations differ by less than about this factor may be alike.
 _ALIKE = 1.618
@@ -69,15 +274,13 @@ def tune_tasks(
     when its own limits are spent, or when its configurations only fail; the others go on.
 
     Args:
-        tasks: the tasks, none twice.
         n_trial: valid records of all tasks together that the log shall hold, at least one a task;
             None for no limit. Below 16 a task rounds are shorter, so that each task has one.
-        measure_option: as for ``Tuner.tune``; a sequence gives one for each task.
+        measure_option: as for ``Tuner.tune``, as is ``timeout``; a sequence has one for each task.
         early_stopping: stop after this many trials, of all tasks, in a row without a better one
             for any task.
         callbacks: ``log_to_file(path)`` names the one log of all tasks; ``task_table()`` shows the
             table; any other is called ``f(tuner, inputs, results)`` after every round.
-        timeout: wall-clock budget of this call: seconds, or ``"90s"``, ``"30m"``, ``"8h"``.
         tuner: name of a tuner, or a function ``(task, seed=..., **tuner_options) -> Tuner``.
         tuner_options: further options of every tuner.
         seed: of every tuner, and of the choice between equal tasks.
@@ -85,22 +288,16 @@ def tune_tasks(
         objective: gives the cost of the best times in seconds, one per task in order (0 where
             nothing ran); it must not fall when a time rises. None: the sum of weight x time.
         strategy: ``"gradient"`` or ``"round-robin"``.
-        per_task_early_stopping: a task is done after this many trials of its own without a better
-            one.
-        min_gain: a task is done when its best is expected to become faster by less than this share
-            within a minute of its own time, see ``Tuner.tune``.
-        groups: tasks of equal groups are alike: one is expected to come near the speed of the
-            fastest; None in it for a task like no other. By default tasks of one template are
-            alike when their operations are of a magnitude.
-        alternatives: tasks of equal entries compute the same in different ways: only the fastest of
-            them counts in the sum, so that after its first round a slower one gets none; None, also
-            in it: the task has no alternative.
+        per_task_early_stopping, min_gain: limits of each task by its own trials and time, as for
+            ``Tuner.tune``.
+        groups: tasks of equal groups are expected to come near the speed of the fastest; None in it
+            for a task like no other. By default tasks of one template whose operations are of a
+            magnitude have equal groups.
+        alternatives: tasks of equal entries compute the same: only the fastest of them counts, and
+            after its first round a slower one gets none; None, also in it, for no alternative.
         alpha: weight of the gain of past rounds against the expected one, 0 to 1.
         beta: factor within which a task is expected to come to the fastest of its group.
-        backward_window: number of past rounds that are looked at.
-
-    Returns:
-        The table of tasks, the cost, and which budget ended the call.
+        backward_window: number of past rounds whose gain is looked at.
 
     Raises:
         UsageError: no tasks, one twice, fewer trials than tasks, or a malformed argument.
@@ -109,21 +306,11 @@ def tune_tasks(
         TuningInterrupted: Ctrl-C; the log is synced and the summary is in ``.summary``.
 
     Example:
-        >>> from loopwright.measure import MeasuredSpace, Replay
-        >>> from loopwright.measure.space_file import Point
-        >>> def replay(task):
-        ...     space = task.config_space
-        ...     times = {i: Point((1e-3 * (1 + i),) * 3) for i in range(len(space))}
-        ...     return Replay(MeasuredSpace(
-        ...         task.key, task.name, task.args, task.target.canonical, space.space_hash, times
-        ...     ))
-        ...
         >>> tasks = [lw.create_task("reduce", (n, 64), "llvm") for n in (64, 128)]
-        >>> summary = lw.tune_tasks(
-        ...     tasks, n_trial=40, tuner="grid", measure_option=[replay(task) for task in tasks]
-        ... )
+        >>> option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+        >>> summary = lw.tune_tasks(tasks, n_trial=4, tuner="grid", measure_option=option)
         >>> print(len(summary.rows), summary.measured)
-        2 40
+        2 4
     """
     tasks = _checked(tasks, n_trial, callbacks)
     settings = _settings(tasks, weights, groups, alternatives, measure_option, objective)
@@ -213,7 +400,6 @@ def _settings(
     measuring: Measuring | Sequence[Measuring],
     objective: object,
 ) -> list[TaskSettings]:
-    """The settings of each task, from the sequences and defaults of all."""
     if objective is not None and weights is not None:
         raise UsageError("give weights or an objective, not both: an objective weighs by itself")
     if objective is not None and alternatives is not None:
@@ -239,6 +425,5 @@ def _settings(
 
 
 def _group(task: Task) -> object:
-    """Group of a task: its template and the magnitude of its operations."""
     flop = flop_of(task)
     return (task.name, round(math.log(flop, _ALIKE))) if flop else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -44,6 +45,12 @@ def test_a_batch_is_measured_and_built():
         c = np.zeros((16, 16), "float32")
         tvm.load_module(one)(a, b, c)
         np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+        session = measure_batch._measurer.session
+        candidate = session.instantiate(inputs()[0].config)
+        session.instantiate = Mock(side_effect=[candidate, UsageError("no safe range")])
+        with pytest.raises(UsageError, match="no safe range"):
+            measure_batch.build(inputs())
+        assert not session.builds._running  # the first is given up
     assert not one.exists()
     with pytest.raises(UsageError, match="this measure_batch is closed"):
         measure_batch(inputs())

@@ -53,6 +53,12 @@ def test_pairs_of_inputs_and_results(log):
     assert best[0].config.index is not None
 
 
+def test_pairs_are_a_history(log):
+    tuner = autotvm.tuner.XGBTuner(TASK)
+    pairs = autotvm.record.load_from_file(log)
+    assert tuner.load_history(pairs, min_seed_records=100) == len(records.load(log))
+
+
 def test_pairs_are_applied_as_their_log_is(log):
     pairs = autotvm.record.load_from_file(log)
     with autotvm.apply_history_best(pairs) as given, autotvm.apply_history_best(log) as same:

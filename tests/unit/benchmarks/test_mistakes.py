@@ -145,11 +145,7 @@ def test_a_failure_counts_where_the_mistake_is_the_reason(small: Path, tmp_path:
     assert (small / "loopwright/te/a.py").read_bytes() == before
 
 
-def test_tests_that_execute_a_place_are_recorded(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    coverage = pytest.importorskip("coverage")
-    monkeypatch.setenv("PYTHONPATH", str(Path(coverage.__file__).parents[1]))
+def test_tests_that_execute_a_place_are_recorded(small: Path) -> None:
     wanted = {7: place_of(small, "branch negated"), 8: place_of(small, "statement removed")}
     found = trace(small, wanted, ["tests"], 1)
     names = {

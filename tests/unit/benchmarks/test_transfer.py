@@ -9,7 +9,7 @@ from benchmarks.transfer import pools as pools_module
 from benchmarks.transfer.pools import RECORDS, WAYS, Pool, pools, read, run, search, teach
 from benchmarks.transfer.workloads import WORKLOADS
 from loopwright import te
-from loopwright.tuner.model.cost_model import Samples
+from tests.unit.tuner.samples import samples_of
 
 
 def pool(name, seed, sign=1.0):
@@ -17,7 +17,7 @@ def pool(name, seed, sign=1.0):
     rng = np.random.default_rng(seed)
     features = rng.random((96, 5)).astype(np.float32)
     score = sign * (4 * features[:, 0] - 3 * features[:, 1]).astype(np.float64)
-    samples = Samples.of(features, score, task=np.full(96, seed))
+    samples = samples_of(features, score, task=np.full(96, seed))
     return Pool(name, samples, np.exp2(score - score.max()))
 
 

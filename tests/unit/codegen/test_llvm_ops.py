@@ -10,23 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopwright.codegen.code import C_FUNCTIONS
-from loopwright.codegen.llvm.ops import Operations, Value, literal, llvm_type
+from loopwright.codegen.llvm.emitter import Emitter, ModuleWriter, Value, literal, llvm_type
+from loopwright.target import Target
 
 
-class Recorder:
-    """Operations that write into a list."""
+class Recorder(Emitter):
+    """An emitter whose lines are the instructions alone."""
 
-    def __init__(self, fastmath: bool = False) -> None:
-        self.lines: list[str] = []
-        self.declared: dict[str, str] = {}
-        self.ops = Operations(self.emit, self.declare, fastmath, self.splat)
+    def __init__(self) -> None:
+        super().__init__(ModuleWriter("main", Target("llvm")))
 
-    def emit(self, text: str) -> str:
+    def pure(self, text: str) -> str:
         self.lines.append(text)
         return f"%{len(self.lines)}"
-
-    def declare(self, name: str, text: str) -> None:
-        self.declared[name] = text
 
     def splat(self, v: Value, lanes: int) -> Value:
         return Value(f"splat({v.ref})", v.dtype, lanes)

@@ -189,4 +189,4 @@ def test_what_operands_determine_is_written_once_a_scope() -> None:
 
 
 def function_writer() -> FunctionWriter:
-    return FunctionWriter(ModuleWriter("main", Target("llvm -num-threads=1")), "main", None)
+    return FunctionWriter(ModuleWriter("main", Target("llvm -num-threads=1")), "main", False)

@@ -22,7 +22,7 @@ from loopwright.executors import (
     Value,
     graph_executor,
 )
-from loopwright.executors.call_sequence import dependencies, independent_runs
+from loopwright.executors.callees import dependencies, independent_runs
 from loopwright.executors.program import share_out
 from loopwright.graph import op
 from loopwright.runtime import Module

@@ -122,6 +122,7 @@ _CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
     ("triu", (SQUARE, 1), {}, np.triu(SQUARE, 1)),
     ("slice_scatter", (X, Y[:, :1], 1, 1, 2), {}, np.concatenate([X[:, :1], Y[:, :1], X[:, 2:]], 1)),
     ("full_like", (X, 3), {}, np.full_like(X, 3)),
+    ("select_scatter", (X, Y[:, 0], 1, 1), {}, np.concatenate([X[:, :1], Y[:, :1], X[:, 2:]], 1)),
     ("index_select", (X, 1, ROWS), {}, X[:, ROWS]),
     ("index.Tensor", (SQUARE, [ROWS - 1, ROWS]), {}, SQUARE[ROWS - 1, ROWS]),
     ("index.Tensor", (X, [None, ROWS, ROWS]), {}, X[:, ROWS, ROWS]),

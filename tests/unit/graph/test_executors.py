@@ -10,7 +10,7 @@ import pytest
 from loopwright import graph
 from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.executors import Program, Value
-from loopwright.executors import call_sequence as sequence
+from loopwright.executors import callees as sequence
 from loopwright.graph import op
 from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES
 from tests.unit.graph.small_onnx import layers_by_numpy, perceptron

@@ -281,6 +281,16 @@ def _refused(model: Any, **given: Any) -> str:
     return text
 
 
+@pytest.mark.parametrize(("opset", "dtype"), [(7, "float32"), (10, "bool")])
+def test_the_mask_of_a_dropout_is_a_truth_from_opset_10_on(opset: int, dtype: str) -> None:
+    compared(model_of("Dropout", [X], opset, 2, ratio=0.5), [X], {}, [X, np.ones(X.shape, dtype)])
+
+
+@pytest.mark.parametrize("operator", ["Squeeze", "Unsqueeze"])
+def test_axes_are_no_input_of_older_opsets(operator: str) -> None:
+    assert operator in _refused(model_of(operator, [X, _ints(1)], 11))
+
+
 def test_all_nodes_that_cannot_be_converted_are_told_at_once() -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["a"], name="first"),

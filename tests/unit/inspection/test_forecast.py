@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RecordError
-from loopwright.inspection.report.knob_data import AHEAD, FEWEST, forecasts
+from loopwright.inspection.report.series import AHEAD, FEWEST, forecasts
 from loopwright.records import Record
 from tests.unit.inspection.report_logs import trial
 

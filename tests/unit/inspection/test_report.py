@@ -196,7 +196,7 @@ def test_a_task_alone_has_the_limits_that_another_one_sampled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = Work(flop=2_000_000, bytes=500_000)
-    for module in ("roofline", "report.series"):
+    for module in ("speed", "report.series"):
         monkeypatch.setattr(f"loopwright.inspection.{module}.work_of", lambda log, record: work)
     trials = [trial(n, op) for op in ("matmul", "conv2d") for n in range(6)]
     log = load(write(tmp_path / "log.jsonl", [*trials, playoff(trials[0], trials[0])]))

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from loopwright.inspection import roofline
-from loopwright.inspection.roofline import Limits, limits_in, roofline_point
-from loopwright.inspection.speed import Work
+from loopwright.inspection import speed
+from loopwright.inspection.speed import Limits, Work, limits_in, roofline_point
 from loopwright.records import Log, Outcome, Record, Verdict
 from loopwright.target import host_unit, vector_unit
 from tests.unit.inspection.report_logs import trial
@@ -18,7 +17,7 @@ WORK = Work(flop=2_000_000, bytes=500_000)
 
 @pytest.fixture(autouse=True)
 def _known_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "work_of", lambda log, record: WORK)
+    monkeypatch.setattr(speed, "work_of", lambda log, record: WORK)
 
 
 def judged(peak: str, of_peak: float, seconds: float = 1e-3, number: int = 0) -> Record:

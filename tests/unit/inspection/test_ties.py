@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from loopwright.inspection.applying_here import applies_here
+from loopwright.inspection.schedules import applies_here
 from loopwright.inspection.ties import ties_of
 from loopwright.ops import WORKLOADS
 from loopwright.records import Record, environment
-from loopwright.records.playoff_records import playoffs
+from loopwright.records.ranking import playoffs
 from loopwright.task import create_task
 from tests.unit.records.reports.made_logs import record
 

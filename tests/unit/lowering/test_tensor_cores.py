@@ -60,12 +60,12 @@ def test_the_nest_before_its_passes() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"ldmatrix": False, "transposed": True},
         {"k": 48, "warps": (2, 2), "stages": 3, "scope": "shared.dyn"},
-        {"dtype": "tf32", "transposed": True, "pad": 4},
         *(
             pytest.param(options, marks=pytest.mark.slow)
             for options in [
+                {"ldmatrix": False, "transposed": True},
+                {"dtype": "tf32", "transposed": True, "pad": 4},
                 {"dtype": "bfloat16"},
                 {"transposed": True},
                 {"ldmatrix": False},

@@ -11,7 +11,6 @@ from loopwright.driver import build
 from loopwright.measure import Measurer
 from loopwright.measure.candidate import Candidate
 from loopwright.measure.result import MeasureError
-from loopwright.measure.runner import wrong_answer
 from loopwright.measure.workers.protocol import RaceReply
 from loopwright.runtime import Artifact
 from loopwright.target import Target
@@ -46,7 +45,7 @@ def checked(
         assert isinstance(candidate, Candidate), candidate
         race = m.session.runner.load_and_race(artifact, None)
         assert isinstance(race, RaceReply), race
-        return wrong_answer(m.session.check(candidate, artifact))
+        return m.session.check(candidate, artifact).error
 
 
 def artifact_of(program: Program, target: str = TARGET) -> Artifact:

@@ -20,7 +20,7 @@ from loopwright.measure.candidate import Candidate, instantiate, make_candidate
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.workers.build_role import BuildRole
-from loopwright.measure.workers.os_process import FailureCause, WorkerFailure
+from loopwright.measure.workers.process import FailureCause, WorkerFailure
 from loopwright.measure.workers.protocol import CompileRequest, LowerRequest
 from loopwright.measure.workers.worker import describe
 from loopwright.records import next_step

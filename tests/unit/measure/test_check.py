@@ -13,11 +13,11 @@ from loopwright.measure.comparison import (
     poison,
     reduction_length,
     reference_problem,
+    split,
     tolerance,
 )
 from loopwright.measure.inputs import make_input
-from loopwright.measure.workers.cpu_kernels import GuardedHostMemory
-from loopwright.measure.workers.kernel_host import KernelArrays
+from loopwright.measure.workers.kernel_host import GuardedHostMemory, KernelArrays
 from loopwright.runtime import Arg
 
 DTYPES = ["float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
@@ -163,7 +163,7 @@ def test_buffers_are_aligned_poisoned_and_restored() -> None:
     assert (c.view(np.uint8) == 0xA5).all()
     np.testing.assert_array_equal(a, make_input([3], "int32", 0, 0))
     a[:], b[:], c[:] = 7, 1.0, True
-    expected = data.split(b"".join(x.tobytes() for x in memory.results()))
+    expected = split(b"".join(x.tobytes() for x in memory.results()), ARGS[1:])
     found = memory.judge(data.inputs(0), expected, 1)
     assert "changed its input A" in str(found.problem)
     data.restore()

@@ -13,7 +13,7 @@ from loopwright.driver import build
 from loopwright.errors import UsageError
 from loopwright.measure import ErrorKind, LocalRunner, Measurer
 from loopwright.measure.inputs import arguments
-from loopwright.measure.workers.cpu_kernels import CpuKernel, GuardedHostMemory
+from loopwright.measure.workers.kernel_host import CpuKernel, GuardedHostMemory
 from loopwright.measure.workers.protocol import (
     CheckReply,
     CheckRequest,

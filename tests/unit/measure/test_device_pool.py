@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 
 from loopwright.errors import RunError
-from loopwright.measure.device_pool import DevicePool, result_of
 from loopwright.measure.result import MeasureResult
-from loopwright.measure.session import Clock
+from loopwright.measure.session import Clock, DevicePool, result_of
 from loopwright.records import Checked
 from tests.unit.measure.device_kernels import needs_opencl
 
@@ -154,11 +153,51 @@ def test_stopping_gives_up_what_is_measured_and_what_waits() -> None:
     futures = spread.measure(work(3), None)
     assert begun.wait(10)
     spread.stop()
-    assert [f.cancelled() for f in futures] == [True, True, True]
-    with pytest.raises(RunError, match="was given up; run the command again"):
-        result_of(futures[0])
+    for future in futures:
+        with pytest.raises(RunError, match="was given up; run the command again"):
+            result_of(future)
     spread._session._measure = Watched(lambda candidate, incumbent: 2.0)  # and it can be used again
     assert result_of(spread.measure(work(1), None)[0]).median == 2.0
+    spread.stop()
+
+
+_AFTERWARDS = """
+import sys, threading, time
+sys.path.insert(0, {root!r})
+from tests.unit.measure.test_device_pool import Watched, pool, result_of, slowly
+
+def later():
+    threading.main_thread().join()
+    print(result_of(pool(Watched(slowly)).measure([3], None)[0]).median)
+
+threading.Thread(target=later).start()
+pool(Watched(lambda candidate, incumbent: time.sleep(60))).measure([0, 1, 2], None)
+"""
+
+
+def test_a_pool_works_after_the_main_thread_and_a_hanging_one_keeps_no_process() -> None:
+    command = [sys.executable, "-c", _AFTERWARDS.format(root=str(ROOT))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4.0\n", "")
+
+
+def test_a_device_rests_after_each_candidate_and_not_before_one() -> None:
+    begun: list[float] = []
+
+    def act(candidate: int, incumbent: float | None) -> float:
+        begun.append(time.monotonic())
+        return 1.0
+
+    spread = pool(Watched(act), 1)
+    spread._session.option.runner.cooldown_interval = 0.4  # type: ignore[misc]
+    spread.measure(work(2), None)
+    spread.rest()
+    assert begun[1] - begun[0] >= 0.4
+    time.sleep(0.5)
+    asked = time.monotonic()
+    spread.measure(work(1), None)
+    spread.rest()
+    assert begun[2] - asked < 0.3  # it has rested
     spread.stop()
 
 

@@ -72,6 +72,8 @@ def tuned(task: Task, path: Path, trials: int) -> records.Log:
     return records.load(path)
 
 
+# By day `cli/test_device_option.py` tunes on a device.
+@pytest.mark.slow
 def test_tuning_leaves_times_checks_reasons_and_the_device_in_the_log(
     task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -137,7 +137,7 @@ def test_a_reference_that_never_returns_is_replaced(
 def test_inputs_that_are_never_made_cost_their_trials(
     measurer: Measurer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loopwright.measure.input_data.PREPARE_S", 0.1)
+    monkeypatch.setattr("loopwright.measure.candidate.PREPARE_S", 0.1)
     task = MatmulTask(make_inputs=never)
     with Measurer(task, OPTION, beside=measurer) as m:
         results = list(m.measure(task.inputs(8, 4)))

@@ -25,8 +25,14 @@ from loopwright.errors import (
 from loopwright.measure.options import LocalRunner
 from loopwright.measure.result import ErrorKind
 from loopwright.measure.runner import runner_process
-from loopwright.measure.workers.os_process import WorkerFailure, WorkerProgram
-from loopwright.measure.workers.process import Outcome, Worker, take, wait_any
+from loopwright.measure.workers.process import (
+    Outcome,
+    Worker,
+    WorkerFailure,
+    WorkerProgram,
+    take,
+    wait_any,
+)
 from loopwright.measure.workers.protocol import Failed
 from loopwright.measure.workers.worker import describe
 from tests.unit.measure.echo import EchoReply, EchoRequest
@@ -145,7 +151,7 @@ WAITING = """
 import os, signal, time
 from loopwright.measure.workers.process import Worker, take
 from loopwright.measure.workers.process import wait_any
-from loopwright.measure.workers.os_process import WorkerProgram
+from loopwright.measure.workers.process import WorkerProgram
 from tests.unit.measure.echo import EchoRequest
 worker = Worker("echo", 1 << 30, program=WorkerProgram("tests.unit.measure.echo"))
 worker.submit(EchoRequest(names=("child",)), seconds=30)

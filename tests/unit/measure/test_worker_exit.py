@@ -15,16 +15,14 @@ import pytest
 from loopwright.errors import (
     RunError,
 )
-from loopwright.measure.workers import os_process
-from loopwright.measure.workers.os_process import (
+from loopwright.measure.workers import process as process_module
+from loopwright.measure.workers.process import (
     FailureCause,
+    Outcome,
+    Worker,
     WorkerFailure,
     WorkerProgram,
     cause_of_exit,
-)
-from loopwright.measure.workers.process import (
-    Outcome,
-    Worker,
     take,
     wait_any,
 )
@@ -110,8 +108,8 @@ def test_a_process_that_ended_is_not_stopped() -> None:
     """Also before it is waited for: it may end between two looks at it."""
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert not os_process.stopped(process)
-        assert os_process.ended(process)
+        assert not process_module.stopped(process)
+        assert process_module.ended(process)
 
 
 def test_what_needs_a_process_that_never_was_fails(worker: Worker) -> None:
@@ -154,7 +152,7 @@ def test_a_system_without_room(
             raise OSError(number, os.strerror(number))
         return real(*args, **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(os_process, "_PAUSES", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(process_module, "_PAUSES", (0.01, 0.01, 0.01))
     monkeypatch.setattr("subprocess.Popen", popen)
     if not words:
         worker.start()

@@ -20,11 +20,12 @@ from loopwright.codegen.gpu.split import split_host_device
 from loopwright.codegen.manifests import device_code
 from loopwright.driver import Backend, register_backend
 from loopwright.errors import BuildError, OutOfMemoryError, RunError, UsageError
+from loopwright.history.call_overhead import time_as_called
 from loopwright.lowering.gpu_limits import limits_of
 from loopwright.measure import ErrorKind, MeasureError, PlayoffPlan, device_limit
 from loopwright.measure.device_limit import YardstickProgram
 from loopwright.measure.playoff import Playoff
-from loopwright.measure.workers.yardstick import Yardstick
+from loopwright.measure.workers.device_kernels import Yardstick
 from loopwright.runtime import (
     ArtifactKind,
     Device,
@@ -178,6 +179,17 @@ def test_a_device_that_is_lost_and_a_target_without_blocks_are_said() -> None:
         runtime.unregister_device_api(device.device_type)
 
 
+def test_a_call_that_only_begins_the_work_is_not_timed_as_users_call_it() -> None:
+    a = te.placeholder((THREADS,), name="A")
+    b = te.compute((THREADS,), lambda i: a[i] + 1, name="B")
+    s = te.create_schedule(b.op)
+    s[b].bind(s[b].op.axis[0], te.thread_axis("threadIdx.x"))
+    module = build(s, [a, b], "yardsim")
+    said = r"main runs on ext_dev\(0\), where a call from Python only begins the work; time it with"
+    with simulated(1 << 20), pytest.raises(BuildError, match=said):
+        time_as_called(module, None)
+
+
 # Which limit bounds a kernel.
 
 
@@ -242,11 +254,10 @@ def held(session: StubSession, trace: Any = ()) -> Playoff:
     measuring = SimpleNamespace(on_cpu=False, task=task, devices=(DEVICE,), runner=session)
     playoff = Playoff(measuring, PlayoffPlan(flop=2 * 16**3))  # type: ignore[arg-type]
     candidate = SimpleNamespace(dag=dag, trace=list(trace))
-    best = SimpleNamespace(artifact=artifact, candidate=candidate)
+    best: Any = SimpleNamespace(built=SimpleNamespace(artifact=artifact, candidate=candidate))
     with simulated(1 << 20):
-        playoff._begin_judging(best)  # type: ignore[arg-type]
-        playoff._sample_beside(0)
-        playoff._begin_judging(best)  # type: ignore[arg-type]
+        playoff._judge(best)
+        playoff._judge(best)  # once more, where the first is in doubt
     return playoff
 
 
@@ -258,6 +269,7 @@ def test_a_playoff_goes_on_without_a_limit_that_is_refused_and_says_why_once(
 ) -> None:
     playoff = held(StubSession(1e6))
     assert (playoff.notes, playoff.limit is not None) == ([], True)
+    assert len(playoff.at_peak) == 20  # those of one judging, one for each round
     full = MeasureError(ErrorKind.MEMORY, "the runner is out of memory: 9 bytes were asked")
     playoff = held(StubSession(full))
     assert playoff.notes == [f"{UNKNOWN}the runner is out of memory: 9 bytes were asked"]
@@ -285,7 +297,7 @@ def test_an_opencl_device_that_the_cpu_plays_is_no_other_machine(
     if not device.attribute("is_host_processor"):
         pytest.skip("the OpenCL device here is no CPU")
     nbytes = 64 << 20
-    monkeypatch.setattr("loopwright.measure.workers.yardstick._LARGEST", nbytes)
+    monkeypatch.setattr("loopwright.measure.workers.device_kernels._LARGEST", nbytes)
     rate = device_limit.in_this_process(device)
     program, copy = device_limit.arithmetic(target), device_limit.memory(target)
     assert 0.02 < rate(program) * program.work / runtime.fma_peak() < 10

@@ -15,6 +15,10 @@ from tests.kernels import build
 
 #: By night: further mixtures of attributes, and other numbers, dtypes and shapes.
 night = partial(pytest.param, marks=pytest.mark.slow)
+#: Points of a space: the default and two others, by night two more.
+points = pytest.mark.parametrize(
+    "points", [pytest.param(range(3), id="first"), night(range(3, 5), id="more")]
+)
 CONVS = [
     night((1, 3, 8, 9, 5, 3, 3, 1, 1)),
     (2, 4, 9, 7, 17, 3, 2, 2, (1, 0)),
@@ -83,33 +87,34 @@ def check(task: lw.Task, index: int) -> None:
     assert worst <= tolerance * scale, f"{task} {config.values}"
 
 
-def sample(task: lw.Task, count: int) -> list[int]:
+def sample(task: lw.Task, points: range = range(3)) -> list[int]:
     space = task.config_space
     rng = np.random.default_rng(len(space))
     picked = [space.default_index]
-    while len(picked) < count + 1:
+    while len(picked) < points.stop:
         index = int(rng.integers(len(space)))
         if space.is_valid(index):
             picked.append(index)
-    return picked
+    return picked[points.start :]
 
 
+@points
 @pytest.mark.parametrize(
     ("shape", "trans_a", "trans_b"),
     covering([(16, 32, 8), (13, 37, 11), (1, 50, 3)], [False, True], [False, True]),
 )
 def test_matmul_in_random_configurations(
-    shape: tuple[int, ...], trans_a: bool, trans_b: bool
+    shape: tuple[int, ...], trans_a: bool, trans_b: bool, points: range
 ) -> None:
     task = lw.create_task("matmul", (*shape, trans_a, trans_b), "llvm")
-    for index in sample(task, 3):
+    for index in sample(task, points):
         check(task, index)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int32", "int8"])
 def test_matmul_in_other_dtypes(dtype: str) -> None:
     task = lw.create_task("matmul", (9, 21, 10, False, True, dtype), "llvm -num-threads=1")
-    for index in sample(task, 2):
+    for index in sample(task):
         check(task, index)
 
 
@@ -118,17 +123,19 @@ def test_matmul_in_other_dtypes(dtype: str) -> None:
 )
 def test_dense_in_random_configurations(bias: bool, relu: bool, weight: str) -> None:
     task = lw.create_task("dense", (13, 37, 11, bias, relu, "float32", weight), "llvm")
-    for index in sample(task, 2):
+    for index in sample(task):
         check(task, index)
 
 
+@points
 @pytest.mark.parametrize("args", CONVS, ids=str)
-def test_conv2d_in_random_configurations(args: tuple[object, ...]) -> None:
+def test_conv2d_in_random_configurations(args: tuple[object, ...], points: range) -> None:
     task = lw.create_task("conv2d", args, "llvm")
-    for index in sample(task, 4):
+    for index in sample(task, points):
         check(task, index)
 
 
+@points
 @pytest.mark.parametrize(
     ("trans_a", "trans_b", "dtype"),
     [
@@ -138,19 +145,23 @@ def test_conv2d_in_random_configurations(args: tuple[object, ...]) -> None:
         (True, True, "uint8"),
     ],
 )
-def test_batch_matmul_in_random_configurations(trans_a: bool, trans_b: bool, dtype: str) -> None:
+def test_batch_matmul_in_random_configurations(
+    trans_a: bool, trans_b: bool, dtype: str, points: range
+) -> None:
     task = lw.create_task("batch_matmul", (3, 13, 37, 11, trans_a, trans_b, dtype), "llvm")
-    for index in sample(task, 3):
+    for index in sample(task, points):
         check(task, index)
 
 
+@points
 @pytest.mark.parametrize("args", DEPTHWISE, ids=str)
-def test_depthwise_in_random_configurations(args: tuple[object, ...]) -> None:
+def test_depthwise_in_random_configurations(args: tuple[object, ...], points: range) -> None:
     task = lw.create_task("depthwise_conv2d", args, "llvm")
-    for index in sample(task, 4):
+    for index in sample(task, points):
         check(task, index)
 
 
+@points
 @pytest.mark.parametrize(
     ("kind", "include", "layout"),
     [
@@ -162,23 +173,29 @@ def test_depthwise_in_random_configurations(args: tuple[object, ...]) -> None:
         night("avg", True, "NHWC"),
     ],
 )
-def test_pooling_in_random_configurations(kind: str, include: bool, layout: str) -> None:
+def test_pooling_in_random_configurations(
+    kind: str, include: bool, layout: str, points: range
+) -> None:
     args = (1, 3, 12, 40, 3, 3, 2, 1, kind, include, "float32", layout)
     task = lw.create_task("pool2d", args, "llvm")
-    for index in sample(task, 4):
+    for index in sample(task, points):
         check(task, index)
 
 
-def test_pooling_of_integers() -> None:
+@points
+def test_pooling_of_integers(points: range) -> None:
     task = lw.create_task("pool2d", (1, 2, 9, 9, 2, 3, (2, 3), 0, "max", False, "int32"), "llvm")
-    for index in sample(task, 4):
+    for index in sample(task, points):
         check(task, index)
 
 
+@points
 @pytest.mark.parametrize(("name", "args"), ROWS, ids=str)
-def test_rows_and_elementwise_in_random_configurations(name: str, args: tuple[object, ...]) -> None:
+def test_rows_and_elementwise_in_random_configurations(
+    name: str, args: tuple[object, ...], points: range
+) -> None:
     task = lw.create_task(name, args, "llvm")
-    for index in sample(task, 4):
+    for index in sample(task, points):
         check(task, index)
 
 

@@ -6,7 +6,7 @@ import os
 
 from loopwright.errors import RecordError
 from loopwright.records import Record, Store, load, open_log, ranked
-from loopwright.records.index.columns import COLUMNS, SharedValues
+from loopwright.records.index.block import COLUMNS, SharedValues
 from loopwright.records.index.open import read_index
 
 

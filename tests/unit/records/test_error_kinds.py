@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.measure.workers.os_process import describe_exit
+from loopwright.measure.workers.process import describe_exit
 from loopwright.records import ErrorKind, error_help, errors_page, next_step
 
 PAGE = Path(__file__).parents[3] / "docs" / "errors.md"

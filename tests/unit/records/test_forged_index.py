@@ -12,8 +12,7 @@ import pytest
 from loopwright.errors import RecordError
 from loopwright.records import Checked, Store, best, load, open_log
 from loopwright.records.index import open as opening
-from loopwright.records.index.block import index_path
-from loopwright.records.index.columns import COLUMNS, SharedValues, decode, encode
+from loopwright.records.index.block import COLUMNS, SharedValues, decode, encode, index_path
 from tests.unit.records.index_logs import from_index, record, same, write
 
 

@@ -17,8 +17,7 @@ from loopwright.errors import RecordError
 from loopwright.history import apply_history_best
 from loopwright.records import canonical_json, fields_of, load, open_log
 from loopwright.records.index import open as opening
-from loopwright.records.index.block import LogBlock, StoredRecord, index_path
-from loopwright.records.index.columns import COLUMNS
+from loopwright.records.index.block import COLUMNS, LogBlock, StoredRecord, index_path
 from loopwright.task import create_task
 from tests.unit.records.index_logs import from_index, record, same, write
 

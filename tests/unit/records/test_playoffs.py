@@ -20,7 +20,7 @@ from loopwright.records import (
     ranked,
     top_k,
 )
-from loopwright.records.playoff_records import Basis, places, playoffs, ratios
+from loopwright.records.ranking import Basis, places, playoffs, ratios
 from loopwright.records.reports.curve import best_so_far
 from loopwright.records.reports.differences import compare_logs
 from loopwright.records.reports.errors import failures

@@ -47,10 +47,9 @@ class Chunk(Step):
         others = (x for x in stage.notes if (type(x), x.loop) != (ChunkNote, loop.id))
         return state.with_stage(replace(stage, notes=(*others, note)))
 
-    def as_python(self, names: TraceNames) -> str:
+    def arguments(self, names: TraceNames) -> str:
         """As in ``s[C].chunk(i, 4)``."""
-        loop = names.loop(self.stage, self.loop)
-        return f"{names.stage(self.stage)}.chunk({loop}, {self.size})"
+        return f"{names.loop(self.stage, self.loop)}, {self.size}"
 
     @classmethod
     def check_bounds(cls, state: State, bounds: Bounds) -> None:
@@ -176,3 +175,13 @@ def test_a_field_of_an_unknown_type_is_refused() -> None:
     with pytest.raises(TypeError, match=text):
         register("odd")(Odd)
     assert "odd" not in Step.registry
+
+
+def test_fields_that_no_call_would_show_are_refused() -> None:
+    class Mute(Step):
+        size: int
+        apply = Chunk.apply
+
+    with pytest.raises(TypeError, match=r"mute: define arguments .*: calls lose its fields"):
+        register("mute")(Mute)
+    assert "mute" not in Step.registry

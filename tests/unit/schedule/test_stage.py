@@ -37,8 +37,9 @@ PRIMITIVES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("cls", "name"), PRIMITIVES)
+@pytest.mark.parametrize(("cls", "name"), [(c, n) for c, n in PRIMITIVES if c is not Group])
 def test_docstring_shows_before_and_after(cls: type, name: str) -> None:
+    """Those of groups are primitives of stages too; `Schedule.create_group` shows one."""
     doc = inspect.getdoc(getattr(cls, name)) or ""
     before, call, after = doc.partition("Example:\n")[2].partition(f".{name}(")
     assert call, "the call is shown"

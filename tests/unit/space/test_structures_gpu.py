@@ -21,7 +21,7 @@ from loopwright.cost.analytical import AnalyticalModel
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Func
 from loopwright.space import ranked, structures
-from loopwright.space.rules.common_gpu import Choices, KnobNames
+from loopwright.space.rules.common_gpu import Choices, unique_name
 from loopwright.task.sampling import digits_of
 from loopwright.tuner.candidate_checks import Pruning
 from tests import opencl_runner
@@ -165,8 +165,8 @@ def test_loops_of_one_name_have_knobs_of_their_own() -> None:
     with lw.Target("opencl"):
         found = structures(args[-1], args)
     assert {"tile", "steps"} <= set(found[0].config_space.knobs)
-    names = KnobNames()
-    assert [names.of(n) for n in ("k", "k", "q", "k")] == ["k", "k_1", "q", "k_2"]
+    taken: set[str] = set()
+    assert [unique_name(n, taken) for n in ("k", "k", "q", "k")] == ["k", "k_1", "q", "k_2"]
 
 
 def _unnamed(f: Func) -> str:

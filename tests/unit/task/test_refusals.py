@@ -4,7 +4,7 @@ import pytest
 
 from loopwright import create_task, te
 from loopwright.task import get_config, template
-from loopwright.task.refused_points import refusals
+from loopwright.task.task import refusals
 from loopwright.testing.tuner_contract import FakeMeasurer
 from loopwright.tuner import NothingRan, RandomTuner
 
@@ -41,8 +41,8 @@ def test_filters_share_what_they_refuse():
 
 
 def test_looking_ends_where_templates_do_not(monkeypatch):
-    monkeypatch.setattr("loopwright.task.refused_points.TEMPLATE_S", 0.05)
     task = create_task("test/refusals", args=(8, True, 99), target="llvm")
+    monkeypatch.setattr("loopwright.task.task.TEMPLATE_S", 0.05)
 
     def never(config):
         while True:

@@ -37,6 +37,14 @@ def test_any_order_of_a_sum_is_inside_and_a_missing_term_is_not() -> None:
     assert (largest > 100 * got.error).all()
 
 
+@pytest.mark.parametrize(("reducer", "wanted"), [(te.sum, [-1, 18, 2]), (te.max, [1, 7, 2])])
+def test_terms_that_a_condition_leaves_out_do_not_count(reducer: Any, wanted: list[float]) -> None:
+    a, k = te.placeholder((3, 4), name="a"), te.reduce_axis((0, 4), name="k")
+    x = [[1, -2, np.nan, 4], [5, 6, 7, np.inf], [-1, -1, 2, 2]]
+    some = te.compute((3,), lambda i: reducer(a[i, k], axis=k, where=k < 2 + i), name="b")
+    np.testing.assert_array_equal(found(some, (a, x)).value, wanted)
+
+
 def test_overflow_and_what_may_go_either_way_is_not_known() -> None:
     a = te.placeholder((4,), name="a")
     x = np.array([3e38, 1.0, 0.1, -0.0], "float32")

@@ -230,7 +230,11 @@ def test_views_and_builders() -> None:
     assert repr(a) == "BufferView(kernel: int8[8, 4])"
     assert "it was indexed with 1" in refusal(lambda: a[0])
     assert "index 0 has dtype float32" in refusal(lambda: a[te.const(1.0), 0])
+    with pytest.raises(AttributeError):
+        a.name = "other"  # type: ignore[misc]
     ib = te.ir_builder()
+    sized = ib.allocate((te.size_var("n"),), "float32")
+    assert "depends on sizes; bind them" in refusal(sized.__enter__)
     assert "emit: expected a statement" in refusal(lambda: ib.emit(3))  # type: ignore[arg-type]
     assert "kind is one of serial, vectorized, unrolled" in refusal(
         lambda: ib.for_range(4, "i", "parallel").__enter__()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 
 import loopwright as lw
@@ -57,7 +58,7 @@ def test_each_candidate_is_asked_about_once_and_counts_for_the_first_that_refuse
             "third": lambda task, config: "never reached" if config.index < 3 else None,
         },
     )
-    assert [checks(index) for index in (2, 3, 2, 3)] == [False, True, False, True]
+    assert [checks(index) for index in (2, 3, np.int64(2), 3)] == [False, True, False, True]
     assert asked == [2, 3]
     assert checks.reasons == {"second: small": 1}
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loopwright.tuner.model.cost_model import SampleOutcome, Samples
+from loopwright.tuner.model.cost_model import SampleOutcome
 from loopwright.tuner.model.losses import LOSS_TYPES, PairwiseLoss, centred, make_loss
+from tests.unit.tuner.samples import samples_of
 
 
 def rows(count, seed=0, tasks=2):
@@ -65,7 +66,7 @@ def test_the_good_are_the_fastest_quarter_of_each_task():
 
 
 def test_targets_are_centred_within_tasks_and_failures_stand_below():
-    samples = Samples.of(
+    samples = samples_of(
         np.zeros((7, 1)),
         [1.0, 3.0, np.nan, 10.0, 14.0, 12.0, np.nan],
         [

@@ -42,14 +42,14 @@ def scene() -> Iterator[Scene]:
 
 
 def test_it_is_said_once_and_again_after_twice_as_long(scene):
-    with scene.watch.measuring():
+    with scene.watch.waiting_for(""):
         counts = [scene.at(now) for now in (10, 59, 60, 70, 119, 120, 130, 239, 240, 479, 480)]
     assert counts == [0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 4]
     assert scene.said[0] == "no progress for 60 s: waiting for the measurer"
 
 
 def test_progress_starts_it_anew(scene):
-    with scene.watch.measuring():
+    with scene.watch.waiting_for(""):
         assert scene.at(50) == 0
         scene.trials += 1
         assert scene.at(70) == 0
@@ -59,7 +59,7 @@ def test_progress_starts_it_anew(scene):
 
 def test_nothing_is_said_where_nothing_is_awaited(scene):
     assert scene.at(500) == 0
-    with scene.watch.measuring():
+    with scene.watch.waiting_for(""):
         assert scene.at(559) == 0
         with scene.watch.waiting_for("the log"):
             assert scene.at(560) == 1

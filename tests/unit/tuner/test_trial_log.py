@@ -72,6 +72,7 @@ def test_the_course_of_a_run_is_told_at_info(caplog):
     assert "tuner random, seed 0, 64 configurations; 0 trials from the log" in lines[0]
     rounds = [line for line in lines if ": round " in line]
     assert sum(int(re.search(r"(\d+) trials", line)[1]) for line in rounds) in (40, 41)
+    assert all(re.search(r"; best [\d.]+ ms$", line) for line in rounds)
     assert "stopped after 40 trials: " in lines[-2]
     assert "(40 trials" in lines[-1] or "(41 trials" in lines[-1]
     assert not lines_of(caplog, "autotvm")

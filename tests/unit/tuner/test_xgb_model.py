@@ -10,6 +10,7 @@ from loopwright.errors import TuneError, UsageError
 from loopwright.tuner.model.cost_model import Batch, SampleOutcome, Samples, joined
 from loopwright.tuner.model.losses import LOSS_TYPES
 from loopwright.tuner.model.xgb_model import XGBCostModel
+from tests.unit.tuner.samples import samples_of
 
 NAMES = tuple("abcdef")
 
@@ -27,7 +28,7 @@ def draw(count, seed):
 def trained(loss_type="reg", count=200, **more):
     features, score = draw(count, 1)
     model = XGBCostModel(NAMES, loss_type, **more)
-    model.fit(Samples.of(features, score))
+    model.fit(samples_of(features, score))
     return model
 
 
@@ -58,16 +59,16 @@ def test_few_rows_are_enough_and_none_are_not():
     features, score = draw(12, 4)
     model = XGBCostModel(NAMES)
     assert not model.ready
-    model.fit(Samples.of(features, score))
+    model.fit(samples_of(features, score))
     assert model.ready
-    model.fit(Samples.of(features[:1], score[:1]))
+    model.fit(samples_of(features[:1], score[:1]))
     assert not model.ready
     assert model.predict(Batch.plain(features)).tolist() == [0] * 12
 
 
 def test_rows_that_are_all_alike_teach_nothing():
     model = XGBCostModel(NAMES)
-    model.fit(Samples.of(np.ones((50, 6)), np.arange(50.0)))
+    model.fit(samples_of(np.ones((50, 6)), np.arange(50.0)))
     assert not model.ready
 
 
@@ -75,16 +76,16 @@ def test_training_stops_when_rows_held_out_get_no_better():
     features, _ = draw(300, 5)
     noise = np.random.default_rng(6).normal(size=300)
     model = XGBCostModel(NAMES)
-    model.fit(Samples.of(features, noise))
+    model.fit(samples_of(features, noise))
     assert 1 <= model.rounds < 30
 
 
 def test_update_adds_to_what_was_learned():
     features, score = draw(100, 7)
     whole, halves = XGBCostModel(NAMES), XGBCostModel(NAMES)
-    whole.fit(Samples.of(features, score))
-    halves.fit(Samples.of(features[:60], score[:60]))
-    halves.update(Samples.of(features[60:], score[60:]))
+    whole.fit(samples_of(features, score))
+    halves.fit(samples_of(features[:60], score[:60]))
+    halves.update(samples_of(features[60:], score[60:]))
     assert halves.samples is not None
     assert len(halves.samples) == 100
     batch = Batch.plain(draw(50, 8)[0])
@@ -97,7 +98,7 @@ def test_failures_are_learned_to_be_slow(loss_type):
     fails = features[:, 3] > 0.7
     outcome = np.where(fails, SampleOutcome.FAILED, SampleOutcome.EXACT)
     model = XGBCostModel(NAMES, loss_type)
-    model.fit(Samples.of(features, np.where(fails, np.nan, score), outcome))
+    model.fit(samples_of(features, np.where(fails, np.nan, score), outcome))
     fresh, _ = draw(400, 10)
     predicted = model.predict(Batch.plain(fresh))
     top = np.argsort(-predicted)[:50]
@@ -111,7 +112,7 @@ def test_a_censored_score_is_a_limit(loss_type):
     features, score = draw(300, 11)
     slow = score < np.median(score)
     limit = score[~slow].min()
-    samples = Samples.of(
+    samples = samples_of(
         features,
         np.where(slow, limit, score),
         np.where(slow, SampleOutcome.CENSORED, SampleOutcome.EXACT),
@@ -132,7 +133,7 @@ def test_an_offset_is_what_the_trees_start_from():
 
     def correlation(knows):
         model = XGBCostModel(NAMES)
-        samples = Samples.of(features, score)
+        samples = samples_of(features, score)
         known = 3 * features[:, 1] * features[:, 2] if knows else np.zeros(40)
         told = Samples(
             samples.batch.with_offset(known.astype(float)),
@@ -151,7 +152,7 @@ def test_an_offset_is_what_the_trees_start_from():
 @pytest.mark.parametrize(("scale", "trust"), [(1.0, 1.0), (2.0, 0.5), (-1.0, 0.0)])
 def test_an_offset_is_trusted_as_far_as_it_is_right(scale, trust):
     features, score = draw(200, 24)
-    samples = Samples.of(features, score)
+    samples = samples_of(features, score)
     offset = scale * score
     model = XGBCostModel(NAMES)
     model.fit(Samples(samples.batch.with_offset(offset), score, samples.outcome, samples.task))
@@ -166,7 +167,7 @@ def test_tasks_are_compared_within_themselves(loss_type):
     features, score = draw(200, 15)
     task = np.arange(200) % 2
     model = XGBCostModel(NAMES, loss_type)
-    model.fit(Samples.of(features, score - 10 * task, task=task))
+    model.fit(samples_of(features, score - 10 * task, task=task))
     fresh, theirs = draw(300, 16)
     least = 0.7 if loss_type == "rank-binary" else 0.93
     assert spearmanr(model.predict(Batch.plain(fresh)), theirs).statistic > least
@@ -187,7 +188,7 @@ def test_single_features_may_be_unknown():
     features, score = draw(200, 18)
     features[features[:, 4] > 0.5, 5] = np.nan
     model = XGBCostModel(NAMES)
-    model.fit(Samples.of(features, score))
+    model.fit(samples_of(features, score))
     assert spearmanr(model.predict(Batch.plain(features)), score).statistic > 0.95
 
 
@@ -204,12 +205,12 @@ def test_scores_that_are_no_numbers_are_refused(value):
     features, score = draw(5, 20)
     score[4] = value
     with pytest.raises(TuneError, match="score of candidate 4 is"):
-        Samples.of(features, score)
+        samples_of(features, score)
 
 
 def test_lengths_that_differ_are_refused():
     with pytest.raises(TuneError, match="5 candidates with 4 scores"):
-        Samples.of(draw(5, 0)[0], np.zeros(4))
+        samples_of(draw(5, 0)[0], np.zeros(4))
 
 
 def test_other_features_are_refused():
@@ -234,7 +235,7 @@ def test_contributions_add_up_to_the_prediction():
 
 
 def test_joined_samples_keep_their_order():
-    one, two = (Samples.of(*draw(4, s), task=[s] * 4) for s in (1, 2))
+    one, two = (samples_of(*draw(4, s), task=[s] * 4) for s in (1, 2))
     both = joined([one, two])
     assert both.task.tolist() == [1] * 4 + [2] * 4
     assert np.array_equal(both.batch.features[4:], two.batch.features)
@@ -246,7 +247,7 @@ def test_joined_samples_keep_their_order():
 def test_opinions_differ_where_nothing_was_measured():
     features, score = draw(60, 5)
     model = XGBCostModel(NAMES, ensemble=6)
-    model.fit(Samples.of(features[features[:, 1] < 0.5], score[features[:, 1] < 0.5]))
+    model.fit(samples_of(features[features[:, 1] < 0.5], score[features[:, 1] < 0.5]))
     unseen = draw(500, 6)[0]
     opinions = model.predict_ensemble(Batch.plain(unseen))
     assert opinions.shape == (500, 6)

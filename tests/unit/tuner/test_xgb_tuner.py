@@ -79,6 +79,23 @@ def test_a_knob_that_never_varied_among_the_good_is_tried_nevertheless():
     assert any(digit != 0 for some in found[4:] for digit in some)
 
 
+def test_a_small_space_is_scored_whole_instead_of_searched():
+    class Needle(XGBTuner):
+        def score(self, digits):
+            return 1.0 * (digits == 7).all(axis=1)
+
+    class NoSearch(Evolution):
+        search = None
+
+    task = FakeTask(FakeSpace((8,) * 4, lambda index: index % 2 == 1, default=1))
+    tuner = Needle(task, seed=0, optimizer=NoSearch(), epsilon=0.0, **KNOB)
+    asked = tuner.ask(16)
+    tuner.tell([(c, MeasureResult(times=(valley(c.index),), ts=1.0)) for c in asked])
+    indices = [c.index for c in tuner.ask(16)]
+    assert 8**4 - 1 in indices
+    assert all(index % 2 for index in indices)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_neighbours_of_the_fastest_are_fresh_and_near(seed):
     tuner = make(seed=seed, space=FakeSpace((8,) * 6, lambda index: index % 2 == 0))

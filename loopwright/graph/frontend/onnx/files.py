@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,10 +76,8 @@ def opsets(imports: Any) -> dict[str, int]:
 
 
 def check_opset(model: Any) -> dict[str, int]:
-    """The versions of the domains of a model.
-
-    An opset older than the supported ones counts as the first of them, where no operator of the
-    model has changed in between.
+    """The versions of the domains of a model. An opset older than the supported ones counts as the
+    first of them, where no operator of the model has changed in between.
     """
     found = opsets(model.opset_import)
     own = found.get("")
@@ -96,20 +93,14 @@ def check_opset(model: Any) -> dict[str, int]:
 
 def _unchanged(graph: Any, opset: int) -> bool:
     """Whether all operators of a graph mean the same in the oldest known opset as in another."""
-    onnx = onnx_package()
-    for node in graph.node:
-        inner = [a.g for a in node.attribute if a.HasField("g")]
-        if not all(_unchanged(g, opset) for g in inner):
-            return False
-        if domain(node.domain):
-            continue
-        try:
-            then, later = (onnx.defs.get_schema(node.op_type, v) for v in (opset, OPSETS[0]))
-        except onnx.defs.SchemaError:
-            return False
-        if then.since_version != later.since_version:
-            return False
-    return True
+    defs = onnx_package().defs
+    inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    own = {node.op_type for node in graph.node if not domain(node.domain)}
+    try:
+        versions = [[defs.get_schema(n, v).since_version for v in (opset, OPSETS[0])] for n in own]
+    except defs.SchemaError:
+        return False
+    return all(a == b for a, b in versions) and all(_unchanged(g, opset) for g in inner)
 
 
 Array = npt.NDArray[Any]
@@ -118,10 +109,7 @@ _MOST_BYTES = 1 << 34
 
 
 def dense_of(tensor: Any) -> Array:
-    """A ``SparseTensorProto`` as a dense array.
-
-    Its indices are flat, or a row of coordinates for each value.
-    """
+    """A ``SparseTensorProto`` as an array; its indices are flat, or rows of coordinates."""
     to_array = onnx_package().numpy_helper.to_array
     values, indices, shape = to_array(tensor.values), to_array(tensor.indices), tuple(tensor.dims)
     if min(shape, default=0) < 0:
@@ -142,74 +130,59 @@ def dense_of(tensor: Any) -> Array:
     return dense.reshape(shape)
 
 
-@dataclass(frozen=True)
-class FunctionBody:
-    function: Any  # its inputs, outputs and nodes
-    versions: Mapping[str, int]  # of the domains of its nodes
-
-    def nodes(self, call: Any) -> list[Any]:
-        """Its nodes, with the attributes of a node that calls it."""
-        given = {a.name: a for a in self.function.attribute_proto}
-        given.update({a.name: a for a in call.attribute})
-        return [_with_attributes(n, given) for n in self.function.node]
+def nodes_of(function: Any, call: Any) -> list[Any]:
+    """The nodes of a function, with the attributes of a node that calls it."""
+    given = {a.name: a for a in (*function.attribute_proto, *call.attribute)}
+    return [_with_attributes(n, given) for n in function.node]
 
 
 def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
-    """A node whose references to attributes of the function are resolved."""
     onnx = onnx_package()
     made = onnx.NodeProto()
     made.CopyFrom(node)
     del made.attribute[:]
     for attribute in node.attribute:
-        if not attribute.ref_attr_name:
-            filled = made.attribute.add()
-            filled.CopyFrom(attribute)
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                nodes = [_with_attributes(n, given) for n in attribute.g.node]
-                del filled.g.node[:]
-                filled.g.node.extend(nodes)
-        elif attribute.ref_attr_name in given:
-            filled = made.attribute.add()
-            filled.CopyFrom(given[attribute.ref_attr_name])
-            filled.name = attribute.name
+        value = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if value is None:
+            continue
+        filled = made.attribute.add()
+        filled.CopyFrom(value)
+        filled.name = attribute.name
+        if value is attribute and attribute.type == onnx.AttributeProto.GRAPH:
+            nodes = [_with_attributes(n, given) for n in attribute.g.node]
+            del filled.g.node[:]
+            filled.g.node.extend(nodes)
     return made
 
 
-def body_of(
-    node: Any, versions: Mapping[str, int], types: Sequence[Type | None]
-) -> FunctionBody | None:
-    """The body of a node's operator as of the version of its domain; None where there is none.
-
-    It may depend on the node's attributes. ``types`` are those of its inputs, None for omitted
-    ones.
+def body_of(node: Any, versions: Mapping[str, int], types: Sequence[Type | None]) -> Any:
+    """The body of a node's operator as of the version of its domain; None where there is none. It
+    has the operator's defaults, and may depend on the node's attributes. ``types`` are those of its
+    inputs, None for omitted ones.
     """
     onnx = onnx_package()
     try:
         schema = onnx.defs.get_schema(node.op_type, versions[domain(node.domain)], node.domain)
     except onnx.defs.SchemaError:
         return None
-    function = _function(schema, node, types)
-    if function is None:
-        return None
-    return FunctionBody(
-        _with_defaults(function, schema), {**versions, **opsets(function.opset_import)}
-    )
-
-
-def _function(schema: Any, node: Any, types: Sequence[Type | None]) -> Any:
-    onnx = onnx_package()
-    if schema.has_function:
-        return schema.function_body
-    if not schema.has_context_dependent_function:
-        return None
-    protos = [_type_proto(t).SerializeToString() for t in types]
-    try:
-        text = schema.get_context_dependent_function(node.SerializeToString(), protos)
-    except Exception as exc:  # onnx raises what its C++ half raises
-        raise GraphError(f"onnx cannot tell its body: {' '.join(str(exc).split()):.120}") from exc
     function = onnx.FunctionProto()
-    function.ParseFromString(text)
-    return function if function.node else None
+    if schema.has_function:
+        function.CopyFrom(schema.function_body)
+    elif schema.has_context_dependent_function:
+        protos = [_type_proto(t).SerializeToString() for t in types]
+        try:
+            text = schema.get_context_dependent_function(node.SerializeToString(), protos)
+        except Exception as exc:  # onnx raises what its C++ half raises
+            reason = " ".join(str(exc).split())
+            raise GraphError(f"onnx cannot tell its body: {reason:.120}") from exc
+        function.ParseFromString(text)
+    if not function.node:
+        return None
+    known = {a.name for a in function.attribute_proto}
+    for name, attribute in schema.attributes.items():
+        if name not in known and attribute.default_value.name:
+            function.attribute_proto.add().CopyFrom(attribute.default_value)
+    return function
 
 
 def _type_proto(t: Type | None) -> Any:
@@ -221,15 +194,3 @@ def _type_proto(t: Type | None) -> Any:
     element = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype))
     shape = [n if isinstance(n, int) else str(n) for n in t.shape]
     return onnx.helper.make_tensor_type_proto(element, shape)
-
-
-def _with_defaults(function: Any, schema: Any) -> Any:
-    """A function whose attributes have the defaults of the operator."""
-    onnx = onnx_package()
-    made = onnx.FunctionProto()
-    made.CopyFrom(function)
-    known = {a.name for a in made.attribute_proto}
-    for name, attribute in schema.attributes.items():
-        if name not in known and attribute.default_value.name:
-            made.attribute_proto.add().CopyFrom(attribute.default_value)
-    return made

@@ -70,15 +70,16 @@ def from_onnx(
     scope = Scope()
     importer.initializers(loaded.graph, scope)
     params = inputs.bind(scope)
-    importer.convert(loaded.graph.node, scope)
+    for node in loaded.graph.node:
+        importer.convert(node, scope)
     importer.check()
-    results = [(o.name, importer.result(o.name, scope)) for o in loaded.graph.output]
-    # The parts of a sequence have its name with their numbers appended.
     parts: list[tuple[str, Expr]] = []
-    for name, result in results:
-        fields = result.fields if isinstance(result, Tuple) else None
-        numbered = [(f"{name}.{n}", part) for n, part in enumerate(fields or ())]
-        parts += [(name, result)] if fields is None else numbered
+    for name in (o.name for o in loaded.graph.output):
+        result = importer.result(name, scope)
+        if isinstance(result, Tuple):  # a sequence, whose parts have its name and their numbers
+            parts += [(f"{name}.{n}", part) for n, part in enumerate(result.fields)]
+        else:
+            parts.append((name, result))
     names, values = tuple(name for name, _ in parts), tuple(value for _, value in parts)
     body = values[0] if len(values) == 1 else Tuple(values)
     return IRModule({MAIN: Function(params, body, attrs={OUTPUT_NAMES: names})})
@@ -97,11 +98,7 @@ class _Inputs:
     """The inputs of a model, with the shapes and values that the caller gives."""
 
     def __init__(
-        self,
-        graph: Any,
-        shapes: dict[str, Sequence[Any]],
-        constants: dict[str, Any],
-        importer: OnnxImporter,
+        self, graph: Any, shapes: dict[str, Any], constants: dict[str, Any], importer: OnnxImporter
     ) -> None:
         weights = {t.name for t in graph.initializer}
         self._infos = [i for i in graph.input if i.name not in weights]
@@ -119,10 +116,8 @@ class _Inputs:
     def bind(self, scope: Scope) -> tuple[Var, ...]:
         """Bind each input to its value in a scope; returns those that are variables."""
         for info in self._infos:
-            if info.name in self._constants:
-                scope[info.name] = self._constant(info)
-            else:
-                scope[info.name] = self._value(info)
+            make = self._constant if info.name in self._constants else self._value
+            scope[info.name] = make(info)
         values = [scope[i.name] for i in self._infos]
         parts = [p for v in values for p in (v.fields if isinstance(v, Tuple) else (v,))]
         return tuple(p for p in parts if isinstance(p, Var))
@@ -145,8 +140,7 @@ class _Inputs:
         return Tuple(tuple(parts))
 
     def _constant(self, info: Any) -> Expr | None:
-        optional = info.type.WhichOneof("value") == "optional_type"
-        if optional and self._constants[info.name] is None:
+        if info.type.WhichOneof("value") == "optional_type" and self._constants[info.name] is None:
             return None
         declared = info.type.tensor_type.elem_type
         wanted = _numpy_dtype(declared) if declared else None
@@ -177,7 +171,8 @@ class _Inputs:
         if given is None and not tensor.HasField("shape"):
             raise GraphError(f"input {name!r} has no shape; give it: shape={{{name!r}: ...}}")
         shape = [self._size(d, name) for d in tensor.shape.dim] if given is None else given
-        sizes = (self._named(n) if isinstance(n, str) else n for n in shape)
+        named = self._sizes  # which all inputs share
+        sizes = (named.setdefault(n, te.size_var(n)) if isinstance(n, str) else n for n in shape)
         found = TensorType(tuple(sizes), dtype)
         if 0 in found.shape:
             raise UnboundInputsError(
@@ -187,19 +182,13 @@ class _Inputs:
             )
         return found
 
-    def _size(self, dim: Any, name: str) -> Size:
-        if dim.HasField("dim_value"):
-            return int(dim.dim_value)
-        if not dim.dim_param:
+    def _size(self, dim: Any, name: str) -> Size | str:
+        if not dim.HasField("dim_value") and not dim.dim_param:
             raise GraphError(
                 f"input {name!r} has an extent that is not known; give its shape: "
                 f"shape={{{name!r}: ...}}"
             )
-        return self._named(dim.dim_param)
-
-    def _named(self, name: str) -> Size:
-        """The size variable of a name, which all inputs share."""
-        return self._sizes.setdefault(name, te.size_var(name))
+        return int(dim.dim_value) if dim.HasField("dim_value") else str(dim.dim_param)
 
 
 def _numpy_dtype(number: int) -> np.dtype[Any]:

@@ -39,9 +39,7 @@ class Surroundings(Protocol):
     @property
     def types(self) -> ExprTypes: ...
 
-    def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]:
-        """The outputs of a graph that is an attribute of a node, for values of its inputs."""
-        ...
+    def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]: ...
 
 
 @dataclass(frozen=True)
@@ -72,8 +70,7 @@ class Node(ImportedNode):
 
     def __getitem__(self, index: int) -> Expr:
         """An input; GraphError where it is left out."""
-        found = self.optional(index)
-        if found is None:
+        if (found := self.optional(index)) is None:
             raise GraphError(f"its input {index} is missing")
         return found
 
@@ -82,7 +79,6 @@ class Node(ImportedNode):
         return [e for e in self.inputs if e is not None]
 
     def optional(self, index: int) -> Expr | None:
-        """An input; None where it is left out."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def attr(self, name: str, default: Any = None) -> Any:
@@ -95,20 +91,13 @@ class Node(ImportedNode):
         return e if self.dtype(e) == dtype else self.call("cast", e, dtype=dtype)
 
     def known(self, index: int) -> np.ndarray[Any, Any] | None:
-        """The elements of an input that controls the computation, such as a shape; None: left out.
-
-        Raises:
-            UnboundInputsError: they depend on inputs of the model.
-        """
+        """The elements of an input that has to be known, such as a shape; None: left out."""
         found = self.optional(index)
         return None if found is None else self.value(found, f"input {index}")
 
     def value(self, e: Expr, what: str) -> np.ndarray[Any, Any]:
-        """The elements of an expression that is known when the model is imported.
-
-        Raises:
-            UnboundInputsError: they depend on inputs of the model; ``what`` names them in the
-                message.
+        """The elements of an expression that is known when the model is imported. Raises
+        UnboundInputsError where they depend on inputs; ``what`` names them in the message.
         """
         if isinstance(e, Constant):
             return e.data
@@ -130,6 +119,10 @@ class Node(ImportedNode):
         """The integers of an input; GraphError where it is left out."""
         self[index]
         return self.numbers(index) or ()
+
+    def moved(self, name: str, index: int, since: int) -> Any:
+        """The integers of an attribute that is an input from an opset on; None: left out."""
+        return self.attr(name) if self.opset < since else self.numbers(index)
 
     def is_half(self, e: Expr) -> bool:
         """Whether an expression is a tensor of 16-bit floats."""
@@ -167,19 +160,14 @@ def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]
 def one_call(
     name: str, operator: str, since: int = 1, **attrs: tuple[str, bool | int | float | str | None]
 ) -> None:
-    """Register a converter to one call of an operator of graphs over all inputs.
-
-    ``attrs`` are those of the call: the node's attribute, and its default.
-    """
+    """Convert to one call; ``attrs`` are its attributes: the node's name of each, and a default."""
 
     @converter(name, since)
     def convert(node: Node) -> Expr:
-        inputs = (node[n] for n in range(1, len(node.inputs)))
-        values: dict[str, Any] = {}
-        for own, (known, default) in attrs.items():
-            value = node.attr(known, default)
-            values[own] = bool(value) if isinstance(default, bool) else value
-        return node.call(operator, node[0], *inputs, **values)
+        inputs = [node[n] for n in range(max(len(node.inputs), 1))]
+        values = {own: node.attr(*known) for own, known in attrs.items()}
+        flags = {own: bool(values[own]) for own in attrs if isinstance(attrs[own][1], bool)}
+        return node.call(operator, *inputs, **values | flags)
 
 
 def computed_in(node: Node, convert: Converter, dtype: str) -> Expr:
@@ -250,9 +238,9 @@ def storage(name: str) -> str:
 
 
 def bounds(name: str) -> tuple[int, int]:
-    """The smallest and the largest integer of a narrow dtype."""
     bits, signed = INTEGERS[name]
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    low = -(1 << bits - 1) if signed else 0
+    return low, low + (1 << bits) - 1
 
 
 def stored(value: Any) -> np.ndarray[Any, Any]:
@@ -276,14 +264,12 @@ def stored(value: Any) -> np.ndarray[Any, Any]:
 
 
 def constant(types: ExprTypes, value: Any, name: str = "") -> Expr:
-    """A constant of an ordinary or a narrow dtype."""
     made, dtype = const(stored(value), name=name), np.asarray(value).dtype.name
     return types.mark(made, dtype) if dtype in NAMES else made
 
 
 def check_taken(operator: str, inputs: Sequence[Expr | None], types: ExprTypes) -> str | None:
     """The narrow dtype of the result of an operator that moves elements; None for other operators.
-
     Raises GraphError where an operator that computes with its elements gets a narrow dtype.
     """
     found = [types.narrow(e) for e in inputs if e is not None]

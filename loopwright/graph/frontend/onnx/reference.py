@@ -23,16 +23,8 @@ from loopwright.errors import GraphError, TensorError
 from loopwright.graph.frontend.conversion import ExprTypes
 from loopwright.graph.frontend.onnx.files import domain, onnx_package, operator
 from loopwright.graph.frontend.onnx.node import INTEGERS, NAMES, storage, stored
-from loopwright.graph.ir.expr import (
-    Call,
-    Constant,
-    Expr,
-    HostFunction,
-    TensorType,
-    TupleGetItem,
-    TupleType,
-    const,
-)
+from loopwright.graph.ir import expr as ir
+from loopwright.graph.ir.expr import Expr
 
 #: Elements that the inputs and the outputs of a folded node have together, at most, and those of a
 #: constant that may decide shapes, such as the new shape of a Reshape.
@@ -51,7 +43,7 @@ def folded(
     node: Any, inputs: Sequence[Expr | None], versions: Mapping[str, int]
 ) -> list[Expr | None] | None:
     """The results of a node over few known numbers; None where it is not such a node."""
-    known = [e for e in inputs if isinstance(e, Constant)]
+    known = [e for e in inputs if isinstance(e, ir.Constant)]
     if len(known) < sum(e is not None for e in inputs) or not _is_foldable(node, known):
         return None
     try:
@@ -61,7 +53,7 @@ def folded(
     return [next(results) if name else None for name in node.output]
 
 
-def _is_foldable(node: Any, known: Sequence[Constant]) -> bool:
+def _is_foldable(node: Any, known: Sequence[ir.Constant]) -> bool:
     # Axes of a reduction are no data: none of them may be all.
     data = known[:1] if node.op_type.startswith("Reduce") else known
     empty = any(e.data.size == 0 for e in data)
@@ -77,12 +69,12 @@ def _is_foldable(node: Any, known: Sequence[Constant]) -> bool:
     return sum(e.data.size for e in known) <= _FEW and not _makes_many(node, known)
 
 
-def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[Constant]:
+def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[ir.Constant]:
     """The results of a node by onnx's reference, in the dtypes that its operator declares."""
     from onnx import NodeProto, defs, helper
     from onnx.reference import ReferenceEvaluator
 
-    known = [e for e in inputs if isinstance(e, Constant)]
+    known = [e for e in inputs if isinstance(e, ir.Constant)]
     if node.op_type == "ReduceMean" and known[0].data.size == 0:
         node = NodeProto.FromString(node.SerializeToString())
         node.op_type = "ReduceL1"  # as in ONNX Runtime, the mean of nothing is 0
@@ -97,16 +89,16 @@ def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[Con
     results = ReferenceEvaluator(model).run(None, feeds)
     schema = defs.get_schema(node.op_type, opset, "")
     pairs = zip(schema.inputs, inputs, strict=False)
-    dtype_of = {p.type_str: e.data.dtype for p, e in pairs if isinstance(e, Constant)}
+    dtype_of = {p.type_str: e.data.dtype for p, e in pairs if isinstance(e, ir.Constant)}
     last = len(schema.outputs) - 1  # which a variadic operator has any number of
     types = [schema.outputs[min(n, last)].type_str for n, name in enumerate(node.output) if name]
     return [
-        const(np.asarray(x, dtype_of.get(t) if t.startswith("T") else None))
+        ir.const(np.asarray(x, dtype_of.get(t) if t.startswith("T") else None))
         for x, t in zip(results, types, strict=True)
     ]
 
 
-def _makes_many(node: Any, known: Sequence[Constant]) -> bool:
+def _makes_many(node: Any, known: Sequence[ir.Constant]) -> bool:
     """Whether a node's result may have more elements than its inputs, and more than a few."""
     if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
         return float(np.prod(np.maximum(known[-1].data.astype("float64"), 1))) > _FEW
@@ -131,22 +123,21 @@ def fallen_back(
     versions: Mapping[str, int],
     reason: str,
 ) -> list[Expr | None]:
-    """The outputs of a node by onnx's reference implementation; None for unnamed ones.
-
-    ``inputs`` are all values it reads, by name, those of its subgraphs included. Outputs of narrow
-    dtypes are noted in ``types``. ``reason`` says why the node has no kernel. Raises GraphError
-    where there is no reference implementation, or shapes or dtypes are not known.
+    """The outputs of a node by onnx's reference implementation; None for unnamed ones. ``inputs``
+    are all values it reads, by name, those of its subgraphs included. Outputs of narrow dtypes are
+    noted in ``types``. ``reason`` says why the node has no kernel. Raises GraphError where there is
+    no reference implementation, or shapes or dtypes are not known.
     """
     model = _model_of(node, inputs, types, versions)
     found = _output_types(model)
     step = _function_of(model, list(inputs), [types.narrow(e) for e in inputs.values()])
-    storages = [TensorType(s, storage(d) if d in NAMES else dtypes.check(d)) for s, d in found]
-    result = storages[0] if len(storages) == 1 else TupleType(tuple(storages))
+    storages = [ir.TensorType(s, storage(d) if d in NAMES else dtypes.check(d)) for s, d in found]
+    result = storages[0] if len(storages) == 1 else ir.TupleType(tuple(storages))
     label = f"{operator(node)} {node.name!r}" if node.name else operator(node)
-    host = HostFunction(operator(node), step, result, BY, reason, span=label)
-    call = Call(host, tuple(inputs.values()), span=label)
-    single = len(storages) == 1
-    made = [call if single else TupleGetItem(call, n) for n in range(len(storages))]
+    host = ir.HostFunction(operator(node), step, result, BY, reason, span=label)
+    call = ir.Call(host, tuple(inputs.values()), span=label)
+    made: list[Expr] = [ir.TupleGetItem(call, n) for n in range(len(storages))]
+    made = [call] if len(storages) == 1 else made
     for e, (_, dtype) in zip(made, found, strict=True):
         if dtype in NAMES:
             types.mark(e, dtype)
@@ -177,13 +168,15 @@ def _model_of(
     known = {
         name: e.data
         for name, e in inputs.items()
-        if isinstance(e, Constant) and e.data.size <= _FEW and types.narrow(e) is None
+        if isinstance(e, ir.Constant) and e.data.size <= _FEW and types.narrow(e) is None
     }
-    infos = [
-        helper.make_value_info(name, _proto(types, e))
-        for name, e in inputs.items()
-        if name not in known
-    ]
+    others = {name: e for name, e in inputs.items() if name not in known}
+    infos = []
+    for name, e in others.items():
+        t = types.tensor(e)
+        dtype = _numpy_dtype(types.narrow(e) or t.dtype)
+        proto = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), t.shape)
+        infos.append(helper.make_value_info(name, proto))
     weights = [onnx.numpy_helper.from_array(np.asarray(x), name) for name, x in known.items()]
     outputs = [helper.make_value_info(n, onnx.TypeProto()) for n in node.output if n]
     graph = helper.make_graph([node], "fallback", infos, outputs, weights)
@@ -191,16 +184,7 @@ def _model_of(
     return helper.make_model(graph, opset_imports=imports)
 
 
-def _proto(types: ExprTypes, e: Expr) -> Any:
-    onnx = onnx_package()
-    t = types.tensor(e)
-    dtype = types.narrow(e) or t.dtype
-    element = onnx.helper.np_dtype_to_tensor_dtype(_numpy_dtype(dtype))
-    return onnx.helper.make_tensor_type_proto(element, t.shape)
-
-
 def _output_types(model: Any) -> list[tuple[tuple[int, ...], str]]:
-    """The shapes and dtypes of the outputs of a model of one node, as onnx infers them."""
     onnx = onnx_package()
     try:
         inferred = onnx.shape_inference.infer_shapes(
@@ -212,21 +196,19 @@ def _output_types(model: Any) -> list[tuple[tuple[int, ...], str]]:
 
 
 def _type_of(info: Any) -> tuple[tuple[int, ...], str]:
-    onnx = onnx_package()
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type" or not info.type.tensor_type.HasField("shape"):
         raise GraphError(f"onnx cannot tell the shape of its output {info.name!r}")
     tensor = info.type.tensor_type
-    shape = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
-    if any(n is None for n in shape):
+    if not all(d.HasField("dim_value") for d in tensor.shape.dim):
         raise GraphError(f"the shape of its output {info.name!r} depends on data")
-    name = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    name = onnx_package().helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
     if name not in NAMES:
         try:
             dtypes.check(name)
         except TensorError as exc:
             raise GraphError(f"its output {info.name!r} is {name}, which no program holds") from exc
-    return tuple(int(n) for n in shape if n is not None), name
+    return tuple(int(d.dim_value) for d in tensor.shape.dim), name
 
 
 def _function_of(model: Any, names: Sequence[str], narrow: Sequence[str | None]) -> Any:
@@ -251,7 +233,6 @@ def _function_of(model: Any, names: Sequence[str], narrow: Sequence[str | None])
 
 
 def _as_onnx(x: np.ndarray[Any, Any], narrow: str | None) -> np.ndarray[Any, Any]:
-    """An array of a program as onnx has it; bits of a narrow dtype become that dtype."""
     if narrow is None:
         return x
     dtype = _numpy_dtype(narrow)

@@ -12,6 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,6 @@ class TensorRead:
 
 @dataclass(frozen=True, eq=False)
 class Deferred:
-    """A value that PyTorch computes from tensors."""
-
     names: tuple[str, ...]  # the calls that make it, the last one last
     reads: tuple[Expr, ...]  # expressions that it is computed from
     value: Callable[[Mapping[Expr, Any]], Any]  # from their tensors to the value
@@ -91,11 +90,7 @@ def leaves_of(value: Any) -> list[Any]:
 def deferred_call(
     label: str, target: Callable[..., Any], args: Any, kwargs: Any, reason: str
 ) -> Deferred:
-    """A call that PyTorch computes over tensors and values.
-
-    In its arguments `TensorRead` and `Deferred` stand in place of tensors; ``label`` names it
-    in messages.
-    """
+    """A call of PyTorch; `TensorRead` and `Deferred` stand for tensors in its arguments."""
     leaves = leaves_of([args, kwargs])
     inner = [leaf for leaf in leaves if isinstance(leaf, Deferred)]
     own = [leaf.expr for leaf in leaves if isinstance(leaf, TensorRead)]
@@ -114,10 +109,8 @@ def part_of(whole: Deferred, index: int) -> Deferred:
 
 
 def _filled(value: Any, tensors: Mapping[Expr, Any]) -> Any:
-    if isinstance(value, TensorRead):
-        return value.tensor(tensors)
-    if isinstance(value, Deferred):
-        return value.value(tensors)
+    if isinstance(value, (TensorRead, Deferred)):
+        return value.tensor(tensors) if isinstance(value, TensorRead) else value.value(tensors)
     if isinstance(value, (list, tuple)):
         return type(value)(_filled(v, tensors) for v in value)
     if isinstance(value, dict):
@@ -149,18 +142,16 @@ def is_empty(value: Any) -> bool:
 
 
 def elements_of(tensor: Any) -> Array:
-    """The elements of a tensor, as a program holds them."""
     return as_bytes(tensor) if dtype_of(tensor) is None else as_array(tensor)
 
 
 def as_step(
     deferred: Deferred, results: Sequence[Any], several: bool, turn: Turn | None = None
 ) -> Any:
-    """Make a step of the program of a value that PyTorch computes.
-
-    Returns the value that holds the result, or a list of them where ``several`` is set; the
-    deferred value itself where no program holds its tensors. ``results`` are fake tensors. A step
-    with ``turn`` draws random numbers or may fail, so that its order among others counts.
+    """Make a step of the program of a value that PyTorch computes. Returns the value that holds the
+    result, or a list of them where ``several`` is set; the deferred value itself where no program
+    holds its tensors. ``results`` are fake tensors. A step with ``turn`` draws random numbers or
+    may fail, so that its order among others counts.
     """
     tensors = [is_tensor(t) and not is_empty(t) for t in results]
     types = [held_type(t) for t, made in zip(results, tensors, strict=True) if made]
@@ -173,54 +164,41 @@ def as_step(
     label = " > ".join(deferred.names)
     host = HostFunction(
         deferred.names[-1].partition(" ")[0],
-        _function(deferred, several, tensors, turn is not None),
+        partial(_run, deferred, several, tensors, turn is not None),
         known[0] if one else TupleType(tuple(known)),
         BY,
         deferred.reason,
         span=label,
     )
-    call = Call(host, deferred.reads if turn is None else turn.behind(deferred.reads), span=label)
+    behind = () if turn is None or turn.last is None else (turn.last,)
+    call = Call(host, (*deferred.reads, *behind), span=label)
     parts = [call] if one else [TupleGetItem(call, n) for n in range(len(known))]
     if turn is not None:
         turn.last = parts.pop()
     places = iter(parts)
-    found = [
-        held(next(places), t) if made else _empty_like(t)
-        for t, made in zip(results, tensors, strict=True)
-    ]
+    found: list[Any] = []
+    for t, made in zip(results, tensors, strict=True):
+        memory = TensorLayout.of(t)  # None where it is no tensor
+        empty = None if memory is None or made else memory.empty()
+        found.append(held(next(places), t) if made else empty)
     return found if several else found[0]
 
 
+@dataclass
 class Turn:
-    """The order of steps with random numbers or possible errors."""
+    """The order of steps with random numbers or possible errors: the next reads the last."""
 
-    def __init__(self) -> None:
-        self.last: Expr | None = None  # result of the last of them; None before the first
-
-    def behind(self, reads: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Add the token of the last step to the reads of the next, so that it runs after it."""
-        return (*reads,) if self.last is None else (*reads, self.last)
+    last: Expr | None = None  # result of the last of them; None before the first
 
 
-def _empty_like(value: Any) -> Any:
-    """A tensor without elements, after a fake one; None for values that are no tensors."""
-    memory = TensorLayout.of(value)
-    return None if memory is None else memory.empty()
-
-
-def _function(
-    deferred: Deferred, several: bool, tensors: Sequence[bool], turn: bool
-) -> Callable[..., list[Array]]:
-    torch = torch_package()
-
-    def run(*arrays: Array) -> list[Array]:
-        with torch.no_grad():
-            given = map(as_tensor, arrays[: len(deferred.reads)])
-            found = deferred.value(dict(zip(deferred.reads, given, strict=True)))
-        values = zip(found if several else [found], tensors, strict=True)
-        return [elements_of(t) for t, made in values if made] + [_DONE] * turn
-
-    return run
+def _run(
+    deferred: Deferred, several: bool, tensors: Sequence[bool], turn: bool, *arrays: Array
+) -> list[Array]:
+    with torch_package().no_grad():
+        given = map(as_tensor, arrays[: len(deferred.reads)])
+        found = deferred.value(dict(zip(deferred.reads, given, strict=True)))
+    values = zip(found if several else [found], tensors, strict=True)
+    return [elements_of(t) for t, made in values if made] + [_DONE] * turn
 
 
 #: Runs that are timed, behind one that is not; the share from which on there is a warning; the
@@ -248,13 +226,13 @@ class FallbackShare:
             return
         self._whole += sum(seconds)
         for step, took in zip(executor.program.steps, seconds, strict=True):
-            if step.kernel in hosts:
-                self._by_operators[_operators(hosts[step.kernel])] += took
-        self.known = self._runs > _RUNS
-        if self.known:
-            self._warn()
-
-    def _warn(self) -> None:
+            if (host := hosts.get(step.kernel)) is not None:
+                # Its operators, without the names of their nodes.
+                names = [part.partition(" ")[0] for part in (host.span or host.name).split(" > ")]
+                self._by_operators[" > ".join(names)] += took
+        if self._runs <= _RUNS:
+            return
+        self.known = True
         share = sum(self._by_operators.values()) / self._whole
         if share <= _MOST:
             return
@@ -266,10 +244,5 @@ class FallbackShare:
             f"no kernel: {named}{f', and {more} more' if more else ''}; the reasons are told by "
             "loopwright.graph.torch_backend.compiled_models()[-1].report",
             FallbackWarning,
-            stacklevel=2,
+            stacklevel=1,
         )
-
-
-def _operators(host: HostFunction) -> str:
-    """The operators that a function computes, without the names of their nodes."""
-    return " > ".join(part.partition(" ")[0] for part in (host.span or host.name).split(" > "))

@@ -1,6 +1,5 @@
-"""Conversion of graphs of PyTorch (``torch.fx``), whose calls are of ATen's operators.
-
-What cannot be converted is left to PyTorch, or noted, so that one message tells all of it.
+"""Conversion of graphs of PyTorch (``torch.fx``), whose calls are of ATen's operators. What cannot
+be converted is left to PyTorch, or noted, so that one message tells all of it.
 """
 
 from __future__ import annotations
@@ -13,20 +12,8 @@ from typing import Any
 
 from loopwright.errors import GraphError, LoopwrightError
 from loopwright.graph.frontend.conversion import UNCONVERTED, ExprTypes, Unconverted, refusal
-from loopwright.graph.frontend.torch.fallback import (
-    Carried,
-    Deferred,
-    TensorRead,
-    Turn,
-    as_step,
-    deferred_call,
-    elements_of,
-    held,
-    held_type,
-    is_empty,
-    leaves_of,
-    part_of,
-)
+from loopwright.graph.frontend.torch import fallback
+from loopwright.graph.frontend.torch.fallback import Carried, Deferred, TensorRead, Turn
 from loopwright.graph.frontend.torch.memory import (
     TensorLayout,
     dtype_of,
@@ -58,7 +45,6 @@ class TorchImporter:
 
     def outputs(self, module: Any, bound: Mapping[Any, Any]) -> list[Any]:
         """The outputs of a ``torch.fx.GraphModule`` whose nodes declare the types of their values.
-
         ``bound`` has the values of its placeholders, and of calls that need not be converted.
         Tensors are returned as expressions, `Carried` or `Deferred`, other values as they are.
         """
@@ -87,8 +73,7 @@ class TorchImporter:
 
     def _resolved(self, value: Any) -> Any:
         """An argument with the values of the nodes in it."""
-        torch = torch_package()
-        return torch.fx.node.map_arg(value, lambda node: self.values[node])
+        return torch_package().fx.node.map_arg(value, self.values.__getitem__)
 
     def _read(self, node: Any) -> Any:
         """The value of a node for PyTorch: a tensor with the layout it would have there."""
@@ -102,21 +87,19 @@ class TorchImporter:
 
     def _called(self, node: Any) -> Any:
         args, kwargs = self._resolved(node.args), self._resolved(dict(node.kwargs))
-        leaves = leaves_of([args, kwargs])
+        leaves = fallback.leaves_of([args, kwargs])
         if any(isinstance(leaf, Unconverted) for leaf in leaves):
             return UNCONVERTED
         if node.target is operator.getitem:
             whole, index = args
             if not isinstance(whole, Deferred):
                 return whole[index]
-            return as_step(part_of(whole, index), *_results(node.meta.get("val")))
+            return fallback.as_step(fallback.part_of(whole, index), *_results(node.meta.get("val")))
         name = getattr(node.target, "__name__", "")
-        if any(name.startswith(prefix) for prefix in _CHECKS):
-            return None
-        if name == "with_effects":
-            return self._effect(node)
+        if name.startswith(_CHECKS) or name == "with_effects":
+            return self._effect(node) if name == "with_effects" else None
         results, several = _results(node.meta.get("val"))
-        if results and all(map(is_empty, results)):
+        if results and all(map(fallback.is_empty, results)):
             found = [memory.empty() for memory in map(TensorLayout.of, results) if memory]
             return found if several else found[0]
         try:
@@ -127,19 +110,10 @@ class TorchImporter:
         return made if several else made[0]
 
     def _fallen(
-        self,
-        node: Any,
-        target: Any,
-        args: Sequence[Any],
-        results: Sequence[Any],
-        several: bool,
-        reason: str,
-        counts: bool = False,
-    ) -> Any:
-        """Let PyTorch compute a call, unless that is refused.
-
-        ``results`` are fake tensors; ``counts`` says that the order among other such calls matters.
-        """
+        self, node: Any, target: Any, args: Sequence[Any], results: Sequence[Any], several: bool,
+        reason: str, counts: bool = False,
+    ) -> Any:  # fmt: skip
+        """Let PyTorch compute a call; ``counts`` says that its order among such calls matters."""
         name = _name(target) if hasattr(target, "_schema") else getattr(target, "__name__", target)
         aten = hasattr(target, "_schema") and "::" not in str(name)
         label = f"{'aten::' * aten}{name} {node.name!r}"
@@ -147,7 +121,7 @@ class TorchImporter:
             self._refused.append((label, reason))
             return UNCONVERTED
         read = torch_package().fx.node.map_arg((args, dict(node.kwargs)), self._read)
-        deferred = deferred_call(label, target, read[0], read[1], reason)
+        deferred = fallback.deferred_call(label, target, read[0], read[1], reason)
         random = _is_random(target)
         # A value that no kernel reads is computed in one step with its only reader.
         value, readers = node.meta.get("val"), list(node.users)
@@ -156,10 +130,11 @@ class TorchImporter:
         lone = alone and carried and shared_base(node, self._bases) is node
         if lone and not (random or several):
             return deferred
-        found = as_step(deferred, results, several, self.turn if counts or random else None)
+        found = fallback.as_step(
+            deferred, results, several, self.turn if counts or random else None
+        )
         if random and isinstance(found, Deferred):
-            reason = "how many random numbers it draws depends on data"
-            self._refused.append((label, reason))
+            self._refused.append((label, "how many random numbers it draws depends on data"))
         return found
 
     def _effect(self, node: Any) -> Any:
@@ -168,19 +143,12 @@ class TorchImporter:
         results = list(node.meta["val"])[1:]
         several = len(results) > 1
         found = self._fallen(node, target, args, results, several, "it may fail", counts=True)
-        if isinstance(found, Unconverted):
-            return found
-        return [None, *(found if several else [found])]
+        return found if found is UNCONVERTED else [None, *(found if several else [found])]
 
     def _made(
-        self,
-        node: Any,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        leaves: Sequence[Any],
+        self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[Any],
         results: Sequence[Any],
-    ) -> Sequence[Any]:
-        """Convert a call to its outputs."""
+    ) -> Sequence[Any]:  # fmt: skip
         torch = torch_package()
         if not isinstance(node.target, torch._ops.OpOverload):
             raise GraphError("it is no operator of ATen")
@@ -193,7 +161,7 @@ class TorchImporter:
         if not tensors and not _is_random(node.target) and elements <= _LARGE:
             with torch.no_grad():
                 found = node.target(*args, **kwargs)
-            return [constant_of(t) for t in leaves_of(found)]
+            return [constant_of(t) for t in fallback.leaves_of(found)]
         if any(map(is_tensor, (*args, *kwargs.values()))):
             raise GraphError("it reads a tensor without elements")
         plain = {k: v for k, v in kwargs.items() if k not in _OF_RESULTS}
@@ -203,7 +171,6 @@ class TorchImporter:
 
 
 def attribute(module: Any, target: str) -> Any:
-    """An attribute of a module by its dotted name."""
     return reduce(getattr, target.split("."), module)
 
 
@@ -216,23 +183,20 @@ def _name(target: Any) -> str:
 
 
 def tensor_type_of(value: Any) -> TensorType | None:
-    """The type of a tensor as kernels take it.
-
-    None where its dtype, or an extent, is unknown, or it has no elements.
-    """
-    return held_type(value) if is_tensor(value) and dtype_of(value) is not None else None
+    """The type of a tensor as kernels take it; None where it is unknown, or has no elements."""
+    return fallback.held_type(value) if is_tensor(value) and dtype_of(value) is not None else None
 
 
 def constant_of(tensor: Any, name: str = "") -> Any:
     """A known tensor, as a program holds it; itself without elements."""
     if not tensor.numel():
         return tensor
-    return held(const(elements_of(tensor), name=name), tensor)
+    return fallback.held(const(fallback.elements_of(tensor), name=name), tensor)
 
 
 def lacks_converter(target: Any) -> bool:
-    known = isinstance(target, torch_package()._ops.OpOverload)
-    return known and converter_of(_name(target)) is None
+    is_operator = isinstance(target, torch_package()._ops.OpOverload)
+    return is_operator and converter_of(_name(target)) is None
 
 
 def _is_random(target: Any) -> bool:
@@ -240,7 +204,6 @@ def _is_random(target: Any) -> bool:
 
 
 def _results(value: Any) -> tuple[list[Any], bool]:
-    """The results of a call, and whether there are several."""
     return ([*value], True) if isinstance(value, (list, tuple)) else ([value], False)
 
 

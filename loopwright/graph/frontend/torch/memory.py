@@ -42,7 +42,6 @@ def dtype_of(tensor: Any) -> str | None:
 
 def as_array(tensor: Any) -> Array:
     """A host tensor as an array that shares its memory; a copy if not contiguous and aligned.
-
     Raises GraphError for tensors on a device, and for dtypes that programs do not have.
     """
     torch = torch_package()
@@ -52,8 +51,7 @@ def as_array(tensor: Any) -> Array:
             f"a tensor is {tensor.dtype} {tensor.layout} on {tensor.device}; kernels take dense "
             f"ones of the host, of {', '.join(dtypes.SUPPORTED)}"
         )
-    plain = tensor.detach()
-    plain = plain.resolve_conj().resolve_neg().contiguous()
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     if plain.data_ptr() % plain.itemsize:
         plain = plain.clone()
     if dtype == "bfloat16":
@@ -69,10 +67,9 @@ def as_bytes(tensor: Any) -> Array:
 
 
 def as_tensor(array: Array) -> Any:
-    """An array as a tensor that shares its memory, and must not be written.
-
-    PyTorch has no read-only tensors, and warns of read-only arrays: the operators called here do
-    not write into their inputs.
+    """An array as a tensor that shares its memory, and must not be written. PyTorch has no
+    read-only tensors, and warns of read-only arrays: the operators called here do not write into
+    their inputs.
     """
     torch = torch_package()
     shared = np.asarray(_Writable(array)) if not array.flags.writeable else array
@@ -85,13 +82,11 @@ class _Writable:
     """A read-only array whose interface does not declare it read-only."""
 
     def __init__(self, array: Array) -> None:
-        shown = np.ascontiguousarray(array)
-        if shown.dtype.name == "bfloat16":
-            shown = shown.view("int16")
-        interface = dict(shown.__array_interface__)
-        interface["data"] = (interface["data"][0], False)
-        self.__array_interface__ = interface
-        self._owner = shown
+        self._owner = np.ascontiguousarray(array)
+        if array.dtype.name == "bfloat16":
+            self._owner = self._owner.view("int16")
+        interface = self._owner.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
 
 
 @dataclass(frozen=True)
@@ -108,12 +103,8 @@ class TensorLayout:
 
     @staticmethod
     def of(tensor: Any, numbers: Mapping[Any, int] | None = None) -> TensorLayout | None:
-        """The layout of a (fake) tensor; None where it is not dense, or has unknown symbols.
-
-        ``numbers`` are values of symbols.
-        """
-        torch = torch_package()
-        if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        """The layout of a (fake) tensor; None where it is not dense, or a symbol has no number."""
+        if not is_tensor(tensor) or tensor.layout is not torch_package().strided:
             return None
         sizes = (tensor.untyped_storage().nbytes(), tensor.storage_offset(), *tensor.shape)
         found = [_number(n, numbers) for n in (*sizes, *tensor.stride())]
@@ -156,9 +147,8 @@ class TensorLayout:
         return torch_package().empty_strided(self.shape, self.strides, dtype=self.dtype)
 
     def filled(self, elements: Any) -> Any:
-        """A tensor with some elements in this layout, at the beginning of its storage.
-
-        It is ``elements`` itself where that is contiguous and may stay so.
+        """A tensor with some elements in this layout, at the beginning of its storage; ``elements``
+        itself where that is contiguous.
         """
         torch = torch_package()
         if self.contiguous:
@@ -190,7 +180,6 @@ class TensorLayout:
 
 
 def expression_of(value: Any) -> Any:
-    """The expression of a symbolic number; else None."""
     return getattr(getattr(value, "node", None), "expr", None)
 
 
@@ -213,21 +202,17 @@ def _packed(shape: Sequence[int]) -> tuple[int, ...]:
 
 def storage_of(value: Any) -> int | None:
     """A number that identifies the storage of a tensor, or of a list of views; else None."""
-    torch = torch_package()
     if isinstance(value, (list, tuple)):
         shared = set(map(storage_of, value))
         return shared.pop() if len(shared) == 1 else None
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+    if not is_tensor(value) or value.layout is not torch_package().strided:
         return None
     number: int = value.untyped_storage()._cdata
     return number
 
 
 def shared_base(node: Any, known: Mapping[Any, Any]) -> Any:
-    """The node of a functional ``torch.fx`` graph that made the storage of a node's tensor.
-
-    It is the one of a node that it reads, as in ``known``, or the node itself.
-    """
+    """The node of a functional ``torch.fx`` graph that made the storage of a node's tensor."""
     storage = storage_of(node.meta.get("val"))
     read = [r for n in node.all_input_nodes for r in (n, *n.all_input_nodes) if r in known]
     return next((known[r] for r in read if storage_of(r.meta["val"]) == storage), node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loopwright.errors import GraphError
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Decomposition functions by operator.
-
-    The two operators are what ``torch.nn.TransformerEncoderLayer`` and
-    ``torch.nn.MultiheadAttention`` call in inference.
+    """Decomposition functions by operator. The two operators are what
+    ``torch.nn.TransformerEncoderLayer`` and ``torch.nn.MultiheadAttention`` call in inference.
     """
     aten = torch_package().ops.aten
     return {
@@ -31,24 +30,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    embed_dim: int,
-    num_head: int,
-    qkv_weight: Any,
-    qkv_bias: Any,
-    proj_weight: Any,
-    proj_bias: Any,
-    mask: Any = None,
-    need_weights: bool = True,
-    average_attn_weights: bool = True,
-    mask_type: int | None = None,
-) -> tuple[Any, Any]:
-    """Multi-head attention, and its weights, or an empty tensor in their place.
-
-    As in the operator, non-zero elements of the mask are left out, whatever its dtype; a fully
-    masked row gives NaN.
+    query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any,
+    qkv_bias: Any, proj_weight: Any, proj_bias: Any, mask: Any = None, need_weights: bool = True,
+    average_attn_weights: bool = True, mask_type: int | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Multi-head attention, and its weights, or an empty tensor in their place. As in the operator,
+    non-zero elements of the mask are left out, whatever its dtype; a fully masked row gives NaN.
     """
     torch = torch_package()
     linear = torch.nn.functional.linear
@@ -71,27 +58,11 @@ def _attention(
 
 
 def _encoder_layer(
-    src: Any,
-    embed_dim: int,
-    num_heads: int,
-    qkv_weight: Any,
-    qkv_bias: Any,
-    proj_weight: Any,
-    proj_bias: Any,
-    use_gelu: bool,
-    norm_first: bool,
-    eps: float,
-    norm_weight_1: Any,
-    norm_bias_1: Any,
-    norm_weight_2: Any,
-    norm_bias_2: Any,
-    ffn_weight_1: Any,
-    ffn_bias_1: Any,
-    ffn_weight_2: Any,
-    ffn_bias_2: Any,
-    mask: Any = None,
-    mask_type: int | None = None,
-) -> Any:
+    src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
+    proj_bias: Any, use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any,
+    norm_bias_1: Any, norm_weight_2: Any, norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any,
+    ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None, mask_type: int | None = None,
+) -> Any:  # fmt: skip
     """An encoder layer: attention, then two linear layers, each added and normalised."""
     nn = torch_package().nn.functional
 
@@ -105,12 +76,9 @@ def _encoder_layer(
         inner = nn.gelu(inner) if use_gelu else nn.relu(inner)
         return nn.linear(inner, ffn_weight_2, ffn_bias_2)
 
-    def first_norm(x: Any) -> Any:
-        return nn.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
-
-    def second_norm(x: Any) -> Any:
-        return nn.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
-
+    norm = partial(nn.layer_norm, normalized_shape=(embed_dim,), eps=eps)
+    first_norm = partial(norm, weight=norm_weight_1, bias=norm_bias_1)
+    second_norm = partial(norm, weight=norm_weight_2, bias=norm_bias_2)
     if norm_first:
         src = src + attended(first_norm(src))
         return src + fed(second_norm(src))
@@ -203,26 +171,22 @@ def _imported(program: Any, fallback: bool) -> IRModule:
             "normalisation does in training; export it after model.eval()"
         )
     holders = [n for n in program.graph.nodes if n.op == "placeholder"]
-    bound: dict[Any, Any] = {}
-    for node, spec in zip(holders, signature.input_specs, strict=True):
-        bound[node] = _input(program, node, spec)
+    pairs = zip(holders, signature.input_specs, strict=True)
+    bound = {node: _input(program, node, spec) for node, spec in pairs}
     importer = TorchImporter(fallback)
     outputs = importer.outputs(program.graph_module, bound)
     for n, value in enumerate(outputs):
-        if isinstance(value, (Carried, Deferred)):
-            raise GraphError(f"output {n} of the model is a tensor, but no program holds it")
         if not isinstance(value, Expr):
-            raise GraphError(
-                f"output {n} of the model is {value!r:.60}; a module gives tensors alone"
-            )
+            problem = f"{value!r:.60}; a module gives tensors alone"
+            if isinstance(value, (Carried, Deferred)):
+                problem = "a tensor, but no program holds it"
+            raise GraphError(f"output {n} of the model is {problem}")
     params = tuple(v for v in bound.values() if isinstance(v, Var))
-    return IRModule(
-        {MAIN: Function(params, outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs)))}
-    )
+    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    return IRModule({MAIN: Function(params, body)})
 
 
 def _input(program: Any, node: Any, spec: Any) -> Any:
-    """The value of a placeholder: a variable, a constant, or a Python value."""
     if spec.kind.name == "USER_INPUT":
         if not hasattr(node.meta.get("val"), "shape"):
             return spec.arg.value
@@ -238,13 +202,13 @@ def input_type(name: str, value: Any) -> Any:
     found = tensor_type_of(value)
     if found is not None:
         return found
-    shape = list(map(str, value.shape))
+    shape = ", ".join(map(str, value.shape))
     if not all(isinstance(n, int) for n in value.shape):
         raise GraphError(
-            f"input {name!r} has the shape [{', '.join(shape)}], whose extents are not all known; "
+            f"input {name!r} has the shape [{shape}], whose extents are not all known; "
             "export the model without dynamic_shapes"
         )
     raise GraphError(
-        f"input {name!r} is {value.dtype}[{', '.join(shape)}] of layout {value.layout}; kernels "
+        f"input {name!r} is {value.dtype}[{shape}] of layout {value.layout}; kernels "
         "take dense tensors with elements, of whole numbers, bools and real floats"
     )

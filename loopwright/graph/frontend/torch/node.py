@@ -1,7 +1,6 @@
-"""A call of an ATen operator during conversion, and the table of converters.
-
-A converter is a function with the parameters of the operator itself, as in ATen's schema: tensors
-are expressions, everything else is a Python value. Nothing here needs PyTorch.
+"""A call of an ATen operator during conversion, and the table of converters. A converter is a
+function with the parameters of the operator itself, as in ATen's schema: tensors are expressions,
+everything else is a Python value. Nothing here needs PyTorch.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from loopwright.graph.rounding import WIDE
 
 #: Dtypes of whole numbers from narrow to wide, as PyTorch promotes them.
 _WHOLE = ("uint8", "int8", "int16", "int32", "int64")
-_DEFAULT = {0: "bool", 1: "int64", 2: "float32"}
 
 
 # Type promotion: the dtype in which PyTorch computes with operands of several dtypes. Bools, whole
@@ -43,20 +41,16 @@ def category(dtype: str) -> int:
 def result_dtype(
     dimensioned: Sequence[str], scalars: Sequence[str] = (), numbers: Sequence[object] = ()
 ) -> str:
-    """The dtype in which operands are computed.
-
-    ``dimensioned`` are dtypes of tensors with dimensions, ``scalars`` those of tensors without.
-    """
+    """The dtype in which tensors with dimensions, tensors without, and numbers are computed."""
     kinds = [
-        _DEFAULT[0 if isinstance(n, bool) else 1 if isinstance(n, int) else 2] for n in numbers
+        "bool" if isinstance(n, bool) else "int64" if isinstance(n, int) else "float32"
+        for n in numbers
     ]
     groups = [list(dimensioned), list(scalars), kinds]
     highest = max(category(d) for group in groups for d in group)
     # A group whose category is lower than that of a later one does not decide.
-    for group in groups:
-        if any(category(d) == highest for d in group):
-            return reduce(_wider, [d for d in group if category(d) == highest])
-    return _DEFAULT[highest]
+    deciding = ([d for d in group if category(d) == highest] for group in groups)
+    return reduce(_wider, next(filter(None, deciding)))
 
 
 def _wider(a: str, b: str) -> str:
@@ -75,6 +69,7 @@ def _wider(a: str, b: str) -> str:
 #: From a node and the operator's arguments to its outputs: one, or several in order, where None is
 #: an output that is not made.
 Converter: TypeAlias = "Callable[..., Expr | Sequence[Expr | None]]"
+_C = TypeVar("_C", bound=Converter)
 #: Converters by operator.
 _TABLE: dict[str, Converter] = {}
 #: Argument of an operator that may be a tensor or a number.
@@ -125,11 +120,9 @@ class Node(ImportedNode):
         return self.call("cast", e, dtype=dtype)
 
     def as_result(self, e: Operand) -> Expr:
-        """A tensor, or a number, in the dtype of the first output."""
         return self.cast(e, self.result.dtype)
 
     def promoted(self, *operands: Operand) -> str:
-        """The dtype in which PyTorch computes with some operands."""
         tensors = [e for e in operands if isinstance(e, Expr)]
         return result_dtype(
             [self.dtype(e) for e in tensors if self.rank(e)],
@@ -153,7 +146,7 @@ class Node(ImportedNode):
         return f"aten::{self.operator} {self.name!r}"
 
 
-def converter(*operators: str) -> Callable[[Converter], Converter]:
+def converter(*operators: str) -> Callable[[_C], _C]:
     """Decorate a function that converts some operators.
 
     Args:
@@ -173,9 +166,8 @@ def converter(*operators: str) -> Callable[[Converter], Converter]:
         True
     """
 
-    def register(function: Converter) -> Converter:
-        for name in operators:
-            _TABLE[name] = function
+    def register(function: _C) -> _C:
+        _TABLE.update(dict.fromkeys(operators, function))
         return function
 
     return register
@@ -204,7 +196,11 @@ def _outputs(
     inputs = [e for e in leaves_of([args, kwargs]) if isinstance(e, Expr)]
     if node.types.round_once([e for e in made if e is not None], inputs):
         return made
-    wide = replace(node, results=tuple(map(_widened, node.results)))
+    results = [
+        replace(t, dtype=WIDE) if t is not None and t.dtype in dtypes.HALVES else t
+        for t in node.results
+    ]
+    wide = replace(node, results=tuple(results))
     exact = _outputs(wide, convert, _as_wide(node, args), _as_wide(node, kwargs))
     return [
         e if e is None or t is None else node.cast(e, t.dtype)
@@ -212,12 +208,7 @@ def _outputs(
     ]
 
 
-def _widened(t: TensorType | None) -> TensorType | None:
-    return replace(t, dtype=WIDE) if t is not None and t.dtype in dtypes.HALVES else t
-
-
 def _as_wide(node: Node, value: Any) -> Any:
-    """Arguments with 16-bit tensors as float32."""
     if isinstance(value, (list, tuple)):
         return [_as_wide(node, v) for v in value]
     if isinstance(value, dict):
@@ -227,10 +218,9 @@ def _as_wide(node: Node, value: Any) -> Any:
 
 
 def converted(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Expr | None]:
-    """The outputs of a node, checked against the types that PyTorch declares.
-
-    Raises GraphError where there is no converter, it cannot take this call, an output that is read
-    is missing, or one has another type.
+    """The outputs of a node, checked against the types that PyTorch declares. Raises GraphError
+    where there is no converter, it cannot take this call, an output that is read is missing, or one
+    has another type.
     """
     found = converter_of(node.operator)
     if found is None:

@@ -42,7 +42,6 @@ class Options:
 
     @property
     def tunes(self) -> bool:
-        """Whether kernels are tuned before the model is built."""
         return self.trials is not None or self.timeout is not None
 
     @property

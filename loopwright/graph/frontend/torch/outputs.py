@@ -1,13 +1,13 @@
-"""Outputs of a graph in the memory layout that eager PyTorch gives them.
-
-A program makes each storage once, in the order in which its elements lie; outputs are tensors over
-it, or over the memory of an input.
+"""Outputs of a graph in the memory layout that eager PyTorch gives them. A program makes each
+storage once, in the order in which its elements lie; outputs are tensors over it, or over the
+memory of an input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any, NamedTuple
 
 from loopwright.errors import GraphError
@@ -25,37 +25,21 @@ from loopwright.graph.registry import get_op
 
 
 @dataclass(frozen=True)
-class StorageView:
-    """A tensor over a storage that the program makes."""
-
-    index: int  # of the storage
-    memory: TensorLayout | None  # its layout there; None: all of it
-
-    def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
-        base = made[self.index]
-        return base if self.memory is None else self.memory.of_base(base)
-
-
-@dataclass(frozen=True)
 class InputView:
     """A tensor, or several, over the memory of an input."""
 
     index: int  # of the input
     calls: tuple[Callable[[Any], Any], ...] = ()  # lead from the input to it, in order
 
-    def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
-        found = inputs[self.index]
-        for call in self.calls:
-            found = call(found)
-        return found
+    def __call__(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        return reduce(lambda tensor, call: call(tensor), self.calls, inputs[self.index])
 
 
-@dataclass(frozen=True)
-class Empty:
-    memory: TensorLayout
-
-    def tensor(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
-        return self.memory.empty()
+def _storage_view(index: int, memory: TensorLayout | None) -> Callable[..., Any]:
+    """A tensor over a storage that the program makes, of a layout there; None: all of it."""
+    if memory is None:
+        return lambda made, inputs: made[index]
+    return lambda made, inputs: memory.of_base(made[index])
 
 
 def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, InputView]:
@@ -68,24 +52,18 @@ def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, InputView]:
         storage = storage_of(node.meta.get("val"))
         if storage is not None and storage == storage_of(before[0].meta.get("val")):
             view = found[before[0]]
-            found[node] = InputView(view.index, (*view.calls, _call(node)))
+            found[node] = InputView(view.index, (*view.calls, partial(_called, node)))
     return found
 
 
-def _call(node: Any) -> Callable[[Any], Any]:
-    """The call of a node as a function of its only tensor."""
-
-    def call(tensor: Any) -> Any:
-        args, kwargs = map_arg((node.args, node.kwargs), lambda _: tensor)
-        return node.target(*args, **kwargs)
-
+def _called(node: Any, tensor: Any) -> Any:
     map_arg = torch_package().fx.node.map_arg
-    return call
+    args, kwargs = map_arg((node.args, node.kwargs), lambda _: tensor)
+    return node.target(*args, **kwargs)
 
 
 def eager_outputs(module: Any) -> list[Any]:
     """Fake tensors of the outputs of a graph of TorchDynamo, with their layouts in eager PyTorch.
-
     Decompositions of operators may give them other layouts; an operator that writes into its
     argument does not.
     """
@@ -94,8 +72,6 @@ def eager_outputs(module: Any) -> list[Any]:
 
 
 class EagerLayout(NamedTuple):
-    """The layout of an output in eager PyTorch."""
-
     memory: TensorLayout
     storage: int  # a number that outputs of one storage share
     guessed: bool  # strides are PyTorch's guess: symbolic, with dimensions of one element
@@ -104,10 +80,7 @@ class EagerLayout(NamedTuple):
 def eager_layouts(
     outputs: Sequence[Any], holders: Sequence[Any], inputs: Sequence[Any]
 ) -> list[EagerLayout | None]:
-    """Layouts of fake outputs; None where one is not known.
-
-    The symbols in them are known from the placeholders ``holders`` and their values ``inputs``.
-    """
+    """Layouts of fake outputs, with the symbols' values in ``inputs``; None where not known."""
     numbers: dict[Any, int] = {}
     for node, value in zip(holders, inputs, strict=True):
         for symbol, number in zip(_sizes(node.meta.get("val")), _sizes(value), strict=False):
@@ -117,11 +90,11 @@ def eager_layouts(
     found: list[EagerLayout | None] = []
     for t in outputs:
         memory = TensorLayout.of(t, numbers)
+        if memory is None:
+            found.append(None)
+            continue
         symbolic = not all(type(n) is int for n in _sizes(t))
-        guessed = memory is not None and symbolic and 1 in memory.shape
-        found.append(
-            EagerLayout(memory, storage_of(t) or 0, guessed) if memory is not None else None
-        )
+        found.append(EagerLayout(memory, storage_of(t) or 0, symbolic and 1 in memory.shape))
     return found
 
 
@@ -138,7 +111,7 @@ class Made:
     results: list[Expr]  # outputs of the program
     #: for each result from its elements to the tensor; None: it is one already
     layouts: list[Callable[[Any], Any] | None]
-    #: for each output of the graph a `StorageView`, an `InputView`, an `Empty`, or a non-tensor
+    #: for each output of the graph a function of the storages and the inputs, or a non-tensor
     outputs: list[Any]
 
 
@@ -161,7 +134,7 @@ def outputs_of(importer: TorchImporter, graph: Any, eager: Sequence[EagerLayout 
         elif node in inputs:
             made.outputs.append(inputs[node])
         elif is_tensor(value) and importer.base_of(node) is node:
-            made.outputs.append(Empty(memory))
+            made.outputs.append(lambda made, inputs, memory=memory: memory.empty())
         else:
             base = importer.base_of(node)
             around = TensorLayout.of(base.meta["val"])
@@ -174,7 +147,8 @@ def outputs_of(importer: TorchImporter, graph: Any, eager: Sequence[EagerLayout 
                 _add(made, importer.values[base], around)
             whole = memory == around and memory.plain
             whole = whole and whole_of.setdefault(key, node) is node
-            made.outputs.append(StorageView(places[key], None if whole else memory.after(around)))
+            own = None if whole else memory.after(around)
+            made.outputs.append(_storage_view(places[key], own))
     return made
 
 
@@ -196,7 +170,6 @@ def _relaid(
 
 
 def _add(made: Made, value: Any, memory: TensorLayout) -> None:
-    """Let the program make a storage."""
     if isinstance(value, Carried):
         made.results.append(value.expr)
         made.layouts.append(lambda elements: memory.filled(value.tensor(elements)))

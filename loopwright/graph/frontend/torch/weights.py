@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from loopwright import driver, te
 from loopwright.executors import Model, sequence
-from loopwright.graph.frontend.torch.memory import as_array, dtype_of, torch_package
+from loopwright.graph.frontend.torch.memory import as_array, dtype_of, is_tensor, torch_package
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir.expr import Constant, Expr, Function, Var
 from loopwright.graph.ir.module import MAIN, IRModule
@@ -120,7 +120,9 @@ class Weights:
         # constant: all are constants, as they are in records; so they are if frozen
         self._target, self._constant, self._frozen = target, constant or frozen, frozen
         self._addresses = {n: t.data_ptr() for n, t in tensors.items()}
-        self._constants = {n: _shown(t) for n, t in self._tensors.items()}
+        self._constants = {n: as_array(t).view() for n, t in self._tensors.items()}
+        for array in self._constants.values():
+            array.flags.writeable = False
         self._watched: Fingerprints | None = None
 
     def __contains__(self, place: int) -> bool:
@@ -131,10 +133,9 @@ class Weights:
         return Constant(self._constants[place], name)
 
     def with_inputs(self, module: IRModule) -> tuple[IRModule, list[int]]:
-        """Make inputs of the weights by which few rows are multiplied.
-
-        Returns the module and the indices of the weights that became its last parameters; pass
-        these to `leave` once the module is used.
+        """Make inputs of the weights by which few rows are multiplied. Returns the module and the
+        indices of the weights that became its last parameters; pass these to `leave` once the
+        module is used.
         """
         if self._constant:
             return module, []
@@ -161,10 +162,7 @@ class Weights:
             del self._addresses[place], self._constants[place]
 
     def in_place(self, module: IRModule, model: Model) -> frozenset[str]:
-        """The names of the constants that kernels can read in place; others are watched.
-
-        ``module`` is as imported, ``model`` what was built from it.
-        """
+        """The names of a model's constants that kernels read in place; others are watched."""
         values, constants = model.program.values, model.constants
         before = Counter(
             id(child.data)
@@ -203,29 +201,16 @@ class Weights:
 
 
 def is_weight(tensor: Any) -> bool:
-    """Whether a tensor can be a constant of a model."""
-    torch = torch_package()
-    return (
-        isinstance(tensor, torch.Tensor)
-        and tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
-        and tensor.numel() > 0
-        and dtype_of(tensor) is not None
-    )
+    if not is_tensor(tensor) or tensor.layout is not torch_package().strided:
+        return False
+    return tensor.device.type == "cpu" and tensor.numel() > 0 and dtype_of(tensor) is not None
 
 
 def _few_rows(e: Expr, weight: Expr, types: Mapping[Expr, Any]) -> bool:
-    """Whether an expression multiplies few rows by a weight."""
     if called(e) != "nn.dense" or e.children[0] is weight:
         return False
     (rows, *_) = types[e.children[0]].shape
     return not isinstance(rows, int) or rows <= _FEW_ROWS
-
-
-def _shown(tensor: Any) -> npt.NDArray[Any]:
-    array = as_array(tensor).view()
-    array.flags.writeable = False
-    return array
 
 
 def _memory(tensor: Any) -> npt.NDArray[np.uint8]:

@@ -114,6 +114,8 @@ def test_cubins_are_made_without_a_gpu_and_their_resources_recorded(tmp_path: Pa
     assert found["spills"] == 0
 
 
+# A study that is run by hand.
+@pytest.mark.slow
 def test_what_was_measured_is_learnt_from(tmp_path: Path) -> None:
     folder = folder_for(tmp_path)
     assert build_all(folder, 4)

@@ -28,6 +28,8 @@ def outcomes(folder: Folder) -> dict[int, str]:
     return {n: x["outcome"] for n, x in folder.trials(COPY).items()}
 
 
+# The study is run by hand on a GPU; PoCL compiles each of its kernels for a second.
+@pytest.mark.slow
 @needs_opencl
 def test_whatever_a_candidate_does_the_others_are_measured(tmp_path: Path) -> None:
     folder = folder_of(
@@ -65,6 +67,8 @@ def test_a_candidate_that_hangs_ends_with_its_process(tmp_path: Path) -> None:
     assert "no answer within 4 s" in folder.trials(COPY)[0]["text"]
 
 
+# The study is run by hand on a GPU; PoCL compiles each of its kernels for a second.
+@pytest.mark.slow
 @needs_opencl
 def test_the_clock_stops_it_and_the_next_call_goes_on(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, {3: kernels.GOOD, 1: kernels.GOOD})

@@ -10,7 +10,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te, tir
-from loopwright.codegen.c.prelude import Prelude
+from loopwright.codegen.c.expressions import Prelude
 from loopwright.codegen.gpu.opencl import OPENCL_C, OpenClWriter
 from loopwright.codegen.gpu.split import Kernel
 from loopwright.errors import CodegenError, LowerError, TensorError, UsageError

@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.inspection.doctor import State, SystemFiles, examine
-from loopwright.inspection.doctor import storage as storage_module
-from loopwright.inspection.doctor.accelerators import nvidia, opencl
+from loopwright.inspection.doctor import State, SystemFiles, examine, limits
 from loopwright.inspection.doctor.disturbances import noise
-from loopwright.inspection.doctor.hardware import alignment, huge_pages, numpy_addresses
+from loopwright.inspection.doctor.hardware import (
+    alignment,
+    huge_pages,
+    numpy_addresses,
+    nvidia,
+    opencl,
+)
 from loopwright.inspection.doctor.installation import dependencies, environment, system, xgboost
-from loopwright.inspection.doctor.storage import (
+from loopwright.inspection.doctor.limits import (
     file_system,
     kernel_cache,
     lock_folder,
@@ -148,7 +152,7 @@ def test_a_log_folder_that_cannot_be_used(tmp_path, monkeypatch):
     assert missing.state is State.PROBLEM
     assert "is no folder" in missing.found
     denied = PermissionError(13, "Permission denied")
-    monkeypatch.setattr(storage_module.tempfile, "TemporaryFile", _raiser(denied))
+    monkeypatch.setattr(limits.tempfile, "TemporaryFile", _raiser(denied))
     found = log_folder(files, tmp_path)
     assert found.state is State.PROBLEM
     assert "it cannot be written (Permission denied)" in found.found
@@ -173,7 +177,7 @@ def _raiser(error: Exception):
     ("free", "state"), [(1 << 40, State.OK), (1 << 28, State.WARNING), (1 << 20, State.PROBLEM)]
 )
 def test_space_for_temporary_files(tmp_path, monkeypatch, free, state):
-    monkeypatch.setattr(storage_module, "_free", lambda folder: free)
+    monkeypatch.setattr(limits, "_free", lambda folder: free)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert temporary_folder().state is state
 
@@ -235,7 +239,7 @@ def test_a_folder_of_locks_that_is_a_link(tmp_path, monkeypatch):
 def test_the_cache_of_kernels(tmp_path, monkeypatch):
     assert kernel_cache(None).state is State.OK
     assert kernel_cache(tmp_path / "a" / "b").state is State.OK
-    monkeypatch.setattr(storage_module.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(limits.os, "access", lambda path, mode: False)
     assert kernel_cache(tmp_path / "a").state is State.WARNING
 
 

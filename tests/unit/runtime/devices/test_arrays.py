@@ -58,6 +58,9 @@ def test_what_a_device_does_not_offer(fake_gpus: FakeDriver) -> None:
     for use in (lambda: np.asarray(a), lambda: a[0], lambda: a.__setitem__(0, 1)):
         with pytest.raises(ArgumentError, match=r"lies on cuda\(0\)"):
             use()
+    for name in ("shape", "memory", "dtype"):  # kernels would touch what is not theirs
+        with pytest.raises(AttributeError):
+            setattr(a, name, (1000,))
     with pytest.raises(ArgumentError, match="no memory of scope 'texture'"):
         lw.nd.empty((2,), device="cuda", mem_scope="texture")
     with pytest.raises(ArgumentError, match="no memory of scope 'texture'"):

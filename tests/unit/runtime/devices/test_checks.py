@@ -259,6 +259,13 @@ def test_devices_without_a_driver_are_refused_at_once() -> None:
         lambda: CudaAPI().allocate(0, 8),
         lambda: CudaAPI().create_stream(0),
         lambda: CudaAPI().attribute(0, "warp_size"),
+        lambda: CudaAPI(FakeDriver(), devices=0).allocate(0, 8),
     ):
-        with pytest.raises(LoopwrightError, match=r"cuda\(0\) cannot be used: "):
+        with pytest.raises(LoopwrightError, match=r"cuda\(0\) cannot be used: \w"):
             use()
+
+
+def test_a_device_is_refused_without_a_reason_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CudaAPI, "why_absent", lambda self: "")
+    with pytest.raises(UsageError, match=r"cuda\(0\) cannot be used"):
+        CudaAPI(FakeDriver(), devices=0).allocate(0, 8)

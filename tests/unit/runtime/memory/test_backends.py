@@ -18,6 +18,7 @@ from loopwright.runtime.memory import (
     WorkspacePool,
     free_stream,
 )
+from loopwright.runtime.profiling import CopiedBytes, counted_copies
 
 
 def host(array: np.ndarray) -> Memory:
@@ -62,6 +63,13 @@ def test_random_blocks_keep_their_data(device: Device) -> None:
     now = pool.statistics()
     assert now.device_allocations < 20 < now.allocations
     assert pool.release_cached() == now.reserved_bytes
+
+
+def test_copies_within_the_host_are_not_counted() -> None:
+    source, target = np.arange(8), np.zeros(8, "int64")
+    with counted_copies() as copied:
+        device_api(HOST).copy(host(source), 0, host(target), 0, target.nbytes)
+    assert (target.tolist(), copied) == (source.tolist(), CopiedBytes())
 
 
 def test_alignment(device: Device) -> None:

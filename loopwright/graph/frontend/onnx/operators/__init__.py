@@ -2,26 +2,8 @@
 
 from __future__ import annotations
 
-from loopwright.graph.frontend.onnx.operators import (
-    control,
-    elementwise,
-    nn,
-    quantized,
-    reductions,
-    resizing,
-    shapes,
-    trees,
-    windows,
-)
+import importlib
 
-__all__ = [
-    "control",
-    "elementwise",
-    "nn",
-    "quantized",
-    "reductions",
-    "resizing",
-    "shapes",
-    "trees",
-    "windows",
-]
+_KINDS = "control elementwise nn quantized reductions resizing shapes trees windows"
+for _kind in _KINDS.split():
+    importlib.import_module(f"{__name__}.{_kind}")

@@ -1,19 +1,18 @@
-"""Converters of control flow, recurrences and sequences, resolved when a model is imported.
-
-A branch whose condition is known becomes the taken branch; a loop whose trip count is known is
+"""Converters of control flow, recurrences and sequences, resolved when a model is imported. A
+branch whose condition is known becomes the taken branch; a loop whose trip count is known is
 unrolled. Control flow that depends on data has no place in a program of kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from functools import partial, reduce
 
 import numpy as np
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.node import Node, converter
-from loopwright.graph.frontend.onnx.operators.shapes import sliced
+from loopwright.graph.frontend.onnx.operators.shapes import parts_of_axis, sliced
 from loopwright.graph.ir.expr import Constant, Expr, Tuple, const
 
 #: Rounds that are unrolled at most.
@@ -25,7 +24,7 @@ def branch(node: Node) -> list[Expr]:
     condition = node.known(0)
     if condition is None:
         raise GraphError("its condition is missing")
-    name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+    name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
     return node.around.subgraph(node.attr(name), ())
 
 
@@ -33,6 +32,11 @@ def _rounds(count: int) -> range:
     if count > _ROUNDS:
         raise GraphError(f"it runs {count} rounds; {_ROUNDS} are unrolled at most")
     return range(count)
+
+
+def _unstacked(node: Node, e: Expr, index: int, axis: int = 0) -> Expr:
+    """One index of an axis, without that axis."""
+    return node.call("squeeze", sliced(node, e, (index,), (index + 1,), (axis,)), axis=axis)
 
 
 def _stacked(node: Node, parts: Sequence[Expr], axis: int = 0) -> Expr:
@@ -49,19 +53,16 @@ def loop(node: Node) -> list[Expr]:
     condition = node.optional(1)
     count = _ROUNDS + 1 if limit is None else int(limit.reshape(-1)[0])
     values: list[Expr | None] = [*node.inputs[2:]]
-    kept: list[list[Expr]] = [[] for _ in body.output[1 + len(values) :]]
+    rounds: list[list[Expr]] = []  # for each what is kept of it
     goes_on = condition is None or bool(node.value(condition, "condition").reshape(-1)[0])
-    for n in range(count):
-        if not goes_on:
-            break
-        _rounds(n + 1)
-        flag, *results = node.around.subgraph(
-            body, [const(np.int64(n)), const(np.bool_(True)), *values]
-        )
+    while goes_on and len(rounds) < count:
+        _rounds(len(rounds) + 1)
+        args = [const(np.int64(len(rounds))), const(np.bool_(True)), *values]
+        flag, *results = node.around.subgraph(body, args)
+        rounds.append(results[len(values) :])
         values = [*results[: len(values)]]
-        for list_of_parts, part in zip(kept, results[len(values) :], strict=True):
-            list_of_parts.append(part)
         goes_on = bool(node.value(flag, "condition").reshape(-1)[0])
+    kept = [[own[n] for own in rounds] for n in range(len(body.output) - 1 - len(values))]
     return [*(v for v in values if v is not None), *(_stacked(node, p) for p in kept)]
 
 
@@ -73,20 +74,17 @@ def _scanned(
     backward: Sequence[int],
 ) -> tuple[list[Expr], list[list[Expr]]]:
     """The last values, and for each output its parts in the order of the iterations."""
-    body, values = node.attr("body"), list(values)
-    kept: list[list[Expr]] = [[] for _ in range(len(body.output) - len(values))]
+    body, values, rounds = node.attr("body"), list(values), list[list[Expr]]()
     count = node.shape(inputs[0])[axes[0]]
     for n in _rounds(count):
-        parts = []
-        for e, axis, back in zip(inputs, axes, backward, strict=True):
-            at = count - 1 - n if back else n
-            part = sliced(node, e, (at,), (at + 1,), (axis,))
-            parts.append(node.call("squeeze", part, axis=axis))
+        parts = [
+            _unstacked(node, e, count - 1 - n if back else n, axis)
+            for e, axis, back in zip(inputs, axes, backward, strict=True)
+        ]
         results = node.around.subgraph(body, [*values, *parts])
+        rounds.append(results[len(values) :])
         values = results[: len(values)]
-        for list_of_parts, part in zip(kept, results[len(values) :], strict=True):
-            list_of_parts.append(part)
-    return values, kept
+    return values, [[own[n] for own in rounds] for n in range(len(body.output) - len(values))]
 
 
 @converter("Scan", since=9)
@@ -111,7 +109,7 @@ def scan_batches(node: Node) -> list[Expr]:
     backward = node.attr("directions", (0,) * scanned)
     results: list[list[Expr]] = []
     for n in _rounds(node.shape(given[-1])[0]):
-        own = [node.call("squeeze", sliced(node, e, (n,), (n + 1,), (0,)), axis=0) for e in given]
+        own = [_unstacked(node, e, n) for e in given]
         axes = (0,) * scanned
         values, kept = _scanned(node, own[:-scanned], own[-scanned:], axes, backward)
         results.append([*values, *(_stacked(node, p) for p in kept)])
@@ -124,7 +122,6 @@ def scan_batches(node: Node) -> list[Expr]:
 
 
 def parts_of(node: Node, index: int) -> tuple[Expr, ...]:
-    """The parts of an input that is a sequence."""
     found = node[index]
     if not isinstance(found, Tuple):
         raise GraphError(f"its input {index} is a tensor, where a sequence is needed")
@@ -141,19 +138,13 @@ def _place(node: Node, index: int, count: int, default: int | None = None) -> in
     return at % count
 
 
-@converter("SequenceConstruct")
-def construct(node: Node) -> Expr:
-    return Tuple(tuple(node.given))
-
-
-@converter("SequenceEmpty")
-def empty(node: Node) -> Expr:
-    return Tuple(())
-
-
-@converter("SequenceLength")
-def length(node: Node) -> Expr:
-    return const(np.int64(len(parts_of(node, 0))))
+converter("SequenceConstruct")(lambda node: Tuple(tuple(node.given)))
+converter("SequenceEmpty")(lambda node: Tuple(()))
+converter("SequenceLength")(lambda node: const(np.int64(len(parts_of(node, 0)))))
+# An optional value that is not there is known to be so at import.
+converter("Optional")(lambda node: node[0])
+converter("OptionalHasElement")(lambda node: const(np.bool_(node.optional(0) is not None)))
+converter("OptionalGetElement")(lambda node: node[0])
 
 
 @converter("SequenceAt")
@@ -166,13 +157,12 @@ def part_at(node: Node) -> Expr:
 def insert(node: Node) -> Expr:
     """Insert a part at an index, by default at the end."""
     parts = parts_of(node, 0)
-    at = _place(node, 2, len(parts) + 1, len(parts)) if node.optional(2) else len(parts)
+    at = _place(node, 2, len(parts) + 1, len(parts))
     return Tuple((*parts[:at], node[1], *parts[at:]))
 
 
 @converter("SequenceErase")
 def erase(node: Node) -> Expr:
-    """Remove a part, by default the last."""
     parts = parts_of(node, 0)
     at = _place(node, 1, len(parts), len(parts) - 1)
     return Tuple((*parts[:at], *parts[at + 1 :]))
@@ -200,33 +190,12 @@ def split(node: Node) -> Expr:
         lengths = [int(n) for n in given]
     if sum(lengths) != extent:
         raise GraphError(f"parts of {lengths} do not fill {extent} elements")
-    ends = np.cumsum(lengths).tolist()
-    bounds = zip(lengths, ends, strict=True)
-    parts: list[Expr] = [sliced(node, node[0], (end - n,), (end,), (axis,)) for n, end in bounds]
+    parts = parts_of_axis(node, lengths, axis)
     if given is None and not node.attr("keepdims", 1):
         parts = [node.call("squeeze", p, axis=axis) for p in parts]
     return Tuple(tuple(parts))
 
 
-@converter("Optional")
-def optional(node: Node) -> Expr:
-    """The value; an omitted one is not supported in a model."""
-    return node[0]
-
-
-@converter("OptionalHasElement")
-def has_element(node: Node) -> Expr:
-    """Whether there is a value, which is known at import."""
-    return const(np.bool_(node.optional(0) is not None))
-
-
-@converter("OptionalGetElement")
-def get_element(node: Node) -> Expr:
-    return node[0]
-
-
-#: From a node, its input of a step times its weights, and its state to the next state.
-_Step: TypeAlias = Callable[["_Layer", Expr, list[Expr]], list[Expr]]
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _ACTIVATIONS = {"Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "nn.relu"}
 _USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
@@ -238,15 +207,12 @@ class _Layer:
     """One direction (0, or 1 the second) of a recurrent layer; x is (steps, batch, features)."""
 
     def __init__(self, node: Node, x: Expr, direction: int) -> None:
-        self.node, self.direction = node, direction
-        self._x = x
+        self.node, self.direction, self._x = node, direction, x
         self.hidden = int(node.attr("hidden_size") or node.shape(node[2])[2])
-        gates = _GATES[node.operator]
+        half = _GATES[node.operator] * self.hidden
         self.weights, self.recurrent = self.part(1), self.part(2)
-        given = node.optional(3)
-        zeros = const(np.zeros(2 * gates * self.hidden, node.dtype(x)))
-        bias = zeros if given is None else self.part(3)
-        half = gates * self.hidden
+        zeros = const(np.zeros(2 * half, node.dtype(x)))
+        bias = zeros if node.optional(3) is None else self.part(3)
         self.bias = sliced(node, bias, (0,), (half,), (0,))
         self.recurrent_bias = sliced(node, bias, (half,), (2 * half,), (0,))
         names = node.attr("activations", _USUAL[node.operator])
@@ -254,14 +220,12 @@ class _Layer:
         self._activations = names[direction * count : (direction + 1) * count] or names[:count]
 
     def part(self, index: int) -> Expr:
-        """An input's slice for the direction."""
-        part = sliced(self.node, self.node[index], (self.direction,), (self.direction + 1,), (0,))
-        return self.node.call("squeeze", part, axis=0)
+        return _unstacked(self.node, self.node[index], self.direction)
 
     def start(self, index: int) -> Expr:
-        """The initial state: an input, or zeros."""
-        if self.node.optional(index) is not None:
-            return self.part(index)
+        return self.zeros() if self.node.optional(index) is None else self.part(index)
+
+    def zeros(self) -> Expr:
         batch = self.node.shape(self._x)[1]
         return const(np.zeros((batch, self.hidden), self.node.dtype(self._x)))
 
@@ -270,10 +234,7 @@ class _Layer:
         return sliced(self.node, e, (begin,), (begin + self.hidden,), (axis,))
 
     def add(self, *parts: Expr) -> Expr:
-        found = parts[0]
-        for e in parts[1:]:
-            found = self.node.call("add", found, e)
-        return found
+        return reduce(partial(self.node.call, "add"), parts)
 
     def times(self, a: Expr, b: Expr) -> Expr:
         return self.node.call("multiply", a, b)
@@ -292,6 +253,9 @@ class _Layer:
         if clip:
             e = self.node.call("clip", e, a_min=-clip, a_max=clip)
         return self.node.call(_ACTIVATIONS[name], e)
+
+
+# Steps: from a layer, its input of a step times its weights, and its state to the next state.
 
 
 def _rnn(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
@@ -336,7 +300,7 @@ def _lstm(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
     return [layer.times(output, layer.activated(2, cell)), cell]
 
 
-_STEP: dict[str, _Step] = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
+_STEP = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
 
 
 def _held(node: Node, lengths: Expr, step: int, new: list[Expr], old: list[Expr]) -> list[Expr]:
@@ -349,9 +313,8 @@ def _held(node: Node, lengths: Expr, step: int, new: list[Expr], old: list[Expr]
 def _direction(
     node: Node, x: Expr, direction: int, backward: bool, lengths: Expr | None
 ) -> tuple[Expr, list[Expr]]:
-    """The states of all steps, and the last state, of one direction.
-
-    A sequence that has ended, or in reverse has not begun, keeps its state, and gives 0.
+    """The states of all steps, and the last state, of one direction. A sequence that has ended, or
+    in reverse has not begun, keeps its state, and gives 0.
     """
     layer = _Layer(node, x, direction)
     steps, batch, features = node.shape(x)
@@ -367,14 +330,16 @@ def _direction(
             kept.append(new[0])
             continue
         state = _held(node, lengths, n, new, state)
-        zeros = const(np.zeros((batch, layer.hidden), node.dtype(x)))
-        kept += _held(node, lengths, n, new[:1], [zeros])
+        kept += _held(node, lengths, n, new[:1], [layer.zeros()])
     kept = kept[::-1] if backward else kept
     wide = [node.call("reshape", h, newshape=(1, 1, batch, layer.hidden)) for h in kept]
     return node.call("concatenate", *wide, axis=0), state
 
 
-def _recurrent(node: Node) -> list[Expr]:
+@converter("RNN", since=7)
+@converter("GRU", since=7)
+@converter("LSTM", since=7)
+def recurrent(node: Node) -> list[Expr]:
     """All states (steps, directions, batch, hidden), then the last ones."""
     x = node.call("transpose", node[0], axes=(1, 0, 2)) if node.attr("layout", 0) else node[0]
     steps = node.shape(x)[0]
@@ -395,7 +360,3 @@ def _recurrent(node: Node) -> list[Expr]:
         every = node.call("transpose", every, axes=(2, 0, 1, 3))
         lasts = [node.call("transpose", e, axes=(1, 0, 2)) for e in lasts]
     return [every, *lasts]
-
-
-for _name in _GATES:
-    converter(_name, since=7)(_recurrent)

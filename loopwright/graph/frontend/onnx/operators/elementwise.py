@@ -29,34 +29,41 @@ one_call("LeakyRelu", "nn.leaky_relu", alpha=("alpha", 0.01))
 one_call("PRelu", "nn.prelu", since=7)  # whose slope is broadcast
 one_call("Elu", "nn.elu", alpha=("alpha", 1.0))
 # The defaults are those of its paper (Klambauer et al., 2017).
-one_call(
-    "Selu",
-    "nn.elu",
-    alpha=("alpha", 1.67326319217681884765625),
-    gamma=("gamma", 1.05070102214813232421875),
+_ALPHA, _GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
+one_call("Selu", "nn.elu", alpha=("alpha", _ALPHA), gamma=("gamma", _GAMMA))
+
+converter("Identity")(lambda node: node[0])
+converter("Reciprocal")(lambda n: n.call("divide", const(1, n.dtype(n[0])), n[0]))
+converter("Softsign")(lambda n: n.call("divide", n[0], n.call("add", n.call("abs", n[0]), 1)))
+converter("HardSigmoid")(lambda n: _hard_sigmoid(n, n.attr("alpha", 0.2), n.attr("beta", 0.5)))
+converter("Gelu", 20)(
+    lambda n: n.call("nn.gelu", n[0], approximate=n.attr("approximate", "none") == "tanh")
 )
+converter("Mish", 18)(
+    lambda n: n.call("multiply", n[0], n.call("tanh", n.call("nn.softplus", n[0])))
+)
+converter("Swish", 24)(
+    lambda n: n.call(
+        "multiply", n[0], n.call("sigmoid", n.call("multiply", n[0], n.attr("alpha", 1.0)))
+    )
+)
+one_call("Celu", "nn.elu", since=12, alpha=("alpha", 1.0), scale=("alpha", 1.0))
+converter("HardSwish", 14)(lambda n: n.call("multiply", n[0], _hard_sigmoid(n, 1 / 6, 0.5)))
 
 
 @converter("Add")
 @converter("Sub")
 @converter("Mul")
 @converter("Div")
-def along_an_axis(node: Node) -> Expr:
+def arithmetic(node: Node) -> Expr:
     """Before opset 7 the second input is broadcast on request, from an axis on."""
     found, other = node[0], node[1]
     axis = node.attr("axis")
-    if node.attr("broadcast", 0) and axis is not None:
+    if node.opset < 7 and node.attr("broadcast", 0) and axis is not None:
         after = node.rank(found) - axis % node.rank(found) - node.rank(other)
         shape = (*node.shape(other), *(1,) * after)
         other = node.call("reshape", other, newshape=shape)
     return node.call(_SAME[node.operator], found, other)
-
-
-for _name in ("Add", "Sub", "Mul", "Div"):
-
-    @converter(_name, since=7)
-    def broadcast_by_numpy(node: Node) -> Expr:
-        return node.call(_SAME[node.operator], node[0], node[1])
 
 
 _CHAINED = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
@@ -76,11 +83,6 @@ def chained(node: Node) -> Expr:
     return found
 
 
-@converter("Identity")
-def identity(node: Node) -> Expr:
-    return node[0]
-
-
 @converter("Erf")
 def erf(node: Node) -> Expr:
     """The error function; of integers truncated to their dtype."""
@@ -89,16 +91,10 @@ def erf(node: Node) -> Expr:
     return computed_in(node, erf, "float32")
 
 
-@converter("Reciprocal")
-def reciprocal(node: Node) -> Expr:
-    return node.call("divide", const(1, node.dtype(node[0])), node[0])
-
-
 @converter("Pow")
 def power(node: Node) -> Expr:
-    """x ** y in the dtype of x; of integers exact, and wrapping.
-
-    The dtype of x may not hold an exponent of another dtype: 2 ** 31 - 1 is odd.
+    """x ** y in the dtype of x; of integers exact, and wrapping. The dtype of x may not hold an
+    exponent of another dtype: 2 ** 31 - 1 is odd.
     """
     dtype, other = node.dtype(node[0]), node.dtype(node[1])
     wide = dtypes.promote(dtype, other)
@@ -156,10 +152,9 @@ def is_infinite(node: Node) -> Expr:
     found = node.call("isinf", x)
     if up and down:
         return found
-    if not up and not down:
-        return node.call("logical_and", found, node.call("logical_not", found))
-    side = node.call("greater" if up else "less", x, zero)
-    return node.call("logical_and", found, side)
+    if up or down:
+        return node.call("logical_and", found, node.call("greater" if up else "less", x, zero))
+    return node.call("logical_and", found, node.call("logical_not", found))
 
 
 def _largest(dtype: str) -> float:
@@ -177,7 +172,6 @@ def clip(node: Node) -> Expr:
 
 @converter("Clip", since=11)
 def clip_by_inputs(node: Node) -> Expr:
-    """Clip to inputs, by default the finite limits; the upper bound wins."""
     found, dtype = node[0], node.dtype(node[0])
     for n, name in ((1, "maximum"), (2, "minimum")):
         bound = node.optional(n)
@@ -195,63 +189,17 @@ def prelu_by_channel(node: Node) -> Expr:
     return node.call("nn.prelu", node[0], node.call("reshape", node[1], newshape=shape))
 
 
-@converter("Celu", since=12)
-def celu(node: Node) -> Expr:
-    """alpha * (exp(x / alpha) - 1) where x is negative."""
-    alpha = node.attr("alpha", 1.0)
-    return node.call("nn.elu", node[0], alpha=alpha, scale=alpha)
-
-
-@converter("Gelu", since=20)
-def gelu(node: Node) -> Expr:
-    """x times the normal distribution function of x."""
-    return node.call("nn.gelu", node[0], approximate=node.attr("approximate", "none") == "tanh")
-
-
 @converter("ThresholdedRelu")
 def thresholded_relu(node: Node) -> Expr:
     """x where it is larger than alpha, else 0."""
-    x = node[0]
-    dtype = node.dtype(x)
-    above = node.call("greater", x, node.attr("alpha", 1.0))
-    return node.call("where", above, x, np.zeros((), dtype))
-
-
-@converter("Softsign")
-def softsign(node: Node) -> Expr:
-    """x / (1 + abs(x))."""
-    return node.call("divide", node[0], node.call("add", node.call("abs", node[0]), 1))
-
-
-@converter("HardSigmoid")
-def hard_sigmoid(node: Node) -> Expr:
-    """clip(alpha * x + beta, 0, 1)."""
-    return _hard_sigmoid(node, node.attr("alpha", 0.2), node.attr("beta", 0.5))
+    above = node.call("greater", node[0], node.attr("alpha", 1.0))
+    return node.call("where", above, node[0], np.zeros((), node.dtype(node[0])))
 
 
 def _hard_sigmoid(node: Node, alpha: float, beta: float) -> Expr:
+    """clip(alpha * x + beta, 0, 1)."""
     line = node.call("add", node.call("multiply", node[0], alpha), beta)
     return node.call("clip", line, a_min=0.0, a_max=1.0)
-
-
-@converter("HardSwish", since=14)
-def hard_swish(node: Node) -> Expr:
-    """x * clip(x / 6 + 1/2, 0, 1)."""
-    return node.call("multiply", node[0], _hard_sigmoid(node, 1 / 6, 0.5))
-
-
-@converter("Mish", since=18)
-def mish(node: Node) -> Expr:
-    """x * tanh(log(1 + exp(x)))."""
-    inner = node.call("tanh", node.call("nn.softplus", node[0]))
-    return node.call("multiply", node[0], inner)
-
-
-@converter("Swish", since=24)
-def swish(node: Node) -> Expr:
-    """x * sigmoid(alpha * x)."""
-    inner = node.call("multiply", node[0], node.attr("alpha", 1.0))
-    return node.call("multiply", node[0], node.call("sigmoid", inner))
 
 
 @converter("Shrink", since=9)

@@ -15,17 +15,15 @@ from loopwright.graph.ir.expr import Expr, const
 one_call("MatMul", "matmul")
 one_call("Softmax", "nn.softmax", since=13, axis=("axis", -1))
 one_call("LogSoftmax", "nn.log_softmax", since=13, axis=("axis", -1))
+converter("Hardmax", 13)(lambda node: _hardmax(node, node[0], node.attr("axis", -1)))
+converter("Einsum", 12)(lambda n: n.call("einsum", *n.given, equation=n.attr("equation")))
 
 
 @converter("Gemm")
 def gemm(node: Node) -> Expr:
     """alpha * A' B' + beta * C."""
     a = node.call("transpose", node[0]) if node.attr("transA", 0) else node[0]
-    found: Expr
-    if node.attr("transB", 0):
-        found = node.call("nn.dense", a, node[1])
-    else:
-        found = node.call("matmul", a, node[1])
+    found: Expr = node.call("nn.dense" if node.attr("transB", 0) else "matmul", a, node[1])
     alpha, beta = node.attr("alpha", 1.0), node.attr("beta", 1.0)
     if alpha != 1:
         found = node.call("multiply", found, alpha)
@@ -37,33 +35,21 @@ def gemm(node: Node) -> Expr:
     return node.call("add", found, added)
 
 
-@converter("Einsum", since=12)
-def einsum(node: Node) -> Expr:
-    return node.call("einsum", *node.given, equation=node.attr("equation"))
-
-
 @converter("BatchNormalization")
 def batch_normalization(node: Node) -> Expr | list[Expr]:
-    """Normalise with the running mean and variance, or with those of the batch."""
-    if node.opset >= 14 and node.attr("training_mode", 0):
-        return _normalised_by_batch(node)
-    if len([n for n in node.outputs if n]) > 1:
-        raise GraphError("a model in training mode is not supported; export it for inference")
-    args = [node[n] for n in range(5)]
-    if not node.attr("spatial", 1):
-        raise GraphError("a mean for each element, which opset 6 has, is not supported")
-    return node.call("nn.batch_norm", *args, axis=1, epsilon=node.attr("epsilon", 1e-5))
-
-
-def _normalised_by_batch(node: Node) -> list[Expr]:
-    """Normalise with the batch's mean and variance; then the updated running ones."""
-    x, rank, momentum = node[0], node.rank(node[0]), node.attr("momentum", 0.9)
-    axes = (0, *range(2, rank))
-    mean = node.call("mean", x, axis=axes, keepdims=True)
-    centred = node.call("subtract", x, mean)
+    """Normalise with running mean and variance; in training with the batch's, which update them."""
+    x, attrs = node[0], {"axis": 1, "epsilon": node.attr("epsilon", 1e-5)}
+    if node.opset < 14 or not node.attr("training_mode", 0):
+        if len([n for n in node.outputs if n]) > 1:
+            raise GraphError("a model in training mode is not supported; export it for inference")
+        args = [node[n] for n in range(5)]
+        if not node.attr("spatial", 1):
+            raise GraphError("a mean for each element, which opset 6 has, is not supported")
+        return node.call("nn.batch_norm", *args, **attrs)
+    axes, momentum = (0, *range(2, node.rank(x))), node.attr("momentum", 0.9)
+    centred = node.call("subtract", x, node.call("mean", x, axis=axes, keepdims=True))
     squares = node.call("multiply", centred, centred)
     mean, variance = (node.call("mean", e, axis=axes, keepdims=False) for e in (x, squares))
-    attrs = {"axis": 1, "epsilon": node.attr("epsilon", 1e-5)}
     found: list[Expr] = [node.call("nn.batch_norm", x, node[1], node[2], mean, variance, **attrs)]
     for old, new in ((node[3], mean), (node[4], variance)):
         parts = (node.call("multiply", old, momentum), node.call("multiply", new, 1 - momentum))
@@ -158,9 +144,8 @@ def local_response_normalization(node: Node) -> Expr:
     squares = node.call("multiply", x, x)
     flat = node.call("reshape", squares, newshape=(shape[0], 1, shape[1], -1))
     before = (size - 1) // 2
-    total = node.call(
-        "nn.sum_pool", flat, pool_size=(size, 1), padding=(before, 0, size - 1 - before, 0)
-    )
+    pads = (before, 0, size - 1 - before, 0)
+    total = node.call("nn.sum_pool", flat, pool_size=(size, 1), padding=pads)
     total = node.call("reshape", total, newshape=shape)
     scaled = node.call("multiply", total, node.attr("alpha", 1e-4) / size)
     base = node.call("add", scaled, node.attr("bias", 1.0))
@@ -174,11 +159,6 @@ def _hardmax(node: Node, x: Expr, axis: int) -> Expr:
     return node.call("one_hot", places, values, depth=node.shape(x)[axis], axis=axis)
 
 
-@converter("Hardmax", since=13)
-def hardmax(node: Node) -> Expr:
-    return _hardmax(node, node[0], node.attr("axis", -1))
-
-
 @converter("Softmax")
 @converter("LogSoftmax")
 @converter("Hardmax")
@@ -187,8 +167,7 @@ def over_the_rest(node: Node) -> Expr:
     shape = node.shape(node[0])
     axis = node.attr("axis", 1) % len(shape)
     rows = node.call("reshape", node[0], newshape=(prod(shape[:axis]), prod(shape[axis:])))
-    names = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}
-    name = names.get(node.operator)
+    name = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}.get(node.operator)
     found = _hardmax(node, rows, 1) if name is None else node.call(name, rows, axis=1)
     return node.call("reshape", found, newshape=shape)
 
@@ -196,12 +175,11 @@ def over_the_rest(node: Node) -> Expr:
 @converter("Dropout")
 def dropout(node: Node) -> list[Expr]:
     """Nothing is dropped in inference; the mask is true everywhere."""
-    if node.opset >= 12:
-        training = node.known(2)
-        if training is not None and bool(training.reshape(-1)[0]):
-            ratio = node.known(1)
-            if ratio is None or float(ratio.reshape(-1)[0]) != 0:
-                raise GraphError("a model in training mode is not supported")
+    training = node.known(2) if node.opset >= 12 else None
+    if training is not None and training.reshape(-1)[0]:
+        ratio = node.known(1)
+        if ratio is None or ratio.reshape(-1)[0] != 0:
+            raise GraphError("a model in training mode is not supported")
     dtype = "bool" if node.opset >= 10 else node.dtype(node[0])
     return [node[0], const(np.ones(node.shape(node[0]), dtype))]
 
@@ -239,16 +217,11 @@ def _regularised(node: Node, x: Expr, gradient: Expr) -> Expr:
     return gradient if not factor else node.call("add", _times(node, x, factor), gradient)
 
 
-def _begun(node: Node) -> Expr:
-    """Whether this is not the first step."""
-    return node.call("greater", node[1], 0)
-
-
 @_of_each("Momentum", 1)
 def _momentum(node: Node, x: Expr, gradient: Expr, velocity: Expr) -> list[Expr]:
     gradient = _regularised(node, x, gradient)
     one, beta = (const(n, node.dtype(x)) for n in (1, node.attr("beta")))
-    weight = node.call("where", _begun(node), beta, one)
+    weight = node.call("where", node.call("greater", node[1], 0), beta, one)
     moved = _times(node, velocity, node.attr("alpha"))
     new = node.call("add", moved, node.call("multiply", gradient, weight))
     step = new
@@ -279,20 +252,18 @@ def _adam(node: Node, x: Expr, gradient: Expr, first: Expr, second: Expr) -> lis
     square = _times(node, node.call("multiply", gradient, gradient), 1 - beta)
     variance = node.call("add", _times(node, second, beta), square)
     size = node.call("add", node.call("sqrt", variance), node.attr("epsilon", 1e-6))
-    rate = node.call("where", _begun(node), _unbiased(node, alpha, beta), node[0])
+    # The learning rate is corrected for moving averages that began at 0.
+    number = node.call("cast", node[1], dtype=node.dtype(node[0]))
+    corrected = node.call("multiply", node[0], node.call("sqrt", _weight(node, number, beta)))
+    corrected = node.call("divide", corrected, _weight(node, number, alpha))
+    rate = node.call("where", node.call("greater", node[1], 0), corrected, node[0])
     step = node.call("multiply", node.call("divide", mean, size), rate)
     after = 1 - node.attr("norm_coefficient_post", 0.0)
     return [_times(node, node.call("subtract", x, step), after), mean, variance]
 
 
-def _unbiased(node: Node, alpha: float, beta: float) -> Expr:
-    """The learning rate corrected for moving averages that began at 0."""
-    number = node.call("cast", node[1], dtype=node.dtype(node[0]))
-
-    def known_part(base: float) -> Expr:
-        """1 - base ** number: the weight of the steps so far in a moving average."""
-        left = node.call("power", const(base, node.dtype(number)), number)
-        return node.call("subtract", const(1, node.dtype(number)), left)
-
-    up = node.call("multiply", node[0], node.call("sqrt", known_part(beta)))
-    return node.call("divide", up, known_part(alpha))
+def _weight(node: Node, number: Expr, base: float) -> Expr:
+    """1 - base ** number: the weight of the steps so far in a moving average."""
+    dtype = node.dtype(number)
+    left = node.call("power", const(base, dtype), number)
+    return node.call("subtract", const(1, dtype), left)

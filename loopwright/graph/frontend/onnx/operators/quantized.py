@@ -9,35 +9,24 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.node import INTEGERS, NAMES, Node, bounds, converter, storage
-from loopwright.graph.frontend.onnx.operators.windows import window_of
+from loopwright.graph.frontend.onnx.operators.windows import biased, window_of
 from loopwright.graph.ir.expr import Constant, Expr, const
 from loopwright.graph.op.narrow import BYTES, FORMATS, LONGEST
 from loopwright.graph.op.shapes import pads_of
 
 
-def dtype_of(number: int) -> str:
-    """The dtype of an ONNX number; GraphError where it has no counterpart here."""
+def dtype_of(number: int, narrow: bool = False) -> str:
+    """The dtype of an ONNX number, which may be a narrow one if ``narrow``."""
     import onnx
 
     try:
-        return dtypes.check(onnx.helper.tensor_dtype_to_np_dtype(number))
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(number)
     except KeyError as exc:
         raise GraphError(f"its dtype is number {number}, which ONNX does not have") from exc
-
-
-def any_dtype_of(number: int) -> str:
-    """As `dtype_of`, narrow dtypes included."""
-    import onnx
-
-    try:
-        name = str(onnx.helper.tensor_dtype_to_np_dtype(number).name)
-    except KeyError:
-        return dtype_of(number)
-    return name if name in NAMES else dtype_of(number)
+    return dtype.name if narrow and dtype.name in NAMES else dtypes.check(dtype)
 
 
 def any_dtype(node: Node, e: Expr) -> str:
-    """The dtype of an expression, narrow dtypes included."""
     return node.types.narrow(e) or node.dtype(e)
 
 
@@ -52,9 +41,8 @@ def widened(node: Node, e: Expr) -> Expr:
 
 
 def converted(node: Node, e: Expr, dtype: str, saturate: bool = True, rounding: str = "up") -> Expr:
-    """An expression as another dtype, from and to narrow ones, too.
-
-    ``saturate`` clips what is too large for an 8-bit float; ``rounding`` is that of powers of two.
+    """An expression as another dtype, from and to narrow ones, too. ``saturate`` clips what is too
+    large for an 8-bit float; ``rounding`` is that of powers of two.
     """
     if any_dtype(node, e) == dtype:
         return e
@@ -77,19 +65,12 @@ def _cast(node: Node, dtype: str) -> Expr:
     return converted(node, node[0], dtype, saturate, node.attr("round_mode", "up"))
 
 
-@converter("Cast")
-def cast(node: Node) -> Expr:
-    return _cast(node, any_dtype_of(node.attr("to")))
-
-
-@converter("CastLike")
-def cast_like(node: Node) -> Expr:
-    return _cast(node, any_dtype(node, node[1]))
+converter("Cast")(lambda node: _cast(node, dtype_of(node.attr("to"), narrow=True)))
+converter("CastLike")(lambda node: _cast(node, any_dtype(node, node[1])))
 
 
 @converter("BitCast")
 def bit_cast(node: Node) -> Expr:
-    """Reinterpret the bits as another dtype of the same width."""
     dtype = dtype_of(node.attr("to"))
     old = dtypes.check(any_dtype(node, node[0]))
     if dtypes.nbytes(dtype) != dtypes.nbytes(old) or (dtype == "bool" and old != dtype):
@@ -104,10 +85,9 @@ WHOLE = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def _along(node: Node, e: Expr, x: Expr, axis: int, block: int) -> Expr:
-    """A scale or a zero point in a shape that is broadcast over a tensor.
-
-    ``e`` is one number, one for each index of an axis, or one for each block of that many elements
-    of it; a block of 0 means no blocks.
+    """A scale or a zero point in a shape that is broadcast over a tensor. ``e`` is one number, one
+    for each index of an axis, or one for each block of that many elements of it; a block of 0 means
+    no blocks.
     """
     rank = node.rank(x)
     if node.rank(e) == 0 or node.shape(e) == (1,):
@@ -128,9 +108,8 @@ def quantized(
     saturate: bool = True,
     precision: str = "",
 ) -> Expr:
-    """Quantise: divide by the scale, round to even, add the zero point, clip to the dtype.
-
-    Where a precision is given, quotients are rounded to that dtype.
+    """Quantise: divide by the scale, round to even, add the zero point, clip to the dtype. Where a
+    precision is given, quotients are rounded to that dtype.
     """
     whole = dtype in WHOLE or dtype in INTEGERS
     if not whole and dtype not in FORMATS:
@@ -176,7 +155,7 @@ def quantize_linear(node: Node) -> Expr:
     x, axis, block = node[0], node.attr("axis", 1), node.attr("block_size", 0)
     zero, number = node.optional(2), node.attr("output_dtype", 0)
     dtype = "uint8" if zero is None else any_dtype(node, zero)
-    dtype = any_dtype_of(number) if number else dtype
+    dtype = dtype_of(number, narrow=True) if number else dtype
     precise = node.attr("precision", 0)
     division = dtype_of(precise) if precise else node.dtype(node[1]) if node.opset >= 23 else ""
     plain = _is_plain(node, node.dtype(x), dtype, block)
@@ -197,7 +176,6 @@ def _plain(node: Node, name: str, axis: int, **attrs: Any) -> Expr:
 
 @converter("DequantizeLinear", since=10)
 def dequantize_linear(node: Node) -> Expr:
-    """(x - zero) * scale."""
     x, axis, block = node[0], node.attr("axis", 1), node.attr("block_size", 0)
     number = node.attr("output_dtype", 0)
     dtype = dtype_of(number) if number else node.dtype(node[1])
@@ -214,9 +192,9 @@ def dequantize_linear(node: Node) -> Expr:
     return node.cast(node.call("multiply", found, scale), dtype)
 
 
-def _subtract_zero_point(node: Node, index: int, zero: Expr | None, axis: int) -> Expr:
+def _subtract_zero_point(node: Node, x: Expr, zero: Expr | None, axis: int) -> Expr:
     """An operand as int32, minus its zero point, which may have as many dimensions."""
-    x = node.cast(node[index], "int32")
+    x = node.cast(x, "int32")
     if zero is None:
         return x
     if not node.rank(zero) == node.rank(x) > 1:
@@ -224,21 +202,15 @@ def _subtract_zero_point(node: Node, index: int, zero: Expr | None, axis: int) -
     return node.call("subtract", x, node.cast(zero, "int32"))
 
 
-@converter("MatMulInteger", since=10)
-def matmul_integer(node: Node) -> Expr:
-    """The product of integers, each minus its zero point, as int32."""
-    return _multiplied(node, (0, node.optional(2)), (1, node.optional(3)))
+converter("MatMulInteger", 10)(lambda n: _multiplied(n, n[0], n.optional(2), n[1], n.optional(3)))
+converter("ConvInteger", 10)(lambda n: _convolved(n, n[0], n.optional(2), n[1], n.optional(3)))
 
 
-def _multiplied(
-    node: Node, first: tuple[int, Expr | None], second: tuple[int, Expr | None]
-) -> Expr:
-    """The product of two matrices, each given as the index of an input and its zero point."""
-    (at, zero), (weight_at, weight_zero) = first, second
-    x, w = node[at], node[weight_at]
+def _multiplied(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Expr | None) -> Expr:
+    """The product of integers, each minus the zero point behind it, as int32."""
     if node.rank(w) != 2 or not _are_bytes(node, x, w, weight_zero, 1):
-        a = _subtract_zero_point(node, at, zero, -2)
-        return node.call("matmul", a, _subtract_zero_point(node, weight_at, weight_zero, -1))
+        a = _subtract_zero_point(node, x, zero, -2)
+        return node.call("matmul", a, _subtract_zero_point(node, w, weight_zero, -1))
     assert isinstance(w, Constant)
     total: Expr = node.call("matmul", x, w, out_dtype="int32")
     if _stands_for_itself(zero):
@@ -250,9 +222,8 @@ def _multiplied(
 
 
 def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -> bool:
-    """Whether operands are bytes, the second constant with zero point 0, and sums fit int32.
-
-    CPUs have instructions for such products; the contribution of the first zero point is subtracted
+    """Whether operands are bytes, the second constant with zero point 0, and sums fit int32. CPUs
+    have instructions for such products; the contribution of the first zero point is subtracted
     afterwards: sum((x - zero) * w) is sum(x * w) - zero * sum(w). ``channels`` is the dimension of
     the second operand that the result has.
     """
@@ -263,37 +234,25 @@ def _are_bytes(node: Node, x: Expr, w: Expr, zero: Expr | None, channels: int) -
 
 
 def _stands_for_itself(zero: Expr | None) -> bool:
-    """Whether the zero point of a tensor is 0."""
     return zero is None or (isinstance(zero, Constant) and not zero.data.any())
 
 
 def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
-    """Sums of products minus the contribution of the first operand's zero point."""
     added = node.call("multiply", node.cast(zero, "int32"), const(sums, "int32"))
     return node.call("subtract", total, added)
 
 
-@converter("ConvInteger", since=10)
-def conv_integer(node: Node) -> Expr:
-    """The convolution of integers, each minus its zero point, as int32."""
-    return _convolved(node, (0, node.optional(2)), (1, node.optional(3)))
-
-
-def _convolved(node: Node, first: tuple[int, Expr | None], second: tuple[int, Expr | None]) -> Expr:
-    """The convolution of two tensors, each given as the index of an input and its zero point."""
-    (at, zero), (weight_at, weight_zero) = first, second
-    x, w = node[at], node[weight_at]
+def _convolved(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Expr | None) -> Expr:
+    """The convolution of integers, each minus the zero point behind it, as int32."""
     attrs = dict(window_of(node, node.shape(w, 2), node.shape(x, 2)).attrs)
     attrs["groups"] = node.attr("group", 1)
     pads = pads_of(attrs["padding"], node.rank(x) - 2)
     padded = any(pair != (0, 0) for pair in pads) and not _stands_for_itself(zero)
     known = isinstance(zero, Constant) and zero.data.size == 1
     if (padded and not known) or not _are_bytes(node, x, w, weight_zero, 0):
-        shifted = (
-            _subtract_zero_point(node, at, zero, 1),
-            _subtract_zero_point(node, weight_at, weight_zero, 0),
-        )
-        return node.call("nn.conv", *shifted, **attrs)
+        shifted = _subtract_zero_point(node, x, zero, 1)
+        weight = _subtract_zero_point(node, w, weight_zero, 0)
+        return node.call("nn.conv", shifted, weight, **attrs)
     assert isinstance(w, Constant)
     if padded:
         assert isinstance(zero, Constant)
@@ -305,41 +264,34 @@ def _convolved(node: Node, first: tuple[int, Expr | None], second: tuple[int, Ex
         return total
     assert zero is not None
     sums = w.data.sum(axis=tuple(range(1, w.data.ndim)), dtype="int32")
-    return _less(
-        node, total, _along(node, zero, x, 1, 0), sums.reshape(-1, *(1,) * (w.data.ndim - 2))
-    )
+    sums = sums.reshape(-1, *(1,) * (w.data.ndim - 2))
+    return _less(node, total, _along(node, zero, x, 1, 0), sums)
 
 
-def _requantized(node: Node, total: Expr, places: Any, axis: int) -> Expr:
-    """int32 sums as integers of the result's scale.
-
-    ``places`` are the inputs that are the scales of both operands and of the result, and its zero
-    point; ``axis`` is that along which the second operand has several scales.
+def _requantized(node: Node, total: Expr, axis: int) -> Expr:
+    """int32 sums as integers of the result's scale. Inputs 1, 4 and 6 are the scales of both
+    operands and of the result, 7 is its zero point; ``axis`` is that along which the second operand
+    has several scales.
     """
-    first, second, result, zero = places
-    scale_a = _along(node, node.cast(node[first], "float32"), total, -2, 0)
-    scale_b = node.cast(node[second], "float32")
+    scale_a = _along(node, node.cast(node[1], "float32"), total, -2, 0)
+    scale_b = node.cast(node[4], "float32")
     scale_b = scale_b if node.rank(scale_b) > 1 else _along(node, scale_b, total, axis, 0)
     scale = node.call("multiply", scale_a, scale_b)
     real = node.call("multiply", node.cast(total, "float32"), scale)
-    offset = _along(node, node[zero], total, axis, 0)
-    return quantized(
-        node, real, _along(node, node[result], total, axis, 0), offset, node.dtype(node[zero])
-    )
+    result, offset = (_along(node, node[n], total, axis, 0) for n in (6, 7))
+    return quantized(node, real, result, offset, node.dtype(node[7]))
 
 
 @converter("QLinearMatMul", since=10)
 def quantized_matmul(node: Node) -> Expr:
-    return _requantized(node, _multiplied(node, (0, node[2]), (3, node[5])), (1, 4, 6, 7), -1)
+    return _requantized(node, _multiplied(node, node[0], node[2], node[3], node[5]), -1)
 
 
 @converter("QLinearConv", since=10)
 def quantized_conv(node: Node) -> Expr:
     """A convolution of quantised tensors, with a bias of the product's scale."""
-    total, bias = _convolved(node, (0, node[2]), (3, node[5])), node.optional(8)
-    if bias is not None:
-        total = node.call("nn.bias_add", total, bias, axis=1)
-    return _requantized(node, total, (1, 4, 6, 7), 1)
+    total = _convolved(node, node[0], node[2], node[3], node[5])
+    return _requantized(node, biased(node, total, 8), 1)
 
 
 @converter("DynamicQuantizeLinear", since=11)

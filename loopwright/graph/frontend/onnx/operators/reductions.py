@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -17,20 +16,7 @@ from loopwright.graph.frontend.onnx.operators.quantized import dtype_of
 from loopwright.graph.frontend.onnx.operators.shapes import sliced
 from loopwright.graph.ir.expr import Expr, const
 
-#: Reductions, and the opset from which on their axes are an input.
-_REDUCTIONS = {
-    "ReduceL1": 18,
-    "ReduceL2": 18,
-    "ReduceLogSum": 18,
-    "ReduceLogSumExp": 18,
-    "ReduceMax": 18,
-    "ReduceMean": 18,
-    "ReduceMin": 18,
-    "ReduceProd": 18,
-    "ReduceSum": 13,
-    "ReduceSumSquare": 18,
-}
-_SIMPLE = {"ReduceMax": "max", "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "prod"}
+_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
 #: Reductions whose results are no integers; of integers they are truncated to the dtype.
 _REAL = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 
@@ -39,7 +25,7 @@ def _reduced(node: Node, axes: tuple[int, ...] | None) -> Expr:
     def over(name: str, e: Expr) -> Expr:
         return node.call(name, e, axis=axes, keepdims=bool(node.attr("keepdims", 1)))
 
-    x = node[0]
+    x, name = node[0], node.operator.removeprefix("Reduce").lower()
     match node.operator:
         case "ReduceL1":
             return over("sum", node.call("abs", x))
@@ -51,18 +37,14 @@ def _reduced(node: Node, axes: tuple[int, ...] | None) -> Expr:
             return node.call("log", over("sum", x))
         case "ReduceLogSumExp":
             return _log_sum_exp(node, axes)
-        case "ReduceSum":
-            return over("sum", x)
         case "ReduceMax" | "ReduceMin" if node.dtype(x) == "bool":
-            number = node.call("cast", x, dtype="uint8")
-            return node.call("cast", over(_SIMPLE[node.operator], number), dtype="bool")
-    return over(_SIMPLE[node.operator], x)
+            return node.call("cast", over(name, node.call("cast", x, dtype="uint8")), dtype="bool")
+    return over(name, x)
 
 
 def _log_sum_exp(node: Node, axes: tuple[int, ...] | None) -> Expr:
-    """Exponentials of distances to the largest element, so that none overflows.
-
-    From an infinite largest element there is no distance: the elements themselves are used.
+    """Exponentials of distances to the largest element, so that none overflows. From an infinite
+    largest element there is no distance: the elements themselves are used.
     """
     kept = bool(node.attr("keepdims", 1))
 
@@ -89,28 +71,18 @@ def _unchanged(node: Node) -> Expr:
     return x
 
 
-def _register(name: str, since: int) -> None:
-    @converter(name)
-    def by_attribute(node: Node) -> Expr:
-        return _typed(node, partial(_reduced, axes=node.attr("axes") or None))
-
-    @converter(name, since=since)
-    def by_input(node: Node) -> Expr:
-        axes = node.numbers(1)
-        noop = not axes and node.attr("noop_with_empty_axes", 0)
-        return _typed(node, _unchanged if noop else partial(_reduced, axes=axes or None))
-
-
-def _typed(node: Node, convert: Callable[[Node], Expr]) -> Expr:
-    """Convert a node; the reductions of `_REAL` are computed in float64 for integers."""
+def reduction(node: Node) -> Expr:
+    """A reduction; those of `_REAL` are computed in float64 for integers."""
+    since = 13 if node.operator == "ReduceSum" else 18
+    axes = node.moved("axes", 1, since)
+    noop = node.opset >= since and not axes and node.attr("noop_with_empty_axes", 0)
+    convert = _unchanged if noop else partial(_reduced, axes=axes or None)
     real = node.operator in _REAL and not dtypes.is_float(node.dtype(node[0]))
     return computed_in(node, convert, "float64") if real else convert(node)
 
 
-for _name, _since in _REDUCTIONS.items():
-    _register(_name, _since)
-
-
+for _name in _REDUCTIONS.split():
+    converter(f"Reduce{_name}")(reduction)
 for _name in ("ArgMax", "ArgMin"):
     one_call(
         _name,
@@ -161,7 +133,12 @@ def transformed(
     if inverse and onesided:
         n = 2 * (shape[axis] - 1) if length is None else length
         wanted = n // 2 + 1
-    x = _fitted(node, x, axis, wanted)
+    extent = shape[axis]
+    if extent > wanted:  # crop, or pad with zeros at the end
+        x = sliced(node, x, (0,), (wanted,), (axis,))
+    elif extent < wanted:
+        pads = [(0, wanted - extent if d == axis else 0) for d in range(len(shape))]
+        x = node.call("nn.pad", x, pad_width=pads)
     if inverse and onesided:
         matrix = _real_again(n, wanted)
     else:
@@ -174,35 +151,16 @@ def transformed(
     return node.call("einsum", x, matrix.astype(node.dtype(x)), equation=equation)
 
 
-def _fitted(node: Node, x: Expr, axis: int, length: int) -> Expr:
-    """Crop an axis to a length, or pad it with zeros at the end."""
-    extent = node.shape(x)[axis]
-    if extent > length:
-        return sliced(node, x, (0,), (length,), (axis,))
-    pads = [(0, length - extent if d == axis else 0) for d in range(node.rank(x))]
-    return x if extent == length else node.call("nn.pad", x, pad_width=pads)
-
-
-def _dft(node: Node, axis: int) -> Expr:
-    lengths = node.numbers(1)
-    inverse, onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
-    return transformed(node, node[0], axis, lengths[0] if lengths else None, inverse, onesided)
-
-
 @converter("DFT", since=17)
 def dft(node: Node) -> Expr:
-    return _dft(node, node.attr("axis", 1))
-
-
-@converter("DFT", since=20)
-def dft_by_input(node: Node) -> Expr:
-    axes = node.numbers(2)
-    return _dft(node, axes[0] if axes else -2)
+    axes = (node.attr("axis", 1),) if node.opset < 20 else node.numbers(2) or (-2,)
+    lengths = node.numbers(1) or (None,)
+    inverse, onesided = bool(node.attr("inverse", 0)), bool(node.attr("onesided", 0))
+    return transformed(node, node[0], axes[0], lengths[0], inverse, onesided)
 
 
 @converter("STFT", since=17)
 def stft(node: Node) -> Expr:
-    """Transforms of frames of a signal."""
     step, window = node.needed(1)[0], node.optional(2)
     lengths = node.numbers(3)
     length = lengths[0] if lengths else node.shape(node[2])[0]
@@ -231,24 +189,12 @@ def columns_to_image(node: Node) -> Expr:
         free = image[d] + pads[d] + pads[rank + d] - (block[d] - 1) * dilation[d] - 1
         places.append(free // strides[d] + 1)
         extra.append(free % strides[d])
-    x = node.call("reshape", node[0], newshape=(batch, rows, *places))
-    return node.call(
-        "nn.conv_transpose",
-        x,
-        const(_moves(block, rows // inner, node.dtype(x))),
-        strides=strides,
-        padding=pads,
-        output_padding=extra,
-        dilation=dilation,
-        groups=rows // inner,
-    )
-
-
-def _moves(block: Sequence[int], channels: int, dtype: str) -> np.ndarray[Any, Any]:
-    """A weight that puts each row of a block at its own position."""
-    inner = prod(block)
+    x, channels = node.call("reshape", node[0], newshape=(batch, rows, *places)), rows // inner
+    # A weight that puts each row of a block at its own position.
     one = np.eye(inner).reshape(inner, 1, *block)
-    return np.tile(one, (channels, *(1,) * (len(block) + 1))).astype(dtype)
+    weight = const(np.tile(one, (channels, *(1,) * (rank + 1))).astype(node.dtype(x)))
+    attrs = {"strides": strides, "padding": pads, "output_padding": extra, "dilation": dilation}
+    return node.call("nn.conv_transpose", x, weight, groups=channels, **attrs)
 
 
 @converter("MelWeightMatrix", since=17)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.node import Node, computed_in, converter, one_call
-from loopwright.graph.frontend.onnx.operators.windows import window_of
+from loopwright.graph.frontend.onnx.operators.windows import biased, window_of
 from loopwright.graph.ir.expr import Expr, const
 
 Array = np.ndarray[Any, Any]
@@ -25,8 +26,6 @@ _MODES = ("nearest", "linear", "cubic")
 
 @dataclass(frozen=True)
 class _Axis:
-    """An axis that is resized."""
-
     axis: int
     old: int  # extent
     new: int  # extent of the result
@@ -35,7 +34,6 @@ class _Axis:
     region: tuple[float, float] = (0.0, 1.0)
 
     def places(self, how: str) -> Array:
-        """Positions of the new elements in coordinates of the old ones."""
         x = np.arange(self.new, dtype=self.scale.dtype)
         match how:
             case "half_pixel":
@@ -54,46 +52,37 @@ class _Axis:
                 length = self.scale * self.old
                 return x * (self.old - 1) / (length - 1) if self.new > 1 else np.zeros(self.new)
             case "tf_crop_and_resize":
-                return self._cropped(x)
+                (begin, end), last = self.region, self.old - 1
+                if self.new == 1:
+                    return np.full(1, 0.5 * (begin + end) * last)
+                return begin * last + x * (end - begin) * last / (self.new - 1)
         raise GraphError(f"its coordinate_transformation_mode is {how!r}, which is not known")
-
-    def _cropped(self, x: Array) -> Array:
-        begin, end = self.region
-        last = self.old - 1
-        if self.new == 1:
-            return np.full(1, 0.5 * (begin + end) * last)
-        return begin * last + x * (end - begin) * last / (self.new - 1)
 
 
 def _rounded(axis: _Axis, places: Array, how: str) -> Array:
     if how == "outwards":
         how = "ceil" if axis.scale < 1 else "floor"
-    match how:
-        case "round_prefer_floor":
-            return np.ceil(places - 0.5)
-        case "round_prefer_ceil":
-            return np.floor(places + 0.5)
-        case "floor":
-            return np.floor(places)
-        case "ceil":
-            return np.ceil(places)
-    raise GraphError(f"its nearest_mode is {how!r}, which is not known")
+    ways = {
+        "round_prefer_floor": np.ceil(places - 0.5),
+        "round_prefer_ceil": np.floor(places + 0.5),
+        "floor": np.floor(places),
+        "ceil": np.ceil(places),
+    }
+    if how not in ways:
+        raise GraphError(f"its nearest_mode is {how!r}, which is not known")
+    return ways[how]
 
 
 def _triangle(distance: Array) -> Array:
     return np.asarray(np.maximum(1 - np.abs(distance), 0))
 
 
-def _cubic(a: float) -> Callable[[Array], Array]:
+def _cubic(distance: Array, a: float) -> Array:
     """The kernel of Keys, "Cubic Convolution Interpolation for Digital Image Processing" (1981)."""
-
-    def kernel(distance: Array) -> Array:
-        x = np.abs(distance)
-        near = ((a + 2) * x - (a + 3)) * x * x + 1
-        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-        return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
-
-    return kernel
+    x = np.abs(distance)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
 def _taps(
@@ -132,26 +121,21 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
         places = axis.places(how)
         outside.append((axis, (places < 0) | (places > axis.old - 1)))
         if mode == "nearest":
-            numbers = _rounded(
-                axis, places.astype("float64"), node.attr("nearest_mode", defaults["nearest"])
-            )
+            rounding = node.attr("nearest_mode", defaults["nearest"])
+            numbers = _rounded(axis, places.astype("float64"), rounding)
             whole = np.clip(numbers, 0, axis.old - 1).astype("int64")
             found = node.call("take", found, whole, axis=axis.axis)
             continue
-        kernel = _triangle if mode == "linear" else _cubic(node.attr("cubic_coeff_a", -0.75))
-        reach = 1 if mode == "linear" else 2
+        kernel, reach = _triangle, 1
+        if mode == "cubic":
+            kernel, reach = partial(_cubic, a=node.attr("cubic_coeff_a", -0.75)), 2
         antialias = bool(node.attr("antialias", 0) and axis.scale < 1)
         exclude = bool(node.attr("exclude_outside", 0))
         numbers, weights = _taps(axis, places, kernel, reach, antialias, exclude)
         found = node.call("nn.resample", found, numbers, weights.astype(dtype), axis=axis.axis)
     if how != "tf_crop_and_resize":
         return found
-    return _extrapolated(node, found, outside)
-
-
-def _extrapolated(node: Node, found: Expr, outside: Sequence[tuple[_Axis, Array]]) -> Expr:
-    """Replace elements outside of the old image by the extrapolation value."""
-    rank = node.rank(found)
+    rank = node.rank(found)  # elements outside of the old image have the extrapolation value
     beyond = np.zeros((1,) * rank, "bool")
     for axis, flags in outside:
         beyond = beyond | flags.reshape([-1 if d == axis.axis else 1 for d in range(rank)])
@@ -160,11 +144,16 @@ def _extrapolated(node: Node, found: Expr, outside: Sequence[tuple[_Axis, Array]
 
 
 def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list[_Axis]:
-    """The axes that change, with their extents."""
     old = node.shape(node[0])
     real = "float64" if node.dtype(node[0]) == "float64" else "float32"
     named = [a % len(old) for a in node.attr("axes", range(len(old)))]
-    regions = _regions(node, len(named))
+    regions = [(0.0, 1.0)] * len(named)
+    if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
+        given = node.known(1)
+        if given is None or given.size != 2 * len(named):
+            raise GraphError("its region of interest does not fit its axes")
+        values = given.astype("float64").tolist()
+        regions = list(zip(values[: len(named)], values[len(named) :], strict=True))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     found = []
     if sizes is not None:
@@ -186,16 +175,6 @@ def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list
     return [x for x in found if x.new != x.old or x.scale != 1 or x.region != (0.0, 1.0)]
 
 
-def _regions(node: Node, count: int) -> list[tuple[float, float]]:
-    if node.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
-        return [(0.0, 1.0)] * count
-    given = node.known(1)
-    if given is None or given.size != 2 * count:
-        raise GraphError("its region of interest does not fit its axes")
-    values = given.astype("float64").tolist()
-    return list(zip(values[:count], values[count:], strict=True))
-
-
 @converter("Resize", since=11)
 def resize(node: Node) -> Expr:
     scales, sizes = node.known(2), node.numbers(3)
@@ -203,67 +182,42 @@ def resize(node: Node) -> Expr:
     return _resized(node, axes, {"coordinates": "half_pixel", "nearest": "round_prefer_floor"})
 
 
-def _upsampled(node: Node, scales: Array) -> Expr:
+@converter("Resize", since=10)
+@converter("Upsample", since=7)
+def upsample(node: Node) -> Expr:
+    """Resize by scales, which of Upsample are an input from opset 9 on."""
+    scales = node.known(1) if node.opset >= 9 else np.array(node.attr("scales"), "float32")
+    if scales is None:
+        raise GraphError("its scales are missing")
     axes = _axes(node, scales, None)
     return _resized(node, axes, {"coordinates": "asymmetric", "nearest": "outwards"})
 
 
-@converter("Resize", since=10)
-@converter("Upsample", since=9)
-def upsample_by_input(node: Node) -> Expr:
-    scales = node.known(1)
-    if scales is None:
-        raise GraphError("its scales are missing")
-    return _upsampled(node, scales)
-
-
-@converter("Upsample", since=7)
-def upsample(node: Node) -> Expr:
-    return _upsampled(node, np.array(node.attr("scales"), "float32"))
-
-
 @converter("GridSample", since=16)
 def grid_sample(node: Node) -> Expr:
-    """An image sampled at the positions of a grid."""
-    mode = node.attr("mode", "linear").removeprefix("bi")
-    return node.call(
-        "nn.grid_sample",
-        node[0],
-        node[1],
-        mode=mode,
-        padding_mode=node.attr("padding_mode", "zeros"),
-        align_corners=bool(node.attr("align_corners", 0)),
-    )
-
-
-def _roi_align(node: Node, half_pixel: bool) -> Expr:
-    samples = node.attr("sampling_ratio", 0)
-    if samples < 1:
-        raise GraphError("how many samples it takes depends on data; give it a sampling_ratio")
-    return node.call(
-        "nn.roi_align",
-        node[0],
-        node[1],
-        node[2],
-        pooled_size=(node.attr("output_height", 1), node.attr("output_width", 1)),
-        samples=samples,
-        spatial_scale=node.attr("spatial_scale", 1.0),
-        mode=node.attr("mode", "avg"),
-        half_pixel=half_pixel,
-    )
+    attrs = {
+        "mode": node.attr("mode", "linear").removeprefix("bi"),
+        "padding_mode": node.attr("padding_mode", "zeros"),
+        "align_corners": bool(node.attr("align_corners", 0)),
+    }
+    return node.call("nn.grid_sample", node[0], node[1], **attrs)
 
 
 @converter("RoiAlign", since=10)
-def roi_align_by_corners(node: Node) -> Expr:
-    """Boxes begin and end at elements."""
-    return _roi_align(node, half_pixel=False)
-
-
-@converter("RoiAlign", since=16)
 def roi_align(node: Node) -> Expr:
-    """Boxes begin and end between elements by default."""
+    """Boxes begin and end at elements; from opset 16 on, by default, between them."""
+    samples = node.attr("sampling_ratio", 0)
+    if samples < 1:
+        raise GraphError("how many samples it takes depends on data; give it a sampling_ratio")
     mode = node.attr("coordinate_transformation_mode", "half_pixel")
-    return _roi_align(node, half_pixel=mode == "half_pixel")
+    attrs = {
+        "pooled_size": (node.attr("output_height", 1), node.attr("output_width", 1)),
+        "samples": samples,
+        "spatial_scale": node.attr("spatial_scale", 1.0),
+        "mode": node.attr("mode", "avg"),
+        "half_pixel": node.opset >= 16 and mode == "half_pixel",
+    }
+    return node.call("nn.roi_align", node[0], node[1], node[2], **attrs)
 
 
 @converter("DeformConv", since=19)
@@ -273,23 +227,13 @@ def deformable_convolution(node: Node) -> Expr:
     if node.rank(x) != 4:
         raise GraphError(f"images of {node.rank(x) - 2} dimensions are not supported; 2 are")
     rows, inner, *kernel = node.shape(w)
-    window = window_of(node, tuple(kernel), node.shape(x, 2))
+    attrs = window_of(node, tuple(kernel), node.shape(x, 2)).attrs
+    attrs |= {"kernel_size": kernel, "offset_groups": node.attr("offset_group", 1)}
     mask = [] if node.optional(4) is None else [node[4]]
-    columns = node.call(
-        "nn.deformable_columns",
-        x,
-        node[2],
-        *mask,
-        kernel_size=kernel,
-        strides=window.attrs["strides"],
-        padding=window.attrs["padding"],
-        dilation=window.attrs["dilation"],
-        offset_groups=node.attr("offset_group", 1),
-    )
+    columns = node.call("nn.deformable_columns", x, node[2], *mask, **attrs)
     flat = node.call("reshape", w, newshape=(rows, inner * kernel[0] * kernel[1], 1, 1))
     found = node.call("nn.conv", columns, flat, groups=node.attr("group", 1))
-    bias = node.optional(3)
-    return found if bias is None else node.call("nn.bias_add", found, bias, axis=1)
+    return biased(node, found, 3)
 
 
 one_call("Det", "det", since=11)

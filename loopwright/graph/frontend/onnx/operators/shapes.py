@@ -28,6 +28,13 @@ one_call("ScatterND", "scatter_nd", reduction=("reduction", "none"))
 _AXES = {"batch_axis": ("batch_axis", 1), "time_axis": ("time_axis", 0)}
 one_call("ReverseSequence", "reverse_sequence", since=10, **_AXES)
 
+converter("Size")(lambda node: const(np.int64(prod(node.shape(node[0])))))
+converter("Squeeze", 13)(lambda node: node.call("squeeze", node[0], axis=node.numbers(1)))
+converter("Unsqueeze", 13)(lambda node: node.call("expand_dims", node[0], axis=node.needed(1)))
+converter("Split")(lambda node: _split(node, node.moved("split", 1, 13)))
+converter("TopK")(lambda node: _topk(node, node.attr("k")))
+converter("TopK", 10)(lambda node: _topk(node, node.needed(1)[0]))
+
 #: Attributes that hold the array of a `Constant`.
 _VALUES = ("value", "sparse_value", "value_int", "value_ints", "value_float", "value_floats")
 
@@ -50,14 +57,8 @@ def constant_of_shape(node: Node) -> Expr:
 
 @converter("Shape")
 def shape_of(node: Node) -> Expr:
-    """The extents, which are known."""
     found = node.shape(node[0])
     return const(np.array(found[node.attr("start", 0) : node.attr("end", len(found))], "int64"))
-
-
-@converter("Size")
-def size(node: Node) -> Expr:
-    return const(np.int64(prod(node.shape(node[0]))))
 
 
 @converter("Range", since=11)
@@ -70,7 +71,6 @@ def number_range(node: Node) -> Expr:
 
 @converter("Reshape", since=5)
 def reshape(node: Node) -> Expr:
-    """Reshape; with ``allowzero`` 0 is an extent."""
     shape = node.needed(1)
     if node.attr("allowzero", 0) and 0 in shape:
         raise GraphError("tensors without elements are not supported")
@@ -88,42 +88,25 @@ def flatten(node: Node) -> Expr:
     return node.call("reshape", node[0], newshape=(prod(old[:axis]), prod(old[axis:])))
 
 
-def _blocks(node: Node, split: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Expr:
+@converter("DepthToSpace")
+@converter("SpaceToDepth")
+def blocks(node: Node) -> Expr:
+    """Move blocks of an image to its channels, or back."""
+    n, c, h, w = node.shape(node[0])
+    b, by_columns = node.attr("blocksize"), node.attr("mode", "DCR") == "DCR"
+    if node.operator == "DepthToSpace":
+        inner = c // (b * b)
+        split = (n, b, b, inner, h, w) if by_columns else (n, inner, b, b, h, w)
+        order = (0, 3, 4, 1, 5, 2) if by_columns else (0, 1, 4, 2, 5, 3)
+        shape = (n, inner, h * b, w * b)
+    else:
+        if h % b or w % b:
+            raise GraphError(f"blocks of {b} do not fill an image of {h} by {w}")
+        split = (n, c, h // b, b, w // b, b)
+        order = (0, 3, 5, 1, 2, 4) if by_columns else (0, 1, 3, 5, 2, 4)
+        shape = (n, c * b * b, h // b, w // b)
     parts = node.call("reshape", node[0], newshape=split)
     return node.call("reshape", node.call("transpose", parts, axes=order), newshape=shape)
-
-
-@converter("DepthToSpace")
-def depth_to_space(node: Node) -> Expr:
-    n, c, h, w = node.shape(node[0])
-    b = node.attr("blocksize")
-    inner = c // (b * b)
-    shape = (n, inner, h * b, w * b)
-    if node.attr("mode", "DCR") == "DCR":
-        return _blocks(node, (n, b, b, inner, h, w), (0, 3, 4, 1, 5, 2), shape)
-    return _blocks(node, (n, inner, b, b, h, w), (0, 1, 4, 2, 5, 3), shape)
-
-
-@converter("SpaceToDepth")
-def space_to_depth(node: Node) -> Expr:
-    n, c, h, w = node.shape(node[0])
-    b = node.attr("blocksize")
-    if h % b or w % b:
-        raise GraphError(f"blocks of {b} do not fill an image of {h} by {w}")
-    split = (n, c, h // b, b, w // b, b)
-    if node.attr("mode", "DCR") == "CRD":
-        return _blocks(node, split, (0, 1, 3, 5, 2, 4), (n, c * b * b, h // b, w // b))
-    return _blocks(node, split, (0, 3, 5, 1, 2, 4), (n, c * b * b, h // b, w // b))
-
-
-@converter("Squeeze", since=13)
-def squeeze_by_input(node: Node) -> Expr:
-    return node.call("squeeze", node[0], axis=node.numbers(1))
-
-
-@converter("Unsqueeze", since=13)
-def unsqueeze_by_input(node: Node) -> Expr:
-    return node.call("expand_dims", node[0], axis=node.needed(1))
 
 
 @converter("Concat")
@@ -136,7 +119,6 @@ def concat(node: Node) -> Expr:
 
 @converter("Expand", since=8)
 def expand(node: Node) -> Expr:
-    """Repeat along dimensions of extent 1."""
     old, new = node.shape(node[0]), node.needed(1)
     rank = max(len(old), len(new))
     pairs = zip((1,) * (rank - len(old)) + old, (1,) * (rank - len(new)) + new, strict=True)
@@ -145,16 +127,14 @@ def expand(node: Node) -> Expr:
 
 @converter("Tile", since=6)
 def tile(node: Node) -> Expr:
-    """Repeat the whole tensor along every dimension."""
     repeats, old = node.needed(1), node.shape(node[0])
     if len(repeats) != len(old):
         raise GraphError(f"it repeats {len(repeats)} dimensions of {len(old)}")
     split = tuple(n for extent in old for n in (1, extent))
     wide = tuple(n for pair in zip(repeats, old, strict=True) for n in pair)
-    found = node.call("reshape", node[0], newshape=split)
-    found = node.call("broadcast_to", found, shape=wide)
+    apart = node.call("reshape", node[0], newshape=split)
     shape = tuple(r * n for r, n in zip(repeats, old, strict=True))
-    return node.call("reshape", found, newshape=shape)
+    return node.call("reshape", node.call("broadcast_to", apart, shape=wide), newshape=shape)
 
 
 def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = None) -> Expr:
@@ -177,13 +157,10 @@ def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = No
 
 
 @converter("Slice")
-def slice_by_attributes(node: Node) -> Expr:
-    return sliced(node, node[0], node.attr("starts"), node.attr("ends"), node.attr("axes"))
-
-
-@converter("Slice", since=10)
-def slice_by_inputs(node: Node) -> Expr:
-    """The bounds are inputs, and there are steps."""
+def slice_(node: Node) -> Expr:
+    """Bounds are inputs from opset 10 on, and there are steps."""
+    if node.opset < 10:
+        return sliced(node, node[0], node.attr("starts"), node.attr("ends"), node.attr("axes"))
     axes, steps = node.numbers(3), node.numbers(4)
     return sliced(node, node[0], node.needed(1), node.needed(2), axes, steps)
 
@@ -201,22 +178,14 @@ def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
         raise GraphError(f"parts of {list(parts)} do not fill {extent} elements")
     if not count == wanted == len(parts):
         raise GraphError(f"it has {count} outputs for {max(wanted, len(parts))} parts")
-    ends = np.cumsum(parts).tolist()
-    return [
-        sliced(node, node[0], (end - n,), (end,), (axis,))
-        for n, end in zip(parts, ends, strict=True)
-    ]
+    return parts_of_axis(node, parts, axis)
 
 
-@converter("Split")
-def split(node: Node) -> list[Expr]:
-    return _split(node, node.attr("split"))
-
-
-@converter("Split", since=13)
-def split_by_input(node: Node) -> list[Expr]:
-    """The extents of the parts are an input."""
-    return _split(node, node.numbers(1))
+def parts_of_axis(node: Node, extents: Sequence[int], axis: int) -> list[Expr]:
+    """The first input in parts along an axis."""
+    ends = np.cumsum(extents).tolist()
+    bounds = zip(extents, ends, strict=True)
+    return [sliced(node, node[0], (end - n,), (end,), (axis,)) for n, end in bounds]
 
 
 #: Padding modes, named as NumPy names them.
@@ -261,12 +230,9 @@ def _surrounded(node: Node, width: Sequence[tuple[int, int]], value: Expr) -> Ex
 
 @converter("Pad")
 def pad(node: Node) -> Expr:
-    return _padded(node, node.attr("pads"), const(node.attr("value", 0.0)), None)
-
-
-@converter("Pad", since=11)
-def pad_by_inputs(node: Node) -> Expr:
-    """The padding and its value are inputs."""
+    """The padding and its value are inputs from opset 11 on."""
+    if node.opset < 11:
+        return _padded(node, node.attr("pads"), const(node.attr("value", 0.0)), None)
     value = node.optional(2)
     return _padded(node, node.needed(1), const(0) if value is None else value, node.numbers(3))
 
@@ -274,10 +240,7 @@ def pad_by_inputs(node: Node) -> Expr:
 @converter("Compress")
 def compress(node: Node) -> Expr:
     """The elements whose condition is true; the condition must be known."""
-    condition = node.known(1)
-    if condition is None:
-        raise GraphError("its input 1 is missing")
-    numbers = np.flatnonzero(condition)
+    numbers = np.flatnonzero(node.value(node[1], "input 1"))
     if not numbers.size:
         raise GraphError("no element is chosen; tensors without elements are not supported")
     data, axis = node[0], node.attr("axis")
@@ -289,28 +252,16 @@ def compress(node: Node) -> Expr:
 @converter("OneHot", since=9)
 def one_hot(node: Node) -> Expr:
     """The on value where the new axis has the given index, else the off value."""
-    depth = node.needed(1)[0]
-    indices = node[0]
+    depth, indices = node.needed(1)[0], node[0]
     if not node.dtype(indices).startswith("int"):
         indices = node.call("cast", indices, dtype="int64")
     return node.call("one_hot", indices, node[2], depth=depth, axis=node.attr("axis", -1))
 
 
 def _topk(node: Node, k: int) -> list[Expr]:
-    largest = bool(node.attr("largest", 1))
-    found = node.call("topk", node[0], k=k, axis=node.attr("axis", -1), largest=largest)
+    attrs = {"axis": node.attr("axis", -1), "largest": bool(node.attr("largest", 1))}
+    found = node.call("topk", node[0], k=k, **attrs)
     return [TupleGetItem(found, 0), TupleGetItem(found, 1)]
-
-
-@converter("TopK")
-def topk(node: Node) -> list[Expr]:
-    return _topk(node, node.attr("k"))
-
-
-@converter("TopK", since=10)
-def topk_by_input(node: Node) -> list[Expr]:
-    """The same, with k as an input."""
-    return _topk(node, node.needed(1)[0])
 
 
 @converter("TensorScatter", since=24)
@@ -322,20 +273,13 @@ def tensor_scatter(node: Node) -> Expr:
     begins = node.optional(2)
     if begins is None:
         begins = const(np.zeros(shape[0], "int64"))
-    places = node.call(
-        "add",
-        node.call("reshape", begins, newshape=_only(0, -1, len(shape))),
-        np.arange(length).reshape(_only(axis, length, len(shape))),
-    )
+    column = node.call("reshape", begins, newshape=(-1, *(1,) * (len(shape) - 1)))
+    row = np.arange(length).reshape([length if d == axis else 1 for d in range(len(shape))])
+    places = node.call("add", column, row)
     if node.attr("mode", "linear") == "circular":
         places = node.call("mod", places, shape[axis])
     places = node.call("broadcast_to", places, shape=node.shape(update))
     return node.call("scatter_elements", cache, places, update, axis=axis)
-
-
-def _only(axis: int, extent: int, rank: int) -> tuple[int, ...]:
-    """A shape of ones but for one axis."""
-    return tuple(extent if d == axis else 1 for d in range(rank))
 
 
 @converter("EyeLike", since=9)
@@ -348,7 +292,5 @@ def eye_like(node: Node) -> Expr:
 
 @converter("Trilu", since=14)
 def trilu(node: Node) -> Expr:
-    k = node.numbers(1)
-    return node.call(
-        "triangle", node[0], k=0 if k is None else k[0], upper=bool(node.attr("upper", 1))
-    )
+    k, upper = node.numbers(1) or (0,), bool(node.attr("upper", 1))
+    return node.call("triangle", node[0], k=k[0], upper=upper)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ _DOMAIN = "ai.onnx.ml"
 _MODES = ((1, 1, 0, 0), (1, 0, 0, 0), (0, 1, 1, 0), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 1, 1))
 _MEMBER = 6
 _AGGREGATES = ("mean", "sum", "min", "max")
-_POST = {0: None, 1: "softmax", 2: "sigmoid"}
+#: Operators by the number of a post_transform, with their attributes.
+_POST: dict[int, tuple[str, dict[str, int]] | None]
+_POST = {0: None, 1: ("nn.softmax", {"axis": 1}), 2: ("sigmoid", {})}
 #: Nodes from a root to a leaf at most; each is a step of all trees.
 _DEPTH = 64
 
@@ -27,29 +30,19 @@ _DEPTH = 64
 class _Trees:
     """Trees as tables: a row for each node, then one for each leaf, which leads to itself."""
 
-    features: list[int] = field(default_factory=list)  # index of the feature that a node compares
-    splits: list[float] = field(default_factory=list)  # the value it is compared with
+    #: the feature that a node compares, the value it is compared with, results that count as true
+    #: as in `_MODES`, and of a leaf the weight, and the target to which it counts
+    rows: list[tuple[int, float, tuple[int, ...], float, int]] = field(default_factory=list)
     #: next rows, where the test is true and where it is not
     ways: list[tuple[int, int]] = field(default_factory=list)
-    #: results of a comparison that count as true, as in `_MODES`
-    tests: list[tuple[int, ...]] = field(default_factory=list)
-    #: leaves: the weight, and the target to which it counts
-    values: list[tuple[float, int]] = field(default_factory=list)
 
     def add(
-        self,
-        feature: int = 0,
-        split: float = 0.0,
-        test: tuple[int, ...] = (0, 0, 0, 0),
-        value: tuple[float, int] = (0.0, 0),
-    ) -> int:
-        """Add a row, which leads to itself."""
-        at = len(self.ways)
-        self.features.append(feature)
-        self.splits.append(split)
+        self, feature: int = 0, split: float = 0.0, test: tuple[int, ...] = (0, 0, 0, 0),
+        weight: float = 0.0, target: int = 0,
+    ) -> int:  # fmt: skip
+        at = len(self.rows)
+        self.rows.append((feature, split, test, weight, target))
         self.ways.append((at, at))
-        self.tests.append(test)
-        self.values.append(value)
         return at
 
     def depth(self, roots: Sequence[int]) -> int:
@@ -66,14 +59,12 @@ class _Trees:
 class _Ensemble:
     def __init__(self, node: Node) -> None:
         self._node, self.trees = node, _Trees()
-        modes = np.asarray(node.attr("nodes_modes"), "uint8").tolist()
+        self._modes = modes = np.asarray(node.attr("nodes_modes"), "uint8").tolist()
         if any(m > _MEMBER for m in modes):
             raise GraphError(f"a node has mode {max(modes)}; there are 0 to {_MEMBER}")
         members = _sets(np.asarray(node.attr("membership_values", ()), "float64"))
-        self._modes = modes
         self._members = {n: next(members, []) for n, m in enumerate(modes) if m == _MEMBER}
-        self._nodes: dict[int, int] = {}
-        self._leaves: dict[int, int] = {}
+        self._nodes, self._leaves = dict[int, int](), dict[int, int]()
         self.roots = [self._root(r) for r in node.attr("tree_roots")]
 
     def _root(self, number: int) -> int:
@@ -92,11 +83,10 @@ class _Ensemble:
         if number not in self._leaves:
             weight = float(np.asarray(self._node.attr("leaf_weights"))[number])
             target = self._of("leaf_targetids", number)
-            self._leaves[number] = self.trees.add(value=(weight, target))
+            self._leaves[number] = self.trees.add(weight=weight, target=target)
         return self._leaves[number]
 
     def _row(self, first: int) -> int:
-        """The row of a node; those below it are added, too."""
         waiting, new = [first], []
         for number in waiting:
             if number not in self._nodes:
@@ -108,10 +98,9 @@ class _Ensemble:
         return self._nodes[first]
 
     def _below(self, number: int) -> list[tuple[int, int]]:
-        sides = ("true", "false")
         return [
-            (self._of(f"nodes_{s}nodeids", number), self._of(f"nodes_{s}leafs", number))
-            for s in sides
+            (self._of(f"nodes_{side}nodeids", number), self._of(f"nodes_{side}leafs", number))
+            for side in ("true", "false")
         ]
 
     def _new_row(self, number: int) -> int:
@@ -130,7 +119,8 @@ class _Ensemble:
         true, false = (self._leaf(n) if leaf else self._nodes[n] for n, leaf in self._below(number))
         row, trees = self._nodes[number], self.trees
         for member in self._members.get(number, [])[1:]:
-            more = trees.add(trees.features[row], member, trees.tests[row])
+            feature, _, test, *_ = trees.rows[row]
+            more = trees.add(feature, member, test)
             trees.ways[row] = (true, more)
             row = more
         trees.ways[row] = (true, false)
@@ -150,11 +140,12 @@ def _sets(values: np.ndarray[Any, Any]) -> Iterator[list[float]]:
 def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
     """The rows of leaves (batch, trees) that the rows of a table reach."""
     trees, batch = ensemble.trees, node.shape(x)[0]
-    dtype, count = node.dtype(x), len(ensemble.roots)
-    features = np.array(trees.features, "int64")
+    columns = list(zip(*trees.rows, strict=True))
+    features = np.array(columns[0], "int64")
     if features.max() >= node.shape(x)[1]:
         raise GraphError(f"it looks at feature {features.max()} of {node.shape(x)[1]}")
-    splits, tests = np.array(trees.splits, dtype), np.array(trees.tests, "bool").T
+    splits, tests = np.array(columns[1], node.dtype(x)), np.array(columns[2], "bool").T
+    count = len(ensemble.roots)
     true, false = np.array(trees.ways, "int64").T
     at: Expr = const(np.broadcast_to(np.array(ensemble.roots, "int64"), (batch, count)))
 
@@ -165,13 +156,9 @@ def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
         value, split = node.call("gather_elements", x, read(features), axis=1), read(splits)
         results = [node.call(name, value, split) for name in ("less", "equal", "greater")]
         results.append(node.call("isnan", value))
-        ways = [
-            node.call("logical_and", result, read(test))
-            for result, test in zip(results, tests, strict=True)
-        ]
-        goes = ways[0]
-        for way in ways[1:]:
-            goes = node.call("logical_or", goes, way)
+        pairs = zip(results, tests, strict=True)
+        ways: list[Expr] = [node.call("logical_and", e, read(test)) for e, test in pairs]
+        goes = reduce(partial(node.call, "logical_or"), ways)
         at = node.call("where", goes, read(true), read(false))
     return at
 
@@ -182,7 +169,7 @@ def tree_ensemble(node: Node) -> Expr:
     x, ensemble = node[0], _Ensemble(node)
     dtype, how = node.dtype(x), _AGGREGATES[node.attr("aggregate_function", 1)]
     leaves = _leaves_of(node, x, ensemble)
-    weights, targets = zip(*ensemble.trees.values, strict=True)
+    *_, weights, targets = zip(*ensemble.trees.rows, strict=True)
     weight = node.call("take", const(np.array(weights, dtype)), leaves)
     target = node.call("take", const(np.array(targets, "int64")), leaves)
     weight, target = (node.call("expand_dims", e, axis=2) for e in (weight, target))
@@ -196,17 +183,13 @@ def tree_ensemble(node: Node) -> Expr:
     after = node.attr("post_transform", 0)
     if after not in _POST:
         raise GraphError(f"its post_transform is {after}; there are {', '.join(map(str, _POST))}")
-    name = _POST[after]
-    if name is None:
-        return found
-    return node.call("nn.softmax", found, axis=1) if after == 1 else node.call(name, found)
+    last = _POST[after]
+    return found if last is None else node.call(last[0], found, **last[1])
 
 
-@converter(f"{_DOMAIN}::Binarizer")
-def binarizer(node: Node) -> Expr:
-    """1 where an element is greater than a threshold, else 0."""
-    above = node.call("greater", node[0], node.attr("threshold", 0.0))
-    return node.call("cast", above, dtype=node.dtype(node[0]))
+converter(f"{_DOMAIN}::Binarizer")(
+    lambda n: n.cast(n.call("greater", n[0], n.attr("threshold", 0.0)), n.dtype(n[0]))
+)
 
 
 @converter(f"{_DOMAIN}::ArrayFeatureExtractor")
@@ -222,8 +205,8 @@ def tfidf_vectorizer(node: Node) -> Expr:
     """Counts of n-grams in rows of numbers, with gaps of one extent between their parts."""
     if node.attr("pool_strings") is not None:
         raise GraphError("n-grams of strings are not supported")
-    x = node[0]
-    table = x if node.rank(x) > 1 else node.call("expand_dims", x, axis=0)
+    x, is_table = node[0], node.rank(node[0]) > 1
+    table = x if is_table else node.call("expand_dims", x, axis=0)
     places = np.array(node.attr("ngram_indexes"), "int64")
     counts, columns = [], []
     for n, grams, first in _ngrams(node):
@@ -234,13 +217,12 @@ def tfidf_vectorizer(node: Node) -> Expr:
     size = int(places.max()) + 1
     if not counts:
         shape = (node.shape(table)[0], size)
-        found: Expr = const(np.zeros(shape if node.rank(x) > 1 else shape[1:], "float32"))
-        return found
+        return const(np.zeros(shape if is_table else shape[1:], "float32"))
     spread = np.zeros((len(columns), size), "float32")
     spread[np.arange(len(columns)), columns] = 1
     every = node.call("cast", node.call("concatenate", *counts, axis=1), dtype="float32")
     found = _weighted(node, node.call("matmul", every, spread), size)
-    return found if node.rank(x) > 1 else node.call("squeeze", found, axis=0)
+    return found if is_table else node.call("squeeze", found, axis=0)
 
 
 def _ngrams(node: Node) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
@@ -258,22 +240,19 @@ def _ngrams(node: Node) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
 def _occurrences(node: Node, table: Expr, n: int, grams: np.ndarray[Any, Any]) -> Expr | None:
     """Counts of n-grams in the rows of a table; None where the rows are too short."""
     width, dtype = node.shape(table)[1], node.dtype(table)
-    found: Expr | None = None
+    totals: list[Expr] = []
     for gap in range(1, 2 if n == 1 else node.attr("max_skip_count") + 2):
         room = width - gap * (n - 1)
         if room < 1:
             break
-        fits: Expr | None = None
+        same: list[Expr] = []
         for part in range(n):
-            begin = gap * part
-            piece = sliced(node, table, (begin,), (begin + room,), (1,))
+            piece = sliced(node, table, (gap * part,), (gap * part + room,), (1,))
             wide = node.call("expand_dims", piece, axis=2)
-            same = node.call("equal", wide, grams[:, part].astype(dtype))
-            fits = same if fits is None else node.call("logical_and", fits, same)
-        assert fits is not None
-        total = node.call("sum", node.call("cast", fits, dtype="int32"), axis=1)
-        found = total if found is None else node.call("add", found, total)
-    return found
+            same.append(node.call("equal", wide, grams[:, part].astype(dtype)))
+        fits = reduce(partial(node.call, "logical_and"), same)
+        totals.append(node.call("sum", node.call("cast", fits, dtype="int32"), axis=1))
+    return reduce(partial(node.call, "add"), totals) if totals else None
 
 
 def _weighted(node: Node, counts: Expr, size: int) -> Expr:

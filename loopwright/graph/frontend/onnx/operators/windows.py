@@ -17,8 +17,6 @@ from loopwright.graph.ir.expr import Expr, TupleGetItem, const
 
 @dataclass(frozen=True)
 class WindowAttributes:
-    """The geometry of windows over an image."""
-
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -102,40 +100,28 @@ def conv_transpose(node: Node) -> Expr:
     pads = (*pads[:rank], *(max(p, 0) for p in pads[rank:]))
     if any(p < 0 for p in pads):
         raise GraphError(f"its result is wider than its windows reach: padding {pads}")
-    found: Expr = node.call(
-        "nn.conv_transpose",
-        node[0],
-        node[1],
-        strides=strides,
-        padding=pads,
-        output_padding=extra,
-        dilation=dilation,
-        groups=node.attr("group", 1),
-    )
-    return biased(node, found, 2)
+    attrs = {"strides": strides, "padding": pads, "output_padding": extra, "dilation": dilation}
+    attrs["groups"] = node.attr("group", 1)
+    return biased(node, node.call("nn.conv_transpose", node[0], node[1], **attrs), 2)
 
 
 def _pooling(node: Node) -> WindowAttributes:
-    kernel = tuple(node.attr("kernel_shape"))
-    return window_of(node, kernel, node.shape(node[0], 2))
+    return window_of(node, tuple(node.attr("kernel_shape")), node.shape(node[0], 2))
 
 
 @converter("MaxPool")
 def max_pool(node: Node) -> list[Expr]:
-    """The largest element of each window, and its index."""
     window = _pooling(node)
+    attrs = {"pool_size": window.kernel, **window.attrs}
     if len(node.outputs) < 2 or not node.outputs[1]:
-        return [node.call("nn.max_pool", node[0], pool_size=window.kernel, **window.attrs)]
+        return [node.call("nn.max_pool", node[0], **attrs)]
     order = bool(node.attr("storage_order", 0))
-    both = node.call(
-        "nn.max_pool_places", node[0], pool_size=window.kernel, column_major=order, **window.attrs
-    )
+    both = node.call("nn.max_pool_places", node[0], column_major=order, **attrs)
     return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
 
 
 @converter("AveragePool")
 def average_pool(node: Node) -> Expr:
-    """The mean of each window over the elements that count."""
     window = _pooling(node)
     counted = bool(node.attr("count_include_pad", 0))
     plain = all(d == 1 for d in window.dilation)
@@ -145,66 +131,48 @@ def average_pool(node: Node) -> Expr:
         return node.call("nn.avg_pool", node[0], **size, **attrs)
     total = node.call("nn.sum_pool", node[0], pool_size=window.kernel, **window.attrs)
     share = np.ones((), "float64")
-    for d, n in enumerate(node.shape(node[0], 2)):
-        counts = _counts(window, d, n, counted, node.shape(total)[2 + d])
-        share = share[..., None] / counts
+    for d, n in enumerate(node.shape(node[0], 2)):  # along which some elements count
+        low, high = window.pads[d]
+        taps = np.arange(window.kernel[d]) * window.dilation[d]
+        steps = np.arange(node.shape(total)[2 + d])[:, None]
+        at = steps * window.strides[d] + taps - low
+        first, last = (-low, n + high) if counted else (0, n)
+        share = share[..., None] / ((at >= first) & (at < last)).sum(axis=1)
     return node.call("multiply", total, share[None, None].astype(node.dtype(total)))
 
 
-def _counts(window: WindowAttributes, d: int, n: int, counted: bool, steps: int) -> Any:
-    """The number of elements of each window that count along a dimension."""
-    low, high = window.pads[d]
-    taps = np.arange(window.kernel[d]) * window.dilation[d]
-    at = np.arange(steps)[:, None] * window.strides[d] + taps - low
-    first, last = (-low, n + high) if counted else (0, n)
-    return ((at >= first) & (at < last)).sum(axis=1)
-
-
 @converter("LpPool")
+@converter("GlobalLpPool")
 def lp_pool(node: Node) -> Expr:
-    """The p-norm of each window."""
-    window, p = _pooling(node), node.attr("p", 2)
-    powers = _power(node, node.call("abs", node[0]), p)
-    total = node.call("nn.sum_pool", powers, pool_size=window.kernel, **window.attrs)
-    return _power(node, total, 1 / p)
-
-
-def _power(node: Node, x: Expr, p: float) -> Expr:
-    return x if p == 1 else node.call("power", x, float(p))
-
-
-def _over_the_image(node: Node) -> tuple[int, ...]:
-    return tuple(range(2, node.rank(node[0])))
+    """The p-norm of each window, or of each channel."""
+    p, powers = node.attr("p", 2), node.call("abs", node[0])
+    powers = powers if p == 1 else node.call("power", powers, float(p))
+    if node.operator == "LpPool":
+        window = _pooling(node)
+        total = node.call("nn.sum_pool", powers, pool_size=window.kernel, **window.attrs)
+    else:
+        axes = tuple(range(2, node.rank(node[0])))
+        total = node.call("sum", powers, axis=axes, keepdims=True)
+    return total if p == 1 else node.call("power", total, 1 / p)
 
 
 @converter("GlobalAveragePool")
 @converter("GlobalMaxPool")
 def global_pool(node: Node) -> Expr:
     name = "max" if node.operator == "GlobalMaxPool" else "mean"
-    return node.call(name, node[0], axis=_over_the_image(node), keepdims=True)
-
-
-@converter("GlobalLpPool")
-def global_lp_pool(node: Node) -> Expr:
-    """The p-norm of each channel."""
-    p, axes = node.attr("p", 2), _over_the_image(node)
-    powers = _power(node, node.call("abs", node[0]), p)
-    return _power(node, node.call("sum", powers, axis=axes, keepdims=True), 1 / p)
+    axes = tuple(range(2, node.rank(node[0])))
+    return node.call(name, node[0], axis=axes, keepdims=True)
 
 
 @converter("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Expr:
     """Elements at the indices where a pool found them, 0 elsewhere."""
     old, kernel = node.shape(node[0]), node.attr("kernel_shape")
-    strides = node.attr("strides", (1,) * len(kernel))
-    pads = node.attr("pads", (0,) * (2 * len(kernel)))
-    inner = [
-        (n - 1) * s + k - low - high
-        for n, s, k, low, high in zip(
-            old[2:], strides, kernel, pads[: len(kernel)], pads[len(kernel) :], strict=True
-        )
-    ]
-    shape = (*old[:2], *inner)
+    rank = len(kernel)
+    strides = node.attr("strides", (1,) * rank)
+    pads = node.attr("pads", (0,) * (2 * rank))
+    along = zip(old[2:], strides, kernel, pads[:rank], pads[rank:], strict=True)
+    shape = (*old[:2], *((n - 1) * s + k - low - high for n, s, k, low, high in along))
     zeros = node.call("broadcast_to", const(0, node.dtype(node[0])), shape=(prod(shape),))
     flat = [node.call("reshape", node[n], newshape=(-1,)) for n in (1, 0)]
     found = node.call("reshape", node.call("scatter_elements", zeros, *flat), newshape=shape)

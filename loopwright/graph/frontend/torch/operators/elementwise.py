@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
+
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, Operand, category, converter
 from loopwright.graph.ir.expr import Expr
@@ -26,14 +28,8 @@ def function(node: Node, x: Expr) -> Expr:
     return node.call(_RENAMED.get(node.operator, node.operator), node.as_result(x))
 
 
-@converter("reciprocal")
-def reciprocal(node: Node, x: Expr) -> Expr:
-    return node.call("divide", node.as_result(1.0), node.as_result(x))
-
-
 @converter("isnan", "isinf")
 def is_special(node: Node, x: Expr) -> Expr:
-    """Whether a float is NaN, or infinite."""
     found = x if category(node.dtype(x)) == 2 else node.cast(x, "float32")
     return node.call(node.operator, found)
 
@@ -47,15 +43,12 @@ def sign(node: Node, x: Expr) -> Expr:
     return node.call("subtract", above, below)
 
 
-@converter("logical_not")
-def logical_not(node: Node, x: Expr) -> Expr:
-    return node.call("logical_not", node.cast(x, "bool"))
-
-
-@converter("bitwise_not")
-def bitwise_not(node: Node, x: Expr) -> Expr:
-    """The complement of all bits; of a bool its negation."""
-    return node.call("logical_not" if node.dtype(x) == "bool" else "bitwise_not", x)
+@converter("logical_not", "bitwise_not")
+def complement(node: Node, x: Expr) -> Expr:
+    """The negation, or the complement of all bits; of a bool they are the same."""
+    if node.operator == "logical_not" or node.dtype(x) == "bool":
+        return node.call("logical_not", node.cast(x, "bool"))
+    return node.call("bitwise_not", x)
 
 
 @converter(*(f"{name}.{kind}" for name in ("add", "sub", "rsub") for kind in _OTHERS))
@@ -109,11 +102,8 @@ def power(node: Node, x: Operand, y: Operand) -> Expr:
     base = node.as_result(x)
     if isinstance(y, Expr):
         return node.call("power", base, node.as_result(y))
-    if y in (2, 3):
-        square = node.call("multiply", base, base)
-        return square if y == 2 else node.call("multiply", square, base)
-    if y == 1:
-        return base
+    if y in (1, 2, 3):
+        return reduce(partial(node.call, "multiply"), [base] * int(y))
     if category(node.result.dtype) == 2 and y in (0.5, -0.5):
         return node.call("sqrt" if y > 0 else "rsqrt", base)
     if category(node.result.dtype) == 2 and y == -1:
@@ -123,13 +113,9 @@ def power(node: Node, x: Operand, y: Operand) -> Expr:
 
 #: Comparisons: of what both are promoted to.
 _COMPARISONS = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
     "ge": "greater_equal",
-}
+}  # fmt: skip
 
 
 @converter(*(f"{name}.{kind}" for name in _COMPARISONS for kind in _OTHERS))
@@ -141,21 +127,14 @@ def compare(node: Node, x: Expr, y: Operand) -> Expr:
 
 
 @converter("logical_and", "logical_or", "logical_xor")
-def logical(node: Node, x: Expr, y: Expr) -> Expr:
-    a, b = node.cast(x, "bool"), node.cast(y, "bool")
-    if node.operator == "logical_xor":
-        return node.call("not_equal", node.cast(a, "uint8"), node.cast(b, "uint8"))
-    return node.call(node.operator, a, b)
-
-
 @converter(*(f"bitwise_{name}.{kind}" for name in ("and", "or", "xor") for kind in _OTHERS))
-def bitwise(node: Node, x: Expr, y: Operand) -> Expr:
-    """A bitwise operation on integers; on bools the logical one."""
-    name = node.operator.partition(".")[0]
-    a, b = node.as_result(x), node.as_result(y)
-    if node.result.dtype != "bool":
-        return node.call(name, a, b)
-    if name == "bitwise_xor":
+def logical(node: Node, x: Expr, y: Operand) -> Expr:
+    """A logical operation, or a bitwise one on integers; on bools they are the same."""
+    name, whole = node.operator.partition(".")[0], node.result.dtype != "bool"
+    if name.startswith("bitwise") and whole:
+        return node.call(name, node.as_result(x), node.as_result(y))
+    a, b = node.cast(x, "bool"), node.cast(y, "bool")
+    if name.endswith("xor"):
         return node.call("not_equal", node.cast(a, "uint8"), node.cast(b, "uint8"))
     return node.call(name.replace("bitwise", "logical"), a, b)
 
@@ -167,12 +146,19 @@ def where(node: Node, condition: Expr, x: Expr, y: Expr) -> Expr:
 
 @converter("clamp")
 def clamp(node: Node, x: Expr, min: float | None = None, max: float | None = None) -> Expr:
-    bounds = [None if b is None else _bound(node, b) for b in (min, max)]
-    return node.call("clip", node.as_result(x), a_min=bounds[0], a_max=bounds[1])
+    return _clipped(node, node.as_result(x), min, max)
 
 
-def _bound(node: Node, bound: float) -> float:
-    return bound if category(node.result.dtype) == 2 else int(bound)
+@converter("hardtanh")
+def hardtanh(node: Node, x: Expr, min_val: float = -1, max_val: float = 1) -> Expr:
+    """Clamp between two bounds; ReLU6 is one."""
+    return _clipped(node, x, min_val, max_val)
+
+
+def _clipped(node: Node, x: Expr, *bounds: float | None) -> Expr:
+    if category(node.result.dtype) < 2:
+        bounds = tuple(None if b is None else int(b) for b in bounds)
+    return node.call("clip", x, a_min=bounds[0], a_max=bounds[1])
 
 
 @converter("clamp.Tensor")
@@ -183,23 +169,15 @@ def clamp_tensor(node: Node, x: Expr, min: Expr | None = None, max: Expr | None 
     return found if max is None else node.call("minimum", found, node.as_result(max))
 
 
-@converter("hardtanh")
-def hardtanh(node: Node, x: Expr, min_val: float = -1, max_val: float = 1) -> Expr:
-    """Clamp between two bounds; ReLU6 is one."""
-    return node.call("clip", x, a_min=_bound(node, min_val), a_max=_bound(node, max_val))
-
-
 @converter("gelu")
 def gelu(node: Node, x: Expr, approximate: str = "none") -> Expr:
-    """x times the normal distribution function of x."""
     return node.call("nn.gelu", x, approximate=approximate == "tanh")
 
 
 @converter("elu")
 def elu(node: Node, x: Expr, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Expr:
     """scale * (x where it is positive, else alpha * (exp(input_scale * x) - 1))."""
-    attrs = {"alpha": alpha, "scale": 1 / input_scale, "gamma": scale}
-    return node.call("nn.elu", x, **attrs)
+    return node.call("nn.elu", x, alpha=alpha, scale=1 / input_scale, gamma=scale)
 
 
 @converter("leaky_relu")
@@ -207,6 +185,5 @@ def leaky_relu(node: Node, x: Expr, negative_slope: float = 0.01) -> Expr:
     return node.call("nn.leaky_relu", x, alpha=negative_slope)
 
 
-@converter("silu")
-def silu(node: Node, x: Expr) -> Expr:
-    return node.call("multiply", x, node.call("sigmoid", x))
+converter("silu")(lambda node, x: node.call("multiply", x, node.call("sigmoid", x)))
+converter("reciprocal")(lambda node, x: node.call("divide", node.as_result(1.0), node.as_result(x)))

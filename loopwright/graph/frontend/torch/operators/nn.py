@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from loopwright.graph.rounding import WIDE
 
 @converter("_softmax", "_log_softmax", "softmax.int", "log_softmax.int")
 def softmax(node: Node, x: Expr, dim: int, half_to_float: object = False) -> Expr:
-    """The softmax or the log-softmax over a dimension."""
     name = "nn.log_softmax" if "log" in node.operator else "nn.softmax"
     data = node.as_result(x)
     if not node.rank(x):
@@ -28,61 +26,48 @@ def softmax(node: Node, x: Expr, dim: int, half_to_float: object = False) -> Exp
     return node.call(name, data, axis=node.axis(dim, node.rank(x)))
 
 
+#: A tensor that may be left out.
+_Optional = Expr | None
+
+
 @converter("_native_batch_norm_legit_no_training")
 def batch_norm(
-    node: Node,
-    x: Expr,
-    weight: Expr | None,
-    bias: Expr | None,
-    running_mean: Expr,
-    running_var: Expr,
-    momentum: float,
-    eps: float,
-) -> list[Expr | None]:
-    """Normalise with the running mean and variance."""
-    channels, dtype = node.shape(x)[1], node.dtype(x)
-    gamma = _filled(node, weight, 1.0, (channels,), dtype)
-    beta = _filled(node, bias, 0.0, (channels,), dtype)
-    mean, variance = node.cast(running_mean, dtype), node.cast(running_var, dtype)
-    return [node.call("nn.batch_norm", x, gamma, beta, mean, variance, axis=1, epsilon=eps)]
+    node: Node, x: Expr, weight: _Optional, bias: _Optional, running_mean: Expr,
+    running_var: Expr, momentum: float, eps: float,
+) -> list[Expr | None]:  # fmt: skip
+    scale = _scale(node, x, weight, bias, node.shape(x)[1:2])
+    running = (node.cast(e, node.dtype(x)) for e in (running_mean, running_var))
+    return [node.call("nn.batch_norm", x, *scale, *running, axis=1, epsilon=eps)]
 
 
-def _filled(node: Node, e: Expr | None, value: float, shape: Sequence[int], dtype: str) -> Expr:
-    """A weight, or a constant in its place where it is left out."""
-    return node.number(np.full(shape, value), dtype) if e is None else node.cast(e, dtype)
+def _scale(
+    node: Node, x: Expr, weight: _Optional, bias: _Optional, shape: Sequence[int]
+) -> list[Expr]:
+    """A weight and a bias in the dtype of x, constants in their places where they are left out."""
+    return [
+        node.cast(node.number(np.full(shape, n), node.dtype(x)) if e is None else e, node.dtype(x))
+        for e, n in ((weight, 1.0), (bias, 0.0))
+    ]
 
 
 @converter("native_layer_norm")
 def layer_norm(
-    node: Node,
-    x: Expr,
-    normalized_shape: Sequence[int],
-    weight: Expr | None,
-    bias: Expr | None,
-    eps: float,
-) -> list[Expr | None]:
+    node: Node, x: Expr, normalized_shape: Sequence[int],
+    weight: _Optional, bias: _Optional, eps: float,
+) -> list[Expr | None]:  # fmt: skip
     """Normalise over the last dimensions with their own mean and variance."""
-    inner, dtype = tuple(normalized_shape), node.dtype(x)
-    axis = node.rank(x) - len(inner)
+    axis = node.rank(x) - len(normalized_shape)
     if any(node.used[1:]):
         raise GraphError("its mean and deviation, which only gradients need, are not supported")
-    gamma = _filled(node, weight, 1.0, inner, dtype)
-    beta = _filled(node, bias, 0.0, inner, dtype)
-    return [node.call("nn.layer_norm", x, gamma, beta, axis=axis, epsilon=eps)]
+    scale = _scale(node, x, weight, bias, normalized_shape)
+    return [node.call("nn.layer_norm", x, *scale, axis=axis, epsilon=eps)]
 
 
 @converter("native_group_norm")
 def group_norm(
-    node: Node,
-    x: Expr,
-    weight: Expr | None,
-    bias: Expr | None,
-    n: int,
-    c: int,
-    hxw: int,
-    group: int,
-    eps: float,
-) -> list[Expr | None]:
+    node: Node, x: Expr, weight: _Optional, bias: _Optional,
+    n: int, c: int, hxw: int, group: int, eps: float,
+) -> list[Expr | None]:  # fmt: skip
     shape = node.shape(x)
     grouped = node.reshaped(x, (n, group, prod(shape[1:]) // group))
     found = node.reshaped(standardised(node.call, grouped, (2,), eps), shape)
@@ -94,19 +79,14 @@ def group_norm(
 
 @converter("embedding")
 def embedding(
-    node: Node,
-    weight: Expr,
-    indices: Expr,
-    padding_idx: int = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Expr:
+    node: Node, weight: Expr, indices: Expr, padding_idx: int = -1,
+    scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Expr:  # fmt: skip
     return node.call("take", weight, indices, axis=0)
 
 
 @converter("native_dropout", "dropout")
 def dropout(node: Node, x: Expr, p: float, train: bool | None) -> Expr:
-    """The input itself; training is refused."""
     if train and p:
         raise GraphError("dropout in training is random; call model.eval()")
     return x
@@ -123,13 +103,9 @@ def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
 
 
 @converter("mm", "bmm", "matmul", "dot", "mv")
-def product(node: Node, x: Expr, y: Expr) -> Expr:
-    require_one_dtype(node, x, y)
-    return _product(node, x, y)
-
-
-def _product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
+def product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
     """The product of matrices; with a transposed matrix as a dense layer."""
+    require_one_dtype(node, x, y)
     original = _untransposed(node, y) if node.rank(x) == 2 else None
     if original is not None:
         return node.call("nn.dense", x, original, out_dtype=out_dtype)
@@ -162,7 +138,7 @@ def added_product(
 ) -> Expr:
     """beta * added + alpha * x y."""
     require_one_dtype(node, added, x, y)
-    found: Expr = _product(node, x, y, wide_sums(node, x))
+    found = product(node, x, y, wide_sums(node, x))
     if alpha != 1:
         found = node.call("multiply", found, alpha)
     if beta == 0:
@@ -173,57 +149,37 @@ def added_product(
     return node.as_result(node.call("add", found, added))
 
 
+@converter("_scaled_dot_product_flash_attention_for_cpu")
+def flash_attention(
+    node: Node, query: Expr, key: Expr, value: Expr, dropout_p: float = 0.0,
+    is_causal: bool = False, attn_mask: _Optional = None, scale: float | None = None,
+) -> list[Expr | None]:  # fmt: skip
+    """Attention as PyTorch computes it on CPUs; the log-sum-exp output is not made."""
+    return [attention(node, query, key, value, attn_mask, dropout_p, is_causal, scale), None]
+
+
 @converter("scaled_dot_product_attention")
 def attention(
-    node: Node,
-    query: Expr,
-    key: Expr,
-    value: Expr,
-    attn_mask: Expr | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Expr:
+    node: Node, query: Expr, key: Expr, value: Expr, attn_mask: _Optional = None,
+    dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Expr:  # fmt: skip
     """softmax(query key' * scale + mask) value."""
     if dropout_p:
         raise GraphError("attention with dropout is of training; call model.eval()")
+    q, k, v, mask = query, key, value, attn_mask
     if enable_gqa:
-        query, key, value = _shared(node, query, key, value)
-    return _attended(node, query, key, value, attn_mask, is_causal, scale)
-
-
-@converter("_scaled_dot_product_flash_attention_for_cpu")
-def flash_attention(
-    node: Node,
-    query: Expr,
-    key: Expr,
-    value: Expr,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    attn_mask: Expr | None = None,
-    scale: float | None = None,
-) -> list[Expr | None]:
-    """The same, as PyTorch computes it on CPUs; the log-sum-exp output is not made."""
-    found = attention(node, query, key, value, attn_mask, dropout_p, is_causal, scale)
-    assert isinstance(found, Expr)
-    return [found, None]
-
-
-def _attended(
-    node: Node, q: Expr, k: Expr, v: Expr, mask: Expr | None, causal: bool, scale: float | None
-) -> Expr:
+        k, v = (_repeated(node, e, node.shape(q)[-3]) for e in (k, v))
     rank, (rows, width), columns = node.rank(q), node.shape(q)[-2:], node.shape(k)[-2]
     turned = (*range(rank - 2), rank - 1, rank - 2)
     factor = 1 / math.sqrt(width) if scale is None else scale
     scores: Expr = node.call("matmul", q, node.call("transpose", k, axes=turned))
     scores = node.call("multiply", scores, factor)
-    if causal:
+    if is_causal:
         mask = node.number(np.tril(np.ones((rows, columns), "bool")), "bool")
-    if mask is not None and node.dtype(mask) != "bool":
-        scores = node.call("add", scores, node.cast(mask, node.dtype(q)))
-        return node.call("matmul", node.call("nn.softmax", scores, axis=-1), v)
-    if mask is None:
+    if mask is None or node.dtype(mask) != "bool":
+        if mask is not None:
+            scores = node.call("add", scores, node.cast(mask, node.dtype(q)))
         return node.call("matmul", node.call("nn.softmax", scores, axis=-1), v)
     # A row of which nothing is left gives 0. A finite bound keeps it free of NaN before that.
     least = node.number(np.float32(-1e30) if node.dtype(q) != "float16" else -6e4, node.dtype(q))
@@ -232,14 +188,10 @@ def _attended(
     return node.call("matmul", node.call("where", mask, weights, zero), v)
 
 
-def _shared(node: Node, *tensors: Expr) -> list[Any]:
-    """Keys and values repeated, so that each head of the query has its own."""
-    heads = node.shape(tensors[0])[-3]
-    found = [tensors[0]]
-    for t in tensors[1:]:
-        shape = node.shape(t)
-        times, at = heads // shape[-3], len(shape) - 2
-        wide = node.reshaped(t, (*shape[:at], 1, *shape[at:]))
-        wide = node.call("broadcast_to", wide, shape=(*shape[:at], times, *shape[at:]))
-        found.append(node.reshaped(wide, (*shape[: at - 1], heads, *shape[at:])))
-    return found
+def _repeated(node: Node, x: Expr, heads: int) -> Expr:
+    """Keys or values repeated, so that each head of the query has its own."""
+    shape = node.shape(x)
+    times, at = heads // shape[-3], len(shape) - 2
+    wide = node.reshaped(x, (*shape[:at], 1, *shape[at:]))
+    wide = node.call("broadcast_to", wide, shape=(*shape[:at], times, *shape[at:]))
+    return node.reshaped(wide, (*shape[: at - 1], heads, *shape[at:]))

@@ -27,21 +27,12 @@ def _reduced(node: Node, name: str, x: Expr, dim: Dims, keepdim: bool) -> Expr:
     return node.call(name, x, axis=axes(node, x, dim), keepdims=keepdim)
 
 
-@converter("sum", "sum.dim_IntList", "mean", "mean.dim")
+@converter("sum", "sum.dim_IntList", "mean", "mean.dim", "prod", "prod.dim_int")
 def total(
     node: Node, x: Expr, dim: Dims = None, keepdim: bool = False, dtype: object = None
 ) -> Expr:
-    """The sum, or the mean, in the dtype of the result."""
     name = node.operator.partition(".")[0]
     return _reduced(node, name, node.as_result(x), dim, keepdim)
-
-
-@converter("prod", "prod.dim_int")
-def product(
-    node: Node, x: Expr, dim: Dims = None, keepdim: bool = False, dtype: object = None
-) -> Expr:
-    """The product, in the dtype of the result."""
-    return _reduced(node, "prod", node.as_result(x), dim, keepdim)
 
 
 @converter("amax", "amin", "max", "min")
@@ -51,7 +42,6 @@ def extreme(node: Node, x: Expr, dim: Dims = (), keepdim: bool = False) -> Expr:
 
 @converter("max.dim", "min.dim")
 def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> list[Expr | None]:
-    """The largest, or the smallest element along a dimension, and its index."""
     name, at = node.operator.partition(".")[0], axes(node, x, dim)
     place = node.call(f"arg{name}", x, axis=at[0], keepdims=keepdim) if at else None
     return [_reduced(node, name, x, dim, keepdim), place]
@@ -59,7 +49,6 @@ def extreme_with_place(node: Node, x: Expr, dim: int, keepdim: bool = False) -> 
 
 @converter("argmax", "argmin")
 def place(node: Node, x: Expr, dim: int | None = None, keepdim: bool = False) -> Expr:
-    """The index of the largest, or the smallest element."""
     flat = dim is None or not node.rank(x)
     data = node.reshaped(x, (prod(node.shape(x)),)) if flat else x
     at = node.axis(0 if dim is None else dim, node.rank(data))
@@ -89,32 +78,18 @@ def vector_norm(
     return _reduced(node, names[ord], node.call("abs", data), dim, keepdim)
 
 
-@converter("var.correction")
-def variance(
-    node: Node, x: Expr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False
-) -> Expr:
-    """The mean of squared deviations; ``correction`` is subtracted from their number."""
-    return deviations(node, x, dim, correction, keepdim)[0]
-
-
 @converter("var.dim")
 def variance_unbiased(
     node: Node, x: Expr, dim: Dims, unbiased: bool = True, keepdim: bool = False
-) -> Expr:
-    return deviations(node, x, dim, int(unbiased), keepdim)[0]
+) -> list[Expr]:
+    return variance(node, x, dim, int(unbiased), keepdim)
 
 
-@converter("var_mean.correction")
-def variance_and_mean(
+@converter("var.correction", "var_mean.correction")
+def variance(
     node: Node, x: Expr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False
 ) -> list[Expr]:
-    return deviations(node, x, dim, correction, keepdim)
-
-
-def deviations(
-    node: Node, x: Expr, dim: Dims, correction: float | None, keepdim: bool
-) -> list[Expr]:
-    """The variance over some dimensions, and the mean."""
+    """The mean of squared deviations, from whose number ``correction`` is subtracted; the mean."""
     over = axes(node, x, dim)
     count = prod(node.shape(x)[a] for a in over)
     mean = node.call("mean", x, axis=over, keepdims=True)
@@ -123,35 +98,30 @@ def deviations(
     found: Expr = node.call("sum", squares, axis=over, keepdims=keepdim)
     left = count - (1 if correction is None else correction)
     found = node.call("multiply", found, 1 / left if left > 0 else float("nan"))
+    if not node.operator.startswith("var_mean"):
+        return [found]
     return [found, node.call("mean", x, axis=over, keepdims=keepdim)]
 
 
 @converter("cumsum", "cumprod")
 def running(node: Node, x: Expr, dim: int, dtype: object = None) -> Expr:
-    """The cumulative sums, or products."""
     found = node.as_result(x)
     rank = node.rank(x)
     return node.call(node.operator, found, axis=node.axis(dim, rank)) if rank else found
-
-
-@converter("topk")
-def topk(
-    node: Node, x: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> list[Expr]:
-    """The largest, or the smallest elements of a dimension, and their indices."""
-    return _ordered(node, x, k, dim, largest)
 
 
 @converter("sort", "sort.stable")
 def sort(
     node: Node, x: Expr, dim: int = -1, descending: bool = False, stable: bool | None = None
 ) -> list[Expr]:
-    """All elements of a dimension in order, and their former indices."""
     k = node.shape(x)[node.axis(dim, node.rank(x))] if node.rank(x) else 1
-    return _ordered(node, x, k, dim, descending)
+    return topk(node, x, k, dim, descending)
 
 
-def _ordered(node: Node, x: Expr, k: int, dim: int, largest: bool) -> list[Expr]:
+@converter("topk")
+def topk(
+    node: Node, x: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[Expr]:
     data = x if node.rank(x) else node.reshaped(x, (1,))
     at = node.axis(dim, node.rank(data))
     found = node.call("topk", data, k=k, axis=at, largest=largest)

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, Operand, converter
 from loopwright.graph.ir.expr import Expr
 
 
-@converter(
-    "view",
-    "reshape",
-    "_unsafe_view",
-    "_reshape_copy",
-    "view_copy",
-    "squeeze",
-    "squeeze.dim",
-    "squeeze.dims",
-    "unsqueeze",
-    "flatten.using_ints",
-)
+@converter("view", "view_copy", "reshape", "_unsafe_view", "_reshape_copy", "flatten.using_ints")
+@converter("squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze")
 def reshape(node: Node, x: Expr, *_: object) -> Expr:
-    """The elements in the shape of the result."""
     return node.reshaped(x, node.extents())
 
 
@@ -39,7 +29,6 @@ def same(node: Node, x: Expr, source: object = None, **_: object) -> Expr:
 
 @converter("expand")
 def expand(node: Node, x: Expr, size: Sequence[int], implicit: bool = False) -> Expr:
-    """Repeat along dimensions of extent 1, or new ones."""
     return _widened(node, x)
 
 
@@ -64,9 +53,7 @@ def transpose(node: Node, x: Expr, dim0: int, dim1: int) -> Expr:
     return node.call("transpose", x, axes=tuple(order))
 
 
-@converter("t")
-def t(node: Node, x: Expr) -> Expr:
-    return transpose(node, x, 0, 1) if node.rank(x) == 2 else x  # type: ignore[return-value]
+converter("t")(lambda node, x: transpose(node, x, 0, 1) if node.rank(x) == 2 else x)
 
 
 @converter("cat")
@@ -78,7 +65,6 @@ def cat(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
 
 @converter("stack")
 def stack(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
-    """Concatenate along a new dimension."""
     shape = list(node.extents())
     at = node.axis(dim, len(shape))
     shape[at] = 1
@@ -86,14 +72,13 @@ def stack(node: Node, tensors: Sequence[Expr], dim: int = 0) -> Expr:
     return parts[0] if len(parts) == 1 else node.call("concatenate", *parts, axis=at)
 
 
+#: A bound of a slice; None is that of the dimension.
+Bound = int | None
+
+
 @converter("slice.Tensor")
 def slice_(
-    node: Node,
-    x: Expr,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
+    node: Node, x: Expr, dim: int = 0, start: Bound = None, end: Bound = None, step: int = 1
 ) -> Expr:
     at = node.axis(dim, node.rank(x))
     first, last, _ = slice(start, end, step).indices(node.shape(x)[at])
@@ -117,11 +102,8 @@ def select(node: Node, x: Expr, dim: int, index: int) -> Expr:
 
 @converter("split_with_sizes")
 def split_with_sizes(node: Node, x: Expr, split_sizes: Sequence[int], dim: int = 0) -> list[Expr]:
-    at, begin, found = node.axis(dim, node.rank(x)), 0, []
-    for size in split_sizes:
-        found.append(_cut(node, x, at, begin, begin + size))
-        begin += size
-    return found
+    at, ends = node.axis(dim, node.rank(x)), accumulate(split_sizes)
+    return [_cut(node, x, at, e - n, e) for n, e in zip(split_sizes, ends, strict=True)]
 
 
 @converter("split.Tensor")
@@ -143,7 +125,6 @@ def unbind(node: Node, x: Expr, dim: int = 0) -> list[Expr]:
 
 @converter("repeat")
 def repeat(node: Node, x: Expr, repeats: Sequence[int]) -> Expr:
-    """Repeat the whole tensor along its dimensions."""
     old = (1,) * (len(repeats) - node.rank(x)) + node.shape(x)
     apart = [n for pair in zip((1,) * len(old), old, strict=True) for n in pair]
     wide = [n for pair in zip(repeats, old, strict=True) for n in pair]
@@ -162,27 +143,20 @@ def flip(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
 
 @converter("tril", "triu")
 def triangle(node: Node, x: Expr, diagonal: int = 0) -> Expr:
-    """The part of matrices below, or above a diagonal."""
     return node.call("triangle", x, k=diagonal, upper=node.operator == "triu")
 
 
 @converter("full_like", "fill.Scalar", "full", "new_full")
 def full_like(node: Node, x: object, *values: Operand, **_: object) -> Expr:
-    """A tensor filled with one number."""
     value = values[-1]
     return _widened(node, node.as_result(value))
 
 
 @converter("slice_scatter")
 def slice_scatter(
-    node: Node,
-    x: Expr,
-    source: Expr,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
-) -> Expr:
+    node: Node, x: Expr, source: Expr, dim: int = 0,
+    start: Bound = None, end: Bound = None, step: int = 1,
+) -> Expr:  # fmt: skip
     """The tensor with other elements in a slice of a dimension."""
     at = node.axis(dim, node.rank(x))
     extent = node.shape(x)[at]
@@ -202,10 +176,7 @@ def select_scatter(node: Node, x: Expr, source: Expr, dim: int, index: int) -> E
     shape = list(node.shape(x))
     place = index % shape[at]
     shape[at] = 1
-    part = node.reshaped(source, shape)
-    found = slice_scatter(node, x, part, at, place, place + 1)
-    assert isinstance(found, Expr)
-    return found
+    return slice_scatter(node, x, node.reshaped(source, shape), at, place, place + 1)
 
 
 @converter("gather")
@@ -215,8 +186,8 @@ def gather(node: Node, x: Expr, dim: int, index: Expr, sparse_grad: bool = False
     inner, outer = node.shape(index), node.shape(x)
     if not outer:
         return node.reshaped(x, node.extents())
-    if any(n != m for d, (n, m) in enumerate(zip(inner, outer, strict=True)) if d != at):
-        end = [m if d == at else n for d, (n, m) in enumerate(zip(inner, outer, strict=True))]
+    end = (*inner[:at], outer[at], *inner[at + 1 :])
+    if end != outer:
         x = node.call("strided_slice", x, begin=(0,) * len(end), end=end)
     return node.call("gather_elements", x, index, axis=at)
 
@@ -266,38 +237,29 @@ def index(node: Node, x: Expr, indices: Sequence[Expr | None]) -> Expr:
 _MEETINGS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-@converter("scatter.src", "scatter_add")
-def scatter(node: Node, x: Expr, dim: int, index: Expr, src: Expr) -> Expr:
-    """The tensor with elements replaced, or added to, at the positions of an index."""
-    how = "add" if node.operator == "scatter_add" else "none"
-    return _scattered(node, x, dim, index, src, how)
-
-
 @converter("scatter.value")
 def scatter_value(node: Node, x: Expr, dim: int, index: Expr, value: float) -> Expr:
-    """The tensor with one number at the positions of an index."""
     number = node.as_result(value)
-    src = node.call("broadcast_to", number, shape=node.shape(index))
-    return _scattered(node, x, dim, index, src, "none")
+    return scatter(node, x, dim, index, node.call("broadcast_to", number, shape=node.shape(index)))
 
 
 @converter("scatter_reduce.two")
 def scatter_reduce(
     node: Node, x: Expr, dim: int, index: Expr, src: Expr, reduce: str, include_self: bool = True
 ) -> Expr:
-    """The tensor, reduced with others at the positions of an index."""
     if reduce not in _MEETINGS or not include_self:
         raise GraphError(f"a reduction by {reduce} without the elements there is not supported")
-    return _scattered(node, x, dim, index, src, _MEETINGS[reduce])
+    return scatter(node, x, dim, index, src, _MEETINGS[reduce])
 
 
-def _scattered(node: Node, x: Expr, dim: int, index: Expr, src: Expr, how: str) -> Expr:
+@converter("scatter.src", "scatter_add")
+def scatter(node: Node, x: Expr, dim: int, index: Expr, src: Expr, how: str = "none") -> Expr:
+    """The tensor with elements replaced, or met by others, at the positions of an index."""
+    how = "add" if node.operator == "scatter_add" else how
     shape, rank = node.shape(index), node.rank(x)
     if rank != len(shape) or not rank:
         raise GraphError("an index without dimensions is not supported")
     if node.shape(src) != shape:
         src = node.call("strided_slice", src, begin=(0,) * rank, end=shape)
-    updates = node.as_result(src)
-    return node.call(
-        "scatter_elements", x, index, updates, axis=node.axis(dim, rank), reduction=how
-    )
+    attrs = {"axis": node.axis(dim, rank), "reduction": how}
+    return node.call("scatter_elements", x, index, node.as_result(src), **attrs)

@@ -19,25 +19,15 @@ Numbers = int | Sequence[int]
 
 
 def several(value: Numbers, rank: int) -> tuple[int, ...]:
-    """A number for each dimension of an image."""
     given = (value,) if isinstance(value, int) else tuple(value)
     return given * rank if len(given) == 1 else given
 
 
 @converter("convolution")
 def convolution(
-    node: Node,
-    x: Expr,
-    weight: Expr,
-    bias: Expr | None,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    transposed: bool,
-    output_padding: Numbers,
-    groups: int,
-) -> Expr:
-    """A convolution, or a transposed one, of any rank, with a bias."""
+    node: Node, x: Expr, weight: Expr, bias: Expr | None, stride: Numbers, padding: Numbers,
+    dilation: Numbers, transposed: bool, output_padding: Numbers, groups: int,
+) -> Expr:  # fmt: skip
     rank = node.rank(x) - 2
     if rank < 1:
         raise GraphError(f"its input has {node.rank(x)} dimensions; a batch of images has more")
@@ -61,15 +51,9 @@ def convolution(
 
 
 def _window(
-    node: Node,
-    x: Expr,
-    kernel: Numbers,
-    stride: Numbers,
-    padding: Numbers,
-    dilation: Numbers,
-    ceil_mode: bool,
-    rank: int,
-) -> dict[str, tuple[int, ...]]:
+    node: Node, x: Expr, kernel: Numbers, stride: Numbers, padding: Numbers, dilation: Numbers,
+    ceil_mode: bool, rank: int,
+) -> dict[str, tuple[int, ...]]:  # fmt: skip
     """Attributes of a pool; with ``ceil_mode`` padding behind the image for the last windows."""
     if node.rank(x) != rank + 2:
         raise GraphError(f"its input has {node.rank(x)} dimensions; give a batch, {rank + 2}")
@@ -85,14 +69,9 @@ def _window(
 
 @converter("max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool(
-    node: Node,
-    x: Expr,
-    kernel_size: Numbers,
-    stride: Numbers = (),
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    ceil_mode: bool = False,
-) -> list[Expr | None]:
+    node: Node, x: Expr, kernel_size: Numbers, stride: Numbers = (), padding: Numbers = 0,
+    dilation: Numbers = 1, ceil_mode: bool = False,
+) -> list[Expr | None]:  # fmt: skip
     rank = 2 if "2d" in node.operator else 3
     attrs = _window(node, x, kernel_size, stride, padding, dilation, ceil_mode, rank)
     return [node.call("nn.max_pool", x, **attrs)]
@@ -100,15 +79,9 @@ def max_pool(
 
 @converter("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(
-    node: Node,
-    x: Expr,
-    kernel_size: Numbers,
-    stride: Numbers = (),
-    padding: Numbers = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Expr:
+    node: Node, x: Expr, kernel_size: Numbers, stride: Numbers = (), padding: Numbers = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Expr:  # fmt: skip
     rank = int(node.operator[-2])
     attrs = _window(node, x, kernel_size, stride, padding, 1, ceil_mode, rank)
     del attrs["dilation"]
@@ -177,16 +150,15 @@ def upsample_nearest(
 
 @converter("upsample_bilinear2d.vec", "upsample_linear1d.vec", "upsample_trilinear3d.vec")
 def upsample_linear(
-    node: Node,
-    x: Expr,
-    output_size: Sequence[int] | None,
-    align_corners: bool,
+    node: Node, x: Expr, output_size: Sequence[int] | None, align_corners: bool,
     scale_factors: Sequence[float] | None,
-) -> Expr:
+) -> Expr:  # fmt: skip
     found = x
     for d, (old, new) in enumerate(zip(node.shape(x)[2:], node.extents()[2:], strict=True)):
-        factor = None if scale_factors is None else scale_factors[d]
-        places = _places(old, new, align_corners, factor)
+        step = old / new if scale_factors is None else 1 / scale_factors[d]
+        places = ((np.arange(new) + 0.5) * step - 0.5).clip(0.0)
+        if align_corners:
+            places = np.arange(new) * ((old - 1) / (new - 1) if new > 1 else 0.0)
         low = np.minimum(np.floor(places), old - 1).astype("int64")
         taps = np.stack([low, np.minimum(low + 1, old - 1)], axis=1)
         part = places - low
@@ -194,13 +166,3 @@ def upsample_linear(
         constants = (taps, node.number(weights, node.dtype(x)))
         found = node.call("nn.resample", found, *constants, axis=d + 2)
     return found
-
-
-def _places(
-    old: int, new: int, align_corners: bool, factor: float | None
-) -> np.ndarray[Any, np.dtype[Any]]:
-    """Positions of the elements of a result in an image."""
-    if align_corners:
-        return np.arange(new) * ((old - 1) / (new - 1) if new > 1 else 0.0)
-    step = old / new if factor is None else 1 / factor
-    return ((np.arange(new) + 0.5) * step - 0.5).clip(0.0)
