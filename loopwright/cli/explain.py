@@ -13,7 +13,7 @@ from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo
 from loopwright.cli.model import SubjectOptions
 from loopwright.errors import LoopwrightError, RecordError, UsageError
-from loopwright.records import Json, Log, open_log
+from loopwright.records import Json, Log, load
 
 if TYPE_CHECKING:
     from loopwright.history import Choice
@@ -63,7 +63,7 @@ def explain_command(
     task = subject.find_workload().task
     log, best, model = None, None, None
     if history is not None:
-        log = open_log(history)
+        log = load(history)
         if complaint := log.complaint():
             announce(complaint)
         best = apply_history_best(log.records).explain(task)

@@ -168,10 +168,8 @@ def top(
 
 
 def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None:
-    from loopwright.records import lines_of
-
     if form.as_json:
-        print_lines(lines_of(records))
+        print_lines(record.to_line() for record in records)
     elif form.as_csv:
         form.print_rows(*record_text.record_rows(log, records))
     elif not records:

@@ -15,7 +15,7 @@ from loopwright.records import (
     check_has_records,
     default_record,
     fields_of,
-    open_log,
+    load,
     setup_titles,
     verdict_on,
 )
@@ -30,7 +30,7 @@ _LISTED = 5
 
 
 def log_of(log: LogLike) -> Log:
-    return log if isinstance(log, Log) else open_log(log)
+    return log if isinstance(log, Log) else load(log)
 
 
 def choose(

@@ -27,7 +27,15 @@ from loopwright.records.line import (
     parse_line,
 )
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
+from loopwright.records.record import (
+    VERSION,
+    Expression,
+    Record,
+    SharedValues,
+    check_version,
+    own_record,
+    task_key,
+)
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
@@ -68,6 +76,7 @@ class Log:
     headers: list[dict[str, Json]] = field(default_factory=list)
     dags: dict[str, list[Expression]] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
+    _shared: SharedValues = field(default_factory=dict, repr=False, compare=False)
 
     #: HTML for notebooks; `loopwright.records` puts its function here.
     _html: ClassVar[Callable[[Any], str]]
@@ -127,6 +136,9 @@ def load(path: str | os.PathLike[str]) -> Log:
         for number, raw in enumerate(raw_lines(path), 1):
             take_line(log, number, raw)
     return log
+
+
+open_log = load  #: The name of `load` for large logs, while these were read through an index.
 
 
 def load_expressions(path: str | os.PathLike[str]) -> Log:
@@ -242,6 +254,10 @@ def without_collector() -> Iterator[None]:
 
 def take_line(log: Log, number: int, raw: bytes) -> None:
     """Add the contents of a line to a log, or the reason why it was not understood."""
+    record = own_record(raw.strip(), log._shared)
+    if record is not None:
+        log.records.append(record)
+        return
     try:
         line = read_line(raw, log.records[-1] if log.records else None)
     except RecordError as exc:

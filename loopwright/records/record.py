@@ -10,10 +10,15 @@ import hashlib
 import json
 import math
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Raw
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kinds import FAILED_AGAIN, ErrorKind
@@ -21,7 +26,10 @@ from loopwright.records.line import (
     Json,
     UnknownVersionError,
     body_of,
+    body_of_sealed,
     canonical_json,
+    check_limits,
+    is_own_line,
     parse_line,
     sealed,
 )
@@ -367,7 +375,7 @@ class Record:
     @property
     def id(self) -> str:
         """Short name of this record: 10 hexadecimal digits of the hash of its unsealed line."""
-        return hashlib.sha256(self._body().encode()).hexdigest()[:10]
+        return vars(self).get("_id") or _id_of(self._body().encode())
 
     @functools.cached_property
     def candidate(self) -> str:
@@ -378,9 +386,8 @@ class Record:
     def to_json(self) -> dict[str, Json]:
         """The fields of the line, in the order in which they are written."""
         line: dict[str, Json] = {"v": self.v}
-        for item in fields(self):
-            if item.name not in ("v", "extra"):
-                line[item.name] = getattr(self, item.name)
+        for name in _WRITTEN:
+            line[name] = getattr(self, name)
         for name in _LEFT_OUT:
             if not line[name]:
                 del line[name]
@@ -411,6 +418,14 @@ class Record:
         return cls(**values, checked=checked, extra=extra)
 
 
+#: Fields in the order in which they are written, behind the version.
+_WRITTEN = tuple(item.name for item in fields(Record) if item.name not in ("v", "extra"))
+
+
+def _id_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:10]
+
+
 def header_line(header: Mapping[str, Json]) -> str:
     return sealed(canonical_json({"v": VERSION, "header": header}))
 
@@ -428,93 +443,78 @@ def check_version(data: Mapping[str, Json]) -> None:
         raise RecordError(f"version {version} is not known")
 
 
-_Check = Callable[[Json], bool]
-
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+#: Finite numbers of at least 0, such as seconds. A whole one stays whole, since ids depend on it.
+_Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 _LAST_SECOND = 253402300799  # the last second of the year 9999: what a calendar can show
-_LARGEST_COUNT = 2**63
+_Moment = (
+    Annotated[int, Meta(ge=0, le=_LAST_SECOND)] | Annotated[float, Meta(ge=0, le=_LAST_SECOND)]
+)
 
 
-def _is(kind: type) -> _Check:
-    """A check of the exact type: a flag is no integer here."""
-    return lambda value: type(value) is kind
+class _Error(msgspec.Struct):
+    kind: str
+    text: str = ""
 
 
-_is_text = _is(str)
+class _Target(msgspec.Struct):
+    kind: str = ""
+    mcpu: str | None = None
+    mattr: str | list[str] | None = None
+    num_threads: _Count | None = None
 
 
-def _is_count(value: Json) -> bool:
-    return type(value) is int and 0 <= value < _LARGEST_COUNT
+class _Device(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    uuid: str = ""
+    driver: str = ""
+    arch: str = ""
+    processors: _Count = 0
 
 
-def _is_amount(value: Json) -> bool:
-    """A finite number of at least 0, such as seconds."""
-    return type(value) in (int, float) and 0 <= value < math.inf
+class _Environment(msgspec.Struct):
+    device: _Device | None = None
+    cpu: str | None = None
+    isa: str | list[str] | None = None
+    cores: _Count | None = None
 
 
-def _is_text_or_texts(value: Json) -> bool:
-    return type(value) is str or (type(value) is list and all(map(_is_text, value)))
-
-
-def _is_verdict(value: Json) -> bool:
-    return type(value) is dict and verdict_of(value) is not None
-
-
-def _or_null(check: _Check) -> _Check:
-    return lambda value: value is None or check(value)
-
-
-def _has(parts: Mapping[str, _Check]) -> _Check:
-    """A check of an object: the entries of these names, where present, must pass theirs."""
-
-    def check(value: Json) -> bool:
-        if type(value) is not dict:
-            return False
-        return all(name not in value or fits(value[name]) for name, fits in parts.items())
-
-    return check
-
-
-_DEVICE: dict[str, _Check] = {
-    **dict.fromkeys(("kind", "name", "uuid", "driver", "arch"), _is_text),
-    "processors": _is_count,
+#: Types of fields in JSON, as msgspec checks them, by their declared types; objects may have more
+#: entries than are named here.
+_BY_TYPE: dict[str, object] = {
+    "str": str,
+    "bool": bool,
+    "int": _Count,
+    "int | None": int | None,
+    "float": _Amount,
+    "float | None": _Amount | None,
+    "tuple[float, ...]": list,
+    "list[Json]": list,
+    "Mapping[str, Json]": dict,
+    "Mapping[str, Json] | None": dict | None,
+    "Mapping[str, str] | None": _Error | None,
+    "Checked": Checked,
 }
-_has_text = _has({"text": _is_text})
-#: The checks of fields by their declared types.
-_BY_TYPE: dict[str, _Check] = {
-    "str": _is_text,
-    "bool": _is(bool),
-    "int": _is_count,
-    "int | None": _or_null(_is(int)),
-    "float": _is_amount,
-    "float | None": _or_null(_is_amount),
-    "tuple[float, ...]": _is(list),
-    "list[Json]": _is(list),
-    "Mapping[str, Json]": _is(dict),
-    "Mapping[str, Json] | None": _or_null(_is_verdict),
-    "Checked": lambda value: value in ("yes", "no", "off"),
-    "Mapping[str, str] | None": _or_null(
-        lambda value: _has_text(value) and type(value.get("kind")) is str
-    ),
+_TYPES = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
+_TYPES |= {
+    "target": _Target,
+    "env": _Environment,
+    "trace": list[list[Json]],
+    "resources": dict[str, _Count] | None,
+    "ts": _Moment,
 }
-_CHECKS: dict[str, _Check] = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
-_CHECKS |= {
-    "target": _has(
-        {"kind": _is_text, "mcpu": _or_null(_is_text), "mattr": _or_null(_is_text_or_texts)}
-        | {"num_threads": _or_null(_is_count)}
-    ),
-    "env": _has(
-        {
-            "device": _or_null(_has(_DEVICE)),
-            "cpu": _or_null(_is_text),
-            "isa": _or_null(_is_text_or_texts),
-            "cores": _or_null(_is_count),
-        }
-    ),
-    "trace": lambda value: type(value) is list and all(type(step) is list for step in value),
-    "resources": _or_null(lambda n: type(n) is dict and all(map(_is_count, n.values()))),
-    "ts": lambda value: _is_amount(value) and value <= _LAST_SECOND,
-}
-del _CHECKS["extra"]
+del _TYPES["extra"]
+
+
+def _fits(kind: object, value: Json) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of half a surrogate pair
+        return False
+    return True
+
+
 #: The fields that every line of a record has.
 REQUIRED = ("task", "op", "args", "target", "config", "times")
 
@@ -524,17 +524,93 @@ def checked_fields(data: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str,
     values: dict[str, Json] = {}
     extra: dict[str, Json] = {}
     for name, value in data.items():
-        fits = _CHECKS.get(name)
-        if fits is None:
+        if name not in _TYPES:
             extra[name] = value
-        elif fits(value):
-            values[name] = value
-        else:
+            continue
+        unreadable = name == "verdict" and value is not None and verdict_of(value) is None
+        if unreadable or not _fits(_TYPES[name], value):
             raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
+        values[name] = value
     for name in REQUIRED:
         if name not in values:
             raise RecordError(f"field {name!r} is missing")
     return values, extra
+
+
+#: Fields of which many lines of a log hold the same text.
+_SHARED = ("task", "op", "args", "target", "dag", "space", "build", "run", "env")
+#: Types of the fields of lines that this version writes. Lines with a verdict, which are few, are
+#: left to `Record.from_line`.
+_OWN_TYPES: dict[str, object] = {
+    **{name: kind for name, kind in _TYPES.items() if name != "verdict"},
+    **dict.fromkeys(_SHARED, Raw),
+    "v": Literal[1],
+    "times": tuple[Annotated[float, Meta(gt=0)], ...],
+    "error": dict[str, str] | None,
+}
+_OWN_NAMES = tuple(name for name in _OWN_TYPES if name not in _SHARED)
+_own_values, _shared_texts = attrgetter(*_OWN_NAMES), attrgetter(*_SHARED)
+_decode_own = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "_OwnLine",
+        [("sum", str), *_OWN_TYPES.items()],
+        # The defaults of fields that such a line may lack.
+        namespace={n: getattr(Record, n) for n in (*_LEFT_OUT, "max_error") if n in _OWN_TYPES},
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+).decode
+
+
+@dataclass
+class _Common:
+    """Values that the records of a task and run have in common."""
+
+    values: dict[str, Json]
+    #: Whether their writer orders fields and spells numbers as this version does, so that the text
+    #: of a line gives its id; the first line tells.
+    written_alike: bool = False
+
+
+SharedValues: TypeAlias = dict[tuple[bytes, ...], _Common]  # by the texts of the shared fields
+
+
+def own_record(line: bytes, shared: SharedValues) -> Record | None:
+    """Read a line that this version could have written, several times faster than
+    `Record.from_line`.
+
+    None for every other line, some records among them: `from_line` reads them, or has the words for
+    what is wrong. ``shared`` collects values that the records of a log have in common.
+    """
+    if not is_own_line(line):
+        return None
+    try:
+        check_limits(line)
+        parsed = _decode_own(line)
+        texts = tuple(map(bytes, _shared_texts(parsed)))
+        common = shared[texts] if texts in shared else _Common(_shared_values(texts))
+    except (msgspec.MsgspecError, RecordError):
+        return None
+    values = dict(zip(_OWN_NAMES, _own_values(parsed), strict=True))
+    if values["error"] is not None and "kind" not in values["error"]:
+        return None
+    record = object.__new__(Record)  # the types say all that its constructor checks
+    values |= common.values
+    values["extra"] = {}
+    vars(record).update(values)
+    if texts not in shared:
+        common.written_alike = record._body().encode() == body_of_sealed(line)
+        shared[texts] = common
+    elif common.written_alike:
+        vars(record)["_id"] = _id_of(body_of_sealed(line))
+    return record
+
+
+def _shared_values(texts: Iterable[bytes]) -> dict[str, Json]:
+    values = dict(zip(_SHARED, map(msgspec.json.decode, texts), strict=True))
+    for name, value in values.items():
+        msgspec.convert(value, _TYPES[name])
+    return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -581,6 +657,6 @@ class Expression:
         if not isinstance(data, dict):
             raise RecordError("field 'expression' is not an object")
         for item in fields(cls):
-            if not _BY_TYPE[str(item.type)](data.get(item.name)):
+            if not _fits(_BY_TYPE[str(item.type)], data.get(item.name)):
                 raise RecordError(f"field {item.name!r} of 'expression' is missing or malformed")
         return cls(**{item.name: data[item.name] for item in fields(cls)})

@@ -174,11 +174,11 @@ def validate(
     of these ways; a line of a newer version is whole. Readers skip all of them, so the rest of the
     log can be used. --json and --csv print one row for each line that is named.
     """
-    from loopwright.records import check_is_log, line_reports, open_log, validate
+    from loopwright.records import check_is_log, line_reports, load, validate
 
     result = validate(log)
     if not result.sound:
-        check_is_log(open_log(log))  # a file in which nothing is of a log is not called damaged
+        check_is_log(load(log))  # a file in which nothing is of a log is not called damaged
     lines = line_reports(log) if everything else iter(result.notable)
     if form.for_programs:
         rows = ((line.number, str(line.kind), line.detail) for line in lines)

@@ -83,7 +83,7 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
 
     Example:
         >>> from loopwright.inspection.report import page_of
-        >>> page = page_of([lw.records.open_log("matmul.jsonl")])
+        >>> page = page_of([lw.records.load("matmul.jsonl")])
         >>> print([task.name for task in page.tasks])
         ['matmul(64, 64, 64, False, False, float32)']
     """

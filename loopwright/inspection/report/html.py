@@ -470,7 +470,7 @@ def report_html(page: Page) -> str:
 
     Example:
         >>> from loopwright.inspection.report import page_of, report_html
-        >>> text = report_html(page_of([lw.records.open_log("matmul.jsonl")]))
+        >>> text = report_html(page_of([lw.records.load("matmul.jsonl")]))
         >>> print(text.splitlines()[0])
         <!doctype html>
     """

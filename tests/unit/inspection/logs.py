@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from loopwright.measure.candidate import describe
-from loopwright.records import Checked, Log, Record, Store, environment, open_log
+from loopwright.records import Checked, Log, Record, Store, environment, load
 from loopwright.task import Task
 
 
@@ -38,7 +38,7 @@ def write(path: Path, tasks: Iterable[Task], each: int = 1, seed: int = 0) -> Lo
             store.expression(describe(task, schedule.dag, schedule.arg_ids(args), {}, 0))
             for trial, index in enumerate(legal):
                 store.append(record_of(task, index, trial))
-    return open_log(path)
+    return load(path)
 
 
 def _legal(task: Task, index: int) -> bool:

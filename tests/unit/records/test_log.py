@@ -17,7 +17,6 @@ from loopwright.records import (
     build_hash,
     load,
     load_expressions,
-    open_log,
 )
 from loopwright.records.line import MAX_LINE, sealed
 
@@ -84,7 +83,7 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
         load(tmp_path / "none.jsonl")
     with pytest.raises(RecordError, match="is a directory"):
         load(tmp_path)
-    for read in (load, load_expressions, open_log):
+    for read in (load, load_expressions):
         with pytest.raises(RecordError, match="'/dev/zero' is a device; name a log file"):
             read("/dev/zero")
 
