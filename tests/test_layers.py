@@ -76,6 +76,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "executors": (
         ("program",),
         ("callees", "saved"),
+        ("places",),
         ("executor",),
         ("whole_program",),
         ("graph_executor",),
