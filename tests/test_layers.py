@@ -9,13 +9,15 @@ way of others.
 from __future__ import annotations
 
 import ast
+import pytest
 from collections.abc import Iterator
 from pathlib import Path
+from tests.import_graph import FACADES
+from tests.import_graph import Graph
+from tests.import_graph import cycles
+from tests.import_graph import import_graph
 from typing import NamedTuple
 
-import pytest
-
-from tests.import_graph import FACADES, Graph, cycles, import_graph
 
 PACKAGE = Path(__file__).parents[1] / "loopwright"
 
@@ -76,6 +78,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "executors": (
         ("program",),
         ("callees", "saved"),
+        ("places",),
         ("executor",),
         ("whole_program",),
         ("graph_executor",),

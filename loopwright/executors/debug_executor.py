@@ -11,6 +11,7 @@ import os
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from loopwright.runtime import (
     NDArray,
     ProfiledCall,
     Report,
-    array,
     sampled,
     save_params,
 )
@@ -87,7 +87,7 @@ class DebugExecutor(GraphExecutor):
             if self._dump_root is None:
                 continue
             step = self.program.steps[number]
-            for k, n in enumerate(step.args[-step.outputs :]):  # copies: later steps overwrite them
+            for k, n in enumerate(step.writes):  # copies: later steps overwrite them
                 name = f"{number}_{step.kernel}_{k}"
                 outputs[name] = np.array(self._arrays[n], order="C")
         if self._dump_root is None:
@@ -212,22 +212,14 @@ class DebugExecutor(GraphExecutor):
         step = self.program.steps[self._node(node)]
         if not 0 <= index < step.outputs:
             raise ArgumentError(f"call {node!r} has {step.outputs} outputs; there is no {index}")
-        elements = self._arrays[step.args[len(step.args) - step.outputs + index]]
-        if out is None:
-            return array(elements)
-        target = out.numpy() if isinstance(out, NDArray) else out
-        if target.shape != elements.shape or target.dtype != elements.dtype:
-            raise ArgumentError(
-                f"output {index} of call {node!r} is {elements.dtype}{list(elements.shape)}, got "
-                f"{target.dtype}{list(target.shape)}"
-            )
-        target[...] = elements
-        return out
+        number = step.writes[index]
+        v = replace(self.program.values[number], name=f"output {index} of call {node}")
+        return self._copy_of(number, v, out)
 
     def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
         """Number and call of each step; with ``ran`` the call has already run."""
         for number in range(len(self.nodes)):
-            call = self._bound(self._callees[number])
+            call = self._bound(self._placed.callees[number])
             self._share_workspace([call])
             if ran:
                 call()
@@ -241,14 +233,15 @@ class DebugExecutor(GraphExecutor):
             candidates = {name: those[turn] for name, those in kernels.items() if turn < len(those)}
             numbers = [n for n, name in enumerate(self.nodes) if name in candidates]
             steps = [self.program.steps[n] for n in numbers]
-            for n, callee in zip(numbers, callees(steps, candidates, self._weights), strict=True):
+            called = callees(steps, candidates, self._placed.constants)
+            for n, callee in zip(numbers, called, strict=True):
                 found[n][1].append(self._bound(callee))
         self._share_workspace([call for _, calls in found for call in calls])
         return found
 
     def _run_up_to(self, node: int | str) -> Any:
         """Run the model up to a step; returns its call."""
-        calls = [*map(self._bound, self._callees[: self._node(node) + 1])]
+        calls = [*map(self._bound, self._placed.callees[: self._node(node) + 1])]
         for call in calls:
             call()
         return calls[-1]

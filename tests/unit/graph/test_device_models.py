@@ -134,6 +134,27 @@ def test_steps_in_python_copy_to_the_host_and_back(gpus: FakeDriver) -> None:
         built.executor(graph=True)
 
 
+def test_a_weight_that_no_step_reads_is_an_output_on_the_device(gpus: FakeDriver) -> None:
+    values = (*model().program.values, Value("c", (N,), "float32", "constant"))
+    program = Program(values, model().program.steps, (0,), (3, 4), 192)
+    executor = Model(program, {"f": kernel()}, {"w": W, "c": W}).executor()
+    executor.load_params({"c": 3 * W})
+    found: Any = executor.get_output(1)
+    assert found.device == lw.cuda(0)
+    np.testing.assert_array_equal(found.numpy(), 3 * W)
+
+
+def test_weights_are_shared_on_one_device_alone(gpus: FakeDriver) -> None:
+    built = model()
+    first, second = built.executor(), built.executor()
+    second.load_params({"w": 2 * W})
+    first.share_params(second)
+    first.run(x=W)
+    np.testing.assert_array_equal(first.get_output(0).numpy(), 5 * W)
+    with pytest.raises(ArgumentError, match=r"the other executor does not run on cuda\(0\)"):
+        first.share_params(built.executor("cuda:1"))
+
+
 def test_what_does_not_fit_is_refused(gpus: FakeDriver) -> None:
     built = model()
     executor = built.executor()
