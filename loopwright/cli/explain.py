@@ -54,7 +54,7 @@ def explain_command(
 ) -> None:
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
-    model learns from a log, and the features that move its prediction most come first. Of an
+    model learns from a log, and the features that move its prediction most come first. For an
     automatic space the structure, its reasons and its loops are printed first.
     """
     from loopwright.history import apply_history_best

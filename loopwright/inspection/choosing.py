@@ -22,7 +22,7 @@ from loopwright.records import (
 
 #: A log, or the path of one.
 LogLike: TypeAlias = "Log | str | os.PathLike[str]"
-#: Stand for the best record, and for the default configuration, where an id is asked for.
+#: Stand for the best record, and for the default configuration, where an id is expected.
 BEST, DEFAULT = "best", "default"
 WORDS = (BEST, DEFAULT)
 #: Records that an error lists, at most.
@@ -56,11 +56,6 @@ def choose(
         RecordError: the log holds no such record.
         UsageError: neither or both of ``record`` and ``trial`` were given; or several records
             match, which the message lists.
-
-    Example:
-        >>> from loopwright.inspection import choose
-        >>> print(choose("matmul.jsonl", "best").op)
-        matmul
     """
     if (record is None) == (trial is None):
         raise UsageError("say which record is meant: give its id, or the number of its trial")

@@ -93,7 +93,7 @@ def rerun(
     return 1 if done.result.error is not None else 0
 
 
-#: Lines that `validate` names unless all are asked for.
+#: Lines that `validate` names unless all are requested.
 _NAMED = 20
 #: Writes the best records of logs to another, so many of each task, and says what it leaves out.
 _Write = Callable[[Sequence[str], str, int, Callable[[str], None]], "Sequence[Record]"]
