@@ -80,7 +80,7 @@ class Composition:
 
     def _begun(self) -> Sketch:
         sketch = Sketch(self.outputs, self.args)
-        # What several kernels compute, since it is cheap, none of them keeps.
+        # No kernel keeps what several compute, since it is cheap.
         standing = Counter(t for k in self.kernels for t in k.tensors)
         for t in (t for t, times in standing.items() if times > 1):
             sketch.s[t].compute_inline()
