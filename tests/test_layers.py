@@ -130,6 +130,13 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("derivation", "ranking"),
         ("tasks",),
     ),
+    "ops": (
+        ("gpu",),
+        ("operator",),
+        ("tiles", "tensor_core"),
+        ("elementwise", "gemm", "rows", "windows", "matmul_int8"),
+        ("matmul",),
+    ),
     "cost": (("symbolic",), ("cpu",), ("gpu",), ("features", "analytical")),
     "graph": (
         ("ir", "rounding"),

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import click
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-import click
-
 from loopwright.cli import options as cli
-from loopwright.cli.console import announce, echo
+from loopwright.cli.console import announce
+from loopwright.cli.console import echo
 from loopwright.cli.model import SubjectOptions
-from loopwright.errors import LoopwrightError, RecordError, UsageError
-from loopwright.records import Json, Log, load
+from loopwright.errors import LoopwrightError
+from loopwright.errors import RecordError
+from loopwright.errors import UsageError
+from loopwright.records import Json
+from loopwright.records import Log
+from loopwright.records import load
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loopwright.history import Choice
-    from loopwright.task import ConfigEntity, Task
+    from loopwright.task import ConfigEntity
+    from loopwright.task import Task
     from loopwright.tuner import Explanation
 
 
@@ -54,7 +58,7 @@ def explain_command(
 ) -> None:
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
-    model learns from a log, and the features that move its prediction most come first. Of an
+    model learns from a log, and the features that move its prediction most come first. For an
     automatic space the structure, its reasons and its loops are printed first.
     """
     from loopwright.history import apply_history_best

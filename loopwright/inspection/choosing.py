@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence
+from loopwright.errors import RecordError
+from loopwright.errors import UsageError
+from loopwright.errors import shown
+from loopwright.records import Log
+from loopwright.records import Record
+from loopwright.records import best
+from loopwright.records import by_setup
+from loopwright.records import check_has_records
+from loopwright.records import default_record
+from loopwright.records import fields_of
+from loopwright.records import load
+from loopwright.records import setup_titles
+from loopwright.records import verdict_on
 from typing import TypeAlias
 
-from loopwright.errors import RecordError, UsageError, shown
-from loopwright.records import (
-    Log,
-    Record,
-    best,
-    by_setup,
-    check_has_records,
-    default_record,
-    fields_of,
-    load,
-    setup_titles,
-    verdict_on,
-)
 
 #: A log, or the path of one.
 LogLike: TypeAlias = "Log | str | os.PathLike[str]"
-#: Stand for the best record, and for the default configuration, where an id is asked for.
+#: Stand for the best record, and for the default configuration, where an id is expected.
 BEST, DEFAULT = "best", "default"
 WORDS = (BEST, DEFAULT)
 #: Records that an error lists, at most.
@@ -56,11 +57,6 @@ def choose(
         RecordError: the log holds no such record.
         UsageError: neither or both of ``record`` and ``trial`` were given; or several records
             match, which the message lists.
-
-    Example:
-        >>> from loopwright.inspection import choose
-        >>> print(choose("matmul.jsonl", "best").op)
-        matmul
     """
     if (record is None) == (trial is None):
         raise UsageError("say which record is meant: give its id, or the number of its trial")

@@ -48,8 +48,8 @@ def export(
         log: the log, or its path.
         record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
         path: the file to be written; an earlier export is replaced. None: nothing is written.
-        form: ``"data"`` for the JSON of the log in place of Python. That is also used where Python
-            cannot express the program, and the file says why.
+        form: ``"data"`` for the JSON of the log in place of Python. JSON is also written where
+            Python cannot express the program, and the file says why.
         force: replace any file.
 
     Raises:

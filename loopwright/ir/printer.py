@@ -138,11 +138,11 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
         case AsyncWait(pending=n):
             out.append(f"{pad}wait(pending={n})")
         case IntrinsicCall(name=name, operands=operands):
-            given = ", ".join(print_expr(x, names) for x in operands)
-            out.append(f"{pad}{name}({given})")
+            arguments = ", ".join(print_expr(x, names) for x in operands)
+            out.append(f"{pad}{name}({arguments})")
         case CallPacked(name=name, args=args):
-            given = "".join(f", {_packed_arg(x, names)}" for x in args)
-            out.append(f"{pad}call_packed({name!r}{given})")
+            arguments = "".join(f", {_packed_arg(x, names)}" for x in args)
+            out.append(f"{pad}call_packed({name!r}{arguments})")
         case AllReduce(combiner=c, buffers=buffers, indices=idx, tags=tags):
             own = ", ".join(_element(b, idx, names) for b in buffers)
             out.append(f"{pad}{own} = {c.name}({own}, over {', '.join(tags)})")
