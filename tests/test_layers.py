@@ -9,15 +9,13 @@ way of others.
 from __future__ import annotations
 
 import ast
-import pytest
 from collections.abc import Iterator
 from pathlib import Path
-from tests.import_graph import FACADES
-from tests.import_graph import Graph
-from tests.import_graph import cycles
-from tests.import_graph import import_graph
 from typing import NamedTuple
 
+import pytest
+
+from tests.import_graph import FACADES, Graph, cycles, import_graph
 
 PACKAGE = Path(__file__).parents[1] / "loopwright"
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import click
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from loopwright.cli import options as cli
-from loopwright.cli.console import announce
-from loopwright.cli.console import echo
-from loopwright.cli.model import SubjectOptions
-from loopwright.errors import LoopwrightError
-from loopwright.errors import RecordError
-from loopwright.errors import UsageError
-from loopwright.records import Json
-from loopwright.records import Log
-from loopwright.records import load
 from typing import TYPE_CHECKING
+
+import click
+
+from loopwright.cli import options as cli
+from loopwright.cli.console import announce, echo
+from loopwright.cli.model import SubjectOptions
+from loopwright.errors import LoopwrightError, RecordError, UsageError
+from loopwright.records import Json, Log, load
 
 if TYPE_CHECKING:
     from loopwright.history import Choice
-    from loopwright.task import ConfigEntity
-    from loopwright.task import Task
+    from loopwright.task import ConfigEntity, Task
     from loopwright.tuner import Explanation
 
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from collections.abc import Sequence
-from loopwright.errors import RecordError
-from loopwright.errors import UsageError
-from loopwright.errors import shown
-from loopwright.records import Log
-from loopwright.records import Record
-from loopwright.records import best
-from loopwright.records import by_setup
-from loopwright.records import check_has_records
-from loopwright.records import default_record
-from loopwright.records import fields_of
-from loopwright.records import load
-from loopwright.records import setup_titles
-from loopwright.records import verdict_on
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from loopwright.errors import RecordError, UsageError, shown
+from loopwright.records import (
+    Log,
+    Record,
+    best,
+    by_setup,
+    check_has_records,
+    default_record,
+    fields_of,
+    load,
+    setup_titles,
+    verdict_on,
+)
 
 #: A log, or the path of one.
 LogLike: TypeAlias = "Log | str | os.PathLike[str]"

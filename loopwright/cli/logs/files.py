@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import click
 import json
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
 from loopwright.cli import options as cli
-from loopwright.cli.console import announce
-from loopwright.cli.console import echo
-from loopwright.cli.console import harmless
-from loopwright.cli.logs.reading import Filters
-from loopwright.cli.logs.reading import OutputForm
-from loopwright.cli.logs.reading import find_record
-from loopwright.cli.logs.reading import load_log
-from loopwright.cli.tables import print_lines
-from loopwright.cli.tables import wrapped
+from loopwright.cli.console import announce, echo, harmless
+from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
+from loopwright.cli.tables import print_lines, wrapped
 from loopwright.errors import UsageError
 from loopwright.presenting import counted
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loopwright.records import Record

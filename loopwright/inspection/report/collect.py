@@ -5,48 +5,44 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import compress
-from loopwright.errors import RecordError
-from loopwright.inspection.log_statistics import throughput
-from loopwright.inspection.log_statistics import time_spent
-from loopwright.inspection.log_statistics import time_spent_by
-from loopwright.inspection.report.elements import cut
-from loopwright.inspection.report.page_data import LogPage
-from loopwright.inspection.report.page_data import ModelKernel
-from loopwright.inspection.report.page_data import ModelPage
-from loopwright.inspection.report.page_data import Page
-from loopwright.inspection.report.page_data import Series
-from loopwright.inspection.report.page_data import SeriesComparison
-from loopwright.inspection.report.page_data import Steps
-from loopwright.inspection.report.page_data import TaskPage
-from loopwright.inspection.report.series import Detail
-from loopwright.inspection.report.series import SetupFacts
-from loopwright.inspection.report.series import series_of
-from loopwright.inspection.speed import arithmetic_in
-from loopwright.inspection.speed import limits_in
-from loopwright.inspection.speed import threads_text
-from loopwright.records import Json
-from loopwright.records import Log
-from loopwright.records import Record
-from loopwright.records import Setup
-from loopwright.records import best_so_far
-from loopwright.records import by_setup
-from loopwright.records import default_record
-from loopwright.records import device_of
-from loopwright.records import fields_of
-from loopwright.records import keys_of
-from loopwright.records import measured
-from loopwright.records import ranked
-from loopwright.records import record_differences
-from loopwright.records import task_text
-from loopwright.records import time_ratio
-from loopwright.records import verdict_on
-from loopwright.version import __version__
 
+from loopwright.errors import RecordError
+from loopwright.inspection.log_statistics import throughput, time_spent, time_spent_by
+from loopwright.inspection.report.elements import cut
+from loopwright.inspection.report.page_data import (
+    LogPage,
+    ModelKernel,
+    ModelPage,
+    Page,
+    Series,
+    SeriesComparison,
+    Steps,
+    TaskPage,
+)
+from loopwright.inspection.report.series import Detail, SetupFacts, series_of
+from loopwright.inspection.speed import arithmetic_in, limits_in, threads_text
+from loopwright.records import (
+    Json,
+    Log,
+    Record,
+    Setup,
+    best_so_far,
+    by_setup,
+    default_record,
+    device_of,
+    fields_of,
+    keys_of,
+    measured,
+    ranked,
+    record_differences,
+    task_text,
+    time_ratio,
+    verdict_on,
+)
+from loopwright.version import __version__
 
 #: Tasks that a page shows: those with the most records.
 MOST_TASKS = 50

@@ -5,40 +5,40 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from loopwright.files import FileKind
-from loopwright.files import marked
-from loopwright.inspection.report.elements import Cell
-from loopwright.inspection.report.elements import Child
-from loopwright.inspection.report.elements import best_cell
-from loopwright.inspection.report.elements import candidates
-from loopwright.inspection.report.elements import card
-from loopwright.inspection.report.elements import chart
-from loopwright.inspection.report.elements import element
-from loopwright.inspection.report.elements import embedded
-from loopwright.inspection.report.elements import facts
-from loopwright.inspection.report.elements import figures
-from loopwright.inspection.report.elements import markup
-from loopwright.inspection.report.elements import number
-from loopwright.inspection.report.elements import raw
-from loopwright.inspection.report.elements import table
-from loopwright.inspection.report.page_data import FailureKind
-from loopwright.inspection.report.page_data import KnobDistribution
-from loopwright.inspection.report.page_data import LogPage
-from loopwright.inspection.report.page_data import ModelKernel
-from loopwright.inspection.report.page_data import ModelPage
-from loopwright.inspection.report.page_data import Page
-from loopwright.inspection.report.page_data import Series
-from loopwright.inspection.report.page_data import TaskPage
-from loopwright.inspection.speed import duration_text
-from loopwright.inspection.speed import speed_text
-from loopwright.inspection.speed import threads_text
-from loopwright.inspection.speed import time_text
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
+
+from loopwright.files import FileKind, marked
+from loopwright.inspection.report.elements import (
+    Cell,
+    Child,
+    best_cell,
+    candidates,
+    card,
+    chart,
+    element,
+    embedded,
+    facts,
+    figures,
+    markup,
+    number,
+    raw,
+    table,
+)
+from loopwright.inspection.report.page_data import (
+    FailureKind,
+    KnobDistribution,
+    LogPage,
+    ModelKernel,
+    ModelPage,
+    Page,
+    Series,
+    TaskPage,
+)
+from loopwright.inspection.speed import duration_text, speed_text, threads_text, time_text
 
 
 def task_sections(at: int, task: TaskPage, logs: Sequence[LogPage]) -> Element:
