@@ -164,12 +164,12 @@ def _speed(record: Record, rebuilt: Rebuilt) -> str:
 
 def _plan(rebuilt: Rebuilt) -> DataPlan | None:
     """Plan of its inputs; None where an input is an index of unknown range."""
-    from loopwright.measure import make_candidate, plan_of
+    from loopwright.measure import Candidate, plan_of
 
     schedule = rebuilt.schedule
-    ids = schedule.arg_ids(rebuilt.args)
+    ids = tuple(schedule.arg_ids(rebuilt.args))
     try:
-        return plan_of(make_candidate(schedule.dag, [], ids, "main"), given=False)[1]
+        return plan_of(Candidate(schedule.dag, [], ids, "main"), given=False)[1]
     except UsageError:
         return None
 
