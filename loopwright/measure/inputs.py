@@ -293,7 +293,3 @@ def input_set(
 def arguments(artifact: Artifact) -> list[Arg]:
     entry = artifact.contents.function(artifact.entry)
     return [Arg.of(spec) for spec in entry.args]
-
-
-def outputs(artifact: Artifact) -> list[Arg]:
-    return [arg for arg in arguments(artifact) if arg.output]
