@@ -6,39 +6,18 @@ import json
 import os
 import textwrap
 import time
-from collections.abc import Iterator
-from collections.abc import Mapping
-from loopwright.errors import LoopwrightError
-from loopwright.errors import RecordError
-from loopwright.errors import TensorError
-from loopwright.errors import UsageError
-from loopwright.files import FileKind
-from loopwright.files import Output
-from loopwright.files import check
-from loopwright.files import marked
-from loopwright.files import write
-from loopwright.history import Rebuilt
-from loopwright.history import expression_of
-from loopwright.history import rebuild
-from loopwright.inspection import kernel_file
-from loopwright.inspection.choosing import LogLike
-from loopwright.inspection.choosing import choose
-from loopwright.inspection.choosing import log_of
-from loopwright.inspection.choosing import title
-from loopwright.inspection.speed import seed_of
-from loopwright.presenting import counted
-from loopwright.presenting import duration
-from loopwright.presenting import harmless
-from loopwright.records import Checked
-from loopwright.records import Expression
-from loopwright.records import Json
-from loopwright.records import Log
-from loopwright.records import Record
-from loopwright.records import Verdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
-from typing import TYPE_CHECKING
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from loopwright.errors import LoopwrightError, RecordError, TensorError, UsageError
+from loopwright.files import FileKind, Output, check, marked, write
+from loopwright.history import Rebuilt, expression_of, rebuild
+from loopwright.inspection import kernel_file
+from loopwright.inspection.choosing import LogLike, choose, log_of, title
+from loopwright.inspection.speed import seed_of
+from loopwright.presenting import counted, duration, harmless
+from loopwright.records import Checked, Expression, Json, Log, Record, Verdict
 
 if TYPE_CHECKING:
     from loopwright.measure import DataPlan
