@@ -17,7 +17,13 @@ from loopwright.errors import RecordError
 from loopwright.history import apply_history_best
 from loopwright.records import canonical_json, fields_of, load, open_log
 from loopwright.records.index import open as opening
-from loopwright.records.index.block import COLUMNS, LogBlock, StoredRecord, index_path
+from loopwright.records.index.block import (
+    COLUMNS,
+    LogBlock,
+    SharedValues,
+    StoredRecord,
+    index_path,
+)
 from loopwright.task import create_task
 from tests.unit.records.index_logs import from_index, record, same, write
 
@@ -142,6 +148,14 @@ def test_a_changed_digit_is_seen_and_only_its_block_is_read_again(tmp_path, monk
     monkeypatch.setattr(LogBlock, "of", lambda path, at, *a: fresh.append(at) or of(path, at, *a))
     same(path)
     assert len(fresh) == 1
+
+
+def test_an_index_of_just_the_greatest_size_is_read(tmp_path):
+    path = write(tmp_path / "log.jsonl")
+    same(path)
+    size = index_path(path).stat().st_size
+    assert opening.read_index(path, size, SharedValues())
+    assert not opening.read_index(path, size - 1, SharedValues())
 
 
 def test_other_code_makes_the_index_again(tmp_path, monkeypatch):
