@@ -200,7 +200,9 @@ def _batch(log):
     return traced_batch(records, expressions, lw.Target("llvm"), "itervar", False)
 
 
-def test_the_command_line_pretrains(tmp_path, capsys):
+def test_the_command_line_pretrains(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("loopwright.tuner.run.loop.default_option", FakeMeasurer)
+    monkeypatch.setattr("loopwright.cli.tune._numpy", lambda workload, stack: None)
     path = tmp_path / "many.jsonl"
     tuned(lw.create_task(products(64, 64, 64), target="llvm"), path, 12)
     source = tmp_path / "sums.py"

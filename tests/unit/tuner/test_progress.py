@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.cells import cell_len
@@ -74,6 +75,23 @@ def test_what_does_not_fit_is_left_out_by_rank():
     assert fitted(long, 18) == "64/200"
     # A character may take two columns.
     assert fitted([Part(0, "行列"), Part(1, "x")], 5) == "行列"
+
+
+def test_after_a_line_there_is_a_pause(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def three_seconds(index):
+        now[0] += 3.0
+
+    file = io.StringIO()
+    measurer = FakeMeasurer(bowl, on_trial=three_seconds)
+    RandomTuner(FakeTask()).tune(
+        n_trial=20, measure_option=measurer, callbacks=[ProgressBar(file=file)]
+    )
+    counts = [int(n) for n in re.findall(r"^(\d+)/20 ", file.getvalue(), re.MULTILINE)]
+    # A line each ten seconds, and one before the finalists are measured again.
+    assert counts == [4, 8, 12, 16, 20, 20]
 
 
 class Slow(RandomTuner):
