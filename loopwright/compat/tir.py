@@ -12,10 +12,9 @@ from loopwright.codegen import C_FUNCTIONS
 from loopwright.errors import TensorError, did_you_mean, shown
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, ExprLike, as_expr, cast
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import CallPacked, Func, Stmt, Store, seq
 from loopwright.ir.verify import verify
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.runtime import check_name
 from loopwright.te import BufferView, DimLike, OperandBuffer, ShapeLike, whole
 from loopwright.te import IRBuilder as Statements
@@ -133,15 +132,12 @@ def prim_func(
     marks = (False,) * len(inputs) + (True,) * len(outputs)
     f = Func(name, tuple(params), marks, stmt)
     verify(f, "of prim_func")
-
-    def visit(n: Node) -> None:
+    for n in nodes(f.body):
         if isinstance(n, Store) and n.buffer in f.inputs:
             raise TensorError(
                 f"prim_func {f.name!r}: the body writes the input {n.buffer.name!r}; declare it "
                 "among the outputs"
             )
-
-    walk(f.body, visit)
     return f
 
 

@@ -51,6 +51,15 @@ _PRECEDENCE = {
 }  # fmt: skip
 
 
+def unique(name: str, used: set[str]) -> str:
+    """The name, with a number appended where it is among those used; it is added to them."""
+    free, n = name, 1
+    while free in used:
+        free, n = f"{name}_{n}", n + 1
+    used.add(free)
+    return free
+
+
 class UniqueNames:
     """Unique printed names: the first of a name keeps it, later ones get a number."""
 
@@ -60,11 +69,7 @@ class UniqueNames:
 
     def __call__(self, x: Var | Buffer) -> str:
         if x not in self._names:
-            name, n = x.name, 1
-            while name in self._taken:
-                name, n = f"{x.name}_{n}", n + 1
-            self._taken.add(name)
-            self._names[x] = name
+            self._names[x] = unique(x.name, self._taken)
         return self._names[x]
 
 
