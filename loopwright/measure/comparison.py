@@ -74,20 +74,16 @@ def computed_in(dag: Dag) -> str:
     matmul that accumulates in float32 computes in float32.
     """
     from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
-    from loopwright.ir.node import Node
-    from loopwright.ir.visitor import walk
+    from loopwright.ir.visitor import nodes
 
-    found: set[str] = set()
-
-    def visit(e: Node) -> None:
-        chooses = isinstance(e, Binary) and e.op in ("max", "min")
-        if isinstance(e, Binary | Call | Unary) and dtypes.is_float(e.dtype) and not chooses:
-            found.add(e.dtype)
-
-    for op in dag.ops:
-        if op.body is not None:
-            walk(op.body, visit)
-    return min(found, key=_DIGITS.__getitem__, default="")
+    floats = {
+        e.dtype
+        for op in dag.ops
+        for e in (() if op.body is None else nodes(op.body))
+        if isinstance(e, Binary | Call | Unary) and dtypes.is_float(e.dtype)
+        if not (isinstance(e, Binary) and e.op in ("max", "min"))
+    }
+    return min(floats, key=_DIGITS.__getitem__, default="")
 
 
 _DIGITS = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}

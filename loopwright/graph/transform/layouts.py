@@ -33,10 +33,9 @@ def AlterOpLayout(choice: LayoutChoice) -> Pass:
     """
 
     def run(module: IRModule) -> IRModule:
-        choice.check(module)
         f, types = module[MAIN], Types(module)
         places = Places.of(f, types)
-        choice.check_places(places.operators)
+        choice.check(module, places.operators)
         layouts = {call: choice.layouts[n] for call, n in places.of_call.items()}
         return module.with_function(MAIN, Rewriting(types, layouts.get).function(f))
 

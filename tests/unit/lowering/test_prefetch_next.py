@@ -16,9 +16,8 @@ from loopwright import te
 from loopwright.ir.buffer import Load
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Var
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule, create_schedule
@@ -177,15 +176,9 @@ def _events(s: Stmt, env: Env) -> Iterator[Event]:
 
 
 def _loads(e: Expr, env: Env) -> Iterator[Event]:
-    found: list[Load] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Load):
-            found.append(n)
-
-    walk(e, visit)
-    for x in found:
-        yield "load", x.buffer.name, _element(x.buffer.extents, x.indices, env)
+    for x in nodes(e):
+        if isinstance(x, Load):
+            yield "load", x.buffer.name, _element(x.buffer.extents, x.indices, env)
 
 
 def _element(shape: tuple[int, ...], at: tuple[Expr, ...], env: Env) -> int:

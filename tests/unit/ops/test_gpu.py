@@ -18,7 +18,7 @@ from loopwright import ops, te
 from loopwright.errors import LowerError, TaskError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Allocate, Func
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
 from loopwright.space.rules.common_gpu import LaunchLimits
@@ -254,14 +254,8 @@ def test_a_result_without_dimensions_is_refused() -> None:
 
 
 def shared_bytes(f: Func) -> int:
-    found: list[int] = []
-
-    def visit(n: object) -> None:
-        if isinstance(n, Allocate) and n.buffer.scope == "shared":
-            found.append(n.buffer.nbytes)
-
-    walk(f, visit)
-    return sum(found)
+    buffers = [n.buffer for n in nodes(f) if isinstance(n, Allocate)]
+    return sum(b.nbytes for b in buffers if b.scope == "shared")
 
 
 @pytest.mark.parametrize(
