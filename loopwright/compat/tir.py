@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from contextlib import ExitStack
-from contextlib import contextmanager
-from loopwright import dtypes
-from loopwright import te
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Literal, TypeAlias
+
+from loopwright import dtypes, te
 from loopwright.codegen import C_FUNCTIONS
-from loopwright.errors import TensorError
-from loopwright.errors import did_you_mean
-from loopwright.errors import shown
-from loopwright.ir.buffer import Buffer
-from loopwright.ir.buffer import Load
-from loopwright.ir.expr import Expr
-from loopwright.ir.expr import ExprLike
-from loopwright.ir.expr import as_expr
-from loopwright.ir.expr import cast
-from loopwright.ir.stmt import CallPacked
-from loopwright.ir.stmt import Func
-from loopwright.ir.stmt import Stmt
-from loopwright.ir.stmt import Store
-from loopwright.ir.stmt import seq
+from loopwright.errors import TensorError, did_you_mean, shown
+from loopwright.ir.buffer import Buffer, Load
+from loopwright.ir.expr import Expr, ExprLike, as_expr, cast
+from loopwright.ir.stmt import CallPacked, Func, Stmt, Store, seq
 from loopwright.ir.verify import verify
 from loopwright.ir.visitor import nodes
 from loopwright.runtime import check_name
-from loopwright.te import BufferView
-from loopwright.te import DimLike
+from loopwright.te import BufferView, DimLike, OperandBuffer, ShapeLike, whole
 from loopwright.te import IRBuilder as Statements
-from loopwright.te import OperandBuffer
-from loopwright.te import ShapeLike
 from loopwright.te import decl_buffer as _decl_buffer
-from loopwright.te import whole
-from typing import Literal
-from typing import TypeAlias
-
 
 _NAME = re.compile(r"(?!lw_)[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 #: Writes the body of a function from views of its inputs and of its outputs.

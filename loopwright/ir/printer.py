@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from loopwright.ir.buffer import AnyExpr
-from loopwright.ir.buffer import Buffer
-from loopwright.ir.buffer import Load
-from loopwright.ir.expr import Binary
-from loopwright.ir.expr import COMPARE
-from loopwright.ir.expr import Call
-from loopwright.ir.expr import Cast
-from loopwright.ir.expr import Const
-from loopwright.ir.expr import Dim
-from loopwright.ir.expr import Expr
-from loopwright.ir.expr import IfThenElse
-from loopwright.ir.expr import Read
-from loopwright.ir.expr import Select
-from loopwright.ir.expr import Unary
-from loopwright.ir.expr import Var
-from loopwright.ir.node import Node
-from loopwright.ir.reduction import AnyTensorExpr
-from loopwright.ir.reduction import Reduce
-from loopwright.ir.reduction import Tuple
-from loopwright.ir.stmt import AllReduce
-from loopwright.ir.stmt import Allocate
-from loopwright.ir.stmt import AnyStmt
-from loopwright.ir.stmt import AsyncGroup
-from loopwright.ir.stmt import AsyncWait
-from loopwright.ir.stmt import Barrier
-from loopwright.ir.stmt import CallPacked
-from loopwright.ir.stmt import Check
-from loopwright.ir.stmt import For
-from loopwright.ir.stmt import Func
-from loopwright.ir.stmt import If
-from loopwright.ir.stmt import IntrinsicCall
-from loopwright.ir.stmt import Let
-from loopwright.ir.stmt import Prefetch
-from loopwright.ir.stmt import Seq
-from loopwright.ir.stmt import Stmt
-from loopwright.ir.stmt import Store
-from loopwright.ir.stmt import View
 from typing import assert_never
 
+from loopwright.ir.buffer import AnyExpr, Buffer, Load
+from loopwright.ir.expr import (
+    COMPARE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Dim,
+    Expr,
+    IfThenElse,
+    Read,
+    Select,
+    Unary,
+    Var,
+)
+from loopwright.ir.node import Node
+from loopwright.ir.reduction import AnyTensorExpr, Reduce, Tuple
+from loopwright.ir.stmt import (
+    Allocate,
+    AllReduce,
+    AnyStmt,
+    AsyncGroup,
+    AsyncWait,
+    Barrier,
+    CallPacked,
+    Check,
+    For,
+    Func,
+    If,
+    IntrinsicCall,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    View,
+)
 
 _PRECEDENCE = {
     "or": 1, "and": 2,
