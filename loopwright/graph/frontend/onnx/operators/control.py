@@ -267,6 +267,7 @@ def _gru(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
         layer.activated(0, layer.add(layer.gate(x, n), layer.dense(h, weights[n]), biases[n]))
         for n in (0, 1)
     )
+    inner: Expr
     if node.attr("linear_before_reset", 0):
         inner = node.multiply(reset, layer.add(layer.dense(h, weights[2]), biases[2]))
     else:
