@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from loopwright.graph.frontend.torch.memory import TensorLayout  # noqa: E402
 from loopwright.graph.torch_backend import loopwright  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
@@ -493,3 +494,9 @@ def test_operators_of_ones_own_see_strides() -> None:
     got = torch.compile(function, backend=loopwright, options=ONE)(IMAGE, X)
     assert sorted(seen) == sorted(eager)
     same_in_memory(got, wanted, [], [])
+
+
+def test_elements_that_stand_for_others_are_not_plain() -> None:
+    tensors = [COMPLEX, COMPLEX.conj(), torch._neg_view(torch.ones(3)), COMPLEX.T]
+    layouts = [TensorLayout.of(t) for t in tensors]
+    assert [layout and layout.plain for layout in layouts] == [True, False, False, False]
