@@ -92,7 +92,7 @@ def rebuilt(log: Log) -> None:
 
 @given(source=st.randoms(use_true_random=False), other=st.lists(json_values, max_size=2))
 @settings(
-    max_examples=examples(30),
+    max_examples=examples(12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

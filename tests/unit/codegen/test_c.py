@@ -28,6 +28,7 @@ from loopwright.lowering import lower
 from loopwright.runtime import load_module
 from loopwright.schedule import create_schedule
 from loopwright.target import Target, host_cpu
+from tests.covering import covering
 from tests.unit.lowering.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain
 
@@ -100,8 +101,10 @@ def test_any_name_can_be_called(name: str) -> None:
 
 
 @needs_cc
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("target", ["c -num-threads=1", "c -num-threads=2 -opt-level=3"])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    covering(CASES, ["c -num-threads=1", "c -num-threads=2 -opt-level=3"], strength=1),
+)
 def test_functions_compute_what_numpy_does(name: str, target: str) -> None:
     case = CASES[name]()
     f = build(case.s, case.args, target, name=name)

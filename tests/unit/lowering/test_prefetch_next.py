@@ -22,6 +22,7 @@ from loopwright.ir.visitor import walk
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule, create_schedule
+from tests.covering import examples
 
 #: Elements of a line, of float32; the name of the packed copy.
 LINE, PACKED = 16, "B.global"
@@ -261,7 +262,7 @@ def lines_are_fetched_evenly(shape: Shape) -> None:
         assert beyond < iterations if iterations < lines else beyond == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10))
 @given(shapes(3, 3, 24))
 def test_all_lines_of_the_next_panel_are_fetched_evenly(shape: Shape) -> None:
     lines_are_fetched_evenly(shape)
@@ -284,7 +285,7 @@ def nothing_else_is_fetched(shape: Shape) -> None:
         assert counter.keys() <= {LINE * n for n in range(most)}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10))
 @given(shapes(13, 3, 24))
 def test_with_rows_left_over_nothing_else_is_fetched(shape: Shape) -> None:
     nothing_else_is_fetched(shape)

@@ -156,7 +156,7 @@ def assert_right(task: lw.Task, index: int, got: np.ndarray, inputs: list[np.nda
 def test_defaults_and_random_points_are_right(case: Case, target: str) -> None:
     task = lw.create_task(*case, target)
     space = task.config_space
-    points = [space.default_index] if target == "opencl" else space.sample_ints(2, rng=len(space))
+    points = [space.default_index] if target == "opencl" else space.sample_ints(1, rng=len(space))
     for index in points:
         f, tensors = lowered(task, index)
         arrays = arrays_of(tensors)
@@ -169,7 +169,7 @@ def test_points_of_large_shapes_are_within_the_limits(case: Case, target: str) -
     task = lw.create_task(*case, target)
     space = task.config_space
     assert space.is_valid(space.default_index)
-    for index in [space.default_index, *space.sample_ints(3, rng=0)]:
+    for index in [space.default_index, *space.sample_ints(1, rng=0)]:
         lowered(task, index)
 
 
