@@ -380,7 +380,7 @@ def test_tasks_with_target_c_are_tuned(tmp_path: Path, request: pytest.FixtureRe
         pytest.skip("builders ask the real CPU for the flags of the C compiler")
     task = lw.create_task("matmul", args=(32, 32, 32), target="c -num-threads=1")
     log = tmp_path / "log.jsonl"
-    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+    option = lw.measure_option(lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1))
     callbacks = [lw.callback.log_to_file(log)]
     summary = lw.tuner.RandomTuner(task, seed=0).tune(2, option, callbacks=callbacks)
     assert summary.failures == {}

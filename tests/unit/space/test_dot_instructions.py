@@ -345,7 +345,7 @@ def test_padding_of_weights_that_lie_in_groups_may_hold_anything() -> None:
 def test_the_analytical_model_prefers_the_instruction(types: tuple[str, str], target: str) -> None:
     args = product(96, 128, 128, *types)
     with lw.Target(target):
-        found = lw.space.ranked(structures(args[-1], args), sample=16)
+        found = lw.space.ranked(structures(args[-1], args)[::2], sample=16)
     by_dots = [r.structure.name.startswith("by dot products") for r in found]
     assert by_dots == sorted(by_dots, reverse=True)
     assert found[0].speed > 2 * found[-1].speed

@@ -64,7 +64,7 @@ def test_defaults_of_large_shapes_fit_the_registers(name: str) -> None:
     ],
 )
 def test_products_of_halves_go_to_tensor_cores(trans_b: bool, dtype: str) -> None:
-    args = halves(33, 24, 32, trans_b, dtype)
+    args = halves(17, 24, 32, trans_b, dtype)
     with lw.Target("cuda -arch=sm_80"):
         first, second, *_ = structures(args[-1], args)
     assert first.name == "fragments on tensor cores"
