@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import product
-from typing import Any
-
 import numpy as np
 import pytest
-
+from itertools import product
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.index_steps import SteppedIndex, index_of
+from loopwright.cost.symbolic.index_steps import SteppedIndex
+from loopwright.cost.symbolic.index_steps import index_of
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.ir.affine import Affine
-from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
+from loopwright.ir.expr import Binary
+from loopwright.ir.expr import Cast
+from loopwright.ir.expr import Const
+from loopwright.ir.expr import Expr
+from loopwright.ir.expr import Unary
+from loopwright.ir.expr import Var
 from loopwright.ir.node import distinct
 from loopwright.schedule import Schedule
-from loopwright.schedule.bounds.results import Bounds, StageBounds
+from loopwright.schedule.bounds.results import Bounds
+from loopwright.schedule.bounds.results import StageBounds
 from loopwright.target.hardware import Caches
 from tests.unit.cost import workloads
+from typing import Any
+
 
 MACHINE = Machine(2, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
 
@@ -45,7 +51,7 @@ def test_a_digit_of_what_follows_no_loop_is_unknown(op: str) -> None:
 
 @pytest.mark.parametrize("name", workloads.by_kind())
 def test_loops_and_regions_are_those_of_bound_inference(name: str) -> None:
-    for s in schedules(name, 12, 1):
+    for s in schedules(name, 6, 1):
         bounds = s.bounds()
         nests = {n.stage.id: n for n in nests_of(s.state)}
         assert list(nests) == [i for i in s.state.order if i in bounds.stages]
@@ -177,7 +183,7 @@ def test_touched_elements_are_those_that_are_counted(
 ) -> None:
     monkeypatch.setitem(workloads.OPERATORS, name, TINY[name])
     compared = 0
-    for s in schedules(name, 12, 2):
+    for s in schedules(name, 6, 2):
         bounds = s.bounds()
         for nest in nests_of(s.state):
             sb = bounds.stages[nest.stage.id]

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-import operator
-from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import numpy as np
+import operator
 import pytest
-from hypothesis import given, settings
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Iterator
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
 from loopwright import te
 from loopwright.ir.buffer import Load
-from loopwright.ir.expr import Binary, Cast, Const, Expr, Var
+from loopwright.ir.expr import Binary
+from loopwright.ir.expr import Cast
+from loopwright.ir.expr import Const
+from loopwright.ir.expr import Expr
+from loopwright.ir.expr import Var
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store
+from loopwright.ir.stmt import Allocate
+from loopwright.ir.stmt import For
+from loopwright.ir.stmt import Func
+from loopwright.ir.stmt import If
+from loopwright.ir.stmt import Let
+from loopwright.ir.stmt import Prefetch
+from loopwright.ir.stmt import Seq
+from loopwright.ir.stmt import Stmt
+from loopwright.ir.stmt import Store
 from loopwright.ir.visitor import nodes
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
-from loopwright.schedule import Schedule, create_schedule
+from loopwright.schedule import Schedule
+from loopwright.schedule import create_schedule
+from tests.covering import examples
+from typing import Any
+
 
 #: Elements of a line, of float32; the name of the packed copy.
 LINE, PACKED = 16, "B.global"
@@ -254,7 +269,7 @@ def lines_are_fetched_evenly(shape: Shape) -> None:
         assert beyond < iterations if iterations < lines else beyond == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10))
 @given(shapes(3, 3, 24))
 def test_all_lines_of_the_next_panel_are_fetched_evenly(shape: Shape) -> None:
     lines_are_fetched_evenly(shape)
@@ -277,7 +292,7 @@ def nothing_else_is_fetched(shape: Shape) -> None:
         assert counter.keys() <= {LINE * n for n in range(most)}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10))
 @given(shapes(13, 3, 24))
 def test_with_rows_left_over_nothing_else_is_fetched(shape: Shape) -> None:
     nothing_else_is_fetched(shape)

