@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import loopwright
 import re
-from benchmarks.structure import FACADES
 from collections import Counter
 from pathlib import Path
-from tests.sources import read
 
+import loopwright
+from benchmarks.structure import FACADES
+from tests.sources import read
 
 ROOT = Path(__file__).parent.parent / "loopwright"
 OPENERS = re.compile(r"(What|Which|Those|Where|How|By|Of)\b")

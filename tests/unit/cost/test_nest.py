@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
 from itertools import product
-from loopwright.cost.cpu.footprint import Touches
-from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.index_steps import SteppedIndex
-from loopwright.cost.symbolic.index_steps import index_of
-from loopwright.cost.symbolic.loop_nest import nests_of
-from loopwright.ir.affine import Affine
-from loopwright.ir.expr import Binary
-from loopwright.ir.expr import Cast
-from loopwright.ir.expr import Const
-from loopwright.ir.expr import Expr
-from loopwright.ir.expr import Unary
-from loopwright.ir.expr import Var
-from loopwright.ir.node import distinct
-from loopwright.schedule import Schedule
-from loopwright.schedule.bounds.results import Bounds
-from loopwright.schedule.bounds.results import StageBounds
-from loopwright.target.hardware import Caches
-from tests.unit.cost import workloads
 from typing import Any
 
+import numpy as np
+import pytest
+
+from loopwright.cost.cpu.footprint import Touches
+from loopwright.cost.cpu.machine import Machine
+from loopwright.cost.symbolic.index_steps import SteppedIndex, index_of
+from loopwright.cost.symbolic.loop_nest import nests_of
+from loopwright.ir.affine import Affine
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
+from loopwright.ir.node import distinct
+from loopwright.schedule import Schedule
+from loopwright.schedule.bounds.results import Bounds, StageBounds
+from loopwright.target.hardware import Caches
+from tests.unit.cost import workloads
 
 MACHINE = Machine(2, Caches(1 << 15, 1 << 20, 1 << 24, 64), 64, 32, 64)
 

@@ -10,10 +10,10 @@ everything is after each of the outputs has been changed.
 from __future__ import annotations
 
 import copy
-import pytest
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 
 torch = pytest.importorskip("torch")
 from loopwright.graph.frontend.torch.memory import TensorLayout  # noqa: E402

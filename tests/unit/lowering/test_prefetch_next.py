@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
 import operator
-import pytest
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterator
-from hypothesis import given
-from hypothesis import settings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from loopwright import te
 from loopwright.ir.buffer import Load
-from loopwright.ir.expr import Binary
-from loopwright.ir.expr import Cast
-from loopwright.ir.expr import Const
-from loopwright.ir.expr import Expr
-from loopwright.ir.expr import Var
+from loopwright.ir.expr import Binary, Cast, Const, Expr, Var
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.stmt import Allocate
-from loopwright.ir.stmt import For
-from loopwright.ir.stmt import Func
-from loopwright.ir.stmt import If
-from loopwright.ir.stmt import Let
-from loopwright.ir.stmt import Prefetch
-from loopwright.ir.stmt import Seq
-from loopwright.ir.stmt import Stmt
-from loopwright.ir.stmt import Store
+from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store
 from loopwright.ir.visitor import nodes
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
-from loopwright.schedule import Schedule
-from loopwright.schedule import create_schedule
+from loopwright.schedule import Schedule, create_schedule
 from tests.covering import examples
-from typing import Any
-
 
 #: Elements of a line, of float32; the name of the packed copy.
 LINE, PACKED = 16, "B.global"

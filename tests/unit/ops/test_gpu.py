@@ -6,28 +6,24 @@ checked on what was lowered.
 
 from __future__ import annotations
 
-import loopwright as lw
+import re
+from itertools import cycle, product
+from typing import Any
+
 import numpy as np
 import pytest
-import re
-from itertools import cycle
-from itertools import product
-from loopwright import ops
-from loopwright import te
-from loopwright.errors import LowerError
-from loopwright.errors import TaskError
+
+import loopwright as lw
+from loopwright import ops, te
+from loopwright.errors import LowerError, TaskError
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.stmt import Allocate
-from loopwright.ir.stmt import Func
+from loopwright.ir.stmt import Allocate, Func
 from loopwright.ir.visitor import nodes
-from loopwright.lowering.gpu_limits import limits_of
-from loopwright.lowering.gpu_limits import verify_gpu_limits
+from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
 from loopwright.space.rules.common_gpu import LaunchLimits
 from loopwright.space.rules.contraction_gpu import tiles_of
 from tests import opencl_runner
-from typing import Any
-
 
 Case = tuple[str, tuple[object, ...]]
 SMALL: list[Case] = [
