@@ -13,12 +13,11 @@ from loopwright.measure.paired_ratios import FEWEST_ROUNDS
 @contextmanager
 def quick_measuring() -> Iterator[None]:
     """Measure with one builder in this block, and hold playoffs of as many rounds as an interval
-    needs, each with a twentieth of the usual time at the machine's peak.
+    needs.
 
     ``tests/unit/measure`` measures as everybody does.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("loopwright.measure.options.usable_cpus", lambda: (0,))
         patch.setattr("loopwright.measure.playoff.JUDGING", (FEWEST_ROUNDS, FEWEST_ROUNDS))
-        patch.setattr("loopwright.measure.machine_limit._SAMPLE_S", 1e-3)
         yield

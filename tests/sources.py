@@ -1,4 +1,4 @@
-"""The files of the package, each parsed once: what they import, their docstrings and classes."""
+"""The files of the package, each parsed once: imports, docstrings, classes and arguments."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ class Source(NamedTuple):
     imports: tuple[tuple[ast.AST, bool], ...]  # statements and calls, whether inside a function
     docstrings: tuple[tuple[int, str], ...]  # line and text
     classes: frozenset[str]  # public, at the top level
+    arguments: tuple[tuple[int, str], ...]  # line and name, of functions
 
     @classmethod
     def of(cls, text: str) -> Self:
         """Parse a file."""
         tree = ast.parse(text)
         nodes = [(tree, False), *_statements(tree, False)]
+        functions = [n for n, _ in nodes if isinstance(n, _FUNCTION)]
         documented = [n for n, _ in nodes if isinstance(n, (ast.Module, ast.ClassDef, *_FUNCTION))]
         return cls(
             (
@@ -32,6 +34,11 @@ class Source(NamedTuple):
             tuple((n.body[0].lineno, t) for n in documented if (t := ast.get_docstring(n))),
             frozenset(
                 s.name for s in tree.body if isinstance(s, ast.ClassDef) and s.name[0] != "_"
+            ),
+            tuple(
+                (a.lineno, a.arg)
+                for f in functions
+                for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)
             ),
         )
 

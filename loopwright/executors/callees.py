@@ -184,14 +184,14 @@ def callees(
 
 
 def _with_constants(
-    module: Module | HostStep, given: Sequence[Any], kept: Callable[[Any], Any]
+    module: Module | HostStep, constants: Sequence[Any], kept: Callable[[Any], Any]
 ) -> Kernel | HostStep:
     """A kernel with its constants; a Python function reads all its arguments in every call."""
     if isinstance(module, HostStep):
         return module
-    if not given:
+    if not constants:
         return module[module.entry_name]
-    kernel = module.with_constants(*given)
+    kernel = module.with_constants(*constants)
     kernel.exchange(kept)
     return kernel
 

@@ -53,15 +53,15 @@ class HostPlace:
         """Memory for an input."""
         return np.zeros(v.shape, v.dtype)
 
-    def fitted(self, v: Value, given: object) -> Any:
-        """An array of the shape and dtype of ``v`` that shares memory with ``given`` and can be
+    def fitted(self, v: Value, value: object) -> Any:
+        """An array of the shape and dtype of ``v`` that shares memory with ``value`` and can be
         copied here; else ArgumentError.
         """
-        return _checked(v, _as_host_array(v, given))
+        return _checked(v, _as_host_array(v, value))
 
-    def lent(self, v: Value, given: object) -> Any:
+    def lent(self, v: Value, value: object) -> Any:
         """The same of an array that lies here."""
-        return self.fitted(v, given)
+        return self.fitted(v, value)
 
     def workspace(self, program: Program, called: Sequence[Callee]) -> Any:
         """Memory for the temporary buffers of calls that run one by one, which `bind` cuts."""
@@ -92,23 +92,23 @@ class DevicePlace(HostPlace):
             self.device.api.fill(elements.memory, 0)
         return elements
 
-    def fitted(self, v: Value, given: object) -> Any:
-        if is_on_host(given):
-            return super().fitted(v, given)
-        where = device_of(given)
+    def fitted(self, v: Value, value: object) -> Any:
+        if is_on_host(value):
+            return super().fitted(v, value)
+        where = device_of(value)
         if where != self.device:
             raise ArgumentError(
                 f"{v.name!r}: the array lies on {where}, and the model runs on {self.device}; copy "
                 "it there, or to the host"
             )
         try:
-            elements = given if isinstance(given, DeviceArray) else from_dlpack(given)
+            elements = value if isinstance(value, DeviceArray) else from_dlpack(value)
         except ArgumentError as error:
             raise ArgumentError(f"{v.name!r}: {error}") from None
         return _checked(v, elements)
 
-    def lent(self, v: Value, given: object) -> Any:
-        elements = self.fitted(v, given)
+    def lent(self, v: Value, value: object) -> Any:
+        elements = self.fitted(v, value)
         if not isinstance(elements, DeviceArray):
             raise ArgumentError(
                 f"{v.name!r}: the array lies on the host, and the model runs on {self.device}; "
@@ -170,15 +170,15 @@ def _checked(v: Value, elements: Any) -> Any:
     return elements
 
 
-def _as_host_array(v: Value, given: object) -> Array:
-    if isinstance(given, np.ndarray) or is_on_host(given):
+def _as_host_array(v: Value, value: object) -> Array:
+    if isinstance(value, np.ndarray) or is_on_host(value):
         try:
-            return np.asarray(given)
+            return np.asarray(value)
         except (TypeError, ValueError, RuntimeError) as error:
-            if not hasattr(given, "__dlpack__"):
+            if not hasattr(value, "__dlpack__"):
                 raise ArgumentError(f"{v.name!r}: no array can be made of it: {error}") from None
     try:
-        return host_array(given)  # says where it lies
+        return host_array(value)  # says where it lies
     except ArgumentError as error:
         raise ArgumentError(f"{v.name!r}: {error}") from None
 

@@ -169,7 +169,7 @@ def _plan(rebuilt: Rebuilt) -> DataPlan | None:
     schedule = rebuilt.schedule
     ids = tuple(schedule.arg_ids(rebuilt.args))
     try:
-        return plan_of(Candidate(schedule.dag, [], ids, "main"), given=False)[1]
+        return plan_of(Candidate(schedule.dag, [], ids, "main"), from_template=False)[1]
     except UsageError:
         return None
 

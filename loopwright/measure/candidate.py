@@ -101,7 +101,7 @@ def template_inputs(task: TaskLike, args: Sequence[Arg]) -> list[Array] | None:
     return [a.astype(arg.dtype) for a, arg in zip(arrays, inputs, strict=True)]
 
 
-def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPlan]:
+def plan_of(candidate: Candidate, *, from_template: bool) -> tuple[list[ArgKey], DataPlan]:
     """Arguments and their data plan; a UsageError for an index without known safe values."""
     dag = candidate.dag
     places = [read_arg_id(i) for i in candidate.arg_ids]
@@ -111,8 +111,8 @@ def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPla
         for op, (_, output) in zip(ops, places, strict=True)
     ]
     # What the template makes is in range, but must not be put into another order.
-    spans = dict.fromkeys(index_operands(dag), (0, 0)) if given else index_spans(dag)
-    exact = None if given else exactness(dag)
+    spans = dict.fromkeys(index_operands(dag), (0, 0)) if from_template else index_spans(dag)
+    exact = None if from_template else exactness(dag)
     used = tuple(spans.get(op) for op, _ in places) if spans else ()
     lines = tuple(_line(dag, op) for op, _ in places)
     return args, DataPlan(used, exact.largest if exact else 0, lines)
@@ -137,7 +137,7 @@ def task_inputs(task: Task, args: Sequence[Arg], seed: int = 0) -> list[Array]:
     candidate = instantiate(task, task.config_space.get(task.config_space.default_index))
     plan = DataPlan()
     if arrays is None and isinstance(candidate, Candidate):
-        keys, all_args = plan_of(candidate, given=False)
+        keys, all_args = plan_of(candidate, from_template=False)
         spans = iter(all_args.span(i) for i, (_, _, output) in enumerate(keys) if not output)
         plan = DataPlan(tuple(None if arg.output else next(spans, None) for arg in args))
     return input_set(plan, args, seed, arrays, 0)

@@ -195,20 +195,20 @@ def compare(
     return Comparison(worst, text)
 
 
-def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
+def compare_known(name: str, got: Array, expected: KnownElements) -> Comparison:
     """Compare the known elements of an output."""
-    actual = got.reshape(-1)[known.places].astype(known.values.dtype)
-    distance = _distances(actual, known.values)
-    distance[np.isinf(known.errors)] = 0.0
-    wrong = distance > known.errors
+    actual = got.reshape(-1)[expected.places].astype(expected.values.dtype)
+    distance = _distances(actual, expected.values)
+    distance[np.isinf(expected.errors)] = 0.0
+    wrong = distance > expected.errors
     bad = int(np.count_nonzero(wrong))
     if not bad:
         return Comparison(0.0, None)
-    worst = int(np.argmax(np.where(wrong, distance - known.errors, -1.0)))
-    place = np.unravel_index(int(known.places[worst]), got.shape)
+    worst = int(np.argmax(np.where(wrong, distance - expected.errors, -1.0)))
+    place = np.unravel_index(int(expected.places[worst]), got.shape)
     text = (
-        f"{name}[{', '.join(map(str, place))}] is {actual[worst]}, expected {known.values[worst]} "
-        f"(error {distance[worst]:.3g}, allowed {known.errors[worst]:.3g}); {bad} of "
+        f"{name}[{', '.join(map(str, place))}] is {actual[worst]}, expected {expected.values[worst]} "
+        f"(error {distance[worst]:.3g}, allowed {expected.errors[worst]:.3g}); {bad} of "
         f"{actual.size} elements that were looked at are wrong"
     )
     return Comparison(float(distance[worst]), text)
@@ -254,8 +254,8 @@ def known_bytes(sets: Sequence[Sequence[KnownElements]]) -> bytes:
     parts = [
         part
         for outputs in sets
-        for known in outputs
-        for part in (np.array([known.places.size, known.values.dtype.kind == "f"]), *known)
+        for expected in outputs
+        for part in (np.array([expected.places.size, expected.values.dtype.kind == "f"]), *expected)
     ]
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 

@@ -193,13 +193,13 @@ class Measurer:
         self,
         inputs: Sequence[MeasureInput],
         incumbent: float | None,
-        known: Mapping[str, MeasureResult],
+        results: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `measure`, errors too; ``known`` programs share results, neither compiled nor run."""
+        """As `measure`, errors too; programs in ``results`` share these, neither compiled nor run."""
         self._begin()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
-        return self._results(list(inputs), incumbent, {**known})
+        return self._results(list(inputs), incumbent, {**results})
 
     def _results(
         self,

@@ -200,7 +200,7 @@ class MeasureSession:
             expression = (candidate.dag.hash, candidate.arg_ids)
             if expression not in self._planned:
                 given = self.task.make_inputs is not None
-                self.runner.learn(*plan_of(candidate, given=given))
+                self.runner.learn(*plan_of(candidate, from_template=given))
                 self._planned.add(expression)
             return candidate
 
@@ -405,15 +405,15 @@ class DevicePool:
         self,
         builds: Sequence[Build | MeasureError],
         incumbent: float | None,
-        known: Container[str],
+        codes: Container[str],
     ) -> None:
-        """Let several devices begin with builds whose object code is not ``known``."""
+        """Let several devices begin with builds whose object code is not in ``codes``."""
         if len(self._runners) < 2:
             return
         self.rest()
         unique = dict.fromkeys(b for b in builds if isinstance(b, Build))
         built = {b: b.outcome for b in unique if isinstance(b.outcome, Artifact)}
-        ready = [build for build, artifact in built.items() if code_of(artifact) not in known]
+        ready = [build for build, artifact in built.items() if code_of(artifact) not in codes]
         if self._session.option.runner.check:
             # Right answers need builders and an idle runner.
             with self._session.clock.phase("reference"):
