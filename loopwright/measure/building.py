@@ -200,9 +200,13 @@ class BuildPool:
             intrinsics=declared_in(c.trace),
             payload=json.dumps(c.dag.to_json()).encode() if fresh else b"",
         )
-        worker.submit(request, seconds=build.limit, label=f"building {build.label}".strip())
-        worker.sent.add(c.dag.hash)
-        self._running[worker] = build
+        try:
+            worker.submit(request, seconds=build.limit, label=f"building {build.label}".strip())
+            worker.sent.add(c.dag.hash)
+            self._running[worker] = build
+        except BaseException:  # Ctrl-C: it may be busy with what nobody waits for
+            worker.kill()
+            raise
 
 
 #: Hexadecimal digits of the hash of object code.

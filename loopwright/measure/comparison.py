@@ -207,9 +207,10 @@ def compare_known(name: str, got: Array, expected: KnownElements) -> Comparison:
     worst = int(np.argmax(np.where(wrong, distance - expected.errors, -1.0)))
     place = np.unravel_index(int(expected.places[worst]), got.shape)
     text = (
-        f"{name}[{', '.join(map(str, place))}] is {actual[worst]}, expected {expected.values[worst]} "
-        f"(error {distance[worst]:.3g}, allowed {expected.errors[worst]:.3g}); {bad} of "
-        f"{actual.size} elements that were looked at are wrong"
+        f"{name}[{', '.join(map(str, place))}] is {actual[worst]}, expected "
+        f"{expected.values[worst]} (error {distance[worst]:.3g}, allowed "
+        f"{expected.errors[worst]:.3g}); {bad} of {actual.size} elements that were looked at are "
+        "wrong"
     )
     return Comparison(float(distance[worst]), text)
 

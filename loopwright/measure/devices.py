@@ -222,13 +222,12 @@ class DeviceLock:
             holder = "" if _try(fd) else _holder(fd)
             if not holder:
                 _sign(fd)
+                self._fd = fd
         except BaseException:  # a full disk, Ctrl-C: nobody would ever give the lock back
             os.close(fd)
             raise
         if holder:
             os.close(fd)
-        else:
-            self._fd = fd
         return holder
 
     def acquire(self) -> float:

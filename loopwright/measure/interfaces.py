@@ -194,4 +194,4 @@ class SharesPrograms(Protocol):
         incumbent: float | None,
         results: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `MeasurerLike.measure`; a program that has one in ``results`` shares it; ``same_as`` tells."""
+        """As `MeasurerLike.measure`; programs share ``results``, as ``same_as`` tells."""

@@ -195,7 +195,7 @@ class Measurer:
         incumbent: float | None,
         results: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `measure`, errors too; programs in ``results`` share these, neither compiled nor run."""
+        """As `measure`, errors too; programs in ``results`` are neither compiled nor run."""
         self._begin()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")

@@ -53,13 +53,13 @@ _Result = TypeVar("_Result")
 
 
 class Answers(NamedTuple):
+    key: str  # their name in the runner
     sets: tuple[bytes, bytes]  # for each set of inputs the outputs one after the other, row-major
     exact: bool = False  # on set 1 the outputs must be equal
     rounding: tuple[float, ...] = ()  # see `loopwright.measure.comparison.Closeness`
     #: Known elements of each output, for each set of inputs at the edges of their types; empty:
     #: these sets are not run.
     edges: Sequence[Sequence[KnownElements]] = ()
-    key: str = ""  # their name in the runner
 
 
 def seeded_inputs(args: Sequence[Arg]) -> list[Array] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import loopwright as lw
-from loopwright.measure.candidate import describe
+from loopwright.measure.candidate import Candidate, describe
 from loopwright.records import Record, Store, load
 from tests.cli.conftest import WORKLOAD, Cli
 from tests.unit.inspection.logs import record_of, write
@@ -259,7 +259,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("harmful") / "harmful.jsonl"
     with Store(path) as store:
         store.header({"run": BAD, "ts": 1.0})
-        expression = describe(task, schedule.dag, schedule.arg_ids(args), {}, 0)
+        expression = describe(task, Candidate(schedule.dag, [], schedule.arg_ids(args), "main"), 0)
         store.expression(expression)
         for n in range(30):
             bad = bool(n % 3 == 1)

@@ -79,7 +79,9 @@ def test_known_programs_are_not_run(measurer: Measurer) -> None:
     assert first.code
     past = replace(first, times=(123.0,))
     before = measurer.timing["built"]
-    same, new = measured(measurer, 21, 160, known={first.program: past})
+    known = {first.program: past}
+    same, new = measured(measurer, 21, 160, known=known)
+    assert known == {first.program: past}
     assert (same.times, same.same_as, same.run_s) == ((123.0,), first.program, 0.0)
     assert new.same_as == ""
     assert measurer.timing["built"] == before + 1

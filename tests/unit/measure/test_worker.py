@@ -48,7 +48,8 @@ option = measure_option(LocalBuilder(n_parallel=1), LocalRunner(timeout=5))
 with Measurer(task, option) as m:
     for r in m.measure(task.inputs(4, 8)):
         print("result", r.error, flush=True)
-    print("pids", *[w.pid for w in [*m.session.builds.workers, m.session.runner.worker]])
+    pids = [w.pid for w in [*m.session.builds.workers, m.session.runner.worker]]
+    print("pids", *pids, flush=True)
 """
 
 
@@ -138,9 +139,13 @@ time.sleep(60)
 
 @pytest.mark.usefixtures("usual_signals")
 def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
-    with started(WAITING, tmp_path) as parent:
+    """It is no file, but ``python -c``, beside a file that shadows a module."""
+    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
+    with started(f"{SCRIPT}    import time\n    time.sleep(60)\n", tmp_path) as parent:
         assert parent.stdout is not None
-        pids = pids_of(parent.stdout.readline())
+        lines = [parent.stdout.readline() for _ in range(4)]
+        assert lines[1:3] == ["result None\n"] * 2
+        pids = pids_of(lines[3])
         assert all(map(alive, pids))
         parent.kill()
     assert all_dead(pids)
