@@ -94,7 +94,7 @@ class References:
         edges: list[list[KnownElements]] = []
         if self._task.make_inputs is None:
             edges = [self._known(c, args, number) for number in EDGES]
-        return Answers(sets, exact, rounding or self._cancelled(c, args), edges, key)
+        return Answers(key, sets, exact, rounding or self._cancelled(c, args), edges)
 
     def _known(
         self, c: Candidate, args: Sequence[Arg], number: int, work: int = _WORK

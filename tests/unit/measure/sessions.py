@@ -18,7 +18,7 @@ from tests.unit.measure import kernels
 
 ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
 INPUTS = [input_set(DataPlan(), [ARG], 0, None, number)[0] for number in SETS]
-RIGHT = Answers(tuple((a + np.float32(1)).tobytes() for a in INPUTS), key="r")  # type: ignore[arg-type]
+RIGHT = Answers("r", tuple((a + np.float32(1)).tobytes() for a in INPUTS))  # type: ignore[arg-type]
 
 
 def race(session: Runner, text: str, incumbent: float | None = None) -> RaceReply | MeasureError:

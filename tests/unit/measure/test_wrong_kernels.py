@@ -26,7 +26,7 @@ PLAN = DataPlan(largest=4)
 ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
 INPUTS = [input_set(PLAN, [ARG], 0, None, number)[0] for number in SETS]
 FIRST = float(INPUTS[0][0])
-ANSWERS = Answers(((INPUTS[0] + 1).tobytes(), (INPUTS[1] + 1).tobytes()), exact=True, key="r")
+ANSWERS = Answers("r", ((INPUTS[0] + 1).tobytes(), (INPUTS[1] + 1).tobytes()), exact=True)
 
 
 @pytest.fixture(scope="module")
