@@ -356,7 +356,7 @@ class MeasuringOptions:
     )
     min_repeat_ms: float | None = option(
         "--min-repeat-ms MS",
-        "Shortest time of a sample, in milliseconds; --number grows until a sample takes it.",
+        "Shortest time of a sample, in milliseconds; --number grows until it is reached.",
     )
     run_timeout: float | None = option(
         "--run-timeout SECONDS",

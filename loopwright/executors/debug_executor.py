@@ -11,7 +11,6 @@ import os
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from loopwright.runtime import (
     NDArray,
     ProfiledCall,
     Report,
+    array,
     sampled,
     save_params,
 )
@@ -212,9 +212,17 @@ class DebugExecutor(GraphExecutor):
         step = self.program.steps[self._node(node)]
         if not 0 <= index < step.outputs:
             raise ArgumentError(f"call {node!r} has {step.outputs} outputs; there is no {index}")
-        number = step.writes[index]
-        v = replace(self.program.values[number], name=f"output {index} of call {node}")
-        return self._copy_of(number, v, out)
+        elements = self._arrays[step.writes[index]]
+        if out is None:
+            return array(elements)
+        target = out.numpy() if isinstance(out, NDArray) else out
+        if target.shape != elements.shape or target.dtype != elements.dtype:
+            raise ArgumentError(
+                f"output {index} of call {node!r} is {elements.dtype}{list(elements.shape)}, got "
+                f"{target.dtype}{list(target.shape)}"
+            )
+        target[...] = elements
+        return out
 
     def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
         """Number and call of each step; with ``ran`` the call has already run."""

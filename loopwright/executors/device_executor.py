@@ -12,7 +12,6 @@ import numpy as np
 
 from loopwright.errors import TargetError, UsageError
 from loopwright.executors.callees import HostStep
-from loopwright.executors.executor import Executor
 from loopwright.executors.graph_executor import GraphExecutor
 from loopwright.executors.places import DevicePlace, PlacedProgram, constants_of, prepared
 from loopwright.executors.program import Array, Program, placed
@@ -121,12 +120,15 @@ class DeviceGraphExecutor(GraphExecutor):
         ...     assert executor.get_output(0).numpy().tolist() == [1.0, 0.0, 3.0, 0.0]
     """
 
-    def __init__(self, program: PlacedProgram, *, graph: bool = False) -> None:
-        self.device, self.graph = program.place.device, graph
-        Executor.__init__(self, program)
+    def __init__(self, program: DeviceProgram, *, graph: bool = False) -> None:
+        self._begin(program, graph)
+
+    def _begin(self, placed: PlacedProgram, graph: bool = False) -> None:
+        self.device, self.graph = placed.place.device, graph
+        super()._begin(placed)
         if not graph:
             return
-        hosts = [c.function.name for c in program.callees if isinstance(c.function, HostStep)]
+        hosts = [c.function.name for c in placed.callees if isinstance(c.function, HostStep)]
         if hosts:
             raise UsageError(
                 f"graph=True: step {hosts[0]!r} runs in Python and cannot be recorded; leave it out"
@@ -138,7 +140,9 @@ class DeviceGraphExecutor(GraphExecutor):
         """The same model on the same device with memory of its own; weights are shared.
         OutOfMemoryError where the device has no room for a second one.
         """
-        return DeviceGraphExecutor(self._placed, graph=self.graph)
+        executor = DeviceGraphExecutor.__new__(DeviceGraphExecutor)
+        executor._begin(self._placed, self.graph)
+        return executor
 
     def of_size(self, program: Program) -> GraphExecutor:
         """Refused by a UsageError: kernels of a device are built for fixed sizes."""

@@ -10,7 +10,7 @@ import numpy as np
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
 from loopwright.executors.callees import Callee, copied, seconds_of, sequence
 from loopwright.executors.places import PlacedProgram
-from loopwright.executors.program import Array, Value
+from loopwright.executors.program import Array
 from loopwright.runtime import (
     BenchmarkResult,
     BoundCall,
@@ -40,11 +40,6 @@ class Executor:
     a copy are kept alive. One that it writes shares no bytes with an input, a constant, or another
     output; to feed outputs back, let two executors of a model write each other's inputs.
 
-    Args:
-        placed: the program, whose weights and prepared kernels executors share.
-        parallel: steps may run at one time: each call has a workspace of its own.
-        apart: each value has memory of its own, in place of a part of one piece.
-
     Example:
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
         >>> executor = lw.graph.compile(module, "llvm").executor()
@@ -52,13 +47,12 @@ class Executor:
         True {'x': (2,)}
     """
 
+    _parallel = False  # steps may run at one time: each call has a workspace of its own
+    _apart = False  # each value has memory of its own, in place of a part of one piece
     _groups: tuple[range, ...] = ()  # steps that run in parallel, as of `sequence`
 
-    def __init__(
-        self, placed: PlacedProgram, *, parallel: bool = False, apart: bool = False
-    ) -> None:
-        program = placed.program
-        self._placed, self._parallel, self._apart = placed, parallel, apart
+    def _begin(self, placed: PlacedProgram) -> None:
+        program, self._placed = placed.program, placed
         self.inputs, self.outputs = program.input_values, program.output_values
         self._alone = program.outputs_alone
         self._input_places = {v.name: n for n, v in enumerate(self.inputs)}
@@ -66,18 +60,20 @@ class Executor:
         self._lent_inputs: dict[int, Lent] = {}
         self._lent_outputs: dict[int, Lent] = {}
         self._pool: Any = None
-        if not apart:
+        if not self._apart:
             what = "values between its kernels"
             self._pool = placed.place.memory(program, what, program.pool_bytes)
         self._arrays = [self._array(n) for n in range(len(program.values))]
         self._calls: list[Any] = [None] * len(placed.callees)
-        self._use(placed)
+        self._buffers: Any = None
+        self._workspace = aligned_bytes(0)
+        self._use(placed, range(len(placed.callees)))
 
     @classmethod
     def _over(cls, placed: PlacedProgram) -> Self:
         """An executor of a program that is prepared."""
         executor = cls.__new__(cls)
-        Executor.__init__(executor, placed)
+        executor._begin(placed)
         return executor
 
     def _array(self, number: int) -> Any:
@@ -90,18 +86,21 @@ class Executor:
             return place.zeros(program, v)
         if not self._apart:
             return place.cut(self._pool, v, v.offset)
-        return place.cut(place.memory(program, f"its value {v.name!r}", v.nbytes), v, 0)
+        memory = place.memory(program, f"its value {v.name!r}", v.nbytes)
+        if isinstance(memory, np.ndarray) and number in program.outputs:
+            memory.fill(0)  # what a caller gets before the first run
+        return place.cut(memory, v, 0)
 
-    def _use(self, placed: PlacedProgram) -> None:
-        """Run with the weights and kernels of a program that is prepared."""
-        self._placed, callees = placed, placed.callees
-        place, program = placed.place, placed.program
-        self._buffers = None if self._parallel else place.workspace(program, callees)
-        self._workspace = aligned_bytes(0)
-        for n, v in enumerate(program.values):
+    def _use(self, placed: PlacedProgram, steps: Sequence[int]) -> None:
+        """Take the weights and kernels of a program that is prepared; bind these steps again."""
+        if not self._parallel:
+            workspace = placed.place.workspace
+            self._buffers = workspace(placed.program, placed.callees, self._buffers)
+        self._placed = placed
+        for n, v in enumerate(placed.program.values):
             if v.kind == "constant":
                 self._arrays[n] = self._array(n)
-        self._bind_again(range(len(callees)))
+        self._bind_again(steps)
 
     def _bound(self, callee: Callee) -> Any:
         """A call on the arrays as they are now."""
@@ -229,17 +228,17 @@ class Executor:
         shares bytes with an input, a constant or another output.
         """
         place = _place(index, self._output_places, "output")
+        if not self._alone[place]:
+            raise ArgumentError(
+                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
+                "too; get a copy of it"
+            )
         elements = self._placed.place.lent(self.outputs[place], value)
         if isinstance(elements, np.ndarray) and not elements.flags.writeable:
             raise ArgumentError(f"the array for output {index!r} cannot be written")
         self._check_idle()
         lent = Lent(extent(elements), buffer_of(elements))
         self._check_apart(place, lent.extent, self._placed.taken)
-        if not self._alone[place]:
-            raise ArgumentError(
-                f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
-                "too; get a copy of it"
-            )
         self._replace(self._placed.program.outputs[place], elements)
         self._lent_outputs[place] = lent
 
@@ -266,12 +265,10 @@ class Executor:
         """
         place = _place(index, self._output_places, "output")
         self._check_idle()
-        return self._copy_of(self._placed.program.outputs[place], self.outputs[place], out)
-
-    def _copy_of(self, number: int, v: Value, out: Array | NDArray | None) -> Array | NDArray:
+        elements = self._arrays[self._placed.program.outputs[place]]
         if out is None:
-            return duplicate(self._arrays[number])
-        copied(self._arrays[number], self._placed.place.fitted(v, out))
+            return duplicate(elements)
+        copied(elements, self._placed.place.fitted(self.outputs[place], out))
         return out
 
     def run(self, **inputs: object) -> None:

@@ -66,7 +66,7 @@ class GraphExecutor(Executor):
         shared: SharedArrays | None = None,
         in_place: Collection[str] = (),
     ) -> None:
-        super().__init__(host_program(program, kernels, constants, shared, in_place))
+        self._begin(host_program(program, kernels, constants, shared, in_place))
 
     @property
     def program(self) -> Program:
@@ -123,7 +123,10 @@ class GraphExecutor(Executor):
             if name in numbers
         }
         self.set_input(None, None, **{n: a for n, a in arrays.items() if n not in numbers})
-        self._use(self._placed.with_constants(fresh))
+        if fresh:
+            steps = enumerate(self.program.steps)
+            touched = [n for n, step in steps if not fresh.keys().isdisjoint(step.args)]
+            self._use(self._placed.with_constants(fresh), touched)
 
     def share_params(self, other: GraphExecutor) -> None:
         """Use the weights of another executor of this program, and arrays computed from them,
@@ -137,7 +140,8 @@ class GraphExecutor(Executor):
         self._check_idle()
         for number, lent in self._lent_outputs.items():
             self._check_apart(number, lent.extent, other._placed.taken)
-        self._use(other._placed)
+        # All: kernels of one name may come from another build there.
+        self._use(other._placed, range(len(self._calls)))
 
     def whole_program(self, name: str) -> WholeProgram:
         """The program as one function with the weights as they are now."""
@@ -222,6 +226,8 @@ class AsyncGraphExecutor(GraphExecutor):
         [0.75 0.75 0.75 0.75]
     """
 
+    _parallel = True
+
     def __init__(
         self,
         program: Program,
@@ -247,12 +253,14 @@ class AsyncGraphExecutor(GraphExecutor):
         """An executor of the program of another one, with its weights."""
         return cls._over(other._placed, num_workers, share_memory)
 
-    def _begin(self, placed: PlacedProgram, num_workers: int | None, share_memory: bool) -> None:
-        program = placed.program
+    def _begin(
+        self, placed: PlacedProgram, num_workers: int | None = None, share_memory: bool = False
+    ) -> None:
+        program, self._apart = placed.program, not share_memory
         self._workers = ThreadPool(num_workers, "loopwright-step")
         self._order = dependencies(program.steps, program.values if share_memory else None)
         self._running: Future[None] | None = None
-        Executor.__init__(self, placed, parallel=True, apart=not share_memory)
+        super()._begin(placed)
 
     def another(self) -> AsyncGraphExecutor:
         """The same model with workers and memory of its own; weights are shared."""

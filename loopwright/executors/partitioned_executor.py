@@ -316,6 +316,8 @@ class PartitionedExecutor(Executor):
         (0, 1) [0.5 0.5]
     """
 
+    _parallel = _apart = True
+
     def __init__(
         self,
         cut: Partition,
@@ -332,7 +334,7 @@ class PartitionedExecutor(Executor):
         places = [(HostPlace if d.device_type == HOST else DevicePlace)(d) for d in devices]
         placement = _Placement(cut, places)
         self._order = dependencies(placement.program.steps)
-        super().__init__(placement.prepare(kernels, constants), parallel=True, apart=True)
+        self._begin(placement.prepare(kernels, constants))
         self._workers = ThreadPool(len(devices), "loopwright-device")
 
     def _bound(self, callee: Callee) -> Any:

@@ -63,8 +63,10 @@ class HostPlace:
         """The same of an array that lies here."""
         return self.fitted(v, value)
 
-    def workspace(self, program: Program, called: Sequence[Callee]) -> Any:
-        """Memory for the temporary buffers of calls that run one by one, which `bind` cuts."""
+    def workspace(self, program: Program, called: Sequence[Callee], before: Any) -> Any:
+        """Memory for the temporary buffers of calls that run one by one, which `bind` cuts;
+        ``before`` where it is large enough.
+        """
         return None
 
     def bind(self, callee: Callee, arrays: Sequence[Any], workspace: Any) -> Any:
@@ -78,8 +80,9 @@ class HostPlace:
 @dataclass(frozen=True)
 class DevicePlace(HostPlace):
     def memory(self, program: Program, what: str, nbytes: int) -> Any:
+        nbytes = max(nbytes, 1)
         with self.room(program, what, nbytes):
-            return empty((max(nbytes, 1),), "uint8", self.device)
+            return empty((nbytes,), "uint8", self.device)
 
     def cut(self, memory: Any, v: Value, offset: int) -> Any:
         part = memory.memory.part(offset, v.nbytes)
@@ -117,8 +120,10 @@ class DevicePlace(HostPlace):
             )
         return elements
 
-    def workspace(self, program: Program, called: Sequence[Callee]) -> Any:
+    def workspace(self, program: Program, called: Sequence[Callee], before: Any) -> Any:
         most = max((sum(map(self._aligned, _buffer_bytes(c))) for c in called), default=0)
+        if before is not None and most <= before.nbytes:
+            return before
         return self.memory(program, "temporary buffers of its kernels", most)
 
     def bind(self, callee: Callee, arrays: Sequence[Any], workspace: Any) -> Any:
@@ -267,7 +272,7 @@ def prepared(
     here |= {n: array(constants[n], device=place.device) for n in needed - here.keys()}
     called = callees(steps, kernels, {**constants, **here}, called, changed, in_place=here)
     # Those that kernels have packed are dropped.
-    read = {*outputs, *(n for c in called for n in c.rest)}
+    read = {*outputs, *(n for c in called if not isinstance(c.function, HostStep) for n in c.rest)}
     functions = [c.function for c in called if isinstance(c.function, Kernel)]
     held = {id(a) for function in functions for a in function.given}
     return called, {n: a for n, a in here.items() if n in read or id(a) in held}

@@ -21,7 +21,7 @@ import numpy as np
 from loopwright.errors import UsageError
 from loopwright.executors.callees import Callee, HostStep
 from loopwright.executors.executor import Executor
-from loopwright.executors.places import HostPlace, PlacedProgram, constants_of
+from loopwright.executors.places import HostPlace, PlacedProgram
 from loopwright.executors.program import ALIGNMENT, Array, Program, Step, Value, placed
 from loopwright.files import FileKind, Output, check, marked, write
 from loopwright.runtime import (
@@ -252,6 +252,8 @@ class AotExecutor(Executor):
         [1. 0.]
     """
 
+    _apart = True
+
     def __init__(self, module: Module, constants: Mapping[str, Array] | None = None) -> None:
         function = module[module.entry_name]
         if not isinstance(function, Function):
@@ -264,17 +266,16 @@ class AotExecutor(Executor):
         numbers = range(len(values))
         inputs = [n for n in numbers if values[n].kind == "input"]
         outputs = numbers[len(inputs) :]
-        values += [
-            Value(n, a.shape, np.dtype(a.dtype).name, "constant") for n, a in weights.items()
-        ]
+        # The code reads these: here they are memory of any dtype that no output overlaps.
+        values += [Value(n, (), "uint8", "constant") for n in weights]
         step = Step(function.name, tuple(numbers), len(outputs))
         names = [values[n].name for n in outputs]
         program = placed(values, [step], inputs, outputs, names)
-        arrays = constants_of(program, weights)
+        arrays = dict(enumerate(weights.values(), len(numbers)))
         callees = [Callee(function, (), step.args)]
         kernels = {function.name: module}
         prepared = PlacedProgram(program, kernels, HostPlace(), arrays, callees, arrays)
-        super().__init__(prepared, apart=True)
+        self._begin(prepared)
 
     def another(self) -> AotExecutor:
         """The same model, ready to run beside this one: the code and the weights are shared."""

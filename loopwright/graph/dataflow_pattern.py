@@ -89,8 +89,11 @@ class DFPattern:
     """
 
     _ways: _Ways
-    #: operators whose calls alone can match; None where other expressions can, too
-    roots: frozenset[str] | None = None
+    _roots: frozenset[str] | None = None
+
+    def roots(self) -> frozenset[str] | None:
+        """Operators whose calls alone can match; None where other expressions can, too."""
+        return self._roots
 
     def match(self, e: ir.Expr, module: IRModule | None = None) -> Match | None:
         """Match an expression of a module; None where it does not match.
@@ -152,13 +155,13 @@ class DFPattern:
         def ways(e: ir.Expr, before: _Places, types: Types | None) -> Iterable[_Places]:
             return self.places(e, before, types) if holds(e, types) else ()
 
-        return DFPattern(ways, self.roots)
+        return DFPattern(ways, self._roots)
 
     def __or__(self, other: DFPattern) -> DFPattern:
         def ways(*match: Any) -> Iterable[_Places]:
             return chain(self.places(*match), other.places(*match))
 
-        left, right = self.roots, other.roots
+        left, right = self.roots(), other.roots()
         return DFPattern(ways, None if left is None or right is None else left | right)
 
     def __add__(self, other: DFPattern) -> DFPattern:
@@ -279,7 +282,8 @@ def rewrite(rules: Iterable[Rule], module: IRModule) -> IRModule:
     """
     by_root: dict[str | None, list[Rule]] = {}
     for rule in rules:
-        for name in (None,) if rule.pattern.roots is None else rule.pattern.roots:
+        roots = rule.pattern.roots()
+        for name in (None,) if roots is None else roots:
             by_root.setdefault(name, []).append(rule)
     rewriting = _Rewriting(Types(module), by_root)
     changed = True

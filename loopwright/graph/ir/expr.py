@@ -132,7 +132,7 @@ class Expr:
         So what is called comes after its arguments, and a body after its variables.
         """
         values = (getattr(self, name) for name in self._inner)
-        return tuple(e for v in values for e in (v if isinstance(v, tuple) else (v,)))
+        return tuple(e for v in values for e in ((v,) if isinstance(v, Expr) else v))
 
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         """The same node over other children; itself where they are the same."""
@@ -141,7 +141,7 @@ class Expr:
         rest, fields = iter(children), dict[str, Any]()
         for name in self._inner:
             old = getattr(self, name)
-            fields[name] = tuple(islice(rest, len(old))) if isinstance(old, tuple) else next(rest)
+            fields[name] = next(rest) if isinstance(old, Expr) else tuple(islice(rest, len(old)))
         return replace(self, **fields)
 
 

@@ -244,12 +244,16 @@ class LayoutChoice:
             data = None
         return LayoutChoice.from_json(data, os.fspath(path))
 
-    def check(self, module: IRModule, operators: tuple[str, ...] | None = None) -> None:
-        """Refuse another module than its own, or other operators of its places (GraphError).
+    def check(self, module: IRModule) -> None:
+        """Refuse another module than its own (GraphError)."""
+        self._require(self.fits(module))
 
-        A file that was changed may claim to be of a module.
-        """
-        if not self.fits(module) or operators not in (None, self.operators):
+    def check_places(self, operators: Sequence[str]) -> None:
+        """Refuse other places (GraphError): a file that was changed may claim to be of a module."""
+        self._require(self.operators == tuple(operators))
+
+    def _require(self, fits: bool) -> None:
+        if not fits:
             at = f"{self.source}: " if self.source else ""
             raise GraphError(
                 f"{at}the layouts were chosen for another module, or under other passes; call "

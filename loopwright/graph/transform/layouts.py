@@ -33,9 +33,10 @@ def AlterOpLayout(choice: LayoutChoice) -> Pass:
     """
 
     def run(module: IRModule) -> IRModule:
+        choice.check(module)
         f, types = module[MAIN], Types(module)
         places = Places.of(f, types)
-        choice.check(module, places.operators)
+        choice.check_places(places.operators)
         layouts = {call: choice.layouts[n] for call, n in places.of_call.items()}
         return module.with_function(MAIN, Rewriting(types, layouts.get).function(f))
 
