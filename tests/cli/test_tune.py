@@ -283,9 +283,11 @@ def wait_for_trials(
         time.sleep(0.02)
 
 
-def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
+@pytest.mark.parametrize("long", [LONG, pytest.param(LONG[:-4], marks=pytest.mark.slow)])
+def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path, long):
+    """By night with the tuner and the builders that are there by default."""
     log = tmp_path / "log.jsonl"
-    argv = [*LONG, "--seed", "4", "--log", "log.jsonl"]
+    argv = [*long, "--seed", "4", "--log", "log.jsonl"]
     process = spawn(*argv, folder=tmp_path, start_new_session=True)
     wait_for_trials(process, log, 3)
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does: to all of its processes
@@ -293,7 +295,8 @@ def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "stopped: interrupted" in out
-    resume = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log log.jsonl --tuner random "
+    resume = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log log.jsonl "
+    resume += "--tuner random " * (long == LONG)
     assert re.search(rf"{resume}(.* )?--seed 4 (.* )?--trials 5000", out), out
     kept = records.load(log)
     assert len(kept) >= 3

@@ -28,6 +28,8 @@ from tests.property.hostile_lines import changed, hostile_line, of_all_kinds
 
 WORKLOAD = ("matmul", "M=16", "N=16", "K=16", "--threads", "1")
 OF_ONE_TASK = ("--task", "[16,16,16,")
+#: Lines of the log that verbs read.
+HOSTILE = examples(200, 400)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
@@ -119,15 +121,15 @@ def test_every_line_is_a_record_or_counted(lines, task, tmp_path, source, other)
 def hostile_log(lines, tmp_path_factory):
     source = random.Random(5)
     path = tmp_path_factory.mktemp("hostile") / "log.jsonl"
-    written = [hostile_line(source, lines) for _ in range(200)]
+    written = [hostile_line(source, lines) for _ in range(HOSTILE)]
     path.write_bytes(b"\n".join([*written, *(line.encode() for line in lines)]))
     return path
 
 
 def test_of_hostile_lines_many_are_read_and_many_refused(hostile_log):
     log = records.load(hostile_log)
-    assert len(log.records) > 20
-    assert len(log.skipped) > 75
+    assert len(log.records) > HOSTILE / 10
+    assert len(log.skipped) > HOSTILE * 3 / 8
 
 
 #: Verbs that read a log, and measure nothing.

@@ -27,7 +27,7 @@ SEEDS = examples(50)
 @pytest.fixture(scope="module")
 def drawn() -> list[fuzz.Example]:
     """The examples of the first seeds, drawn before any mistake is planted."""
-    return [fuzz.examples(seed, "threads") for seed in range(SEEDS)]
+    return [fuzz.examples(seed, "threads") for seed in range(max(SEEDS, 50))]
 
 
 @pytest.mark.parametrize("seeds", [18, pytest.param(SEEDS, marks=pytest.mark.slow)])
@@ -57,8 +57,8 @@ def test_what_random_kernels_are_made_of(drawn: list[fuzz.Example]) -> None:
             "blockIdx.y", "blockIdx.z", "threadIdx.z", "if threadIdx",
         ):  # fmt: skip
             found[part] += part in text
-    assert found["in thread("] > 30
-    assert found["refused"] < 10
+    assert found["in thread("] > 33
+    assert found["refused"] < 9
     for part, n in found.items():
         assert n >= 4, (part, found)
     assert len(found) == 13

@@ -10,7 +10,6 @@ import pytest
 
 from loopwright.cost.cpu.footprint import Touches
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.index_steps import SteppedIndex, index_of
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.ir.affine import Affine
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Unary, Var
@@ -32,15 +31,6 @@ def schedules(name: str, n: int, seed: int) -> list[Schedule]:
         if task.config_space.is_valid(index):
             found.append(task.instantiate(index)[0])
     return found[:n]
-
-
-@pytest.mark.parametrize("op", ["//", "%"])
-def test_a_digit_of_what_follows_no_loop_is_unknown(op: str) -> None:
-    i, gathered, two = Var("i", "int32"), Var("g", "int32"), Const(2, "int32")
-    axes = {i: SteppedIndex(0, ())}
-    assert index_of(Binary(op, i, two, "int32"), axes) is not None
-    assert index_of(Binary(op, gathered, two, "int32"), axes) is None
-    assert index_of(Binary(op, i, gathered, "int32"), axes) is None
 
 
 @pytest.mark.parametrize("name", workloads.by_kind())

@@ -497,8 +497,12 @@ def test_operators_of_ones_own_see_strides() -> None:
 
 
 def test_what_stands_for_other_numbers_is_not_plain() -> None:
-    for tensor, plain in ((COMPLEX, True), (COMPLEX.conj(), False), (torch._neg_view(X), False)):
+    for tensor, contiguous, plain in (
+        (COMPLEX, True, True),
+        (COMPLEX.conj(), True, False),
+        (torch._neg_view(X), True, False),
+        (COMPLEX.T, False, False),
+    ):
         layout = TensorLayout.of(tensor)
         assert layout is not None
-        assert layout.contiguous
-        assert layout.plain == plain
+        assert (layout.contiguous, layout.plain) == (contiguous, plain)

@@ -24,6 +24,7 @@ from loopwright.ops.gpu import schedule_for_gpu
 from loopwright.space.rules.common_gpu import LaunchLimits
 from loopwright.space.rules.contraction_gpu import tiles_of
 from tests import opencl_runner
+from tests.covering import examples
 
 Case = tuple[str, tuple[object, ...]]
 SMALL: list[Case] = [
@@ -156,8 +157,8 @@ def assert_right(task: lw.Task, index: int, got: np.ndarray, inputs: list[np.nda
 def test_defaults_and_random_points_are_right(case: Case, target: str) -> None:
     task = lw.create_task(*case, target)
     space = task.config_space
-    points = [space.default_index] if target == "opencl" else space.sample_ints(1, rng=len(space))
-    for index in points:
+    drawn = space.sample_ints(examples(1, 2), rng=len(space))
+    for index in [space.default_index] if target == "opencl" else drawn:
         f, tensors = lowered(task, index)
         arrays = arrays_of(tensors)
         interpret(f, arrays, thread_order=1, races=True)
@@ -169,7 +170,7 @@ def test_points_of_large_shapes_are_within_the_limits(case: Case, target: str) -
     task = lw.create_task(*case, target)
     space = task.config_space
     assert space.is_valid(space.default_index)
-    for index in [space.default_index, *space.sample_ints(1, rng=0)]:
+    for index in [space.default_index, *space.sample_ints(examples(1, 3), rng=0)]:
         lowered(task, index)
 
 

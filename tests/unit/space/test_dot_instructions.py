@@ -93,7 +93,7 @@ def made(args: list[Tensor], target: str = HERE) -> list[Structure]:
 
 
 def points(
-    found: list[Structure], seed: int, others: int = examples(1)
+    found: list[Structure], seed: int, others: int = examples(1, 3)
 ) -> Iterator[tuple[Structure, int]]:
     """The default of the first structure, and a random point of each of some others."""
     yield found[0], found[0].config_space.default_index

@@ -101,7 +101,7 @@ def test_each_of_two_results_has_a_kernel() -> None:
     rng = np.random.default_rng(0)
     inputs = [rng.integers(-4, 5, t.static_shape).astype(t.dtype) for t in (A, B)]
     wanted = inputs[0] @ inputs[1]
-    for structure in found[:2]:
+    for structure in found[: examples(2, 4)]:
         space = structure.config_space
         for index in {space.default_index, *space.sample_ints(1, 0)}:
             arrays = [*inputs, *(np.full(t.static_shape, np.nan, t.dtype) for t in (C, D, E))]
