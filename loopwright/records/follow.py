@@ -11,6 +11,7 @@ from pathlib import Path
 from loopwright.errors import RecordError
 from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import Log, take_line, without_collector
+from loopwright.records.record import SharedValues
 
 _CHUNK = MAX_LINE + (1 << 16)  # bytes that are read at once; more than the longest line
 #: So many bytes before the place that was reached tell whether the file is still the same one.
@@ -43,6 +44,7 @@ class Follower:
     def _restart(self) -> None:
         self._end = self._lines = 0
         self._before = b""
+        self._shared = SharedValues()
         self._in_long = False  # the place that was reached is inside a line that is too long
 
     def look(self) -> News:
@@ -65,6 +67,7 @@ class Follower:
             self._inode = None
             return News(False, restarted, log)
         except OSError as exc:
+            self._inode = None  # lines of this look are lost: the next begins at the first one
             reason = exc.strerror or exc
             raise RecordError(f"cannot read the log {str(self.path)!r}: {reason}") from exc
 
@@ -84,7 +87,7 @@ class Follower:
         for raw in io.BytesIO(lines if self._end else lines.removeprefix(BOM)):
             if not self._in_long:
                 self._lines += 1
-                take_line(log, self._lines, raw)
+                take_line(log, self._lines, raw, self._shared)
             self._in_long = not raw.endswith(b"\n")
         if lines:
             self._end += len(lines)

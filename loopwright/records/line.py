@@ -150,8 +150,8 @@ def begins_log(data: bytes) -> bool:
 
 
 def is_own_line(line: bytes) -> bool:
-    """Whether this version could have written a line, given without newline and already parsed: it
-    has its checksum, fits it, and is printable ASCII.
+    """Whether a line, given without newline, begins and ends as this version writes one, fits its
+    checksum, and is ASCII without DEL. It need not be JSON.
     """
     return (
         line.startswith(_OWN)

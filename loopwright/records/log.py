@@ -76,7 +76,6 @@ class Log:
     headers: list[dict[str, Json]] = field(default_factory=list)
     dags: dict[str, list[Expression]] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
-    _shared: SharedValues = field(default_factory=dict, repr=False, compare=False)
 
     #: HTML for notebooks; `loopwright.records` puts its function here.
     _html: ClassVar[Callable[[Any], str]]
@@ -131,10 +130,10 @@ def load(path: str | os.PathLike[str]) -> Log:
         >>> print(len(log.records) >= 6, log.records[0].op)
         True matmul
     """
-    log = Log(Path(path))
+    log, shared = Log(Path(path)), SharedValues()
     with without_collector():
         for number, raw in enumerate(raw_lines(path), 1):
-            take_line(log, number, raw)
+            take_line(log, number, raw, shared)
     return log
 
 
@@ -150,11 +149,11 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
         >>> print(len(log.records), len(log.dags) > 0)
         0 True
     """
-    log = Log(Path(path))
+    log, shared = Log(Path(path)), SharedValues()
     for number, raw in enumerate(raw_lines(path), 1):
         beginning = raw[:40]  # which contains the name of its kind
         if b'"expression"' in beginning or b'"header"' in beginning:
-            take_line(log, number, raw)
+            take_line(log, number, raw, shared)
     log.records, log.skipped = [], []
     return log
 
@@ -204,9 +203,9 @@ def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
         ...     print(len(lw.records.load_lines(lines).records) >= 6)
         True
     """
-    log = Log(Path(name or "lines of a log"))
+    log, shared = Log(Path(name or "lines of a log")), SharedValues()
     for number, raw in enumerate(lines, 1):
-        take_line(log, number, raw.encode() if isinstance(raw, str) else raw)
+        take_line(log, number, raw.encode() if isinstance(raw, str) else raw, shared)
     return log
 
 
@@ -252,9 +251,11 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def take_line(log: Log, number: int, raw: bytes) -> None:
-    """Add the contents of a line to a log, or the reason why it was not understood."""
-    record = own_record(raw.strip(), log._shared)
+def take_line(log: Log, number: int, raw: bytes, shared: SharedValues) -> None:
+    """Add the contents of a line to a log, or the reason why it was not understood; ``shared`` are
+    values of earlier lines.
+    """
+    record = own_record(raw.strip(), shared)
     if record is not None:
         log.records.append(record)
         return

@@ -122,7 +122,7 @@ def _tuples(column: Sequence[Json]) -> list[Json]:
     """A column with tuples in place of lists, so that pandas can group by it."""
     if not any(isinstance(value, list | tuple) for value in column):
         return list(column)
-    # A log has few different values; those that an index holds are the same objects.
+    # A log has few different values, and equal ones are mostly the same objects.
     tuples = {key: _tuple(value) for key, value in {id(v): v for v in column}.items()}
     return [tuples[id(value)] for value in column]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta, Raw
@@ -23,6 +23,8 @@ from msgspec import Meta, Raw
 from loopwright.errors import RecordError
 from loopwright.records.error_kinds import FAILED_AGAIN, ErrorKind
 from loopwright.records.line import (
+    MAX_DEPTH,
+    MAX_LINE,
     Json,
     UnknownVersionError,
     body_of,
@@ -334,7 +336,7 @@ class Record:
     @property
     def usable(self) -> bool:
         """Whether the record may be best and may be applied: valid and not dropped."""
-        return self.valid and not self.dropped
+        return self.error is None and bool(self.times) and not self.dropped
 
     @property
     def wrong(self) -> bool:
@@ -362,12 +364,12 @@ class Record:
         """Key of the task's expression, see :func:`expression_key`; empty when not known."""
         return expression_key(self.dag, self.kind) if self.dag else ""
 
-    @property
+    @functools.cached_property
     def hardware(self) -> str:
         """Hardware it ran on, see :func:`loopwright.records.hardware`; empty when not known."""
         return hardware(self.env, self.target)
 
-    @property
+    @functools.cached_property
     def threads(self) -> int:
         """Threads of the kernel; 0 when not known."""
         return threads(self.target, self.env)
@@ -380,6 +382,9 @@ class Record:
     @functools.cached_property
     def candidate(self) -> str:
         """Identity of the measured code and its conditions, whenever and by whomever measured."""
+        if common := vars(self).get("_common"):  # msgspec writes its values as `json` does
+            middle = _encode_sorted((self.config, self.trace))[1:-1]
+            return hashlib.sha256(common.head + middle + common.tail).hexdigest()
         parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
@@ -480,6 +485,8 @@ class _Environment(msgspec.Struct):
     cores: _Count | None = None
 
 
+_Trace = list[list[Json]]
+
 #: Types of fields in JSON, as msgspec checks them, by their declared types; objects may have more
 #: entries than are named here.
 _BY_TYPE: dict[str, object] = {
@@ -500,7 +507,7 @@ _TYPES = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
 _TYPES |= {
     "target": _Target,
     "env": _Environment,
-    "trace": list[list[Json]],
+    "trace": _Trace,
     "resources": dict[str, _Count] | None,
     "ts": _Moment,
 }
@@ -512,105 +519,175 @@ def _fits(kind: object, value: Json) -> bool:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of half a surrogate pair
         return False
-    return True
+    return _is_listed(kind, value)
+
+
+def _is_listed(kind: object, value: Json) -> bool:
+    """Whether lists are lists: `msgspec.convert` takes tuples and sets for them, too."""
+    if kind is _Trace:
+        return type(value) is list and all(type(step) is list for step in value)
+    return kind is not list or type(value) is list
 
 
 #: The fields that every line of a record has.
 REQUIRED = ("task", "op", "args", "target", "config", "times")
 
+#: All fields at once, each of which may be missing: one by one takes ten times longer.
+_Fields = msgspec.defstruct(
+    "_Fields", [(name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in _TYPES.items()]
+)
+_LISTS = [(name, kind) for name, kind in _TYPES.items() if kind is list or kind is _Trace]
+
 
 def checked_fields(data: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json]]:
     """Split the fields of a line into those of a record and those unknown to this version."""
-    values: dict[str, Json] = {}
-    extra: dict[str, Json] = {}
-    for name, value in data.items():
-        if name not in _TYPES:
-            extra[name] = value
-            continue
-        unreadable = name == "verdict" and value is not None and verdict_of(value) is None
-        if unreadable or not _fits(_TYPES[name], value):
-            raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
-        values[name] = value
+    values = {name: value for name, value in data.items() if name in _TYPES}
+    listed = all(_is_listed(kind, values.get(name, [])) for name, kind in _LISTS)
+    if not listed or values.get("verdict") is not None or not _fits(_Fields, values):
+        for name, value in values.items():  # the first that is wrong
+            unreadable = name == "verdict" and value is not None and verdict_of(value) is None
+            if unreadable or not _fits(_TYPES[name], value):
+                raise RecordError(
+                    f"field {name!r} is malformed: {json.dumps(value, default=repr)[:60]}"
+                )
     for name in REQUIRED:
         if name not in values:
             raise RecordError(f"field {name!r} is missing")
-    return values, extra
+    return values, {name: value for name, value in data.items() if name not in _TYPES}
 
 
 #: Fields of which many lines of a log hold the same text.
 _SHARED = ("task", "op", "args", "target", "dag", "space", "build", "run", "env")
-#: Types of the fields of lines that this version writes. Lines with a verdict, which are few, are
-#: left to `Record.from_line`.
+_LARGEST = 10**15  # of amounts in lines that are read fast: larger floats have exponents in JSON
+_OwnAmount = Annotated[int, Meta(ge=0, le=_LARGEST)] | Annotated[float, Meta(ge=0, le=_LARGEST)]
+#: Types of the fields of lines that this version writes, in their order. Lines with a verdict,
+#: which are few, are left to `Record.from_line`.
 _OWN_TYPES: dict[str, object] = {
-    **{name: kind for name, kind in _TYPES.items() if name != "verdict"},
-    **dict.fromkeys(_SHARED, Raw),
     "v": Literal[1],
-    "times": tuple[Annotated[float, Meta(gt=0)], ...],
+    **{name: _TYPES[name] for name in _WRITTEN if name != "verdict"},
+    **dict.fromkeys(_SHARED, Raw),
+    **dict.fromkeys(("build_s", "run_s"), _OwnAmount),
+    "max_error": _OwnAmount | None,
+    "prepare_s": Annotated[float, Meta(gt=0, le=_LARGEST)],
+    "resources": Annotated[dict[str, _Count], Meta(min_length=1)] | None,
+    "times": tuple[Annotated[float, Meta(gt=0, le=_LARGEST)], ...],
+    "config": dict[str, Raw],
+    "trace": list[Raw],
     "error": dict[str, str] | None,
 }
-_OWN_NAMES = tuple(name for name in _OWN_TYPES if name not in _SHARED)
-_own_values, _shared_texts = attrgetter(*_OWN_NAMES), attrgetter(*_SHARED)
-_decode_own = msgspec.json.Decoder(
-    msgspec.defstruct(
-        "_OwnLine",
-        [("sum", str), *_OWN_TYPES.items()],
-        # The defaults of fields that such a line may lack.
-        namespace={n: getattr(Record, n) for n in (*_LEFT_OUT, "max_error") if n in _OWN_TYPES},
-        kw_only=True,
-        forbid_unknown_fields=True,
-    )
-).decode
+_shared_texts = attrgetter(*_SHARED)
+_OwnLine = msgspec.defstruct(
+    "_OwnLine",
+    [*_OWN_TYPES.items(), ("sum", str)],
+    # The defaults of fields that such a line may lack.
+    namespace={n: getattr(Record, n) for n in (*_LEFT_OUT, "max_error") if n in _OWN_TYPES},
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+)
+_decode_own = msgspec.json.Decoder(_OwnLine).decode
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_SMALL = 1e-4  # msgspec spells smaller numbers in another way
 
 
-@dataclass
+def _own_value(text: bytes, decode: Callable[[bytes], Json] = msgspec.json.decode) -> Json:
+    """The value of a part of a line, if `json` writes it so and it is shallow; else RecordError."""
+    check_limits(text)
+    value = decode(text)
+    deep = text.count(b"[") + text.count(b"{") > MAX_DEPTH // 2
+    if deep or body_of(value, "").encode() != text:
+        raise RecordError("written in another way")
+    return value
+
+
+class _Parts(dict[bytes, Json]):
+    """Values by their texts, for those that `json` and msgspec write as the text is."""
+
+    _MOST = 1 << 16
+
+    def __init__(self, kind: Any) -> None:
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __missing__(self, text: bytes) -> Json:
+        value = _own_value(text, self._decode)
+        if _encode(value) != text:
+            raise RecordError("written in another way")
+        if len(self) < self._MOST:
+            self[text] = value
+        return value
+
+
 class _Common:
     """Values that the records of a task and run have in common."""
 
-    values: dict[str, Json]
-    #: Whether their writer orders fields and spells numbers as this version does, so that the text
-    #: of a line gives its id; the first line tells.
-    written_alike: bool = False
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        self.values: dict[str, Json] = {}
+        for name, text in zip(_SHARED, texts, strict=True):
+            self.values[name] = _own_value(text)
+            if not _fits(_TYPES[name], self.values[name]):
+                raise RecordError(f"field {name!r} is malformed")
+        own = self.values
+        own["hardware"] = hardware(own["env"], own["target"])
+        own["threads"] = threads(own["target"], own["env"])
+        #: The text whose hash is `Record.candidate`, around configuration and trace.
+        head = canonical_json([own["task"], own["dag"], own["target"]])
+        self.head = head[:-1].encode() + b","
+        self.tail = f",{canonical_json(own['hardware'])}]".encode()
+        own["_common"] = self
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # only a shorter way to `Record.candidate`
 
 
-SharedValues: TypeAlias = dict[tuple[bytes, ...], _Common]  # by the texts of the shared fields
+class SharedValues:
+    """Values that the records of a log have in common, by their texts."""
+
+    def __init__(self) -> None:
+        self.common: dict[tuple[bytes, ...], _Common] = {}
+        self.knobs, self.steps = _Parts(Any), _Parts(list[Any])
 
 
 def own_record(line: bytes, shared: SharedValues) -> Record | None:
-    """Read a line that this version could have written, several times faster than
+    """Read a line that is written as this version writes it, several times faster than
     `Record.from_line`.
 
     None for every other line, some records among them: `from_line` reads them, or has the words for
     what is wrong. ``shared`` collects values that the records of a log have in common.
     """
-    if not is_own_line(line):
+    if len(line) > MAX_LINE or not is_own_line(line):
         return None
     try:
-        check_limits(line)
-        parsed = _decode_own(line)
+        parsed: Any = _decode_own(line)
         texts = tuple(map(bytes, _shared_texts(parsed)))
-        common = shared[texts] if texts in shared else _Common(_shared_values(texts))
-    except (msgspec.MsgspecError, RecordError):
+        common = shared.common.get(texts) or _Common(texts)
+        values = msgspec.structs.asdict(parsed) | common.values
+        knob = shared.knobs
+        values["config"] = {name: knob[bytes(raw)] for name, raw in parsed.config.items()}
+        values["trace"] = list(map(shared.steps.__getitem__, map(bytes, parsed.trace)))
+    except (msgspec.MsgspecError, RecordError, RecursionError):
         return None
-    values = dict(zip(_OWN_NAMES, _own_values(parsed), strict=True))
-    if values["error"] is not None and "kind" not in values["error"]:
+    without_kind = parsed.error is not None and "kind" not in parsed.error
+    if without_kind or not _is_rewritten(parsed, line):
         return None
-    record = object.__new__(Record)  # the types say all that its constructor checks
-    values |= common.values
+    shared.common[texts] = common
+    del values["sum"]
+    values["_id"] = _id_of(body_of_sealed(line))
     values["extra"] = {}
-    vars(record).update(values)
-    if texts not in shared:
-        common.written_alike = record._body().encode() == body_of_sealed(line)
-        shared[texts] = common
-    elif common.written_alike:
-        vars(record)["_id"] = _id_of(body_of_sealed(line))
+    record = object.__new__(Record)  # the types say all that its constructor checks
+    object.__setattr__(record, "__dict__", values)
     return record
 
 
-def _shared_values(texts: Iterable[bytes]) -> dict[str, Json]:
-    values = dict(zip(_SHARED, map(msgspec.json.decode, texts), strict=True))
-    for name, value in values.items():
-        msgspec.convert(value, _TYPES[name])
-    return values
+def _is_rewritten(parsed: Any, line: bytes) -> bool:
+    """Whether a line is the text that its record is written as, so that this gives the id."""
+    if min(parsed.times, default=1.0) < _SMALL:
+        parsed.times = Raw(body_of(parsed.times, "").encode())
+    for name in ("build_s", "run_s", "ts", "max_error", "prepare_s"):
+        value = getattr(parsed, name)
+        if value and value < _SMALL:
+            setattr(parsed, name, Raw(repr(value).encode()))
+    return bool(_encode(parsed) == line)
 
 
 @dataclass(frozen=True, eq=False)

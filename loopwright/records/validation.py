@@ -106,7 +106,7 @@ def line_reports(path: str | os.PathLike[str]) -> Iterator[LineReport]:
 
 def _judged(path: str | os.PathLike[str], ids: bool = False) -> Iterator[tuple[LineReport, bool]]:
     """Each line, and whether it has a checksum or needs none."""
-    shared: SharedValues = {}
+    shared = SharedValues()
     for number, raw in enumerate(raw_lines(path), 1):
         line = raw.rstrip(b"\r\n")
         if not ids and own_record(line, shared) is not None:

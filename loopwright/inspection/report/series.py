@@ -243,7 +243,7 @@ class SetupFacts:
 def series_of(
     log: Log, place: int, setup: Setup, records: list[Record], detail: Detail, facts: SetupFacts
 ) -> tuple[Series, Record | None]:
-    """Report of one setup, and its best record; `RecordError` for a malformed foreign index."""
+    """Report of one setup, and its best record."""
     originals = measured(records)
     curve = best_so_far(originals, log.headers)
     top = ranked(records, max(TOP, LINES))

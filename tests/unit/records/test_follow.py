@@ -160,3 +160,21 @@ def test_nothing_is_lost_beside_a_writer(path: Path) -> None:
     writer.join()
     seen += trials(follower.look())
     assert seen == list(range(300))
+
+
+def test_a_look_that_fails_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, *range(12))
+    follower, places, pread = Follower(path), [], os.pread
+
+    def failing(fd: int, length: int, place: int) -> bytes:
+        places.append(place)
+        if len(places) == 3:  # the first chunk, what tells the file, and the second chunk
+            raise OSError(5, "Input/output error")
+        return pread(fd, length, place)
+
+    monkeypatch.setattr("loopwright.records.follow._CHUNK", 1000)
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(RecordError, match="Input/output error"):
+        follower.look()
+    again = follower.look()
+    assert (again.restarted, trials(again)) == (True, list(range(12)))

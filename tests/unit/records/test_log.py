@@ -25,6 +25,13 @@ def line(trial=0):
     return Record("t", "t", [], {"kind": "llvm"}, {"a": trial}, (1.0,), trial=trial).to_line()
 
 
+def test_a_log_has_its_declared_fields_alone(tmp_path):
+    with Store(tmp_path / "log.jsonl") as store:
+        store.append(Record.from_line(line(0)))
+    log = load(tmp_path / "log.jsonl")
+    assert list(vars(log)) == ["path", "records", "headers", "dags", "skipped"]
+
+
 def test_bad_lines_are_skipped_and_counted(tmp_path):
     path = tmp_path / "log.jsonl"
     newer = json.dumps({"v": 2, "task": "t", "shiny": True})
