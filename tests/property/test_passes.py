@@ -52,7 +52,7 @@ def programs(first: int, count: int) -> list[tuple[Func, list[Any]]]:
 
 @pytest.fixture(scope="module")
 def nests() -> list[tuple[Func, list[Any], list[Any]]]:
-    return [(f, arrays, results(f, arrays)) for f, arrays in programs(700, examples(30))]
+    return [(f, arrays, results(f, arrays)) for f, arrays in programs(700, examples(36))]
 
 
 @pytest.mark.parametrize(
