@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Store(path) as store:
         for trial in range(1, 20):
             record = log.records[0]
-            store.append(Record(**{**vars(record), "trial": trial, "times": (1e-3 + trial,)}))
+            store.append(replace(record, trial=trial, times=(1e-3 + trial,)))
     return path
 
 
@@ -275,7 +276,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "checked": "no",
                 "env": {**own.env, "cpu": BAD},
             }
-            store.append(Record(**{**vars(own), **fields}))
+            store.append(replace(own, **fields))
     return path
 
 

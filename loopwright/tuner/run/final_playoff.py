@@ -104,7 +104,7 @@ class FinalPlayoff:
             replace(o, best=f.times)
             for o in reversed(self.outcomes)
             for f in o.finalists
-            if best and f.config == best.config and f.times and len(f.times) == len(o.default)
+            if best and f.config == best.config and len(o.finalists) == 2 and f.times and o.default
         )
         return next(won, next(lost, PlayoffResult(())))
 

@@ -60,7 +60,8 @@ def test_a_record_of_a_template_applies_to_the_automatic_task(op, tmp_path):
     assert s.trace_json() == lw.records.best(own).trace
 
 
-@pytest.mark.parametrize("op", ["matmul", pytest.param("dense", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ["matmul", "dense"])
 def test_records_of_templates_order_what_the_automatic_space_measured(op, tmp_path):
     log = log_of("templates", tmp_path)
     task = automatic_task(log, op)
