@@ -16,7 +16,7 @@ import pytest
 
 import loopwright as lw
 from loopwright.measure.candidate import Candidate, describe
-from loopwright.records import Record, Store, load
+from loopwright.records import Store, load
 from tests.cli.conftest import WORKLOAD, Cli
 from tests.unit.inspection.logs import record_of, write
 from tests.unit.records.reports.made_logs import record as made
@@ -240,7 +240,7 @@ def test_where_nothing_is_usable_nothing_is_picked(
 ) -> None:
     failed = {"times": (), "error": {"kind": "COMPILE", "text": "no"}}
     with Store("log.jsonl") as store:
-        store.append(Record(**{**vars(load(good).records[0]), **failed}))
+        store.append(replace(load(good).records[0], **failed))
     unchanged()
     ran = cli("records", verb, "log.jsonl", "-o", "out.jsonl")
     assert ran.code == 1
