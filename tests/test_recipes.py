@@ -133,6 +133,7 @@ def test_every_kind_of_features_followed_its_recipe(kind: str) -> None:
     assert re.search(rf"[\"']{kind}[\"']", text_of("tests/unit/cost"))
 
 
+@pytest.mark.docs  # CONTRIBUTING has the recipe
 @pytest.mark.parametrize("name", sorted(RULES))
 def test_every_rule_followed_its_recipe(name: str) -> None:
     rule = RULES[name]

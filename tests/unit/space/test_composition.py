@@ -112,6 +112,7 @@ def test_the_best_of_each_kernel_is_put_together() -> None:
         assert all(len(c) > 1 for c in choices)
 
 
+@pytest.mark.slow
 def test_a_structure_that_was_put_together_is_searched_and_built() -> None:
     args = two_products()
     task = lw.create_task(args, target=TARGET)

@@ -121,6 +121,7 @@ def test_a_point_of_a_structure_is_described_as_that_structure_is(gated: Task) -
     assert len(found) > 20
 
 
+@pytest.mark.slow
 def test_a_model_learns_from_records_of_all_structures(gated: Task) -> None:
     space = gated.config_space
     points = [space.offsets[n % len(space.parts)] + 31 * n for n in range(24)]
