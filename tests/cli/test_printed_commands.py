@@ -59,7 +59,7 @@ def printed(text: str) -> list[str]:
     ("called", "path", "left_out"),
     [
         # As `make tune` does: not on the path; and with a blank.
-        ("'my venv/bin/loopwright'", "", []),
+        pytest.param("'my venv/bin/loopwright'", "", [], marks=pytest.mark.slow),
         # All commands begin with the same word: by day the first of them stands for the others.
         ("loopwright", "my venv/bin", ["bench", "tune", "run", "build"]),
         pytest.param("loopwright", "my venv/bin", ["bench", "tune"], marks=pytest.mark.slow),

@@ -329,6 +329,7 @@ def test_nohup_ignores_sighup_another_run_is_refused_and_sigterm_ends_it_as_ctrl
     assert not records.load(log).skipped
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_ends_a_run_cleanly(tmp_path):
     """The hang-up comes from the system, and nothing can be printed any more."""
     log = tmp_path / "log.jsonl"

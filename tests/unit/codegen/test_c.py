@@ -373,6 +373,7 @@ def test_a_let_of_another_type_is_refused() -> None:
 # ------------------------------------------------------------------ tuning
 
 
+@pytest.mark.slow
 @needs_cc
 def test_tasks_with_target_c_are_tuned(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Builders compile with the C compiler, runners link the object and time it."""

@@ -97,9 +97,11 @@ def test_after_a_line_there_is_a_pause(monkeypatch):
 class Slow(RandomTuner):
     """Takes its time to choose, as a cost model does."""
 
+    seconds = 1.8
+
     def propose(self, n):
         self.on_phase("fitting the cost model")
-        time.sleep(1.8)
+        time.sleep(self.seconds)
         return super().propose(n)
 
 
@@ -112,7 +114,8 @@ def test_a_long_silent_step_shows_what_it_is_and_that_time_goes_on():
 
 
 def test_a_long_silent_step_is_a_line_elsewhere(monkeypatch):
-    monkeypatch.setattr(progress, "_LINE_S", 0.5)
+    monkeypatch.setattr(progress, "_LINE_S", 0.2)
+    monkeypatch.setattr(Slow, "seconds", 0.8)
     file = io.StringIO()
     Slow(FakeTask()).tune(
         n_trial=4, measure_option=FakeMeasurer(bowl), callbacks=[ProgressBar(file=file)]
