@@ -29,7 +29,7 @@ from tests.property.hostile_lines import changed, hostile_line, of_all_kinds
 WORKLOAD = ("matmul", "M=16", "N=16", "K=16", "--threads", "1")
 OF_ONE_TASK = ("--task", "[16,16,16,")
 #: Lines of the log that verbs read.
-HOSTILE = examples(200, 400)
+HOSTILE = examples(120, 400)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),

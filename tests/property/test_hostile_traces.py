@@ -156,7 +156,7 @@ def damaged(draw: st.DrawFn) -> tuple[Dag, Json, list[ArgId]]:
     return dag, trace, ids
 
 
-@settings(max_examples=examples(100, 250), deadline=None)
+@settings(max_examples=examples(60, 250), deadline=None)
 @given(damaged())
 def test_a_damaged_trace_is_lowered_or_refused(case: tuple[Dag, Json, list[ArgId]]) -> None:
     dag, trace, ids = case

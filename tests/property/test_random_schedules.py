@@ -45,7 +45,7 @@ SEEDS = (
 
 
 @settings(
-    max_examples=examples(16),
+    max_examples=examples(10),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
