@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fuzzing.differential import Checker
+from loopwright.env import usable_cpus
 from tests.kernels import KERNELS
 from tests.pretended_cpu import pretend_caches, pretend_cpu
 
@@ -85,7 +86,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are CPUs: many tests wait for processes of their own."""
-    return len(os.sched_getaffinity(0)) + 1
+    return len(usable_cpus()) + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
