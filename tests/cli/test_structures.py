@@ -119,6 +119,7 @@ def tune(cli, file, trials, *measuring):
     return words
 
 
+@pytest.mark.slow
 def test_what_won_and_why(cli, file):
     words = tune(cli, file, 4, "--number", "1", "--repeat", "1")
     task = find_workload(words[0], words[1:2], threads=1).task

@@ -263,6 +263,7 @@ def test_scopes_are_two_and_kernels_those_of_cpus(stripes) -> None:
 # ---------------------------------------------------------------- templates written by hand
 
 
+@pytest.mark.slow
 def test_a_template_joins_the_structures_of_rules(tmp_path) -> None:
     A, B = te.placeholder((24, 16), name="A"), te.placeholder((16, 32), name="B")
     C = lw.ops.matmul_compute(A, B)

@@ -58,6 +58,7 @@ def test_conditions_and_starting_values_stay() -> None:
     np.testing.assert_array_equal(got, np.array(exact).astype("float32"))
 
 
+@pytest.mark.slow
 def test_a_long_sum_is_checked_against_the_truth() -> None:
     A, S = squares(1 << 21)
     task = lw.create_task([A, S], target="llvm")
