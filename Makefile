@@ -11,7 +11,7 @@ TRIALS ?= 64
 LOG    ?= dense_1x1000x512.jsonl
 
 # Options of `make test`: ROOM=lowering runs the tests of a room (a folder of tests/unit, or of tests); ARGS has
-# more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests that are marked as slow, too; JOBS processes run those that may run beside others (auto: one a CPU).
+# more arguments for pytest, such as ARGS="-k split"; SLOW=1 runs the tests that are marked as slow, too; JOBS processes run those that may run beside others (auto: one more than CPUs).
 # CPU=x86-64-v3 runs them as on a CPU that has no more than this level (one that has a name of its own
 # would be refused by the processes that tests start, as another machine), CACHES=32K,1M,8M as with such caches.
 ROOM   ?=

@@ -192,7 +192,6 @@ class Soak:
             "torn line": lambda s: self._append(b'{"v": 1, "task": "x", "ti'),
             "hostile line": lambda s: self._append(b'{"v":1,"times":[1e400],"ts":' + b"9" * 400),
             "flipped digit": lambda s: self._flip(),
-            "no index": lambda s: self._forget_index(),
         }
         if not self.due:
             self.due = self.random.sample(list(kinds), len(kinds))
@@ -228,10 +227,6 @@ class Soak:
             at = data.index(b'"times":[0.', start) + len(b'"times":[0.') + 2
             file.seek(at)
             file.write(b"7" if data[at : at + 1] != b"7" else b"3")
-
-    def _forget_index(self) -> None:
-        for path in self.folder.glob(".*.index"):
-            path.unlink(missing_ok=True)
 
     # -- what is left -------------------------------------------------------------------------
 

@@ -55,13 +55,7 @@ EFFORTS: dict[str, Effort] = {
 
 
 def find_effort(name: str) -> Effort:
-    """The effort of a name; an unknown one is a `UsageError`.
-
-    Example:
-        >>> from loopwright.automatic import find_effort
-        >>> print(find_effort("quick").trials)
-        16
-    """
+    """The effort of a name; an unknown one is a `UsageError`."""
     if name not in EFFORTS:
         near = did_you_mean(name, EFFORTS) if isinstance(name, str) else ""
         raise UsageError(f"unknown effort {name!r:.60}{near}; there are {', '.join(EFFORTS)}")

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fuzzing.differential import Checker
+from loopwright.env import usable_cpus
 from tests.kernels import KERNELS
 from tests.pretended_cpu import pretend_caches, pretend_cpu
 
@@ -82,6 +83,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are CPUs: many tests wait for processes of their own."""
+    return len(usable_cpus()) + 1
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
@@ -97,6 +104,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(patch.undo)
     # A flush to the disk takes milliseconds, and files of tests need not outlive the machine.
     patch.setattr(os, "fsync", lambda descriptor: None)
+    # Peaks are measured at every round of a playoff: 20 ms each, which no test needs exactly.
+    patch.setattr("loopwright.measure.machine_limit._SAMPLE_S", 0.002)
     if cpu := config.getoption("--cpu"):
         pretend_cpu(patch, cpu)
     if sizes := config.getoption("--caches"):

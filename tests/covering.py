@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 
-def examples(by_day: int) -> int:
-    """Number of random examples: ``LOOPWRIGHT_FUZZ_EXAMPLES``, which `make nightly` sets."""
-    return int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0")) or by_day
+def examples(by_day: int, by_night: int = 0) -> int:
+    """Number of random examples: ``LOOPWRIGHT_FUZZ_EXAMPLES``, which `make nightly` sets, or
+    ``by_night`` in its place, where that would be too few or too many."""
+    asked = int(os.environ.get("LOOPWRIGHT_FUZZ_EXAMPLES", "0"))
+    return by_night or asked if asked else by_day
 
 
 def covering(*axes: Iterable[Any], strength: int = 2) -> list[Any]:

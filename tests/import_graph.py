@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from tests.sources import read
+
 #: Module -> modules of the package that it imports, by dotted names.
 Graph = Mapping[str, frozenset[str]]
 
@@ -42,7 +44,7 @@ def _module(path: Path, package: Path) -> str:
 
 def _imports(name: str, path: Path, files: Mapping[str, Path]) -> Iterator[str]:
     inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node, _ in read(path).imports:
         for target in _targets(node, inside, files):
             if target in files and target != name:
                 yield target

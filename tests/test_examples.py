@@ -1,4 +1,4 @@
-"""Every public function, class and primitive has an example, and every example is true.
+"""Every public class, every primitive and every entry point has an example; all examples are true.
 
 An example is a block ``Example:`` in doctest form. It may use ``lw``, ``te`` and ``np`` without
 importing them, runs in a folder that holds the log ``matmul.jsonl``, and prints what it says.
@@ -6,9 +6,11 @@ importing them, runs in a folder that holds the log ``matmul.jsonl``, and prints
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,8 @@ import pytest
 
 import loopwright as lw
 from loopwright.schedule import Step
-from loopwright.transform import Pass
+
+PACKAGE = Path(lw.__file__).parent
 
 #: Modules whose `__all__` is what users schedule, tune, build and inspect with.
 ROOMS = """
@@ -33,46 +36,31 @@ ROOMS = """
     autotvm.tuner
 """
 
-#: What one asks a log or this machine by name, in modules whose other names are parts of it.
-ASKED = """
-    records.reports.curve.best_so_far records.reports.differences.compare_logs
-    records.reports.differences.machines records.reports.differences.record_differences
-    records.reports.differences.time_ratio records.reports.errors.failures
-    records.reports.importance.importance records.reports.knobs.config_text
-    records.reports.knobs.varying_knobs records.reports.neighbours.neighbours
-    records.reports.setups.by_setup records.reports.setups.task_text
-    records.reports.spread.spread records.reports.standings.default_record
-    records.reports.standings.standings records.validation.line_reports
-    records.validation.validate inspection.schedules.applies_here
-    inspection.doctor.examine inspection.report.page_of inspection.report.report_html
-    inspection.ties.ties_of inspection.watch.Watcher inspection.watch.writers_of
+#: Functions that a user calls first.
+ENTRY_POINTS = """
+    te.placeholder te.compute te.reduce_axis te.var te.sum te.comm_reducer te.decl_tensor_intrin
+    schedule.create_schedule schedule.replay lowering.lower lowering.func_pass
+    automatic.build automatic.auto_schedule driver.compile target.register_target_kind
+    runtime.array runtime.device runtime.load_module runtime.register_func runtime.save_params
+    runtime.profiling.profile
+    task.template task.get_config task.create_task task.apply_history_best
+    space.create_task space.workload space.space_rule space.structures
+    measure.measure_option tuner.tune tuner.tune_tasks tuner.log_to_file tuner.register_check
+    records.load records.best inspection.rerun inspection.export inspection.emit
+    graph.compile graph.from_onnx graph.from_torch graph.extract_tasks graph.quantize
+    executors.load_model ops.matmul ops.conv2d
+    auto_scheduler.auto_schedule auto_scheduler.register_workload autotvm.task.extract_from_program
+    tir.prim_func
 """
 
 #: The log that examples find in their folder.
 LOG = "matmul.jsonl"
 
 #: Classes that have the primitives as methods, and these: each has an example, too.
-SCHEDULES = ("schedule.Schedule", "schedule.Stage")
+SCHEDULES = (lw.schedule.Schedule, lw.schedule.Stage)
 PRIMITIVES = {*Step.registry, "tile", "vectorize", "unroll", "parallel"} - {"annotate"}
 
-#: Classes that users hold: examples of their methods run, where there are any.
-HELD = """
-    te.BufferView te.Dag te.IRBuilder te.Operation te.Tensor te.TensorIntrin
-    schedule.Schedule schedule.Stage schedule.stage.Group
-    target.Target transform.PassContext
-    runtime.memory.AsyncMemoryCopier runtime.memory.DeviceCommunicator
-    runtime.memory.MemoryPrefetcher runtime.memory.NaiveAllocator runtime.memory.PooledAllocator
-    runtime.memory.WorkspacePool
-    runtime.Module runtime.Function runtime.NDArray runtime.Device runtime.Artifact
-    runtime.RuntimeCache runtime.RuntimeChecker runtime.ThreadPool
-    runtime.profiling.PerformanceMonitor
-    task.ApplyHistoryBest task.ConfigSpace task.Task graph.dataflow_pattern.DFPattern
-    measure.LocalRunner measure.MeasuredSpace
-    tuner.Tuner
-    records.Log records.Ranking records.Record records.Store
-"""
-
-#: Public names that are no tools of a user, by the reason why they need no example.
+#: Public classes that are no tools of a user, by the reason why they need no example.
 EXEMPT = {
     "what others return: their fields say it": """
         schedule.Bounds schedule.StageBounds schedule.State schedule.Step te.OpNode ir.Stmt
@@ -90,51 +78,51 @@ EXEMPT = {
     """,
     "types of what one may write oneself; `loopwright.testing` has contracts": """
         runtime.memory.MemoryPool runtime.DeviceAPI runtime.Memory runtime.Stream runtime.Event
-        runtime.Program runtime.register_device_api runtime.unregister_device_api
+        runtime.Program
         measure.MeasurerLike measure.TaskLike records.Json records.Measurement
-        tuner.Callback tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
+        tuner.TasksMonitor tuner.TunerLike tuner.run.callbacks.Database
         auto_scheduler.search_policy.SearchCallback auto_scheduler.search_policy.SearchPolicy
     """,
-    "errors, and what makes one": """
-        lowering.too_deep tuner.NothingRan tuner.TuningInterrupted
-        graph.frontend.onnx.UnboundInputsError
-    """,
-    "names of devices, as `runtime.cpu`": "runtime.cuda runtime.metal runtime.opencl runtime.rocm",
-    "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": """
-        driver.Backend driver.register_backend driver.unregister_backend
-        runtime.ArtifactKind runtime.register_artifact_kind runtime.unregister_artifact_kind
-    """,
-    "seams for devices of one's own: tests/unit/runtime/profiling/simulated.py is the example": """
-        runtime.profiling.MetricCollector runtime.profiling.observe_calls_of
-        runtime.profiling.recorded
-    """,
+    "errors": "tuner.NothingRan tuner.TuningInterrupted graph.frontend.onnx.UnboundInputsError",
+    "seams for targets of one's own: tests/unit/driver/test_toy_target.py is the example": (
+        "driver.Backend runtime.ArtifactKind"
+    ),
+    "seams for devices of one's own: tests/unit/runtime/profiling/simulated.py is the example": (
+        "runtime.profiling.MetricCollector"
+    ),
     "nodes of graphs, which operators and functions make": """
         graph.Call graph.Constant graph.Expr graph.Function graph.GlobalVar graph.If graph.OpRef
         graph.Tuple graph.Var graph.frontend.onnx.Node
         graph.frontend.torch.Node
     """,
 }
-#: Packages that examples need and tests may lack.
-PACKAGES = {"graph.from_onnx": "onnx", "graph.from_torch": "torch"}
 NEEDS_NONE = {name for names in EXEMPT.values() for name in names.split()}
 
 
-def public() -> dict[str, object]:
-    """Every public callable by its name below `loopwright`, each object once."""
-    found: dict[str, object] = {}
-    for room in ROOMS.split():
-        module = importlib.import_module(f"loopwright.{room}")
-        for name in getattr(module, "__all__", own_names(module)):
-            thing = getattr(module, name)
-            if callable(thing) and not any(thing is other for other in found.values()):
-                found[f"{room}.{name}"] = thing
-    found |= {name: named(name) for name in ASKED.split()}
-    for name in HELD.split():
-        cls = named(name)
-        assert isinstance(cls, type)
-        found.setdefault(name, cls)
-        found |= {f"{name}.{method}": f for method, f in methods(cls)}
-    return found
+def examples(path: Path) -> Iterator[tuple[str, str]]:
+    """Name and text of each example of a file: in docstrings and texts that become docstrings."""
+
+    def walk(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+        for child in ast.iter_child_nodes(node):
+            own = getattr(child, "name", "")
+            yield from walk(child, f"{name}.{own}" if own and name else own or name)
+            match child:
+                case ast.FunctionDef() | ast.ClassDef():
+                    yield f"{name}.{own}".lstrip("."), ast.get_docstring(child) or ""
+                case ast.Assign([ast.Attribute(ast.Name(thing), "__doc__")], ast.Constant(text)):
+                    yield thing, text
+
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for name, text in [("", ast.get_docstring(tree) or ""), *walk(tree, "")]:
+        if "Example:\n" in text:
+            yield name, text.partition("Example:\n")[2]
+
+
+EXAMPLES = {
+    f"{path.relative_to(PACKAGE)}:{name}": text
+    for path in sorted(PACKAGE.rglob("*.py"))
+    for name, text in examples(path)
+}
 
 
 def named(name: str) -> object:
@@ -143,40 +131,26 @@ def named(name: str) -> object:
     return getattr(importlib.import_module(f"loopwright.{module}"), attribute)
 
 
+def classes() -> dict[str, type]:
+    """Every public class by its name below `loopwright`, each once."""
+    named: dict[type, str] = {}
+    for room in ROOMS.split():
+        module = importlib.import_module(f"loopwright.{room}")
+        for name in getattr(module, "__all__", own_names(module)):
+            thing = getattr(module, name)
+            if isinstance(thing, type):
+                named.setdefault(thing, f"{room}.{name}")
+    return {name: cls for cls, name in named.items()}
+
+
 def own_names(module: ModuleType) -> list[str]:
     """The public names that a module without `__all__` defines itself."""
     own = {n: x for n, x in vars(module).items() if not n.startswith("_")}
     return [n for n, x in own.items() if getattr(x, "__module__", "") == module.__name__]
 
 
-def methods(cls: type) -> Iterator[tuple[str, object]]:
-    """The public methods of a class, with those that it inherits from classes of ours."""
-    for name in dir(cls):
-        raw = inspect.getattr_static(cls, name)
-        function = getattr(raw, "__func__", raw)  # of a class method or a static one
-        if name.startswith("_") or not inspect.isfunction(function):
-            continue
-        if function.__module__.startswith("loopwright."):
-            yield name, function
-
-
-METHODS = {f"{name}.{method}" for name in HELD.split() for method, _ in methods(named(name))}
-PUBLIC = public()
-
-
-def documentation(thing: object) -> str:
-    """Its own docstring: that of a pass is that of the function that it runs."""
-    doc = getattr(thing.run if isinstance(thing, Pass) else thing, "__doc__", None)
-    return inspect.cleandoc(doc) if doc else ""
-
-
-def is_primitive(method: str) -> bool:
-    holder, _, name = method.rpartition(".")
-    return holder in SCHEDULES and name in PRIMITIVES
-
-
 def has_example(thing: object) -> bool:
-    return "Example:\n" in documentation(thing)
+    return "Example:\n" in (inspect.cleandoc(thing.__doc__) if thing.__doc__ else "")
 
 
 @pytest.fixture(scope="session")
@@ -193,14 +167,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.docs
-@pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if has_example(thing)])
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_example(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if name in PACKAGES:
-        pytest.importorskip(PACKAGES[name], reason=f"needs the package {PACKAGES[name]}")
+    text = EXAMPLES[name]
+    for package in re.findall(r">>> (?:import|from) (onnx|torch)\b", text):
+        pytest.importorskip(package, reason=f"needs the package {package}")
     monkeypatch.chdir(tmp_path)
-    text = documentation(PUBLIC[name]).partition("Example:\n")[2]
     if LOG in text:  # made for those only that need it
         shutil.copy(request.getfixturevalue("log"), tmp_path)
     report = run(text, name)
@@ -217,14 +191,17 @@ def run(text: str, name: str) -> str:
     return "".join(report)
 
 
-def test_every_public_callable_has_an_example() -> None:
-    assert {m.rpartition(".")[2] for m in METHODS if is_primitive(m)} == PRIMITIVES
-    free = NEEDS_NONE | {m for m in METHODS if not is_primitive(m)}
-    missing = [n for n, x in PUBLIC.items() if not has_example(x) and n not in free]
-    assert not missing, f"{len(missing)} of {len(PUBLIC)} need one"
+def test_classes_primitives_and_entry_points_have_an_example() -> None:
+    wanted = {name: cls for name, cls in classes().items() if name not in NEEDS_NONE}
+    wanted |= {name: named(name) for name in ENTRY_POINTS.split()}
+    methods = {n: getattr(cls, n) for cls in SCHEDULES for n in PRIMITIVES if hasattr(cls, n)}
+    assert methods.keys() == PRIMITIVES
+    missing = [name for name, thing in (wanted | methods).items() if not has_example(thing)]
+    assert not missing, f"{len(missing)} of {len(wanted | methods)} need one"
 
 
 def test_exceptions_are_few_and_true() -> None:
-    assert set(PUBLIC) >= NEEDS_NONE
-    assert not [name for name in NEEDS_NONE if has_example(PUBLIC[name])]
-    assert len(NEEDS_NONE) < len(PUBLIC) / 10
+    public = classes()
+    assert public.keys() >= NEEDS_NONE
+    assert not [name for name in NEEDS_NONE if has_example(public[name])]
+    assert len(NEEDS_NONE) < len(public) / 3

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-HEAVY = ["click", "joblib", "llvmlite", "matplotlib", "rich", "scipy", "xgboost"]
+HEAVY = ["click", "joblib", "llvmlite", "matplotlib", "msgspec", "rich", "scipy", "xgboost"]
 
 SCRIPT = """
 import json, sys, time

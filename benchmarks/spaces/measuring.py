@@ -101,12 +101,12 @@ def build_all(task: lw.Task, ledger: Ledger, say: Callable[[str], None]) -> None
 
 def _keep_build(ledger: Ledger, pool: BuildPool, index: int, job: Build) -> None:
     pool.wait([job])
-    if isinstance(job.outcome, Artifact):
-        place = ledger.put_object(job.outcome.objects)
-        ledger.builds.append({"index": index, "object": place, "manifest": job.outcome.manifest})
+    code = job.compiled
+    if isinstance(code, Artifact):
+        place = ledger.put_object(code.objects)
+        ledger.builds.append({"index": index, "object": place, "manifest": code.manifest})
         return
-    assert job.outcome is not None
-    ledger.builds.append({"index": index, "error": [job.outcome.kind, job.outcome.text]})
+    ledger.builds.append({"index": index, "error": [code.kind, code.text]})
 
 
 class Timer:
@@ -214,8 +214,8 @@ class Timer:
         m = self.measurer
         artifact = Artifact(self.built[index]["manifest"], b"")
         result = m.session.check(self._expression(index), artifact)
-        if result.error is None and result.reason:
-            why = result.reason
+        if result.error is None and result.check_reason:
+            why = result.check_reason
             raise TuneError(f"point {index} of {self.task.name} cannot be checked: {why}")
         return result.error
 

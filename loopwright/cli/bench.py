@@ -68,9 +68,13 @@ def bench_command(
 
 
 def _bench_workload(
-    subject: WorkloadSubject, history: cli.HistoryOptions, record: cli.RecordOptions, rounds: int,
-    device: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    subject: WorkloadSubject,
+    history: cli.HistoryOptions,
+    record: cli.RecordOptions,
+    rounds: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
     from loopwright import runtime
     from loopwright.inspection import bench, default_schedule
     from loopwright.measure import measured_on

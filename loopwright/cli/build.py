@@ -35,7 +35,7 @@ def build_command(
     output: str = cli.option(
         "-o --output FILE",
         "The file to write: a shared object where the name ends in .so (this needs a C compiler), "
-        "else an object file. Of a model a file that ends in .lw.",
+        "else an object file. For a model: a file whose name ends in .lw.",
         required=True,
         type=click.Path(),
     ),
@@ -60,9 +60,13 @@ def build_command(
 
 
 def _build_workload(
-    subject: WorkloadSubject, history: cli.HistoryOptions, record: cli.RecordOptions, verify: bool,
-    output: str, force: bool,
-) -> None:  # fmt: skip
+    subject: WorkloadSubject,
+    history: cli.HistoryOptions,
+    record: cli.RecordOptions,
+    verify: bool,
+    output: str,
+    force: bool,
+) -> None:
     from loopwright import runtime
     from loopwright.cli import kernel_files
     from loopwright.inspection import default_schedule, locked

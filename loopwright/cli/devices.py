@@ -30,10 +30,10 @@ def devices_command(
         "--threads N", "Threads that measure [default: all cores].", type=click.IntRange(1)
     ),
 ) -> None:
-    """List the devices of this machine with their limits, measured now: the most arithmetic (FMA
-    peak, in GFLOP/s) and the most memory traffic (in GB/s; of a CPU two reads and a write, of
-    others a copy). Of the CPU also its caches; of GPUs and OpenCL what a kernel may take of them,
-    or what is missing.
+    """List the devices of this machine with their limits, measured now: peak arithmetic (fused
+    multiply-adds, in GFLOP/s) and memory bandwidth (in GB/s: two reads and a write on a CPU, a copy
+    elsewhere). For the CPU also its caches; for GPUs and OpenCL devices what a kernel may use of
+    them, or what is missing.
     """
     from loopwright import env, runtime
     from loopwright.inspection import RunPlace
@@ -45,8 +45,8 @@ def devices_command(
         peak, bandwidth = runtime.fma_peak(threads), runtime.bandwidth(threads)
     makers = (runtime.cuda, runtime.opencl)
     numbered = (map(make, itertools.count()) for make in makers)
-    found = (one for all_of in numbered for one in itertools.takewhile(lambda d: d.exist, all_of))
-    others = [(one, _facts(one)) for one in found]
+    devices = (one for all_of in numbered for one in itertools.takewhile(lambda d: d.exist, all_of))
+    others = [(one, _facts(one)) for one in devices]
     facts = {
         "device": str(device),
         "cpu": machine["cpu"],
@@ -56,7 +56,7 @@ def devices_command(
         "threads": threads,
         "fma_peak_gflops": peak / 1e9,
         "bandwidth_gbytes": bandwidth / 1e9,
-        "others": [known for _, known in others],
+        "others": [limits for _, limits in others],
     }
     if as_json:
         click.echo(json.dumps(facts))
@@ -68,8 +68,8 @@ def devices_command(
     used = counted(threads, "thread")
     click.echo(f"  float32 peak, {used}: {facts['fma_peak_gflops']:.1f} GFLOP/s")
     click.echo(f"  memory bandwidth, {used}: {facts['bandwidth_gbytes']:.1f} GB/s")
-    for one, known in others:
-        for line in _lines(one, known):
+    for one, limits in others:
+        for line in _lines(one, limits):
             click.echo(line)
     for make in makers:
         if not make().exist:

@@ -25,9 +25,13 @@ class Display(tuning.Monitor):
     shows_result = True
 
     def __init__(
-        self, console: Console, peak: float | None, numpy: float | None, refresh_s: float = 0.2,
+        self,
+        console: Console,
+        peak: float | None,
+        numpy: float | None,
+        refresh_s: float = 0.2,
         sampled: Mapping[str, Callable[[], float | None]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.console, self.peak, self.numpy, self.refresh_s = console, peak, numpy, refresh_s
         self.sampled, self.noted = dict(sampled or {}), list[str]()
         self._live: Live | None = None

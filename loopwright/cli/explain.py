@@ -13,7 +13,7 @@ from loopwright.cli import options as cli
 from loopwright.cli.console import announce, echo
 from loopwright.cli.model import SubjectOptions
 from loopwright.errors import LoopwrightError, RecordError, UsageError
-from loopwright.records import Json, Log, open_log
+from loopwright.records import Json, Log, load
 
 if TYPE_CHECKING:
     from loopwright.history import Choice
@@ -54,7 +54,7 @@ def explain_command(
 ) -> None:
     """Print the features of one configuration of WORKLOAD: the numbers about its loops, such as
     lengths, strides and bytes touched, from which a cost model predicts its speed. With --history a
-    model learns from a log, and the features that move its prediction most come first. Of an
+    model learns from a log, and the features that move its prediction most come first. For an
     automatic space the structure, its reasons and its loops are printed first.
     """
     from loopwright.history import apply_history_best
@@ -63,7 +63,7 @@ def explain_command(
     task = subject.find_workload().task
     log, best, model = None, None, None
     if history is not None:
-        log = open_log(history)
+        log = load(history)
         if complaint := log.complaint():
             announce(complaint)
         best = apply_history_best(log.records).explain(task)

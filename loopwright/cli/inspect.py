@@ -79,8 +79,8 @@ def inspect_command(
     called, its share of the time of a run, and which kernels have records in a log (--history).
 
     INPUT=SHAPE, such as image=1x3x224x224, overrides what the model declares. Times are those of
-    runs on random data; kernels that map elements one by one are not tuned. Nodes that have no
-    kernel stand among the kernels, with who computes them, and why. With --batch each batch is
+    runs on random data; kernels that map elements one by one are not tuned. Nodes without
+    a kernel are listed, too, with what computes them instead, and why. With --batch each batch is
     shown, one after the other; --json prints a line for each. With --layouts the model is shown in
     these layouts.
     """

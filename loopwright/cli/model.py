@@ -43,35 +43,35 @@ _SHAPE = re.compile(f"{_EXTENT}(?:[x,]{_EXTENT})*")
 class ModelOptions:
     no_fallback: bool = flag(
         "--no-fallback",
-        "Of a model: refuse nodes that have no kernel, all of them at once, in place of "
-        "leaving them to onnx.reference.",
+        "For a model: refuse nodes that have no kernel, naming all of them, instead of leaving "
+        "them to onnx.reference.",
         of="model",
     )
     batches: tuple[int, ...] = option(
         "--batch N",
-        "Of a model whose inputs have a batch that varies (an extent with a name, as in "
-        "image=nx3x224x224): a value of it with kernels of its own. Several may be given.",
+        "For a model whose batch has a name, as in image=nx3x224x224: a batch size that gets "
+        "kernels of its own. Several may be given.",
         of="model",
         multiple=True,
         type=click.IntRange(1),
     )
     layouts: str | None = option(
         "--layouts FILE",
-        "Of a model: compute convolutions and pools in the layouts of this file, which "
+        "For a model: compute convolutions and pools in the layouts of this file, which "
         "`loopwright tune --layouts` wrote [default: channels last where that suits].",
         of="model",
         type=click.Path(dir_okay=False),
     )
     finalists: int | None = option(
         "--finalists N",
-        "Of a model: let the N fastest records of each kernel, and its default, take turns "
+        "For a model: let the N fastest records of each kernel, and its default, take turns "
         "inside runs of the model, and build what is fastest there [default: the best records].",
         of="model",
         type=click.IntRange(1),
     )
     max_error: float | None = option(
         "--max-error SHARE",
-        "Of a model: the largest error that an implementation of an operator may have, as a "
+        "For a model: the largest error that an implementation of an operator may have, as a "
         "share of its largest result. 0: only that of another order of sums, so no Winograd; "
         "1e-4: Winograd with larger tiles, too [default: 1e-5].",
         of="model",

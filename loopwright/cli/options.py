@@ -112,12 +112,12 @@ def verb(name: str, short_help: str | None = None) -> Callable[[_Verb], click.Co
 
 def _params(name: str, hint: Any, specs: Any, text: str | None = None) -> list[click.Parameter]:
     numbers = [kind for kind in (int, float) if kind in (hint, *get_args(hint))]
-    made = []
+    params = []
     for make, names, settings in specs:
         settings = {"type": numbers[0], **settings} if numbers else dict(settings)
         settings |= {} if text is None else {"help": text}
-        made.append(settings.pop("cls", make)([*names, name], **settings))
-    return made
+        params.append(settings.pop("cls", make)([*names, name], **settings))
+    return params
 
 
 def json_option(text: str = "Print JSON instead of text.") -> Any:
@@ -151,7 +151,7 @@ def emit_option() -> Any:
 class TargetOptions:
     target: str = option(
         "--target",
-        "What kernels are compiled for: llvm, c (by the system's C compiler), opencl, cuda "
+        "Target that kernels are compiled for: llvm, c (by the system's C compiler), opencl, cuda "
         'or interp (the interpreter), with options, such as "llvm -mcpu=x86-64-v3".',
         shown="llvm",
     )
@@ -179,7 +179,7 @@ class RecordOptions:
     )
     run: str | None = option(
         "--run RUN",
-        "The run that had this trial, where the log has several; the beginning will do.",
+        "The run of this trial, where the log has several: its id, or the beginning of it.",
         of="workload",
     )
 
@@ -235,7 +235,7 @@ class TunerChoice:
         shell_complete=_completed_tuners,
     )
     options: tuple[str, ...] = option("-O --option NAME=VALUE", multiple=True, cls=_TunerOption)
-    seed: int = option("--seed N", "Another number gives the tuner other random choices.", shown=0)
+    seed: int = option("--seed N", "Seed of the tuner's random choices.", shown=0)
 
     def chosen(self) -> tuple[type[Tuner], dict[str, Json]]:
         """The tuner, and its options by name; the message on unknown ones lists the known."""
@@ -280,7 +280,7 @@ class BudgetOptions:
 
     trials: int | None = option(
         "--trials N",
-        "Stop when the log holds so many successful trials: configurations that were built "
+        "Stop when the log holds this many successful trials: configurations that were built "
         f"and timed [default: {TRIALS}, unless another limit is given].",
     )
     timeout: str | None = option(
@@ -289,7 +289,7 @@ class BudgetOptions:
         "90s, 30m, 8h.",
     )
     early_stopping: int | None = option(
-        "--early-stopping N", "Stop after so many trials that brought nothing faster."
+        "--early-stopping N", "Stop after this many trials without an improvement."
     )
     gflops: float | None = option(
         "--gflops SPEED",
@@ -298,7 +298,7 @@ class BudgetOptions:
     )
     per_task_early_stopping: int | None = option(
         "--per-task-early-stopping N",
-        "Stop tuning a workload after so many of its trials that brought nothing faster.",
+        "Stop tuning a workload after this many of its trials without an improvement.",
     )
     min_gain: str | None = option(
         "--min-gain SHARE",
@@ -347,24 +347,25 @@ class BudgetOptions:
 class MeasuringOptions:
     number: int | None = option(
         "--number N",
-        "Calls of a kernel in one sample, whose mean is the sample [default: as many as fit "
-        "into 10 ms]. With --number, --repeat or --min-repeat-ms all three have AutoTVM's meaning, "
-        "the others AutoTVM's defaults: 4, 3, 0.",
+        "Calls of a kernel in one sample, which is their mean [default: as many as fit into 10 "
+        "ms]. Any of --number, --repeat and --min-repeat-ms selects AutoTVM's meaning of all "
+        "three, and AutoTVM's defaults 4, 3 and 0 for the rest.",
     )
     repeat: int | None = option(
         "--repeat N", "Samples of a kernel; their median is its time [default: up to 5]."
     )
     min_repeat_ms: float | None = option(
         "--min-repeat-ms MS",
-        "A sample takes at least so many milliseconds; --number grows until it does.",
+        "Shortest time of a sample, in milliseconds; --number grows until it is reached.",
     )
     run_timeout: float | None = option(
         "--run-timeout SECONDS",
-        "A kernel that runs longer has failed [default: 10; less once a faster one is known].",
+        "Time after which a run counts as failed [default: 10, or less once a faster kernel is "
+        "known].",
     )
     build_timeout: float | None = option(
         "--build-timeout SECONDS",
-        "A kernel that takes longer to compile has failed [default: 10].",
+        "Time after which compiling a kernel counts as failed [default: 10].",
     )
     parallel: int | None = option(
         "--parallel N", "Processes that compile at the same time [default: one a core]."

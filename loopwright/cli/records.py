@@ -116,11 +116,14 @@ def best(
 
     read = load_log(log)
     groups = list(by_setup(filters.of(read)).values())
-    winners = [r for group in groups for r in top_k(group, top)]
+    leading = [top_k(group, top) for group in groups]
+    winners = [record for first in leading for record in first]
     if not winners:
         raise _no_usable(read, filters)
     print_records(read, winners, form)
-    for group, winner in [(some, best) for some in groups for best in top_k(some, 1)]:
+    for group, winner in [
+        (some, first[0]) for some, first in zip(groups, leading, strict=True) if first
+    ]:
         verdict = verdict_on(winner, group)
         if verdict is not None and verdict.nothing_faster and not verdict.is_default:
             announce(f"record {winner.id}: {verdict.text('it')}; the default is built")
@@ -168,10 +171,8 @@ def top(
 
 
 def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None:
-    from loopwright.records import lines_of
-
     if form.as_json:
-        print_lines(lines_of(records))
+        print_lines(record.to_line() for record in records)
     elif form.as_csv:
         form.print_rows(*record_text.record_rows(log, records))
     elif not records:

@@ -37,13 +37,13 @@ def report_command(
     ),
     shapes: tuple[str, ...] = option(
         "--shape INPUT=SHAPE",
-        "Of the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
+        "For the model: the shape of an input, such as image=1x3x224x224, in place of the one that "
         "it declares. Several may be given.",
         multiple=True,
     ),
     layouts: str | None = option(
         "--layouts FILE",
-        "Of the model: the file of layouts in which `loopwright tune --layouts` tuned it.",
+        "For the model: the file of layouts that `loopwright tune --layouts` wrote.",
         type=click.Path(dir_okay=False),
     ),
     task: str | None = option("--task TEXT", "Only tasks whose key or name contains this text."),

@@ -51,17 +51,17 @@ def run_command(
     device: str | None = cli.device_option(of="workload"),
     inputs: tuple[str, ...] = cli.option(
         "--input NAME=FILE",
-        "Of a model: an input from a .npy file of NumPy; those that are not given are random.",
+        "For a model: an input from a .npy file of NumPy; those that are not given are random.",
         multiple=True,
     ),
     output: str | None = cli.option(
         "--output FILE",
-        "Of a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
+        "For a model: write its outputs to this .npz file of NumPy, as output_0, output_1, ...",
         type=click.Path(),
     ),
     force: bool = cli.force_option(),
     target: str | None = cli.option(
-        "--target", "Of an ONNX file: what it is built for [default: llvm].", of="model"
+        "--target", "For an ONNX file: what it is built for [default: llvm].", of="model"
     ),
     model: ModelOptions = cli.group(without=("finalists", "max_error")),
     as_json: bool = cli.json_option(),
@@ -138,8 +138,8 @@ def _models(
             raise UsageError(f"--batch: {file} was built for one batch; leave it out")
         return [(file, model, _read(inputs, [v.name for v in model.program.input_values]))]
     arrays = _read(inputs, [v.name for v in model.inputs])
-    given = (model.batch_of_named(arrays),) if arrays and not options.batches else ()
-    batches = options.batches or given or model.batches
+    of_arrays = (model.batch_of_named(arrays),) if arrays and not options.batches else ()
+    batches = options.batches or of_arrays or model.batches
     if output is not None and len(batches) > 1:
         raise UsageError(f"--output {output}: outputs are written of one batch; give --batch once")
     return [(f"{file} of {model.size} {batch}", model.at(batch), arrays) for batch in batches]
@@ -177,9 +177,14 @@ def _read(words: Sequence[str], names: Sequence[str]) -> dict[str, Array]:
 
 
 def _run_model(
-    title: str, model: Model, arrays: Mapping[str, Array], output: str | None, repeat: int,
-    force: bool, as_json: bool,
-) -> None:  # fmt: skip
+    title: str,
+    model: Model,
+    arrays: Mapping[str, Array],
+    output: str | None,
+    repeat: int,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Run a model once, with random data for other inputs, show or write outputs, and time it."""
     from loopwright.graph import random_inputs
     from loopwright.inspection import bench

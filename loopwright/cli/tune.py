@@ -53,18 +53,18 @@ def tune_command(
     ),
     pretrain: tuple[str, ...] = cli.option(
         "--pretrain FILE",
-        "A log whose records, of whatever workloads, teach the tuner's cost model before it "
-        "starts; they count for no trial. Several may be given.",
+        "A log, of any workloads, from which the tuner's cost model learns before it starts; its "
+        "records do not count as trials. Several may be given.",
         of="workload",
         type=click.Path(exists=True, dir_okay=False),
         multiple=True,
     ),
     model: ModelOptions = cli.group(
         without=("finalists",),
-        layouts="Of a model: choose a layout for each convolution and pool before it is tuned: "
-        "kernels of which the log has no record are measured as their defaults, in all layouts. "
-        "The choice is written to this file, which `build`, `run`, `bench` and `inspect` take as "
-        "well; one that is there already is kept.",
+        layouts="For a model: choose a layout for each convolution and pool before tuning: default "
+        "kernels are measured in all layouts where the log has no records of them. The choice is "
+        "written to this file, for `build`, `run`, `bench` and `inspect`; an existing file is "
+        "kept.",
     ),
     measuring: cli.MeasuringOptions,
     script: cli.ScriptOptions,
@@ -143,9 +143,13 @@ def _print(console: Console, lines: Sequence[str]) -> None:
 
 
 def _tune(
-    tuner: tuning.Tuner, workload: WorkloadSubject, path: str, settings: Mapping[str, Json],
-    console: Console, where: str,
-) -> tuning.Summary:  # fmt: skip
+    tuner: tuning.Tuner,
+    workload: WorkloadSubject,
+    path: str,
+    settings: Mapping[str, Json],
+    console: Console,
+    where: str,
+) -> tuning.Summary:
     from loopwright.cli.display import Display
     from loopwright.task import SpaceUnion
 
@@ -291,7 +295,7 @@ def _speeds(summary: tuning.Summary, peak: float | None, numpy: float | None) ->
 def _next_steps(
     workload: WorkloadSubject, summary: tuning.Summary, path: str, asked: int | None
 ) -> list[str]:
-    """Commands for further steps; ``asked`` is the number of trials that were asked for."""
+    """Commands for further steps; ``asked`` is the number of requested trials."""
     from loopwright.codegen import backend_of
     from loopwright.runtime import artifact_kind
 

@@ -53,9 +53,9 @@ def tune_tasks_command(
     tuner: cli.TunerChoice,
     budget: cli.BudgetOptions = cli.group(
         without=("gflops", "effort"),
-        trials="Stop when the log holds so many successful trials of all workloads together "
+        trials="Stop when the log holds this many successful trials of all workloads together "
         f"[default: {cli.TRIALS} for each, unless another limit is given].",
-        early_stopping="Stop after so many trials that brought nothing faster for any workload.",
+        early_stopping="Stop after this many trials without an improvement of any workload.",
         min_gain="Stop tuning a workload when another minute is expected to make it faster by "
         "less than this: 1%, or 0.01.",
     ),
@@ -137,9 +137,14 @@ def _continued(
 
 
 def tune_model(
-    words: SubjectOptions, options: ModelOptions, tuner: cli.TunerChoice, limits: Mapping[str, Any],
-    log: str | None, option: MeasureOption | None, script: cli.ScriptOptions,
-) -> int | None:  # fmt: skip
+    words: SubjectOptions,
+    options: ModelOptions,
+    tuner: cli.TunerChoice,
+    limits: Mapping[str, Any],
+    log: str | None,
+    option: MeasureOption | None,
+    script: cli.ScriptOptions,
+) -> int | None:
     from loopwright.graph import extract_tasks, tune
     from loopwright.runtime import device_of_target
 
@@ -269,9 +274,13 @@ def _line(line: str, target: cli.TargetOptions) -> tuple[WorkloadSubject, float]
 
 
 def _layouts(
-    model: ModelSubject, file: str, log: str,
-    seed: int, option: MeasureOption | None, console: Console,
-) -> LayoutChoice:  # fmt: skip
+    model: ModelSubject,
+    file: str,
+    log: str,
+    seed: int,
+    option: MeasureOption | None,
+    console: Console,
+) -> LayoutChoice:
     """The layouts of a file, written first where it is missing, with measurements in the log."""
     from loopwright.graph import LAYOUTS, LayoutChoice, before_layouts, tune_layouts
 

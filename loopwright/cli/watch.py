@@ -41,7 +41,7 @@ def watch_command(
         f"Time between two updates [default: {_LOOK_S:g} on a terminal, else {_LINE_S:g}].",
         type=click.FloatRange(0.1, 86400),
     ),
-    once: bool = flag("--once", "Say where the run stands, and end."),
+    once: bool = flag("--once", "Print once where the run stands, and end."),
 ) -> None:
     """Follow the tuning run that writes LOG: the best so far, trials a minute, failures, what is
     left, and whether a process still writes the log.

@@ -23,7 +23,7 @@ from loopwright.codegen.code import Code, CodePart, SourceText
 from loopwright.codegen.gpu import nvrtc
 from loopwright.codegen.gpu.cuda import write_cuda, write_hip
 from loopwright.codegen.gpu.opencl import write_opencl
-from loopwright.codegen.gpu.split import Kernel, split_parts
+from loopwright.codegen.gpu.split import SplitKernel, split_parts
 from loopwright.codegen.llvm import compiler as llvm
 from loopwright.codegen.manifests import device_code
 from loopwright.errors import (
@@ -191,7 +191,7 @@ def compile_cuda(program: LoweredProgram, target: Target) -> Code:
     return Code(code.to_bytes(), sources, parts=tuple(CodePart(part.func) for part in parts))
 
 
-def check_resources(k: Kernel, taken: KernelResources, options: Mapping[str, Any]) -> None:
+def check_resources(k: SplitKernel, taken: KernelResources, options: Mapping[str, Any]) -> None:
     have = options["registers_per_block"]
     need = (taken.registers or 0) * k.thread_count
     if need > have:

@@ -121,16 +121,6 @@ def build_func(f: Func, target: TargetLike | None = None) -> Module:
         CodegenError: the function cannot run on the target.
         BuildError: the target needs the schedule (``interp``), or no array determines a size.
         TargetError: the target is not understood.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> func = lw.lower(te.create_schedule(B.op), [A, B])
-        >>> f = lw.driver.build_func(func)
-        >>> b = np.empty(4, "float32")
-        >>> f(np.zeros(4, "float32"), b)
-        >>> print(b)
-        [1. 1. 1. 1.]
     """
     resolved = Target(target) if target is not None else Target.current()
     return _build_program(LoweredProgram(f), resolved).module()
@@ -212,18 +202,7 @@ def lower_trace(
     name: str = "main",
     passes: Mapping[str, Any] | None = None,
 ) -> LoweredProgram:
-    """The first half of `compile`: lower a recorded trace; `compile_lowered` is the second.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> program = lw.driver.lower_trace(s.dag, s.trace_json(), s.arg_ids([A, B]))
-        >>> print(program.func)
-        def main(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = A[i] + 1.0
-    """
+    """The first half of `compile`: lower a recorded trace; `compile_lowered` is the second."""
     _check_name(name)
     if passes is None:
         s = replay(dag, trace)
@@ -233,35 +212,14 @@ def lower_trace(
 
 
 def compile_lowered(program: LoweredProgram, target: Target) -> Artifact:
-    """Generate the code of a lowered program and describe it; errors as of `build`.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> program = lw.driver.lower_trace(s.dag, s.trace_json(), s.arg_ids([A, B]))
-        >>> artifact = lw.driver.compile_lowered(program, lw.Target("llvm"))
-        >>> print(artifact.contents.entry)
-        main
-    """
+    """Generate the code of a lowered program and describe it; errors as of `build`."""
     return _build_program(program, target).artifact
 
 
 def compile_schedule(
     s: Schedule, arg_ids: Sequence[ArgId], target: Target, name: str
 ) -> tuple[Artifact, Sources]:
-    """Lower, generate code, and describe the result in a manifest; also its texts by kind.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> artifact, sources = lw.driver.compile_schedule(
-        ...     s, s.arg_ids([A, B]), lw.Target("llvm"), "add_one"
-        ... )
-        >>> print(artifact.contents.entry, sorted(sources))
-        add_one ['asm', 'ir', 'll', 'll-unoptimised']
-    """
+    """Lower, generate code, and describe the result in a manifest; also its texts by kind."""
     built = _build(s, arg_ids, target, name)
     return built.artifact, built.sources
 

@@ -125,14 +125,6 @@ def program_key(f: Func, target: Target, passes: Mapping[str, Any]) -> str:
 
     Args:
         passes: settings of the `PassContext` that it was lowered in, as its ``to_json`` gives them.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> func = lw.lower(s, [A, B])
-        >>> print(len(lw.driver.program_key(func, lw.Target("llvm"), {})))
-        16
     """
     settings = json.dumps([target.canonical, passes], sort_keys=True)
     parts = ["in two parts"] if isinstance(f, SplitFunc) else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopwright.codegen.code import buffer_bytes
-from loopwright.codegen.gpu.split import Kernel, SplitProgram
+from loopwright.codegen.gpu.split import SplitKernel, SplitProgram
 from loopwright.errors import BuildError
 from loopwright.ir.affine import Affine, to_affine
 from loopwright.ir.expr import Expr, Read, Var, as_expr
@@ -41,8 +41,8 @@ class SizeManifest:
         # A call checks the extents and reads of ``dag``, if given. ``order`` has the arguments of a
         # call: indices of arrays, and sizes that are passed; None for the arrays alone. A size that
         # is neither determined by an array nor passed is a BuildError.
-        given = list(order) if order is not None else list(range(len(f.params)))
-        passed = {v for v in given if isinstance(v, SizeVar)}
+        positions = list(order) if order is not None else list(range(len(f.params)))
+        passed = {v for v in positions if isinstance(v, SizeVar)}
         determined = {v for p in f.params for n in p.shape for v in _determined_by(n)}
         for v in f.sizes:
             if v not in determined | passed:
@@ -57,7 +57,7 @@ class SizeManifest:
             tuple((self.names[v], v.dtype, v.nonnegative) for v in f.sizes),
             tuple((self.formula(e), print_expr(e)) for e in extents),
             tuple((self.formula(e), shown) for e, shown in needs),
-            tuple(self.names[v] if isinstance(v, SizeVar) else v for v in given),
+            tuple(self.names[v] if isinstance(v, SizeVar) else v for v in positions),
         )
 
 
@@ -128,11 +128,11 @@ def _call_plan(program: SplitProgram, shared: Mapping[str, int]) -> CallPlan:
     f, buffers, manifest = program.func, program.buffers, SizeManifest(program.func.sizes)
     over_sizes = program.definitions.definition
 
-    def extents(k: Kernel, which: str) -> ExtentFormulas:
+    def extents(k: SplitKernel, which: str) -> ExtentFormulas:
         x, y, z = (manifest.formula(over_sizes(n)) for n in k.extents(which))
         return x, y, z
 
-    def launch(k: Kernel) -> LaunchSpec:
+    def launch(k: SplitKernel) -> LaunchSpec:
         arguments: list[ArgumentSource] = [
             ("parameter", f.params.index(b)) if b in f.params else ("buffer", buffers.index(b))
             for b in k.parameters

@@ -55,10 +55,6 @@ def create(
     operator of loopwright with its name. ``target_host``, where it is not None, is the target of
     the code that calls the kernel, a CPU. TaskError where the template is unknown, does not accept
     the arguments, or raised; TargetError where a target is not understood.
-
-    Example:
-        >>> len(lw.autotvm.task.create("matmul", args=(16, 16, 16), target="llvm").config_space) > 1
-        True
     """
     unnamed = f"{UNNAMED}{task_name}" if isinstance(task_name, str) else ""
     return create_task(
@@ -111,12 +107,6 @@ def extract_from_multiple_program(
 ) -> list[Task]:
     """The tasks of several networks, each once: `extract_from_program` of ``mods``, the weights of
     each in ``params``; UsageError where their numbers differ.
-
-    Example:
-        >>> x, w = lw.graph.var("x", (1, 64)), lw.graph.var("w", (16, 64))
-        >>> several = [lw.graph.IRModule.from_expr(lw.graph.op.nn.dense(x, w))] * 2
-        >>> print(len(lw.autotvm.task.extract_from_multiple_program(several, [{}, {}], "llvm")))
-        1
     """
     from loopwright.graph import extract_tasks
 
@@ -276,21 +266,12 @@ def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
     ``tuner.load_history`` and ``apply_history_best`` take them. Malformed lines, and records whose
     template is not registered or refuses their arguments, are skipped with one warning. RecordError
     where the file does not exist or cannot be read.
-
-    Example:
-        >>> sum(1 for _ in lw.autotvm.record.load_from_file("tuned.jsonl"))  # doctest: +SKIP
-        200
     """
     return _pairs(load(filename))
 
 
 def load_from_buffer(file: Iterable[str | bytes]) -> Iterator[Pair]:
-    """As `load_from_file`, from an open file or from lines in memory.
-
-    Example:
-        >>> list(lw.autotvm.record.load_from_buffer(["# no record"]))
-        []
-    """
+    """As `load_from_file`, from an open file or from lines in memory."""
     return _pairs(load_lines(file, str(getattr(file, "name", "the buffer"))))
 
 
@@ -399,13 +380,6 @@ def _check_protocol(verb: str, protocol: str) -> None:
 def measure_str_key(inp: TrialInput, include_config: bool = True) -> str:
     """A text that is equal for inputs of equal target, template, arguments and, unless left out,
     configuration.
-
-    Example:
-        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-        >>> one, other = (lw.MeasureInput(task, task.config(index)) for index in (0, 1))
-        >>> key = lw.autotvm.record.measure_str_key
-        >>> print(key(one) == key(other), key(one, False) == key(other, False))
-        False True
     """
     config = str(inp.config) if include_config else ""
     return f"{inp.target}{inp.task}{config}"
@@ -422,10 +396,6 @@ def split_workload(
     Args:
         clean: accepted: equal lines are written once, and no measurement is left out.
         out_dir: the folder of the files; None: the log's name followed by ``.tasks``.
-
-    Example:
-        >>> print(len(lw.autotvm.record.split_workload("matmul.jsonl", out_dir="by_task")))
-        1
     """
     return list(split(in_file, f"{os.fspath(in_file)}.tasks" if out_dir is None else out_dir))
 
@@ -502,15 +472,6 @@ def filter_inputs(
 ) -> tuple[list[TrialResult | None], list[TrialInput]]:
     """Separate inputs with known results from those to be measured: for each input its result or
     None, and the inputs without a result; with ``retry`` failures count as unknown.
-
-    Example:
-        >>> task = lw.create_task("matmul", (16, 16, 16), "llvm")
-        >>> inputs = [lw.MeasureInput(task, task.config_space.get(n)) for n in (3, 4)]
-        >>> db = lw.autotvm.database.DummyDatabase()
-        >>> db.save(inputs[0], lw.autotvm.MeasureResult(times=(0.5,)))
-        >>> partial, unsaved = lw.autotvm.database.filter_inputs(db, inputs)
-        >>> print(partial[0].costs, [inp.config.index for inp in unsaved])
-        (0.5,) [4]
     """
     partial: list[TrialResult | None] = []
     for inp in measure_inputs:
@@ -563,10 +524,6 @@ def get_const_int(expr: int | Expr) -> int:
     """An extent as an integer: of a number, as extents of tensors are already, or of a literal.
 
     TensorError where it is not an integer, or depends on a variable.
-
-    Example:
-        >>> lw.autotvm.utils.get_const_int(te.placeholder((4, 8), name="A").shape[1])
-        8
     """
     value = expr.value if isinstance(expr, Const) else expr
     if isinstance(value, int) and not isinstance(value, bool):
@@ -575,10 +532,5 @@ def get_const_int(expr: int | Expr) -> int:
 
 
 def get_const_tuple(in_tuple: Iterable[int | Expr]) -> tuple[int, ...]:
-    """A shape as a tuple of integers, each by `get_const_int`.
-
-    Example:
-        >>> lw.autotvm.utils.get_const_tuple(te.placeholder((4, 8), name="A").shape)
-        (4, 8)
-    """
+    """A shape as a tuple of integers, each by `get_const_int`."""
     return tuple(get_const_int(extent) for extent in in_tuple)

@@ -120,8 +120,8 @@ class MeasureResult(TrialResult):
         return "" if self.error is None else self.error.text
 
 
-def as_measured(found: TrialResult) -> MeasureResult:
-    return MeasureResult(**{f.name: getattr(found, f.name) for f in fields(found)})
+def as_measured(result: TrialResult) -> MeasureResult:
+    return MeasureResult(**{f.name: getattr(result, f.name) for f in fields(result)})
 
 
 class LocalRPCMeasureContext:
@@ -253,11 +253,6 @@ def load_best_record(
         workload_key: key of the workload; all records of an equal expression count. None: any.
         target: only trials for targets of its kind; None: any.
         include_compatible: accepted: exactly the records of an equal expression count.
-
-    Example:
-        >>> item, result = lw.auto_scheduler.load_best_record("matmul.jsonl", target="llvm")
-        >>> print(item.record.id == lw.records.best(lw.records.load("matmul.jsonl")).id)
-        True
     """
     reader = RecordReader(filename)
     candidates = reader.records
@@ -270,17 +265,17 @@ def load_best_record(
     return (None, None) if best is None else reader.pair(best)
 
 
-def _of_workload(found: Sequence[Record], workload_key: str) -> list[Record]:
+def _of_workload(records: Sequence[Record], workload_key: str) -> list[Record]:
     """The records of a workload; by name and arguments where its function is not registered."""
     if registered_tensors(workload_key) is None:
         name, args = named_workload(workload_key)
         if name not in TASKS and not args:  # an expression by its hash
-            return [record for record in found if record.dag == name]
+            return [record for record in records if record.dag == name]
         if name not in TASKS:
-            return [r for r in found if r.op == name and list(r.args) == args]
+            return [r for r in records if r.op == name and list(r.args) == args]
     program = tensor_program(workload_key_to_tensors(workload_key))
     dag, _ = Dag.from_ops([t.op for t in program.outputs])
-    return [record for record in found if record.dag == dag.hash]
+    return [record for record in records if record.dag == dag.hash]
 
 
 def save_records(

@@ -185,9 +185,9 @@ def _automatic(
     return task
 
 
-def _with_inputs(task: AutomaticTask, given: Mapping[str, npt.ArrayLike]) -> AutomaticTask:
+def _with_inputs(task: AutomaticTask, by_name: Mapping[str, npt.ArrayLike]) -> AutomaticTask:
     inputs = [t for t in task.program.args if t not in task.program.outputs]
-    arrays = {name: np.asarray(array) for name, array in given.items()}
+    arrays = {name: np.asarray(array) for name, array in by_name.items()}
     for name, array in arrays.items():
         tensor = next((t for t in inputs if t.name == name), None)
         if tensor is None:
@@ -224,15 +224,7 @@ def create_task(
     target_host: TargetLike = None,
     hardware_params: HardwareParams | None = None,
 ) -> SearchTask:
-    """Make a `SearchTask`, as scripts for TVM 0.7 do; its arguments and errors apply.
-
-    Example:
-        >>> X = te.placeholder((64,), name="X")
-        >>> Y = te.compute((64,), lambda i: X[i] * 0.5, name="Y")
-        >>> key = lw.auto_scheduler.register_workload_tensors("halved 64", [X, Y])
-        >>> print(lw.auto_scheduler.SearchTask(workload_key=key, target="llvm").workload_key)
-        halved 64
-    """
+    """Make a `SearchTask`, as scripts for TVM 0.7 do; its arguments and errors apply."""
     return SearchTask(
         func, args, target=target, target_host=target_host, hardware_params=hardware_params
     )
@@ -459,10 +451,5 @@ class ApplyHistoryBestOrSample(HistoryBestOrSample):
 
 
 def is_auto_scheduler_enabled() -> bool:
-    """Whether expressions without a schedule get an automatic one: always, by `loopwright.build`.
-
-    Example:
-        >>> print(lw.auto_scheduler.is_auto_scheduler_enabled())
-        True
-    """
+    """True: expressions without a schedule always get an automatic one, by `loopwright.build`."""
     return True

@@ -187,8 +187,8 @@ class XGBModel(CostModel):
         inputs, _ = RecordReader(file_name).read_lines()
         self.records += [item.record for item in inputs if item.record is not None]
 
-    def _take(self, found: Sequence[Record]) -> None:
-        self.records += found
+    def _take(self, records: Sequence[Record]) -> None:
+        self.records += records
         if self.model_file is not None:
             self.save(self.model_file)
 

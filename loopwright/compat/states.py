@@ -556,13 +556,6 @@ def register_workload_tensors(
     """Register tensors, inputs and results in calling order, under any text as key, which is
     returned; TaskError where it is taken, and ``override`` is False; TensorError where they form no
     expression.
-
-    Example:
-        >>> X = te.placeholder((64,), name="X")
-        >>> Y = te.compute((64,), lambda i: X[i] * 2, name="Y")
-        >>> key = lw.auto_scheduler.register_workload_tensors("doubled 64", [X, Y])
-        >>> print(lw.auto_scheduler.ComputeDAG(key).flop_ct)
-        64.0
     """
     if workload_key in _TENSORS and not override:
         raise TaskError(f"the workload {workload_key!r} is registered already; give another key")
@@ -574,14 +567,6 @@ def make_workload_key(func: str | Function, args: Iterable[Json]) -> str:
     """The key of a workload: JSON of its name and its arguments, defaults filled in.
 
     TaskError where the function, or its name, is not registered, or does not accept the arguments.
-
-    Example:
-        >>> @lw.auto_scheduler.register_workload("example/tripled")
-        ... def tripled(n):
-        ...     X = te.placeholder((n,), name="X")
-        ...     return [X, te.compute((n,), lambda i: X[i] * 3, name="Y")]
-        >>> print(lw.auto_scheduler.make_workload_key("example/tripled", (64,)))
-        ["example/tripled", 64]
     """
     template = lookup(func)
     return json.dumps([template.name, *template.bind(args)])
@@ -591,13 +576,6 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     """Inputs and results of the workload of a key, in calling order.
 
     TaskError where the key is malformed, or its function is not registered.
-
-    Example:
-        >>> X = te.placeholder((64,), name="X")
-        >>> Y = te.compute((64,), lambda i: X[i] * 4, name="Y")
-        >>> key = lw.auto_scheduler.register_workload_tensors("fourfold 64", [X, Y])
-        >>> lw.auto_scheduler.workload_registry.workload_key_to_tensors(key) == [X, Y]
-        True
     """
     if workload_key in _TENSORS:
         return list(_TENSORS[workload_key])

@@ -12,10 +12,9 @@ from loopwright.codegen import C_FUNCTIONS
 from loopwright.errors import TensorError, did_you_mean, shown
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Expr, ExprLike, as_expr, cast
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import CallPacked, Func, Stmt, Store, seq
 from loopwright.ir.verify import verify
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.runtime import check_name
 from loopwright.te import BufferView, DimLike, OperandBuffer, ShapeLike, whole
 from loopwright.te import IRBuilder as Statements
@@ -75,14 +74,7 @@ def _argument(name: str, k: int, x: object) -> Buffer | Expr | str:
 
 
 def stmt_seq(*stmts: Stmt) -> Stmt:
-    """Statements one after the other, as ``tvm.tir.stmt_seq`` makes them; TensorError for others.
-
-    Example:
-        >>> from loopwright import tir
-        >>> print(tir.stmt_seq(tir.call_packed("docs.log", 1), tir.call_packed("docs.log", 2)))
-        call_packed('docs.log', 1)
-        call_packed('docs.log', 2)
-    """
+    """Statements in order, as ``tvm.tir.stmt_seq`` makes them; TensorError for others."""
     for s in stmts:
         if not isinstance(s, Stmt):
             raise TensorError(f"stmt_seq: expected statements, got {shown(s)}")
@@ -133,15 +125,12 @@ def prim_func(
     marks = (False,) * len(inputs) + (True,) * len(outputs)
     f = Func(name, tuple(params), marks, stmt)
     verify(f, "of prim_func")
-
-    def visit(n: Node) -> None:
+    for n in nodes(f.body):
         if isinstance(n, Store) and n.buffer in f.inputs:
             raise TensorError(
                 f"prim_func {f.name!r}: the body writes the input {n.buffer.name!r}; declare it "
                 "among the outputs"
             )
-
-    walk(f.body, visit)
     return f
 
 
@@ -200,7 +189,7 @@ class IRBuilder:
         >>> with ib.for_range(0, 8, "i", kind="vectorize") as i:
         ...     x[i] = 1.0
         >>> print(ib.get())
-        alloc x: float32[8]
+        x = alloc(float32[8], local)
         for i in vectorized(8):
           x[i] = 1.0
     """
@@ -256,7 +245,7 @@ class IRBuilder:
     def allocate(
         self, dtype: str, shape: ShapeLike, name: str = "buf", scope: str = ""
     ) -> BufferVar:
-        """A buffer of the body's own, which exists until the scope ends in which it was asked for.
+        """A buffer of the body's own, which exists until the end of the scope that allocated it.
 
         ``scope`` is ``""``, ``"local"`` or ``"global"``: the caller's stack or workspace.
         """
@@ -321,11 +310,6 @@ def call_pure_extern(dtype: str, func_name: str, *args: ExprLike) -> Expr:
     Functions of doubles are computed in float64, those with ``f`` behind in float32; their
     arguments are converted to that type, and the result to ``dtype``. TensorError where it is no
     such function, or has another number of arguments: code of other languages cannot be called.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> print(lw.tir.call_pure_extern("float32", "expf", A[0]))
-        exp(A[0])
     """
     floats = {f"{name}f": function for name, function in _C.items()}
     function = _find("call_pure_extern", func_name, {**floats, **_C})
@@ -338,22 +322,17 @@ def call_intrin(dtype: str, func_name: str, *args: ExprLike) -> Expr:
 
     TensorError where it is no function of floats, or has another number of arguments. An intrinsic
     of one's own is a function of Python; instructions are those of `te.call_intrin`.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> print(lw.tir.call_intrin("float32", "tir.tanh", A[0]))
-        tanh(A[0])
     """
     return _call(_find("call_intrin", func_name, _TIR), func_name, dtype, args)
 
 
-def _find(verb: str, name: str, known: Mapping[str, Function]) -> Function:
-    if name in known:
-        return known[name]
+def _find(verb: str, name: str, functions: Mapping[str, Function]) -> Function:
+    if name in functions:
+        return functions[name]
     raise TensorError(
-        f"tir.{verb}: there is no {name!r}{did_you_mean(str(name), known)}; write what it computes "
-        "with the functions of te (code of other languages cannot be called, since a trace has to "
-        f"be complete); known: {', '.join(sorted(known))}"
+        f"tir.{verb}: there is no {name!r}{did_you_mean(str(name), functions)}; write what it "
+        "computes with the functions of te (code of other languages cannot be called, since a "
+        f"trace has to be complete); known: {', '.join(sorted(functions))}"
     )
 
 
@@ -365,12 +344,7 @@ def _call(function: Function, name: str, dtype: str, args: Sequence[ExprLike]) -
 
 
 def Cast(dtype: str, value: ExprLike) -> Expr:
-    """A value in another dtype: ``loopwright.te.cast`` with TVM's order of arguments.
-
-    Example:
-        >>> lw.tir.Cast("float32", te.placeholder((4,), "int32", name="A")[0]).dtype
-        'float32'
-    """
+    """A value in another dtype: ``loopwright.te.cast`` with TVM's order of arguments."""
     return cast(as_expr(value), dtype)
 
 
@@ -396,10 +370,6 @@ def decl_buffer(
         elem_offset, data_alignment, offset_factor: without effect: an operand may begin at any
             element, and code assumes no alignment.
         data, buffer_type: refused: loopwright finds the memory, and does not broadcast.
-
-    Example:
-        >>> lw.tir.decl_buffer((4, 8), "float32", "B", strides=[te.var("s"), 1]).strides
-        (None, 1)
     """
     refused = {"data": data is not None, "buffer_type": buffer_type != ""}
     refused["scope"] = scope not in ("", "global")

@@ -93,7 +93,8 @@ class Excess:
     def widely(self, digits: Digits) -> npt.NDArray[np.bool_]:
         """For each limit of `MARGINS`, whether candidates exceed it widely, bool (n, limits).
 
-        ``digits`` is as in `AnalyticalModel.predict`. What a template refuses exceeds none.
+        ``digits`` is as in `AnalyticalModel.predict`. Candidates that a template refuses exceed
+        none.
         """
         found = self._population.evaluate(digits)
         return np.asarray(found > np.array(list(MARGINS.values()), np.float32))

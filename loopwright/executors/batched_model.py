@@ -13,7 +13,7 @@ import os
 import threading
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from loopwright.errors import ArgumentError, RunError, UsageError, did_you_mean
 from loopwright.executors import saved
 from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.graph_executor import GraphExecutor
-from loopwright.executors.model import Model, refuse_host_steps
+from loopwright.executors.model import Model, check_count, refuse_host_steps
+from loopwright.executors.places import PlacedProgram, host_program
 from loopwright.executors.program import (
     VERSION,
     Array,
@@ -159,7 +160,7 @@ class SizedModel:
         self.program, self.kernels, self.constants = program, kernels, constants
         self.host_steps = host_steps or {}
         self._shared = shared
-        self._first: GraphExecutor | None = None
+        self._first: PlacedProgram | None = None  # for the size that was first
         self._kept: RuntimeCache[Model] = RuntimeCache(_KEEP, counted=False)  # one "byte" a model
         self._lock = threading.Lock()
 
@@ -172,11 +173,16 @@ class SizedModel:
 
     def executor(self, program: Program, in_place: Collection[str] = ()) -> GraphExecutor:
         """An executor of the program for a size; all share weights, and the first `in_place`."""
+        return GraphExecutor._over(self._host_program(program, in_place))
+
+    def _host_program(self, program: Program, in_place: Collection[str] = ()) -> PlacedProgram:
+        """The program for a size, with the weights and kernels of all."""
         with self._lock:
             if self._first is None:
                 called: dict[str, Module | HostStep] = {**self.kernels, **self.host_steps}
-                self._first = GraphExecutor(program, called, self.constants, self._shared, in_place)
-            return self._first.of_size(program)
+                parts = called, self.constants, self._shared, in_place
+                self._first = host_program(program, *parts)
+            return replace(self._first, program=program)
 
 
 class _ModelOfSize(Model):
@@ -185,8 +191,8 @@ class _ModelOfSize(Model):
         self._whole = whole
 
     @cached_property
-    def _first(self) -> GraphExecutor:
-        return self._whole.executor(self.program)
+    def _host_program(self) -> PlacedProgram:
+        return self._whole._host_program(self.program)
 
     def _check_whole(self, done: str) -> None:
         """Refused: it would be of one size, its kernels are of any; the model of all is saved."""
@@ -256,11 +262,7 @@ class BatchedModel:
         """The batch of inputs, given as an array for each in order; ArgumentError where an input
         does not fit, the batch is not a whole number from 1, or they disagree about it.
         """
-        if len(inputs) != len(self.inputs):
-            names = ", ".join(v.name for v in self.inputs)
-            raise ArgumentError(
-                f"the model has {len(self.inputs)} inputs ({names}), got {len(inputs)}"
-            )
+        check_count([v.name for v in self.inputs], inputs)
         return self.batch_of_named({v.name: x for v, x in zip(self.inputs, inputs, strict=True)})
 
     def batch_of_named(self, inputs: Mapping[str, Any]) -> int:
@@ -402,35 +404,35 @@ def read(
             raise RunError(f"{source}: one of its batches is {batch!r:.40}")
         if program.input_values != tuple(v.at({size: batch}) for v in inputs):
             raise RunError(f"{source}: its program for {size} {batch} takes other inputs")
-        kernels, weights = reader.kernels(part), reader.weights(part)
-        saved.check(source, program, kernels, weights)
-        models[batch] = Model(program, kernels, weights, shared=reader.shared)
+        models[batch] = Model(program, *reader.contents(part, program), shared=reader.shared)
     if head["rest"] is None:
         return size, inputs, models, None
     sized = SizedProgram.from_json(head["rest"]["program"])
     if sized.size != size or sized.input_values != tuple(inputs):
         raise RunError(f"{source}: its program for other batches takes other inputs")
-    kernels, weights = reader.kernels(head["rest"]), reader.weights(head["rest"])
-    saved.check(source, sized.at(2), kernels, weights)
-    return size, inputs, models, SizedModel(sized, kernels, weights, shared=reader.shared)
+    contents = reader.contents(head["rest"], sized.at(_ANY))
+    return size, inputs, models, SizedModel(sized, *contents, shared=reader.shared)
 
 
 class _Reader:
     def __init__(self, archive: zipfile.ZipFile, source: Path) -> None:
-        self._archive, self._kernels = archive, dict[int, Module]()
+        self._archive, self._source, self._kernels = archive, source, dict[int, Module]()
         self._weights = saved.weights_of(archive, source)
         self.shared = SharedArrays()
 
-    def kernels(self, part: Mapping[str, Any]) -> dict[str, Module]:
+    def contents(
+        self, part: Mapping[str, Any], program: Program
+    ) -> tuple[dict[str, Module], dict[str, Array]]:
+        """Kernels and weights of an entry of ``model.json``, which must fit its program."""
         for number in part["kernels"].values():
             if type(number) is not int:
                 raise ValueError(f"the number of a kernel is {number!r:.40}")
             if number not in self._kernels:
                 self._kernels[number] = saved.kernel_of(self._archive, number)
-        return {str(name): self._kernels[n] for name, n in part["kernels"].items()}
-
-    def weights(self, part: Mapping[str, Any]) -> dict[str, Array]:
-        return {str(name): self._weights[stored] for name, stored in part["weights"].items()}
+        kernels = {str(name): self._kernels[n] for name, n in part["kernels"].items()}
+        weights = {str(name): self._weights[stored] for name, stored in part["weights"].items()}
+        saved.check(self._source, program, kernels, weights)
+        return kernels, weights
 
 
 def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:

@@ -184,14 +184,14 @@ def callees(
 
 
 def _with_constants(
-    module: Module | HostStep, given: Sequence[Any], kept: Callable[[Any], Any]
+    module: Module | HostStep, constants: Sequence[Any], kept: Callable[[Any], Any]
 ) -> Kernel | HostStep:
     """A kernel with its constants; a Python function reads all its arguments in every call."""
     if isinstance(module, HostStep):
         return module
-    if not given:
+    if not constants:
         return module[module.entry_name]
-    kernel = module.with_constants(*given)
+    kernel = module.with_constants(*constants)
     kernel.exchange(kept)
     return kernel
 
@@ -229,20 +229,21 @@ _SYMBOL = "lw_run_steps"
 def sequence(calls: Sequence[Any], groups: Collection[range] = ()) -> Callable[[], None]:
     """A function that runs bound calls in order, with their arrays as they are bound now.
 
-    Where `in_one_piece` is true of them, it is one piece of compiled code; else a loop in Python.
+    Where `in_one_piece` is true of them, it is one piece of compiled code; else a loop in Python,
+    or the one call by itself.
     Calls of a group, whose places are adjacent, do not depend on each other and run in parallel on
     the threads of parallel loops; the loop in Python ignores groups. After a RunError the calls
     behind it did not run.
     """
     held = tuple(calls)
-    if in_one_piece(held):
+    if in_one_piece(held) and len(held) > 1:
         return _in_one(held, groups)
 
     def run() -> None:
         for call in held:
             call()
 
-    return run
+    return held[0] if len(held) == 1 else run
 
 
 def in_one_piece(calls: Sequence[object]) -> bool:
@@ -314,16 +315,10 @@ def independent_runs(steps: Sequence[Step], values: Sequence[Value]) -> list[ran
 
 
 def _before(steps: Sequence[Step], later: int, values: Sequence[Value] | None) -> Iterator[int]:
-    reads, writes = _ends(steps[later])
-    for earlier in range(later):
-        its_reads, its_writes = _ends(steps[earlier])
-        if _meet(its_writes, (*reads, *writes), values) or _meet(its_reads, writes, values):
-            yield earlier
-
-
-def _ends(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    first = len(step.args) - step.outputs
-    return step.args[:first], step.args[first:]
+    args, writes = steps[later].args, steps[later].writes
+    for n, earlier in enumerate(steps[:later]):
+        if _meet(earlier.writes, args, values) or _meet(earlier.reads, writes, values):
+            yield n
 
 
 def _meet(a: Collection[int], b: Collection[int], values: Sequence[Value] | None) -> bool:

@@ -87,7 +87,7 @@ class DebugExecutor(GraphExecutor):
             if self._dump_root is None:
                 continue
             step = self.program.steps[number]
-            for k, n in enumerate(step.args[-step.outputs :]):  # copies: later steps overwrite them
+            for k, n in enumerate(step.writes):  # copies: later steps overwrite them
                 name = f"{number}_{step.kernel}_{k}"
                 outputs[name] = np.array(self._arrays[n], order="C")
         if self._dump_root is None:
@@ -212,7 +212,7 @@ class DebugExecutor(GraphExecutor):
         step = self.program.steps[self._node(node)]
         if not 0 <= index < step.outputs:
             raise ArgumentError(f"call {node!r} has {step.outputs} outputs; there is no {index}")
-        elements = self._arrays[step.args[len(step.args) - step.outputs + index]]
+        elements = self._arrays[step.writes[index]]
         if out is None:
             return array(elements)
         target = out.numpy() if isinstance(out, NDArray) else out
@@ -227,7 +227,7 @@ class DebugExecutor(GraphExecutor):
     def _steps(self, *, ran: bool = False) -> Iterator[tuple[int, Any]]:
         """Number and call of each step; with ``ran`` the call has already run."""
         for number in range(len(self.nodes)):
-            call = self._bound(self._callees[number])
+            call = self._bound(self._placed.callees[number])
             self._share_workspace([call])
             if ran:
                 call()
@@ -241,14 +241,15 @@ class DebugExecutor(GraphExecutor):
             candidates = {name: those[turn] for name, those in kernels.items() if turn < len(those)}
             numbers = [n for n, name in enumerate(self.nodes) if name in candidates]
             steps = [self.program.steps[n] for n in numbers]
-            for n, callee in zip(numbers, callees(steps, candidates, self._weights), strict=True):
+            called = callees(steps, candidates, self._placed.constants)
+            for n, callee in zip(numbers, called, strict=True):
                 found[n][1].append(self._bound(callee))
         self._share_workspace([call for _, calls in found for call in calls])
         return found
 
     def _run_up_to(self, node: int | str) -> Any:
         """Run the model up to a step; returns its call."""
-        calls = [*map(self._bound, self._callees[: self._node(node) + 1])]
+        calls = [*map(self._bound, self._placed.callees[: self._node(node) + 1])]
         for call in calls:
             call()
         return calls[-1]

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
-from loopwright.executors.callees import copied, seconds_of
-from loopwright.executors.program import Array, Program, Value
+from loopwright.executors.callees import Callee, copied, seconds_of, sequence
+from loopwright.executors.places import PlacedProgram
+from loopwright.executors.program import Array
 from loopwright.runtime import (
     BenchmarkResult,
+    BoundCall,
     Extent,
     NDArray,
     Taken,
+    aligned_bytes,
     array,
     buffer_of,
     check_options,
     extent,
-    host_array,
-    is_on_host,
     sampled,
 )
 
@@ -33,17 +33,12 @@ class Lent(NamedTuple):
     buffer: memoryview | None
 
 
-class Executor(ABC):
+class Executor:
     """A model, ready to run: inputs are set, `run` runs it, outputs are got.
 
     One thread at a time may use an executor. Arrays of the caller's that it reads or writes without
     a copy are kept alive. One that it writes shares no bytes with an input, a constant, or another
     output; to feed outputs back, let two executors of a model write each other's inputs.
-
-    Args:
-        inputs, outputs: those of the model, in order; names differ among each.
-        slots: keys of the arrays of the inputs, and of the outputs, in ``_arrays`` of a subclass.
-        alone: for each output whether it is a stored value of its own, which may lie elsewhere.
 
     Example:
         >>> module = lw.graph.IRModule.from_expr(lw.graph.op.nn.relu(lw.graph.var("x", (2,))))
@@ -52,50 +47,111 @@ class Executor(ABC):
         True {'x': (2,)}
     """
 
-    _arrays: Any
+    _parallel = False  # steps may run at one time: each call has a workspace of its own
+    _apart = False  # each value has memory of its own, in place of a part of one piece
+    _groups: tuple[range, ...] = ()  # steps that run in parallel, as of `sequence`
 
-    def __init__(
-        self,
-        inputs: Sequence[Value],
-        outputs: Sequence[Value],
-        slots: tuple[Sequence[Any], Sequence[Any]],
-        alone: Sequence[bool],
-    ) -> None:
-        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        (self._input_slots, self._output_slots), self._alone = slots, alone
+    def _begin(self, placed: PlacedProgram) -> None:
+        program, self._placed = placed.program, placed
+        self.inputs, self.outputs = program.input_values, program.output_values
+        self._alone = program.outputs_alone
         self._input_places = {v.name: n for n, v in enumerate(self.inputs)}
         self._output_places = {v.name: n for n, v in enumerate(self.outputs)}
         self._lent_inputs: dict[int, Lent] = {}
         self._lent_outputs: dict[int, Lent] = {}
-        self._taken: Taken | None = None
+        self._pool: Any = None
+        if not self._apart:
+            what = "values between its kernels"
+            self._pool = placed.place.memory(program, what, program.pool_bytes)
+        self._arrays = [self._array(n) for n in range(len(program.values))]
+        self._calls: list[Any] = [None] * len(placed.callees)
+        self._buffers: Any = None
+        self._workspace = aligned_bytes(0)
+        self._use(placed, range(len(placed.callees)))
 
-    @abstractmethod
-    def _replace(self, slot: Any, elements: Any) -> None:
-        """Use another array in a slot, without a copy; where that is refused, nothing changes."""
+    @classmethod
+    def _over(cls, placed: PlacedProgram) -> Self:
+        """An executor of a program that is prepared."""
+        executor = cls.__new__(cls)
+        executor._begin(placed)
+        return executor
 
-    @abstractmethod
-    def _constants(self) -> Iterable[tuple[str, Any]]: ...
+    def _array(self, number: int) -> Any:
+        """The array of a value; new memory where none is planned for it."""
+        placed, program = self._placed, self._placed.program
+        v, place = program.values[number], placed.homes.get(number, placed.place)
+        if v.kind == "constant":
+            return placed.weights.get(number, placed.constants[number])
+        if v.kind == "input":
+            return place.zeros(program, v)
+        if not self._apart:
+            return place.cut(self._pool, v, v.offset)
+        memory = place.memory(program, f"its value {v.name!r}", v.nbytes)
+        if isinstance(memory, np.ndarray) and number in program.outputs:
+            memory.fill(0)  # what a caller gets before the first run
+        return place.cut(memory, v, 0)
 
-    @abstractmethod
+    def _use(self, placed: PlacedProgram, steps: Sequence[int]) -> None:
+        """Take the weights and kernels of a program that is prepared; bind these steps again."""
+        if not self._parallel:
+            workspace = placed.place.workspace
+            self._buffers = workspace(placed.program, placed.callees, self._buffers)
+        self._placed = placed
+        for n, v in enumerate(placed.program.values):
+            if v.kind == "constant":
+                self._arrays[n] = self._array(n)
+        self._bind_again(steps)
+
+    def _bound(self, callee: Callee) -> Any:
+        """A call on the arrays as they are now."""
+        place = self._placed.homes.get(callee.rest[-1], self._placed.place)
+        arrays = [self._arrays[n] for n in callee.rest]
+        return place.bind(callee, arrays, self._buffers)
+
+    def _bind_again(self, steps: Sequence[int]) -> None:
+        bound = [self._bound(self._placed.callees[n]) for n in steps]
+        for n, call in zip(steps, bound, strict=True):
+            self._calls[n] = call
+        self._share_workspace()
+        self._sequence: Callable[[], None] | None = None
+
+    def _share_workspace(self, others: Sequence[Any] = ()) -> None:
+        """Let steps and ``others``, which never run together, share one (cached) workspace."""
+        if self._parallel:
+            return
+        steps = [c for n, c in enumerate(self._calls) if not any(n in g for g in self._groups)]
+        calls = [c for c in (*steps, *others) if isinstance(c, BoundCall) and c.workspace_bytes]
+        most = max((call.workspace_bytes for call in calls), default=0)
+        if most > len(self._workspace):
+            self._workspace = aligned_bytes(most)
+        for call in calls:
+            call.use_workspace(self._workspace)
+
+    def _replace(self, number: int, elements: Any) -> None:
+        """Use another array for a value, without a copy; where that is refused, nothing changes."""
+        steps = enumerate(self._placed.program.steps)
+        before, self._arrays[number] = self._arrays[number], elements
+        try:
+            self._bind_again([n for n, step in steps if number in step.args])
+        except ArgumentError:
+            self._arrays[number] = before
+            raise
+
     def _run(self) -> None:
         """Run the model on its inputs as they are."""
+        run = self._sequence
+        if run is None:
+            run = self._sequence = sequence(self._calls, self._groups)
+        run()
 
-    def _output_array(self, place: int) -> Any:
-        return self._arrays[self._output_slots[place]]
-
-    def _fitted(self, v: Value, given: object) -> Any:
-        """The given value as an array of the shape and dtype of ``v``, without a copy."""
-        return fitted(v, given)
-
-    def _own(self, v: Value) -> Any:
-        """Memory of the executor's own for an input."""
-        return np.zeros(v.shape, v.dtype)
-
-    def _check_idle(self) -> None:  # noqa: B027 - a run of the others has ended when it returns
+    def _check_idle(self) -> None:
         """Raise an error where a run is in progress."""
 
-    def sync(self) -> None:  # noqa: B027 - one of the host waits in each run
-        """Wait until all runs that were started are done; on the host it returns at once."""
+    def sync(self) -> None:
+        """Wait until all runs that were started are done, and all work in a device's current
+        stream; on the host it returns at once. RunError where something failed.
+        """
+        self._placed.place.sync()
 
     def get_num_inputs(self) -> int:
         """Number of inputs."""
@@ -123,13 +179,15 @@ class Executor(ABC):
             values[key] = value
         places = [_place(k, self._input_places, "input") for k in values]
         pairs = zip(places, values.values(), strict=True)
-        fitting = [self._fitted(self.inputs[n], x) for n, x in pairs]
+        fitted = self._placed.place.fitted
+        fitting = [fitted(self.inputs[n], x) for n, x in pairs]
         self._check_idle()
         for n, elements in zip(places, fitting, strict=True):
+            number = self._placed.program.inputs[n]
             if n in self._lent_inputs:
-                self._replace(self._input_slots[n], self._own(self.inputs[n]))
+                self._replace(number, self._array(number))
                 del self._lent_inputs[n]
-            copied(elements, self._arrays[self._input_slots[n]])
+            copied(elements, self._arrays[number])
 
     def set_input_zero_copy(self, key: str | int, value: object) -> None:
         """Use an array of the caller's as an input; the model reads its elements at each run.
@@ -137,18 +195,19 @@ class Executor(ABC):
         """
         place = _place(key, self._input_places, "input")
         v = self.inputs[place]
-        elements = self._fitted(v, value)
+        elements = self._placed.place.lent(v, value)
         self._check_idle()
         lent = Lent(extent(elements), buffer_of(elements))
         for n, other in self._lent_outputs.items():
             if lent.extent.meets(other.extent):
                 raise _overlap(f"input {v.name!r}", f"output {self.outputs[n].name!r}")
-        self._replace(self._input_slots[place], elements)
+        self._replace(self._placed.program.inputs[place], elements)
         self._lent_inputs[place] = lent
 
     def get_input(self, key: str | int) -> NDArray:
         """A copy of an input, as it is now."""
-        return duplicate(self._arrays[self._input_slots[_place(key, self._input_places, "input")]])
+        place = _place(key, self._input_places, "input")
+        return duplicate(self._arrays[self._placed.program.inputs[place]])
 
     def get_num_outputs(self) -> int:
         """Number of outputs."""
@@ -169,18 +228,18 @@ class Executor(ABC):
         shares bytes with an input, a constant or another output.
         """
         place = _place(index, self._output_places, "output")
-        elements = self._fitted(self.outputs[place], value)
-        if isinstance(elements, np.ndarray) and not elements.flags.writeable:
-            raise ArgumentError(f"the array for output {index!r} cannot be written")
-        self._check_idle()
-        lent = Lent(extent(elements), buffer_of(elements))
-        self._check_apart(place, lent.extent, self._read_always())
         if not self._alone[place]:
             raise ArgumentError(
                 f"output {self.outputs[place].name!r} is an input, a constant, or another output, "
                 "too; get a copy of it"
             )
-        self._replace(self._output_slots[place], elements)
+        elements = self._placed.place.lent(self.outputs[place], value)
+        if isinstance(elements, np.ndarray) and not elements.flags.writeable:
+            raise ArgumentError(f"the array for output {index!r} cannot be written")
+        self._check_idle()
+        lent = Lent(extent(elements), buffer_of(elements))
+        self._check_apart(place, lent.extent, self._placed.taken)
+        self._replace(self._placed.program.outputs[place], elements)
         self._lent_outputs[place] = lent
 
     def _check_apart(self, place: int, written: Extent, constants: Taken) -> None:
@@ -200,21 +259,16 @@ class Executor(ABC):
         if constant is not None:
             raise _overlap(name, f"constant {constant!r}")
 
-    def _read_always(self) -> Taken:
-        if self._taken is None:
-            self._taken = Taken(self._constants())
-        return self._taken
-
     def get_output(self, index: str | int, out: Array | NDArray | None = None) -> Array | NDArray:
         """A copy of an output, by name or position; in the array `out` where it is given.
         ArgumentError where there is no such output, or ``out`` has another shape or dtype.
         """
         place = _place(index, self._output_places, "output")
         self._check_idle()
+        elements = self._arrays[self._placed.program.outputs[place]]
         if out is None:
-            return duplicate(self._output_array(place))
-        target = self._fitted(self.outputs[place], out)
-        copied(self._output_array(place), target)
+            return duplicate(elements)
+        copied(elements, self._placed.place.fitted(self.outputs[place], out))
         return out
 
     def run(self, **inputs: object) -> None:
@@ -299,41 +353,6 @@ class Executor(ABC):
             )
         method: Callable[..., Any] = getattr(self, name)
         return method
-
-
-def fitted(v: Value, given: object) -> Array:
-    """An array of a value's shape and dtype that shares memory with ``given``, or ArgumentError."""
-    elements = _on_host(v, given)
-    if elements.shape != v.shape or elements.dtype != np.dtype(v.dtype):
-        raise ArgumentError(
-            f"{v.name!r} is {v.dtype}{list(v.shape)}, got {elements.dtype}{list(elements.shape)}"
-        )
-    return elements
-
-
-def _on_host(v: Value, given: object) -> Array:
-    if isinstance(given, np.ndarray) or is_on_host(given):
-        try:
-            return np.asarray(given)
-        except (TypeError, ValueError, RuntimeError) as error:
-            if not hasattr(given, "__dlpack__"):
-                raise ArgumentError(f"{v.name!r}: no array can be made of it: {error}") from None
-    try:
-        return host_array(given)  # says where it lies
-    except ArgumentError as error:
-        raise ArgumentError(f"{v.name!r}: {error}") from None
-
-
-def constants_of(program: Program, constants: Mapping[str, Array]) -> dict[int, Array]:
-    """The constants of a program by number; ArgumentError where one is missing or does not fit."""
-    weights = {}
-    for n, v in enumerate(program.values):
-        if v.kind != "constant":
-            continue
-        if v.name not in constants:
-            raise ArgumentError(f"constant {v.name!r} is missing{did_you_mean(v.name, constants)}")
-        weights[n] = fitted(v, constants[v.name])
-    return weights
 
 
 def duplicate(elements: Array | NDArray) -> NDArray:

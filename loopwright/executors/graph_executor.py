@@ -8,41 +8,32 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from loopwright.errors import ArgumentError, RunError, did_you_mean
 from loopwright.executors.callees import (
-    Callee,
     HostStep,
     ParallelRun,
     SharedArrays,
-    callees,
     dependencies,
     in_one_piece,
     independent_runs,
     seconds_of,
     sequence,
 )
-from loopwright.executors.executor import Executor, constants_of, fitted
-from loopwright.executors.program import Array, Program, Value
+from loopwright.executors.executor import Executor
+from loopwright.executors.places import HostPlace, PlacedProgram, host_program
+from loopwright.executors.program import Array, Program
 from loopwright.executors.whole_program import WholeProgram, whole_program
-from loopwright.runtime import (
-    BoundCall,
-    Extent,
-    Module,
-    ThreadPool,
-    aligned_bytes,
-    decoded,
-    load_params,
-    save_params,
-)
+from loopwright.runtime import Extent, Module, ThreadPool, decoded, load_params, save_params
 
 
 class GraphExecutor(Executor):
@@ -67,8 +58,6 @@ class GraphExecutor(Executor):
         [1. 0.]
     """
 
-    _there: object = None  # the weights on the device of a `DeviceGraphExecutor`
-
     def __init__(
         self,
         program: Program,
@@ -77,84 +66,24 @@ class GraphExecutor(Executor):
         shared: SharedArrays | None = None,
         in_place: Collection[str] = (),
     ) -> None:
-        weights = constants_of(program, constants)
-        live = {n for n in weights if program.values[n].name in in_place}
-        called = callees(program.steps, kernels, weights, shared=shared, in_place=live)
-        self._begin(program, kernels, weights, called)
+        self._begin(host_program(program, kernels, constants, shared, in_place))
 
-    def _begin(
-        self,
-        program: Program,
-        kernels: Mapping[str, Module | HostStep],
-        weights: Mapping[int, Array],
-        called: Sequence[Callee],
-    ) -> None:
-        slots, alone = (program.inputs, program.outputs), program.outputs_alone
-        super().__init__(program.input_values, program.output_values, slots, alone)
-        self.program, self._kernels = program, kernels
-        self._weights, self._callees = weights, called
-        self._pool = self._memory()
-        self._arrays: list[Any] = [self._array(n, v) for n, v in enumerate(program.values)]
-        self._room = aligned_bytes(0)
-        self._calls = [*map(self._bound, called)]
-        self._groups: tuple[range, ...] = ()
-        self._share_workspace()
-        self._sequence: Callable[[], None] | None = None
+    @property
+    def program(self) -> Program:
+        """The program that it runs."""
+        return self._placed.program
 
     def another(self) -> GraphExecutor:
         """The same model with memory of its own, to run beside this one: weights and arrays
         computed from them are shared, so creating it costs little.
         """
-        return GraphExecutor.of_size(self, self.program)
+        return GraphExecutor._over(self._placed)
 
     def of_size(self, program: Program) -> GraphExecutor:
         """An executor of the same kernels and weights, on values of other shapes, where kernels
         take any size; ArgumentError where one does not take these.
         """
-        executor = GraphExecutor.__new__(GraphExecutor)
-        executor._begin(program, self._kernels, self._weights, self._callees)
-        return executor
-
-    def _memory(self) -> Any:
-        return aligned_bytes(max(self.program.pool_bytes, 1))
-
-    def _share_workspace(self, others: Sequence[Any] = ()) -> None:
-        """Let steps and ``others``, which never run together, share one (cached) workspace."""
-        steps = [c for n, c in enumerate(self._calls) if not any(n in g for g in self._groups)]
-        calls = [c for c in (*steps, *others) if isinstance(c, BoundCall) and c.workspace_bytes]
-        most = max((call.workspace_bytes for call in calls), default=0)
-        if most > len(self._room):
-            self._room = aligned_bytes(most)
-        for call in calls:
-            call.use_workspace(self._room)
-
-    def _array(self, number: int, v: Value) -> Any:
-        if v.kind == "stored":
-            part = self._pool[v.offset : v.offset + v.nbytes]
-            return part.view(v.dtype).reshape(v.shape)
-        return np.zeros(v.shape, v.dtype) if v.kind == "input" else self._weights[number]
-
-    def _bound(self, callee: Callee) -> Any:
-        return callee.function.bind(*(self._arrays[n] for n in callee.rest))
-
-    def _constants(self) -> Iterable[tuple[str, Any]]:
-        return ((self.program.values[n].name, a) for n, a in self._weights.items())
-
-    def _replace(self, slot: int, elements: Any) -> None:
-        touched = [n for n, step in enumerate(self.program.steps) if slot in step.args]
-        before, self._arrays[slot] = self._arrays[slot], elements
-        try:
-            self._bind_again(touched)
-        except ArgumentError:
-            self._arrays[slot] = before
-            raise
-
-    def _bind_again(self, steps: Sequence[int]) -> None:
-        bound = [self._bound(self._callees[n]) for n in steps]
-        for n, call in zip(steps, bound, strict=True):
-            self._calls[n] = call
-        self._share_workspace()
-        self._sequence = None
+        return GraphExecutor._over(replace(self._placed, program=program))
 
     def save_params(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the weights to a safetensors file, by the names that the program gives them.
@@ -164,7 +93,7 @@ class GraphExecutor(Executor):
         cannot be written, UsageError where another file is there and `force` is false.
         """
         values = self.program.values
-        weights = {values[n].name: a for n, a in self._weights.items()}
+        weights = {values[n].name: a for n, a in self._placed.constants.items()}
         return save_params(path, weights, force=force)
 
     def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Array]) -> None:
@@ -175,7 +104,7 @@ class GraphExecutor(Executor):
         array fits no weight and no input: nothing was changed; UsageError for an unreadable file.
         """
         values = self.program.values
-        numbers = {values[n].name: n for n in self._weights}
+        numbers = {values[n].name: n for n in self._placed.constants}
         if isinstance(params, Mapping):
             arrays: Mapping[str, Any] = params
         elif isinstance(params, bytes | bytearray):
@@ -189,56 +118,34 @@ class GraphExecutor(Executor):
                 f"{did_you_mean(unknown[0], [*numbers, *self.get_input_info()[0]])}"
             )
         fresh = {
-            numbers[name]: np.array(fitted(values[numbers[name]], a), order="C")
+            numbers[name]: np.array(HostPlace().fitted(values[numbers[name]], a), order="C")
             for name, a in arrays.items()
             if name in numbers
         }
         self.set_input(None, None, **{n: a for n, a in arrays.items() if n not in numbers})
-        self._set_weights({**self._weights, **fresh}, fresh)
+        if fresh:
+            steps = enumerate(self.program.steps)
+            touched = [n for n, step in steps if not fresh.keys().isdisjoint(step.args)]
+            self._use(self._placed.with_constants(fresh), touched)
 
     def share_params(self, other: GraphExecutor) -> None:
         """Use the weights of another executor of this program, and arrays computed from them,
-        without a copy; ArgumentError where its program is another one.
+        without a copy; ArgumentError where its program, or its device, is another one.
         """
+        place = self._placed.place
+        if other._placed.place != place:
+            raise ArgumentError(f"share_params: the other executor does not run on {place.device}")
         if other.program != self.program:
             raise ArgumentError("share_params: the other executor runs another program")
         self._check_idle()
-        for place, lent in self._lent_outputs.items():
-            self._check_apart(place, lent.extent, other._read_always())
-        self._taken, self._there = other._taken, other._there
+        for number, lent in self._lent_outputs.items():
+            self._check_apart(number, lent.extent, other._placed.taken)
         # All: kernels of one name may come from another build there.
-        self._take(other._weights, other._callees, other._weights, range(len(self._calls)))
-
-    def _set_weights(self, weights: Mapping[int, Array], changed: Mapping[int, Array]) -> None:
-        """Use other weights; the steps that read a changed one are prepared again."""
-        args = self.program.steps, self._kernels, weights
-        called = callees(*args, before=self._callees, changed=changed)
-        self._taken = None
-        steps = enumerate(self.program.steps)
-        touched = [n for n, step in steps if not set(step.args).isdisjoint(changed)]
-        self._take(weights, called, changed, touched)
-
-    def _take(
-        self,
-        weights: Mapping[int, Array],
-        called: Sequence[Callee],
-        changed: Collection[int],
-        steps: Sequence[int],
-    ) -> None:
-        """Use weights and the callees that are prepared for them; bind these steps again."""
-        self._weights, self._callees = weights, called
-        for n in changed:
-            self._arrays[n] = self._array(n, self.program.values[n])
-        self._bind_again(steps)
+        self._use(other._placed, range(len(self._calls)))
 
     def whole_program(self, name: str) -> WholeProgram:
         """The program as one function with the weights as they are now."""
-        return whole_program(name, self.program, self._kernels, self._callees, self._weights)
-
-    def _run(self) -> None:
-        if self._sequence is None:
-            self._sequence = sequence(self._calls, self._groups)
-        self._sequence()
+        return whole_program(name, self._placed)
 
     def seconds_of_steps(self) -> list[float]:
         """Run once, waiting for each step; the seconds of each, with the host's part."""
@@ -263,7 +170,7 @@ class GraphExecutor(Executor):
         taken = []
         for group in candidates:
             # Each with a workspace of its own.
-            apart = [self._bound(self._callees[n]) for n in group]
+            apart = [self._bound(self._placed.callees[n]) for n in group]
             if _faster_together(apart, number, gain):
                 self._calls[group.start : group.stop] = apart
                 taken.append(group)
@@ -319,6 +226,8 @@ class AsyncGraphExecutor(GraphExecutor):
         [0.75 0.75 0.75 0.75]
     """
 
+    _parallel = True
+
     def __init__(
         self,
         program: Program,
@@ -327,39 +236,35 @@ class AsyncGraphExecutor(GraphExecutor):
         num_workers: int | None = None,
         share_memory: bool = False,
     ) -> None:
-        self._configure(program, num_workers, share_memory)
-        super().__init__(program, kernels, constants)
+        self._begin(host_program(program, kernels, constants), num_workers, share_memory)
+
+    @classmethod
+    def _over(
+        cls, placed: PlacedProgram, num_workers: int | None = None, share_memory: bool = False
+    ) -> Self:
+        executor = cls.__new__(cls)
+        executor._begin(placed, num_workers, share_memory)
+        return executor
 
     @classmethod
     def of(
         cls, other: GraphExecutor, num_workers: int | None = None, share_memory: bool = False
     ) -> AsyncGraphExecutor:
         """An executor of the program of another one, with its weights."""
-        executor = cls.__new__(cls)
-        executor._configure(other.program, num_workers, share_memory)
-        executor._begin(other.program, other._kernels, other._weights, other._callees)
-        return executor
+        return cls._over(other._placed, num_workers, share_memory)
 
-    def _configure(self, program: Program, num_workers: int | None, share_memory: bool) -> None:
+    def _begin(
+        self, placed: PlacedProgram, num_workers: int | None = None, share_memory: bool = False
+    ) -> None:
+        program, self._apart = placed.program, not share_memory
         self._workers = ThreadPool(num_workers, "loopwright-step")
-        self._share_memory = share_memory
         self._order = dependencies(program.steps, program.values if share_memory else None)
         self._running: Future[None] | None = None
+        super()._begin(placed)
 
     def another(self) -> AsyncGraphExecutor:
         """The same model with workers and memory of its own; weights are shared."""
-        return self.of(self, self._workers.num_threads, self._share_memory)
-
-    def _memory(self) -> Any:
-        return super()._memory() if self._share_memory else aligned_bytes(1)
-
-    def _share_workspace(self, others: Sequence[Any] = ()) -> None:
-        """Calls may run at the same time: each keeps its own."""
-
-    def _array(self, number: int, v: Value) -> Any:
-        if v.kind != "stored" or self._share_memory:
-            return super()._array(number, v)
-        return aligned_bytes(max(v.nbytes, 1))[: v.nbytes].view(v.dtype).reshape(v.shape)
+        return self._over(self._placed, self._workers.num_threads, not self._apart)
 
     def run_async(self, **inputs: object) -> Future[None]:
         """Set inputs by name, and begin a run; inputs and outputs are left alone until its end. The

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,14 @@ from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.debug_executor import DebugExecutor
 from loopwright.executors.device_executor import DeviceGraphExecutor, DeviceProgram
 from loopwright.executors.graph_executor import AsyncGraphExecutor, GraphExecutor
+from loopwright.executors.places import PlacedProgram, host_program
 from loopwright.executors.program import Array, Program
-from loopwright.executors.whole_program import AotExecutor, c_name, export_model
+from loopwright.executors.whole_program import (
+    AotExecutor,
+    c_name,
+    export_model,
+    whole_program,
+)
 from loopwright.runtime import (
     HOST,
     Device,
@@ -98,20 +104,20 @@ class Model:
         if home.device_type != HOST:
             with self._lock:  # weights are copied there once
                 if home not in self._devices:
-                    called = self.program, self._called, self.constants
-                    self._devices[home] = DeviceProgram(*called, home)
+                    parts = self.program, self._called, self.constants
+                    self._devices[home] = DeviceProgram(*parts, home)
             return DeviceGraphExecutor(self._devices[home], graph=graph)
         if graph:
             raise UsageError("graph=True: cpu(0) records no graphs; leave it out")
         if in_place:
             return GraphExecutor(self.program, self._called, self.constants, self._shared, in_place)
-        return self._first.another()
+        return GraphExecutor._over(self._host_program)
 
     @cached_property
-    def _first(self) -> GraphExecutor:
-        """An executor that is never run: it holds values computed from weights, once for all."""
+    def _host_program(self) -> PlacedProgram:
+        """The program with values that are computed from weights, once for all executors."""
         self._refuse_devices()
-        return GraphExecutor(self.program, self._called, self.constants, self._shared)
+        return host_program(self.program, self._called, self.constants, self._shared)
 
     def _refuse_devices(self) -> None:
         if self.device_type != "cpu":
@@ -123,6 +129,12 @@ class Model:
     @property
     def _called(self) -> dict[str, Module | HostStep]:
         return {**self.kernels, **self.host_steps}
+
+    @property
+    def _weights(self) -> dict[str, Array]:
+        """The constants that the program has."""
+        used = {v.name for v in self.program.values if v.kind == "constant"}
+        return {n: a for n, a in self.constants.items() if n in used}
 
     def _check_whole(self, done: str) -> None:
         """Raise an error where the model cannot be ``done``, such as ``"saved"``."""
@@ -139,14 +151,14 @@ class Model:
         self, num_workers: int | None = None, share_memory: bool = False
     ) -> AsyncGraphExecutor:
         """An `AsyncGraphExecutor` of the model: independent steps run in parallel."""
-        return AsyncGraphExecutor.of(self._first, num_workers, share_memory)
+        return AsyncGraphExecutor._over(self._host_program, num_workers, share_memory)
 
     def aot_executor(self) -> AotExecutor:
         """The model as one function that calls its kernels; weights are shared. UsageError
         where a kernel is not of compiled code of the host, or there is none.
         """
         self._check_whole("one function")
-        return AotExecutor(self._first.whole_program("model").module(), self.constants)
+        return AotExecutor(whole_program("model", self._host_program).module(), self._weights)
 
     def export_library(
         self,
@@ -179,7 +191,7 @@ class Model:
         """
         self._check_whole("a library")
         target = Path(path)
-        whole = self._first.whole_program(c_name(target))
+        whole = whole_program(c_name(target), self._host_program)
         return export_model(whole, target, cc, fcompile, force=force)
 
     def __call__(self, *inputs: Any) -> list[Any]:
@@ -193,10 +205,7 @@ class Model:
         placed = [device_of(x) for x in inputs if not is_on_host(x)]
         home = next((d for d in placed if d.name == self.device_type), None)
         executor = self.executor(home)
-        count = executor.get_num_inputs()
-        if len(inputs) != count:
-            names = ", ".join(executor.get_input_info()[0])
-            raise ArgumentError(f"the model has {count} inputs ({names}), got {len(inputs)}")
+        check_count([v.name for v in executor.inputs], inputs)
         for n, x in enumerate(inputs):
             executor.set_input(n, x)
         executor.run()
@@ -222,14 +231,19 @@ class Model:
             "program": self.program.to_json(),
             "kernels": list(self.kernels),
         }
-        used = {v.name for v in self.program.values if v.kind == "constant"}
-        weights = {n: a for n, a in self.constants.items() if n in used}
-        return saved.write(path, head, self.kernels.values(), weights, force=force)
+        return saved.write(path, head, self.kernels.values(), self._weights, force=force)
 
     def __repr__(self) -> str:
         values = self.program.input_values
         shapes = ", ".join(f"{v.name}: {v.dtype}{list(v.shape)}" for v in values)
         return f"<{type(self).__name__} of {shapes}: {len(self.kernels)} kernels>"
+
+
+def check_count(names: Sequence[str], inputs: Sequence[object]) -> None:
+    if len(inputs) != len(names):
+        raise ArgumentError(
+            f"the model has {len(names)} inputs ({', '.join(names)}), got {len(inputs)}"
+        )
 
 
 def refuse_host_steps(steps: Mapping[str, HostStep], done: str) -> None:

@@ -9,24 +9,32 @@ once. Steps and copies run as soon as their predecessors have ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from loopwright.errors import ArgumentError, UsageError
-from loopwright.executors.callees import Callee, ParallelRun, callees, copied, dependencies
-from loopwright.executors.executor import Executor, constants_of
-from loopwright.executors.program import Array, Program, Step
-from loopwright.runtime import HOST, Device, Module, ThreadPool, array, empty
+from loopwright.errors import UsageError
+from loopwright.executors.callees import Callee, HostStep, ParallelRun, copied, dependencies
+from loopwright.executors.executor import Executor
+from loopwright.executors.places import (
+    DevicePlace,
+    HostPlace,
+    PlacedProgram,
+    constants_of,
+    prepared,
+)
+from loopwright.executors.program import Array, Program, Step, Value, placed
+from loopwright.runtime import HOST, Device, Module, ThreadPool
 
 #: Edges that are never cut, and the largest sum of bytes that a cut can have: flows are of 32 bits.
 _NEVER = (1 << 31) - 1
 _MOST = 1 << 30
 
-_Place = tuple[int, int]  # a value on a device; its number, and that of the device
-_CALLER = -1  # the number that stands for the caller's memory
+_CALLER = -1  # the number that stands for the caller's memory, among those of devices
+_COPY = HostStep("copy", lambda x: [x], 1, "loopwright")
 
 
 class Edge(NamedTuple):
@@ -68,7 +76,7 @@ class Partition:
         return {
             n: device
             for step, device in zip(self.program.steps, self.devices, strict=True)
-            for n in step.args[-step.outputs :]
+            for n in step.writes
         }
 
     @property
@@ -76,7 +84,7 @@ class Partition:
         """The values that go from one device to another, each once, as steps read them."""
         home, edges = self.homes, dict[Edge, None]()
         for step, device in zip(self.program.steps, self.devices, strict=True):
-            for n in step.args[: -step.outputs]:
+            for n in step.reads:
                 if n in home and home[n] != device:
                     edges[Edge(n, home[n], device)] = None
         return tuple(edges)
@@ -219,6 +227,72 @@ class _Cutter:
         return {s for s in steps if place[s] in reached}
 
 
+class _Placement:
+    """The program of a cut with one value for each place where a value lies, and the copies."""
+
+    def __init__(self, cut: Partition, places: Sequence[HostPlace]) -> None:
+        self._cut, self._home = cut.program, cut.homes
+        self._places = [*places, HostPlace()]  # the last is the caller's
+        self._numbers: dict[tuple[int, int], int] = {}  # of a value in the cut, and its device
+        self._values: list[Value] = []
+        self._devices: list[int] = []  # of the values
+        self._steps: list[Step] = []
+        self._at_device: list[list[int]] = [[] for _ in places]  # steps without the copies
+        for n, v in enumerate(self._cut.values):
+            if v.kind != "stored":
+                self._value(n, _CALLER)
+        for step, device in zip(self._cut.steps, cut.devices, strict=True):
+            read = [self._brought(n, device) for n in step.reads]
+            written = [self._value(n, device) for n in step.writes]
+            self._at_device[device].append(len(self._steps))
+            self._steps.append(replace(step, args=(*read, *written)))
+        inputs = [self._value(n, _CALLER) for n in self._cut.inputs]
+        homes = [self._home.get(n, _CALLER) for n in self._cut.outputs]
+        outputs = [
+            self._brought(n, home if self._on_host(home) else _CALLER)
+            for n, home in zip(self._cut.outputs, homes, strict=True)
+        ]
+        self.program = placed(self._values, self._steps, inputs, outputs, self._cut.output_names)
+
+    def _on_host(self, device: int) -> bool:
+        return self._places[device].device.device_type == HOST
+
+    def _value(self, number: int, device: int) -> int:
+        """The value at a device; the host reads a caller's array without a copy."""
+        v = self._cut.values[number]
+        if v.kind != "stored" and self._on_host(device):
+            device = _CALLER
+        if (number, device) not in self._numbers:
+            self._numbers[number, device] = len(self._values)
+            copied_input = v.kind == "input" and device != _CALLER
+            self._values.append(replace(v, kind="stored") if copied_input else v)
+            self._devices.append(device)
+        return self._numbers[number, device]
+
+    def _brought(self, number: int, device: int) -> int:
+        """The value at a device that reads it, copied there before if it is not there yet."""
+        count, target = len(self._values), self._value(number, device)
+        if target == count and self._values[target].kind == "stored":
+            source = self._value(number, self._home.get(number, _CALLER))
+            self._steps.append(Step(_COPY.name, (source, target)))
+        return target
+
+    def prepare(
+        self, kernels: Sequence[Mapping[str, Module]], constants: Mapping[str, Array]
+    ) -> PlacedProgram:
+        arrays = constants_of(self.program, constants)
+        callees = [Callee(_COPY, (), step.args) for step in self._steps]
+        weights: dict[int, Any] = {**arrays}
+        for device, numbers in enumerate(self._at_device):
+            steps = [self._steps[n] for n in numbers]
+            called, here = prepared(self._places[device], steps, kernels[device], arrays)
+            for n, callee in zip(numbers, called, strict=True):
+                callees[n] = callee
+            weights |= {n: a for n, a in here.items() if self._devices[n] == device}
+        homes = {n: self._places[device] for n, device in enumerate(self._devices)}
+        return PlacedProgram(self.program, {}, HostPlace(), arrays, callees, weights, homes)
+
+
 class PartitionedExecutor(Executor):
     """A model over several devices.
 
@@ -242,6 +316,8 @@ class PartitionedExecutor(Executor):
         (0, 1) [0.5 0.5]
     """
 
+    _parallel = _apart = True
+
     def __init__(
         self,
         cut: Partition,
@@ -249,119 +325,30 @@ class PartitionedExecutor(Executor):
         devices: Sequence[Device],
         constants: Mapping[str, Array],
     ) -> None:
-        program = cut.program
         if not len(devices) == len(kernels) == len(cut.loads):
             raise UsageError(
                 f"the program is cut for {len(cut.loads)} devices; there are {len(devices)}, and "
                 f"kernels for {len(kernels)}"
             )
-        self.cut, self.devices, self._home = cut, tuple(devices), cut.homes
-        slots = [(n, _CALLER) for n in program.inputs], [*map(self._output_at, program.outputs)]
-        super().__init__(program.input_values, program.output_values, slots, program.outputs_alone)
-        weights = constants_of(program, constants)
-        self._callees = [self._callees_of(d, kernels[d], weights) for d in range(len(devices))]
-        self._arrays: dict[_Place, Any] = {(n, _CALLER): w for n, w in weights.items()}
-        for slot in (*self._input_slots, *self._output_slots):
-            self._array(slot)
+        self.cut, self.devices = cut, tuple(devices)
+        places = [(HostPlace if d.device_type == HOST else DevicePlace)(d) for d in devices]
+        placement = _Placement(cut, places)
+        self._order = dependencies(placement.program.steps)
+        self._begin(placement.prepare(kernels, constants))
         self._workers = ThreadPool(len(devices), "loopwright-device")
-        self._bind()
 
-    def _callees_of(
-        self, device: int, kernels: Mapping[str, Module], weights: Mapping[int, Array]
-    ) -> list[Callee]:
-        steps = [
-            step
-            for step, home in zip(self.cut.program.steps, self.cut.devices, strict=True)
-            if home == device
-        ]
-        if self._is_host(device):
-            return callees(steps, kernels, weights)
-        read = {n for step in steps for n in step.args if n in weights}
-        there = {n: array(weights[n], device=self.devices[device]) for n in read}
-        return callees(steps, kernels, there)
-
-    def _is_host(self, device: int) -> bool:
-        return device == _CALLER or self.devices[device].device_type == HOST
-
-    def _place(self, number: int, device: int) -> _Place:
-        """Place of a value for a device; the host reads a caller's array without a copy."""
-        from_caller = self.cut.program.values[number].kind != "stored"
-        return (number, _CALLER if from_caller and self._is_host(device) else device)
-
-    def _array(self, place: _Place) -> Any:
-        """The array at a place, allocated at the first request."""
-        if place not in self._arrays:
-            v = self.cut.program.values[place[0]]
-            if self._is_host(place[1]):
-                self._arrays[place] = np.zeros(v.shape, v.dtype)
-            else:
-                self._arrays[place] = empty(v.shape, v.dtype, self.devices[place[1]])
-        return self._arrays[place]
-
-    def _output_at(self, number: int) -> _Place:
-        home = self._home.get(number, _CALLER)
-        return (number, home if self._is_host(home) else _CALLER)
-
-    def _constants(self) -> Iterable[tuple[str, Any]]:
-        values = enumerate(self.cut.program.values)
-        return ((v.name, self._arrays[n, _CALLER]) for n, v in values if v.kind == "constant")
-
-    def _replace(self, slot: _Place, elements: Array) -> None:
-        before, self._arrays[slot] = self._array(slot), elements
-        try:
-            self._bind()
-        except ArgumentError:
-            self._arrays[slot] = before
-            self._bind()
-            raise
-
-    def _bind(self) -> None:
-        """The calls of a run, with a copy before the first step of a device that reads a value."""
-        self._calls: list[Callable[[], object]] = []
-        self._steps: list[Step] = []
-        self._numbers: dict[_Place, int] = {}
-        program, following = self.cut.program, [iter(c) for c in self._callees]
-        for step, device in zip(program.steps, self.cut.devices, strict=True):
-            callee = next(following[device])
-            for n in callee.rest[: -step.outputs]:
-                self._bring(n, device)
-            places = [self._place(n, device) for n in callee.rest]
-            call: Callable[[], object] = callee.function.bind(*map(self._array, places))
-            if not self._is_host(device):
-                call = _waiting(call, self.devices[device])
-            self._add(call, step.kernel, places, step.outputs)
-        for number in program.outputs:
-            self._bring(number, self._output_at(number)[1])
-        self._order = dependencies(self._steps)
-
-    def _bring(self, number: int, device: int) -> None:
-        """Copy a value to a device that reads it, if it is not there yet."""
-        target = self._place(number, device)
-        source = (number, self._home.get(number, _CALLER))
-        if target == source or target in self._numbers:
-            return
-        if self.cut.program.values[number].kind == "constant":
-            copied(self._array(source), self._array(target))  # once, for all runs
-            return
-        read, written = self._array(source), self._array(target)
-        self._add(lambda: copied(read, written), "copy", [source, target], 1)
-
-    def _add(
-        self, call: Callable[[], object], name: str, places: Sequence[_Place], outputs: int
-    ) -> None:
-        numbers = [self._numbers.setdefault(p, len(self._numbers)) for p in places]
-        self._steps.append(Step(name, tuple(numbers), outputs))
-        self._calls.append(call)
+    def _bound(self, callee: Callee) -> Any:
+        if callee.function is _COPY:
+            return partial(copied, *(self._arrays[n] for n in callee.rest))
+        call = super()._bound(callee)
+        place = self._placed.homes[callee.rest[-1]]
+        return partial(_finished, call, place) if isinstance(place, DevicePlace) else call
 
     def _run(self) -> None:
         ParallelRun(self._calls, self._order, self._workers).begin().result()
 
 
-def _waiting(bound: Callable[[], object], device: Device) -> Callable[[], object]:
-    """A call that waits for its device, whose own calls return earlier."""
-
-    def run() -> None:
-        bound()
-        device.sync()
-
-    return run
+def _finished(call: Callable[[], object], place: DevicePlace) -> None:
+    """Run a call, which on a device returns earlier, and wait for it."""
+    call()
+    place.device.sync()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any, Literal
 
@@ -69,6 +70,16 @@ class Step:
     args: tuple[int, ...]
     outputs: int = 1
 
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Numbers of the values that it reads."""
+        return self.args[: len(self.args) - self.outputs]
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """Numbers of the values that it writes."""
+        return self.args[len(self.args) - self.outputs :]
+
 
 @dataclass(frozen=True)
 class Program:
@@ -116,18 +127,18 @@ class Program:
             raise RunError("the inputs of a program are not its values that are given")
         _check_order(self)
 
-    @property
+    @cached_property
     def input_values(self) -> tuple[Value, ...]:
         """Values that a caller gives, in order."""
         return tuple(self.values[n] for n in self.inputs)
 
-    @property
+    @cached_property
     def output_values(self) -> tuple[Value, ...]:
         """Values that it returns, in order, by the names of the outputs."""
         named = zip(self.outputs, self.output_names, strict=True)
         return tuple(replace(self.values[n], name=name) for n, name in named)
 
-    @property
+    @cached_property
     def outputs_alone(self) -> tuple[bool, ...]:
         """For each output whether it is one stored value of its own."""
         values, outputs = self.values, self.outputs
@@ -207,17 +218,16 @@ def _check_order(program: Program) -> None:
     for step in program.steps:
         if not 1 <= step.outputs <= len(step.args):
             raise RunError(f"kernel {step.kernel!r} of a program has {step.outputs} outputs")
-        inputs, outputs = step.args[: -step.outputs], step.args[-step.outputs :]
-        _check_alive(program, inputs, alive, f"kernel {step.kernel!r} reads")
-        for n in outputs:
+        _check_alive(program, step.reads, alive, f"kernel {step.kernel!r} reads")
+        for n in step.writes:
             if values[n].kind != "stored":
                 raise RunError(f"kernel {step.kernel!r} of a program writes an input or a constant")
             over = [m for m, v in alive.items() if overlap(v, values[n])]
-            if set(over) & set(inputs):
+            if set(over) & set(step.reads):
                 raise RunError(f"kernel {step.kernel!r} of a program overwrites what it reads")
             for m in over:
                 del alive[m]
-        for n in outputs:
+        for n in step.writes:
             alive[n] = values[n]
     _check_alive(program, program.outputs, alive, "an output is")
 

@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from loopwright.errors import UsageError
 from loopwright.executors.callees import Callee, HostStep
 from loopwright.executors.executor import Executor
-from loopwright.executors.program import ALIGNMENT, Array, Program, Value
+from loopwright.executors.places import HostPlace, PlacedProgram
+from loopwright.executors.program import ALIGNMENT, Array, Program, Step, Value, placed
 from loopwright.files import FileKind, Output, check, marked, write
 from loopwright.runtime import (
-    Arg,
     ArgSpec,
     Artifact,
     Function,
@@ -180,19 +179,13 @@ class WholeProgram:
         return Linked(linked.addresses, (linked, self))
 
 
-def whole_program(
-    name: str,
-    program: Program,
-    kernels: Mapping[str, Module | HostStep],
-    called: Sequence[Callee],
-    weights: Mapping[int, Array],
-) -> WholeProgram:
-    """A program as one function of that name; `called` are the callees of its steps. UsageError
-    where one is not of compiled code of the host, calls Python, or has the name of the function.
+def whole_program(name: str, prepared: PlacedProgram) -> WholeProgram:
+    """A program of the host as one function of that name. UsageError where a kernel is not of
+    compiled code of the host, calls Python, or has the name of the function.
     """
-    used: dict[str, Module] = {}
+    program, used = prepared.program, dict[str, Module]()
     for step in program.steps:
-        module = kernels[step.kernel]
+        module = prepared.kernels[step.kernel]
         if isinstance(module, HostStep):
             raise UsageError(
                 f"step {step.kernel!r} of the model runs in Python ({module.by}); compile it with "
@@ -205,8 +198,8 @@ def whole_program(
             "the model computes nothing (every output is an input or a constant); there is "
             "nothing to build"
         )
-    code = ProgramWriter(name, program, weights)
-    for callee in called:
+    code = ProgramWriter(name, program, prepared.constants)
+    for callee in prepared.callees:
         code.call(callee)
     if name in code.functions:
         raise UsageError(f"a kernel of the model is called {name!r}, too; give another name")
@@ -259,37 +252,34 @@ class AotExecutor(Executor):
         [1. 0.]
     """
 
+    _apart = True
+
     def __init__(self, module: Module, constants: Mapping[str, Array] | None = None) -> None:
         function = module[module.entry_name]
         if not isinstance(function, Function):
             raise UsageError(f"{module.entry_name} takes sizes, or is for a device")
-        self._module, self._function, self._weights = module, function, constants or {}
-        inputs = [_value(a) for a in function.args if not a.output]
-        outputs = [_value(a) for a in function.args if a.output]
-        slots = range(len(inputs)), range(len(inputs), len(function.args))
-        super().__init__(inputs, outputs, slots, [True] * len(outputs))
-        self._arrays = [np.zeros(a.shape, a.dtype) for a in function.args]
-        self._call = function.bind(*self._arrays)
+        weights = constants or {}
+        values = [
+            Value(a.name, a.shape, a.dtype.name, "stored" if a.output else "input")
+            for a in function.args
+        ]
+        numbers = range(len(values))
+        inputs = [n for n in numbers if values[n].kind == "input"]
+        outputs = numbers[len(inputs) :]
+        # The code reads these: here they are memory of any dtype that no output overlaps.
+        values += [Value(n, (), "uint8", "constant") for n in weights]
+        step = Step(function.name, tuple(numbers), len(outputs))
+        names = [values[n].name for n in outputs]
+        program = placed(values, [step], inputs, outputs, names)
+        arrays = dict(enumerate(weights.values(), len(numbers)))
+        callees = [Callee(function, (), step.args)]
+        kernels = {function.name: module}
+        prepared = PlacedProgram(program, kernels, HostPlace(), arrays, callees, arrays)
+        self._begin(prepared)
 
     def another(self) -> AotExecutor:
         """The same model, ready to run beside this one: the code and the weights are shared."""
-        return AotExecutor(self._module, self._weights)
-
-    def _constants(self) -> Iterable[tuple[str, Any]]:
-        return self._weights.items()
-
-    def _replace(self, slot: int, elements: Array) -> None:
-        arrays = [*self._arrays]
-        arrays[slot] = elements
-        self._call = self._function.bind(*arrays)
-        self._arrays = arrays
-
-    def _run(self) -> None:
-        self._call()
-
-
-def _value(arg: Arg) -> Value:
-    return Value(arg.name, arg.shape, arg.dtype.name, "stored" if arg.output else "input")
+        return AotExecutor._over(self._placed)
 
 
 _MOST = 1 << 31  # bytes of weights at most: code reaches them by distances of 32 bits

@@ -17,11 +17,12 @@ from loopwright.graph.frontend.onnx.files import load
 from loopwright.graph.frontend.onnx.model import input_types
 from loopwright.graph.frontend.source import ModelLike, check_model, is_torch
 from loopwright.graph.ir.expr import TensorType
-from loopwright.graph.ir.module import MAIN, IRModule, unique
+from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.plan import plan_sized
 from loopwright.graph.sized import bound, sized_kernels
 from loopwright.graph.transform.pipeline import pipeline
 from loopwright.ir.expr import Var
+from loopwright.ir.printer import unique
 from loopwright.ir.sizes import SizeVar, evaluate, size_json, size_vars
 from loopwright.lowering import PassContext
 from loopwright.runtime import linear
@@ -102,35 +103,35 @@ def _values(types: Mapping[str, TensorType], size: SizeVar) -> tuple[SizedValue,
 
 def _size_of(types: Mapping[str, TensorType]) -> SizeVar:
     """The one size variable of the inputs of a model; its value has to follow from an extent."""
-    told = ", ".join(f"{name}: {t}" for name, t in types.items())
-    found = size_vars(n for t in types.values() for n in t.shape)
-    if not found:
+    text = ", ".join(f"{name}: {t}" for name, t in types.items())
+    sizes = size_vars(n for t in types.values() for n in t.shape)
+    if not sizes:
         raise GraphError(
-            f"batches: every extent of the inputs is a number ({told}); give the batch a name when "
+            f"batches: every extent of the inputs is a number ({text}); give the batch a name when "
             'the model is imported, such as from_onnx(model, shape={"x": ("batch", 3, 224, 224)})'
         )
-    if len(found) > 1:
-        names = ", ".join(v.name for v in found)
+    if len(sizes) > 1:
+        names = ", ".join(v.name for v in sizes)
         raise GraphError(
-            f"batches: the inputs have the size variables {names} ({told}), and one may vary; give "
+            f"batches: the inputs have the size variables {names} ({text}), and one may vary; give "
             "the others numbers where the model is imported, by shape={...}"
         )
-    (size,) = found
+    (size,) = sizes
     formulas = [size_json(n, {size: size.name}) for t in types.values() for n in t.shape]
     if all(isinstance(n, int) or linear(n) is None for n in formulas):
-        raise GraphError(f"batches: no extent of the inputs tells {size.name} ({told})")
+        raise GraphError(f"batches: no extent of the inputs tells {size.name} ({text})")
     return size
 
 
 def checked_batches(batches: Iterable[int]) -> tuple[int, ...]:
     """The batches sorted and without duplicates; UsageError where one is no number from 1."""
-    given = list(batches) if isinstance(batches, Iterable) else []
-    wrong = [n for n in given if isinstance(n, bool) or not isinstance(n, int) or n < 1]
-    if wrong or not given:
+    numbers = list(batches) if isinstance(batches, Iterable) else []
+    wrong = [n for n in numbers if isinstance(n, bool) or not isinstance(n, int) or n < 1]
+    if wrong or not numbers:
         raise UsageError(
             f"batches is {batches!r:.60}; give whole numbers from 1, such as batches=(1, 8)"
         )
-    return tuple(sorted(set(given)))
+    return tuple(sorted(set(numbers)))
 
 
 #: Models that are kept of those that were built for a batch when it first came.
@@ -193,11 +194,11 @@ class CompiledBatches(BatchedModel):
         if self.rest is not None:
             return self.rest.at(batch)
         with self._lock:
-            found = self._built.pop(batch, None) or self._build(batch)
-            self._built[batch] = found
+            model = self._built.pop(batch, None) or self._build(batch)
+            self._built[batch] = model
             if len(self._built) > KEEP:
                 self._built.popitem(last=False)
-        return found
+        return model
 
 
 def compile_batches(

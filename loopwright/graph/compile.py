@@ -177,10 +177,10 @@ def compile_partitioned(
     """
     resolved = [resolve_target(t) for t in targets]
     shares = [1.0] * len(resolved) if capacities is None else list(capacities)
-    for what, given in (("capacities", shares), ("devices", devices)):
-        if given is not None and len(given) != len(resolved):
+    for what, items in (("capacities", shares), ("devices", devices)):
+        if items is not None and len(items) != len(resolved):
             raise UsageError(
-                f"compile_partitioned: there are {len(resolved)} targets and {len(given)} {what}"
+                f"compile_partitioned: there are {len(resolved)} targets and {len(items)} {what}"
             )
     planned = prepared(module_of(model))
     values, steps = planned.program.values, planned.program.steps

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import chain, permutations
 from typing import Any
 
 from loopwright.errors import GraphError
@@ -30,6 +30,8 @@ __all__ = [
 _COMMUTATIVE = frozenset(["add", "multiply", "maximum", "minimum", "equal", "not_equal"])
 #: Expressions that the parts of a pattern matched.
 _Places = Mapping["DFPattern", ir.Expr]
+#: From an expression, the parts that were matched before, and types to all ways to match it.
+_Ways = Callable[[ir.Expr, _Places, Types | None], Iterable[_Places]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +50,9 @@ class Match:
 
     def constant(self, part: DFPattern) -> Any:
         """The array of a part that is a constant."""
-        found = self.places[part]
-        assert isinstance(found, ir.Constant)
-        return found.data
+        constant = self.places[part]
+        assert isinstance(constant, ir.Constant)
+        return constant.data
 
     def attrs(self, part: DFPattern | None = None) -> Mapping[str, Any]:
         """All attributes of a part that is a call of an operator; None is the root."""
@@ -61,9 +63,9 @@ class Match:
 
     def call(self, part: DFPattern | None = None) -> ir.Call:
         """A part that is a call; None is the root."""
-        found = self.root if part is None else self.places[part]
-        assert isinstance(found, ir.Call)
-        return found
+        call = self.root if part is None else self.places[part]
+        assert isinstance(call, ir.Call)
+        return call
 
     def type(self, part: DFPattern | ir.Expr) -> ir.TensorType:
         """The type of a part, or an expression, that is a tensor; GraphError for all else."""
@@ -72,6 +74,7 @@ class Match:
         return self.types.tensor(self.places[part] if isinstance(part, DFPattern) else part)
 
 
+@dataclass(frozen=True, eq=False)
 class DFPattern:
     """A pattern of expressions, such as ``is_op("nn.softmax")(x).has_attr(axis=-1)``.
 
@@ -85,6 +88,13 @@ class DFPattern:
         2.0
     """
 
+    _ways: _Ways
+    _roots: frozenset[str] | None = None
+
+    def roots(self) -> frozenset[str] | None:
+        """Operators whose calls alone can match; None where other expressions can, too."""
+        return self._roots
+
     def match(self, e: ir.Expr, module: IRModule | None = None) -> Match | None:
         """Match an expression of a module; None where it does not match.
 
@@ -97,21 +107,14 @@ class DFPattern:
         places = next(self.places(e, {}, types), None)
         return None if places is None else Match(e, places, types)
 
-    def places(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        """All ways to match an expression, given the parts that are matched already."""
-        if self in known:
-            if known[self] is e:
-                yield known
+    def places(self, e: ir.Expr, before: _Places, types: Types | None) -> Iterator[_Places]:
+        """All ways to match an expression, given the parts that were matched before."""
+        if self in before:
+            if before[self] is e:
+                yield before
             return
-        for found in self._inner(e, known, types):
-            yield {**found, self: e}
-
-    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        raise NotImplementedError
-
-    def roots(self) -> frozenset[str] | None:
-        """Operators whose calls alone can match; None where other expressions can, too."""
-        return None
+        for places in self._ways(e, before, types):
+            yield {**places, self: e}
 
     def optional(self, around: Callable[[DFPattern], DFPattern]) -> DFPattern:
         """Match the pattern, or what ``around`` makes of it."""
@@ -124,10 +127,10 @@ class DFPattern:
             name = called(e)
             if name is None or not isinstance(e, ir.Call):
                 return False
-            known = get_op(name).complete(e.attrs)
-            return all(n in known and known[n] == value for n, value in attrs.items())
+            every = get_op(name).complete(e.attrs)
+            return all(n in every and every[n] == value for n, value in attrs.items())
 
-        return _Where(self, holds)
+        return self._where(holds)
 
     def has_dtype(self, dtype: str) -> DFPattern:
         """The pattern, where the expression is a tensor of this dtype."""
@@ -144,10 +147,22 @@ class DFPattern:
             t = types[e]
             return isinstance(t, ir.TensorType) and fits(t)
 
-        return _Where(self, holds)
+        return self._where(holds)
+
+    def _where(self, holds: Callable[[ir.Expr, Types | None], bool]) -> DFPattern:
+        """The pattern, where a condition of the expression and the types holds."""
+
+        def ways(e: ir.Expr, before: _Places, types: Types | None) -> Iterable[_Places]:
+            return self.places(e, before, types) if holds(e, types) else ()
+
+        return DFPattern(ways, self._roots)
 
     def __or__(self, other: DFPattern) -> DFPattern:
-        return _Either(self, other)
+        def ways(*match: Any) -> Iterable[_Places]:
+            return chain(self.places(*match), other.places(*match))
+
+        left, right = self.roots(), other.roots()
+        return DFPattern(ways, None if left is None or right is None else left | right)
 
     def __add__(self, other: DFPattern) -> DFPattern:
         return is_op("add")(self, other)
@@ -162,123 +177,59 @@ class DFPattern:
         return is_op("divide")(self, other)
 
 
-@dataclass(frozen=True, eq=False)
-class _Single(DFPattern):
-    holds: Callable[[ir.Expr], bool]
-
-    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if self.holds(e):
-            yield known
-
-
-@dataclass(frozen=True, eq=False)
-class _Parts(DFPattern):
-    fields: tuple[DFPattern, ...]
-
-    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if isinstance(e, ir.Tuple):
-            yield from _in_order(self.fields, e.fields, known, types)
-
-
-@dataclass(frozen=True, eq=False)
-class _Item(DFPattern):
-    tuple_value: DFPattern
-    index: int | None
-
-    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if isinstance(e, ir.TupleGetItem) and self.index in (None, e.index):
-            yield from self.tuple_value.places(e.tuple_value, known, types)
-
-
-@dataclass(frozen=True, eq=False)
-class _Calls(DFPattern):
-    """A call of one of some operators; ``args`` None matches any arguments."""
-
-    names: frozenset[str]
-    args: tuple[DFPattern, ...] | None
-
-    def roots(self) -> frozenset[str]:
-        return self.names
-
-    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        name = called(e)
-        if name not in self.names or not isinstance(e, ir.Call):
-            return
-        if self.args is None:
-            yield known
-            return
-        orders = permutations(e.args) if name in _COMMUTATIVE else [e.args]
-        for args in orders:
-            yield from _in_order(self.args, args, known, types)
-
-
-@dataclass(frozen=True, eq=False)
-class _Where(DFPattern):
-    """A pattern, where a condition of the expression and the types holds."""
-
-    inner: DFPattern
-    holds: Callable[[ir.Expr, Types | None], bool]
-
-    def roots(self) -> frozenset[str] | None:
-        return self.inner.roots()
-
-    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        if self.holds(e, types):
-            yield from self.inner.places(e, known, types)
-
-
-@dataclass(frozen=True, eq=False)
-class _Either(DFPattern):
-    left: DFPattern
-    right: DFPattern
-
-    def roots(self) -> frozenset[str] | None:
-        left, right = self.left.roots(), self.right.roots()
-        return None if left is None or right is None else left | right
-
-    def _inner(self, e: ir.Expr, known: _Places, types: Types | None) -> Iterator[_Places]:
-        yield from self.left.places(e, known, types)
-        yield from self.right.places(e, known, types)
+def _single(holds: Callable[[ir.Expr], bool]) -> DFPattern:
+    return DFPattern(lambda e, before, _: [before] if holds(e) else ())
 
 
 def _in_order(
-    patterns: Sequence[DFPattern], exprs: Sequence[ir.Expr], known: _Places, types: Types | None
+    patterns: Sequence[DFPattern], exprs: Sequence[ir.Expr], before: _Places, types: Types | None
 ) -> Iterator[_Places]:
     """All ways to match expressions with as many patterns, one each."""
     if len(patterns) != len(exprs):
         return
     if not patterns:
-        yield known
+        yield before
         return
-    for first in patterns[0].places(exprs[0], known, types):
+    for first in patterns[0].places(exprs[0], before, types):
         yield from _in_order(patterns[1:], exprs[1:], first, types)
 
 
 def wildcard() -> DFPattern:
     """Any expression."""
-    return _Single(lambda _: True)
+    return _single(lambda _: True)
 
 
 def is_var(name: str | None = None) -> DFPattern:
     """A variable, of a name where one is given."""
-    return _Single(lambda e: isinstance(e, ir.Var) and name in (None, e.name))
+    return _single(lambda e: isinstance(e, ir.Var) and name in (None, e.name))
 
 
 def is_constant(fits: Callable[[Any], bool] | None = None) -> DFPattern:
     """A constant whose array fits, by default any: ``is_constant(lambda a: (a == 1).all())``."""
-    return _Single(lambda e: isinstance(e, ir.Constant) and (fits is None or fits(e.data)))
+    return _single(lambda e: isinstance(e, ir.Constant) and (fits is None or fits(e.data)))
 
 
 def is_tuple(fields: Sequence[DFPattern] | None = None) -> DFPattern:
     """A tuple of some patterns; None: of any."""
     if fields is None:
-        return _Single(lambda e: isinstance(e, ir.Tuple))
-    return _Parts(tuple(fields))
+        return _single(lambda e: isinstance(e, ir.Tuple))
+    parts = tuple(fields)
+
+    def ways(e: ir.Expr, before: _Places, types: Types | None) -> Iterable[_Places]:
+        return _in_order(parts, e.fields, before, types) if isinstance(e, ir.Tuple) else ()
+
+    return DFPattern(ways)
 
 
 def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> DFPattern:
     """A part of a tuple; ``index`` None: any of them."""
-    return _Item(tuple_value, index)
+
+    def ways(e: ir.Expr, before: _Places, types: Types | None) -> Iterable[_Places]:
+        if isinstance(e, ir.TupleGetItem) and index in (None, e.index):
+            return tuple_value.places(e.tuple_value, before, types)
+        return ()
+
+    return DFPattern(ways)
 
 
 def is_op(*names: str) -> Callable[..., DFPattern]:
@@ -292,7 +243,17 @@ def is_op(*names: str) -> Callable[..., DFPattern]:
         get_op(name)
 
     def calls(*args: Any) -> DFPattern:
-        return _Calls(frozenset(names), None if args == (...,) else args)
+        def ways(e: ir.Expr, before: _Places, types: Types | None) -> Iterable[_Places]:
+            name = called(e)
+            if name not in names or not isinstance(e, ir.Call):
+                return
+            if args == (...,):
+                yield before
+                return
+            for inputs in permutations(e.args) if name in _COMMUTATIVE else [e.args]:
+                yield from _in_order(args, inputs, before, types)
+
+        return DFPattern(ways, frozenset(names))
 
     return calls
 
@@ -327,12 +288,12 @@ def rewrite(rules: Iterable[Rule], module: IRModule) -> IRModule:
     rewriting = _Rewriting(Types(module), by_root)
     changed = True
     while changed:
-        made = {
+        functions = {
             n: f if f.primitive else rewrite_function(f, rewriting.at)
             for n, f in module.functions.items()
         }
-        changed = any(f is not module.functions[n] for n, f in made.items())
-        module = IRModule(made) if changed else module
+        changed = any(f is not module.functions[n] for n, f in functions.items())
+        module = IRModule(functions) if changed else module
     return module
 
 
@@ -347,12 +308,12 @@ class _Rewriting:
         wanted = self.types[old]
         self.types.keep(new, wanted)
         for _ in range(_MOST):
-            made = self._once(new)
-            if made is None:
+            result = self._once(new)
+            if result is None:
                 return new
-            if self.types[made] != wanted:
-                raise GraphError(f"a rule makes {self.types[made]} of {wanted}: {_told(new)}")
-            new = made
+            if self.types[result] != wanted:
+                raise GraphError(f"a rule makes {self.types[result]} of {wanted}: {_told(new)}")
+            new = result
         raise GraphError(f"rules undo each other without end at {_told(new)}")
 
     def _once(self, e: ir.Expr) -> ir.Expr | None:
@@ -361,9 +322,9 @@ class _Rewriting:
         named = self.rules.get(name, ()) if name is not None else ()
         for rule in (*named, *self.rules.get(None, ())):
             match = rule.pattern.match_typed(e, self.types)
-            made: ir.Expr | None = None if match is None else rule.build(match)
-            if made is not None and made is not e:
-                return made
+            result: ir.Expr | None = None if match is None else rule.build(match)
+            if result is not None and result is not e:
+                return result
         return None
 
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def random_inputs(program: Program) -> Mapping[str, npt.NDArray[Any]]:
     """Normal numbers for float inputs; zeros for all else, which are valid as indices."""
     rng = np.random.default_rng(0)
-    found = {}
+    arrays = {}
     for n in program.inputs:
         v = program.values[n]
         if dtypes.is_float(v.dtype):
-            found[v.name] = rng.standard_normal(v.shape, np.float32).astype(v.dtype)
+            arrays[v.name] = rng.standard_normal(v.shape, np.float32).astype(v.dtype)
         else:
-            found[v.name] = np.zeros(v.shape, v.dtype)
-    return found
+            arrays[v.name] = np.zeros(v.shape, v.dtype)
+    return arrays
 
 
 def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
@@ -74,9 +74,9 @@ class ModelReport(Report):
     fallbacks: tuple[Fallback, ...]  #: largest share of the time first
 
     def __new__(cls, choices: Iterable[Choice], fallbacks: Sequence[Fallback] = ()) -> ModelReport:
-        made = super().__new__(cls, choices)
-        made.fallbacks = tuple(fallbacks)
-        return made
+        report = super().__new__(cls, choices)
+        report.fallbacks = tuple(fallbacks)
+        return report
 
     def __str__(self) -> str:
         if not self.fallbacks:
@@ -96,8 +96,8 @@ def fallbacks_of(model: Model, hosts: Mapping[str, HostFunction]) -> tuple[Fallb
     whole = sum(took.values())
     where = model.device_type
     moved = "" if where == "cpu" else f"; its values go from {where} to the host and back"
-    found = [
+    fallbacks = [
         Fallback(name, host.span or host.name, host.by, host.reason + moved, took[name] / whole)
         for name, host in hosts.items()
     ]
-    return tuple(sorted(found, key=lambda f: -f.share))
+    return tuple(sorted(fallbacks, key=lambda f: -f.share))

@@ -68,17 +68,17 @@ def _fused(f: Function, types: Mapping[Expr, Type]) -> Function:
     if f.primitive:
         return f
     groups = _groups(f)
-    made: dict[Expr, Expr] = {}
+    new: dict[Expr, Expr] = {}
     for e in post_order(f):
         if (group := groups.get(e)) is None:
-            made[e] = e.with_children(tuple(made[c] for c in e.children))
+            new[e] = e.with_children(tuple(new[c] for c in e.children))
         elif group.last.call is e:
-            made[e] = _call_of(group, made, types)
+            new[e] = _call_of(group, new, types)
         else:
-            made[e] = e  # read inside the group alone
-    found = made[f]
-    assert isinstance(found, Function)
-    return found
+            new[e] = e  # read inside the group alone
+    function = new[f]
+    assert isinstance(function, Function)
+    return function
 
 
 def _groups(f: Function) -> dict[Expr, _Group]:
@@ -113,17 +113,17 @@ def _all_blocks(top: Block) -> Iterator[Block]:
 
 def _linked(block: Block) -> list[_Node]:
     """The calls of operators of a block, linked to their readers and post-dominators."""
-    found: dict[Expr, _Node] = {}
+    node_of: dict[Expr, _Node] = {}
     for e in block.nodes:
         if called(e) is not None and isinstance(e, Call):
-            found[e] = _Node(e, get_op(called(e) or "").pattern, len(found))
-    inner = {node.call for node in found.values()}
+            node_of[e] = _Node(e, get_op(called(e) or "").pattern, len(node_of))
+    inner = {node.call for node in node_of.values()}
     inside = [e for one in _all_blocks(block) for e in one.nodes]
     for e, readers in users(inside).items():
-        if e in found:
-            found[e].users = [found[r] for r in dict.fromkeys(readers) if r in inner]
-            found[e].escapes = any(r not in inner for r in readers) or e is block.result
-    nodes = list(found.values())
+        if e in node_of:
+            node_of[e].users = [node_of[r] for r in dict.fromkeys(readers) if r in inner]
+            node_of[e].escapes = any(r not in inner for r in readers) or e is block.result
+    nodes = list(node_of.values())
     for node in reversed(nodes):  # what follows is linked before
         if node.users and not node.escapes:
             first: _Node | None = node.users[0]
@@ -142,14 +142,14 @@ def _first_common(a: _Node | None, b: _Node | None) -> _Node | None:
 
 def _between(node: _Node, last: _Node) -> list[_Node]:
     """The calls on the paths from one to another that follows it, both excluded."""
-    found: dict[_Node, None] = {}
+    between: dict[_Node, None] = {}
     waiting = list(node.users)
     while waiting:
         n = waiting.pop()
-        if n is not last and n not in found:
-            found[n] = None
+        if n is not last and n not in between:
+            between[n] = None
             waiting += n.users
-    return list(found)
+    return list(between)
 
 
 def _after_anchor(node: _Node) -> None:
@@ -181,8 +181,7 @@ def _extend(node: _Node, fits: Callable[[Pattern, bool], bool], once: bool = Fal
     """Join a call with its successors, as far as the patterns of groups on the way fit."""
     last = node.group.last if not once else node
     while last.next is not None:
-        on_the_way = _between(last, last.next)
-        groups = {n.group for n in (*on_the_way, last.next)} - {node.group}
+        groups = {n.group for n in (*_between(last, last.next), last.next)} - {node.group}
         goal = last.next.group
         if not all(fits(g.pattern, g is goal) for g in groups) or not _join(node.group, groups):
             return
@@ -206,7 +205,7 @@ def _join(group: _Group, others: set[_Group]) -> bool:
     return True
 
 
-def _call_of(group: _Group, made: Mapping[Expr, Expr], types: Mapping[Expr, Type]) -> Call:
+def _call_of(group: _Group, new: Mapping[Expr, Expr], types: Mapping[Expr, Type]) -> Call:
     """A call of the function of a group; scalar constants are written into it."""
     params: dict[Expr, Var] = {}
     body: dict[Expr, Expr] = {}
@@ -224,4 +223,4 @@ def _call_of(group: _Group, made: Mapping[Expr, Expr], types: Mapping[Expr, Type
     last = group.last.call
     attrs = {"primitive": True}
     function = Function(tuple(params.values()), body[last], types[last], attrs, span=last.span)
-    return Call(function, tuple(made[e] for e in params), span=last.span)
+    return Call(function, tuple(new[e] for e in params), span=last.span)

@@ -54,10 +54,10 @@ class Types:
 
     def tensor(self, e: ir.Expr) -> ir.TensorType:
         """The type of an expression that is a tensor; GraphError where it is something else."""
-        found = self[e]
-        if not isinstance(found, ir.TensorType):
-            raise GraphError(f"a tensor is needed, got {found}")
-        return found
+        t = self[e]
+        if not isinstance(t, ir.TensorType):
+            raise GraphError(f"a tensor is needed, got {t}")
+        return t
 
     def keep(self, e: ir.Expr, t: ir.Type) -> None:
         """Enter the type of an expression that replaces one of that type."""
@@ -78,10 +78,10 @@ class _Inference:
 
     def function(self, name: str) -> ir.FuncType:
         function = self._module[name]
-        known = self.types.get(function)
-        if known is not None:
-            assert isinstance(known, ir.FuncType)
-            return known
+        before = self.types.get(function)
+        if before is not None:
+            assert isinstance(before, ir.FuncType)
+            return before
         if name in self._begun:
             if function.result is None:
                 chain = " -> ".join(f"@{n}" for n in [*self._begun, name])
@@ -100,9 +100,9 @@ class _Inference:
                     raise
                 raise GraphError(self._placed(name, e, str(exc))) from exc
         self._begun.pop()
-        found = self.types[function]
-        assert isinstance(found, ir.FuncType)
-        return found
+        t = self.types[function]
+        assert isinstance(t, ir.FuncType)
+        return t
 
     def type_of(self, e: ir.Expr) -> ir.Type:
         """The type of a node whose children's types are known."""
@@ -132,21 +132,21 @@ class _Inference:
 
     def _variable(self, e: ir.Var) -> ir.Type:
         bound = self._bound.get(e)
-        found = None if bound is None else self.types[bound]
-        declared = found if e.type is None else e.type
+        value = None if bound is None else self.types[bound]
+        declared = value if e.type is None else e.type
         if declared is None:
             raise GraphError(f"variable {e.name!r} has no type; give it one")
-        if found is not None and declared != found:
-            raise GraphError(f"variable {e.name!r} declares {declared}, but its value is {found}")
+        if value is not None and declared != value:
+            raise GraphError(f"variable {e.name!r} declares {declared}, but its value is {value}")
         return declared
 
     def _item(self, e: ir.TupleGetItem) -> ir.Type:
-        found = self.types[e.tuple_value]
-        if not isinstance(found, ir.TupleType):
-            raise GraphError(f"part {e.index} is asked of {found}, which is no tuple")
-        if not 0 <= e.index < len(found.fields):
-            raise GraphError(f"part {e.index} is asked of {found}, from 0")
-        return found.fields[e.index]
+        whole = self.types[e.tuple_value]
+        if not isinstance(whole, ir.TupleType):
+            raise GraphError(f"part {e.index} is asked of {whole}, which is no tuple")
+        if not 0 <= e.index < len(whole.fields):
+            raise GraphError(f"part {e.index} is asked of {whole}, from 0")
+        return whole.fields[e.index]
 
     def _branches(self, e: ir.If) -> ir.Type:
         condition, then, other = (self.types[c] for c in e.children)
@@ -167,8 +167,8 @@ class _Inference:
         if not isinstance(callee, ir.FuncType):
             raise GraphError(f"{callee} is called, which is no function")
         if list(callee.params) != args:
-            given = ", ".join(map(str, args))
-            raise GraphError(f"{callee} is called with ({given})")
+            types = ", ".join(map(str, args))
+            raise GraphError(f"{callee} is called with ({types})")
         return callee.result
 
     def _placed(self, name: str, e: ir.Expr, text: str) -> str:

@@ -45,9 +45,9 @@ def expression_of(
     What depends on ``constants``, indices of parameters, alone is computed once, when these are
     known. Without an implementation the anchor has its operator's definition.
     """
-    known = _computed(function, constants, implementation)
-    inputs = tuple(known[p][0] for p in function.params)
-    return KernelExpression(inputs, tuple(known[function.body]))
+    tensors = _computed(function, constants, implementation)
+    inputs = tuple(tensors[p][0] for p in function.params)
+    return KernelExpression(inputs, tuple(tensors[function.body]))
 
 
 def anchor_of(function: Function) -> Call | None:
@@ -75,21 +75,21 @@ def tasks_of(function: Function, constants: tuple[int, ...], target: Target) -> 
 def _computed(
     function: Function, constants: Collection[int], implementation: registry.Implementation | None
 ) -> dict[Expr, list[te.Tensor]]:
-    known: dict[Expr, list[te.Tensor]] = {}
+    tensors: dict[Expr, list[te.Tensor]] = {}
     for n, p in enumerate(function.params):
         if not isinstance(p.type, TensorType):
             raise GraphError(f"parameter {p.name!r} of a kernel is {p.type}; kernels take tensors")
         t, constant = p.type, n in constants
-        known[p] = [te.placeholder(t.shape, t.dtype, name=p.name, constant=constant)]
+        tensors[p] = [te.placeholder(t.shape, t.dtype, name=p.name, constant=constant)]
     anchor = None if implementation is None else anchor_of(function)
     for e in post_order(function.body):
-        if e not in known and not isinstance(e, OpRef):
-            known[e] = _tensors(e, known, implementation if e is anchor else None)
-    return known
+        if e not in tensors and not isinstance(e, OpRef):
+            tensors[e] = _tensors(e, tensors, implementation if e is anchor else None)
+    return tensors
 
 
 def _tensors(
-    e: Expr, known: dict[Expr, list[te.Tensor]], implementation: registry.Implementation | None
+    e: Expr, tensors: dict[Expr, list[te.Tensor]], implementation: registry.Implementation | None
 ) -> list[te.Tensor]:
     if isinstance(e, Constant):
         if e.data.ndim:
@@ -99,12 +99,12 @@ def _tensors(
         value = te.const(e.data.item(), e.type.dtype)
         return [compute((), lambda: value, name="scalar")]
     if isinstance(e, Tuple):
-        return [t for f in e.fields for t in known[f]]
+        return [t for f in e.fields for t in tensors[f]]
     name = called(e)
     if name is None or not isinstance(e, Call):
         raise GraphError(f"a kernel holds a {type(e).__name__}; it is made of calls of operators")
     op = registry.get_op(name)
-    args = [_one(known[a], name) for a in e.args]
+    args = [_one(tensors[a], name) for a in e.args]
     return (implementation or op).tensors(args, op.complete(e.attrs))
 
 
@@ -168,8 +168,8 @@ def fastest(candidates: Sequence[KernelTask], history: ApplyHistoryBest | None) 
     """The candidate of the fastest record, checked ones before others; else of highest priority."""
     if history is None or len(candidates) == 1:
         return candidates[0]
-    found = [(history.choose(one.task)[0], one) for one in candidates]
-    timed = [(c, one) for c, one in found if c.expected is not None]
+    choices = [(history.choose(one.task)[0], one) for one in candidates]
+    timed = [(c, one) for c, one in choices if c.expected is not None]
     if not timed:
         return candidates[0]
     return min(timed, key=lambda it: (it[0].checked is not Checked.YES, it[0].expected))[1]

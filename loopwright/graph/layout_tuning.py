@@ -45,12 +45,12 @@ def kernels_of_calls(
 ) -> Kernels | None:
     """The kernels of fused calls in a layout of their inputs; None where it cannot be so."""
     f, anchor = _alone(calls, types)
-    known = Types(IRModule({MAIN: f}))
-    r = Rewriting(known, lambda _: layout)
+    own_types = Types(IRModule({MAIN: f}))
+    r = Rewriting(own_types, lambda _: layout)
     rank = r.rank(anchor)
     few = anchor.args[0] if called(anchor) == "nn.conv" else None
     for p in f.params:
-        t = known.tensor(p)
+        t = own_types.tensor(p)
         shape = t.shape
         as_is = len(shape) != rank or not layout.fits(shape) or (p is few and has_few(shape))
         lies = FIRST if as_is else layout
@@ -76,20 +76,20 @@ def _kernels(body: ir.Expr, target: Target) -> Kernels:
 def _alone(calls: Sequence[ir.Call], types: Types) -> tuple[ir.Function, ir.Call]:
     """Some calls as a function of what they read, and the first convolution or pool among them."""
     params: dict[ir.Expr, ir.Var] = {}
-    made: dict[ir.Expr, ir.Expr] = {}
+    inner: dict[ir.Expr, ir.Expr] = {}
 
     def operand(e: ir.Expr) -> ir.Expr:
-        if e in made or isinstance(e, (ir.OpRef, ir.Constant)):
-            return made.get(e, e)
+        if e in inner or isinstance(e, (ir.OpRef, ir.Constant)):
+            return inner.get(e, e)
         return params.setdefault(e, ir.Var(f"x{len(params)}", types[e]))
 
     anchors = []
     for call in calls:
         new = call.with_children(tuple(map(operand, call.children)))
-        made[call] = new
+        inner[call] = new
         if called(call) in ("nn.conv", "nn.max_pool", "nn.avg_pool"):
             anchors.append(new)
-    body = made[calls[-1]]
+    body = inner[calls[-1]]
     (anchor,) = anchors
     assert isinstance(anchor, ir.Call)
     return ir.Function(tuple(params.values()), body), anchor
@@ -145,8 +145,8 @@ class Measured:
         self._sources.append(apply_history_best(log))
 
     def __call__(self, kernels: Kernels) -> float:
-        found = [(self._seconds(candidates), count) for candidates, count in kernels]
-        return sum(math.inf if s is None else s * count for s, count in found)
+        seconds = [(self._seconds(candidates), count) for candidates, count in kernels]
+        return sum(math.inf if s is None else s * count for s, count in seconds)
 
     def _seconds(self, candidates: Sequence[KernelTask]) -> float | None:
         """The seconds of the fastest measured implementation of a kernel; None without any."""
@@ -240,28 +240,28 @@ class LayoutCosts:
                 raise UsageError(f"blocks has {block!r}; give numbers of channels, such as 8, 16")
         module = before_layouts(module, target)
         f = module[MAIN]
-        made = LayoutCosts(Places.of(f, Types(module)), identity(module), target)
+        costs = LayoutCosts(Places.of(f, Types(module)), identity(module), target)
         layouts = [FIRST, LAST, *(blocked(b) for b in dict.fromkeys(blocks))]
         beside = calls_beside(f)
-        for n, anchor in enumerate(made.places.anchors):
-            found = made.places.candidates(n, layouts)
-            if made.places.is_kernel(n):
+        for n, anchor in enumerate(costs.places.anchors):
+            fitting = costs.places.candidates(n, layouts)
+            if costs.places.is_kernel(n):
                 every = {
-                    one: kernels_of_calls(beside[anchor], made.places.types, one, target)
-                    for one in found
+                    one: kernels_of_calls(beside[anchor], costs.places.types, one, target)
+                    for one in fitting
                 }
-                found = [one for one in found if every[one] is not None]
-                made.kernels |= {(n, one): k for one, k in every.items() if k is not None}
-            made.candidates.append(found)
+                fitting = [one for one in fitting if every[one] is not None]
+                costs.kernels |= {(n, one): k for one, k in every.items() if k is not None}
+            costs.candidates.append(fitting)
         largest: dict[tuple[Layout, Layout, str], ir.TensorType] = {}
-        for t, source, to in made._transforms():
+        for t, source, to in costs._transforms():
             key = (source, to, t.dtype)
             if key not in largest or ir.elements(t) > ir.elements(largest[key]):
                 largest[key] = t
         for (source, to, dtype), t in largest.items():
             kernels = kernels_of_transform(t, source, to, target)
-            made.moves[source, to, dtype] = (kernels, ir.elements(t))
-        return made
+            costs.moves[source, to, dtype] = (kernels, ir.elements(t))
+        return costs
 
     @property
     def transforms(self) -> list[Kernels]:
@@ -276,49 +276,47 @@ class LayoutCosts:
 
     def _transforms(self) -> list[tuple[ir.TensorType, Layout, Layout]]:
         """Each value that may be moved, with the layouts from and to."""
-        every = [(t, self.candidates[a], self.candidates[b]) for a, b, t in self.places.edges]
-        every += [(t, [FIRST], self.candidates[n]) for n, t in self.places.entering]
-        every += [(t, self.candidates[n], [FIRST]) for n, t in self.places.leaving]
         return [
             (t, source, to)
-            for t, sources, goals in every
-            for source in sources
-            for to in goals
+            for a, b, t in self.places.edges
+            for source in ([FIRST] if a is None else self.candidates[a])
+            for to in ([FIRST] if b is None else self.candidates[b])
             if source != to and source.fits(t.shape) and to.fits(t.shape)
         ]
 
     def _solved(self, price: Price) -> tuple[list[Layout], float, float, bool]:
         """The layouts of the places, their cost, that of `ConvertLayout`, whether it is exact."""
-        kernels = {key: price(found) for key, found in self.kernels.items()}
+        kernels = {key: price(choices) for key, choices in self.kernels.items()}
         # Unmeasurable layouts are no candidates; the original one is kept if none is left.
         candidates = [
-            [one for one in found if math.isfinite(kernels.get((n, one), 0.0))] or [FIRST]
-            for n, found in enumerate(self.candidates)
+            [one for one in choices if math.isfinite(kernels.get((n, one), 0.0))] or [FIRST]
+            for n, choices in enumerate(self.candidates)
         ]
         moved = self._mover(price)
         costs = []
-        for n, found in enumerate(candidates):
-            prices = np.array([kernels.get((n, one), 0.0) for one in found])
-            own = np.where(np.isfinite(prices), prices, 0.0)
-            for place, t in self.places.entering:
-                own += [moved(t, FIRST, one) if place == n else 0.0 for one in found]
-            for place, t in self.places.leaving:
-                own += [moved(t, one, FIRST) if place == n else 0.0 for one in found]
-            costs.append(own)
+        for n, layouts in enumerate(candidates):
+            prices = np.array([kernels.get((n, one), 0.0) for one in layouts])
+            costs.append(np.where(np.isfinite(prices), prices, 0.0))
         edges: dict[tuple[int, int], Any] = {}
         for a, b, t in self.places.edges:
-            pairs = [[moved(t, i, j) for j in candidates[b]] for i in candidates[a]]
-            edges[a, b] = edges.get((a, b), 0.0) + np.array(pairs)
+            sources, goals = ([FIRST] if n is None else candidates[n] for n in (a, b))
+            pairs = np.array([[moved(t, i, j) for j in goals] for i in sources])
+            if a is not None and b is not None:
+                edges[a, b] = edges.get((a, b), 0.0) + pairs
+            elif a is not None:
+                costs[a] += pairs[:, 0]
+            elif b is not None:
+                costs[b] += pairs[0]
         default = [
-            found.index(one) if one in found else 0
-            for one, found in zip(self.places.converted(), candidates, strict=True)
+            choices.index(one) if one in choices else 0
+            for one, choices in zip(self.places.converted(), candidates, strict=True)
         ]
         solution = solve(costs, edges, [default, [0] * len(costs)])
         nodes = sum(float(c[i]) for c, i in zip(costs, default, strict=True))
         converted = nodes + sum(float(m[default[a], default[b]]) for (a, b), m in edges.items())
         gains = solution.cost <= converted * (1 - LEAST_GAIN)
         choice, cost = (solution.choice, solution.cost) if gains else (default, converted)
-        chosen = [found[i] for found, i in zip(candidates, choice, strict=True)]
+        chosen = [choices[i] for choices, i in zip(candidates, choice, strict=True)]
         return chosen, cost, converted, solution.exact
 
     def _mover(self, price: Price) -> Callable[[ir.TensorType, Layout, Layout], float]:

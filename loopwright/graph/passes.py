@@ -86,10 +86,10 @@ def typed_pass(opt_level: int) -> Callable[[Callable[[Function, Types], Function
     return decorate
 
 
-def _function(name: str, made: object) -> Function:
-    if isinstance(made, Function):
-        return made
-    raise GraphError(f"a pass made a {type(made).__name__} of the function {name!r}")
+def _function(name: str, function: object) -> Function:
+    if isinstance(function, Function):
+        return function
+    raise GraphError(f"a pass made a {type(function).__name__} of the function {name!r}")
 
 
 def check_module(module: IRModule, when: str) -> None:

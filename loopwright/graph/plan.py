@@ -13,10 +13,11 @@ from loopwright.errors import GraphError
 from loopwright.executors import Kind, Program, SizedProgram, SizedValue, Step
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir import expr as ir
-from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule, unique
+from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
+from loopwright.ir.printer import unique
 from loopwright.ir.sizes import SizeVar, size_json, size_vars
 
 P = TypeVar("P", Program, SizedProgram)
@@ -40,9 +41,9 @@ SizedPlan: TypeAlias = ProgramPlan[SizedProgram]
 
 def plan(module: IRModule) -> Planned:
     """The program of a straight module of known sizes after `FuseOps`."""
-    found = _Planner(infer_types(module), None).plan(module[MAIN])
-    program = found.program.at(0)  # no extent depends on it
-    return Planned(program, found.kernels, found.constants, found.calls, found.hosts)
+    sized = _Planner(infer_types(module), None).plan(module[MAIN])
+    program = sized.program.at(0)  # no extent depends on it
+    return Planned(program, sized.kernels, sized.constants, sized.calls, sized.hosts)
 
 
 def plan_sized(module: IRModule, size: SizeVar) -> SizedPlan:
@@ -140,10 +141,10 @@ class _Planner:
     def _add(self, name: str, t: ir.Type, kind: Kind) -> int:
         if not isinstance(t, ir.TensorType):
             raise GraphError(f"{name!r} is {t}; a program's values are tensors")
-        known: dict[IndexVar, str] = {} if self.size is None else {self.size: self.size.name}
-        if any(v not in known for n in t.shape for v in size_vars([n])):
+        names: dict[IndexVar, str] = {} if self.size is None else {self.size: self.size.name}
+        if any(v not in names for n in t.shape for v in size_vars([n])):
             raise GraphError(f"{name!r} is {t}; the graph executor runs sizes that are known")
-        shape = tuple(size_json(n, known) for n in t.shape)
+        shape = tuple(size_json(n, names) for n in t.shape)
         self.values.append(SizedValue(name, shape, t.dtype, kind))
         return len(self.values) - 1
 

@@ -51,39 +51,39 @@ def calibrate(
     target: TargetLike,
 ) -> list[ValueRange]:
     """The ranges of float tensors over all data; ``percentile`` of the numbers lie inside."""
-    given = list(data)
-    if not given:
+    runs = list(data)
+    if not runs:
         raise GraphError("there are no calibration data; give the inputs of one run at least")
     whole = Function(main.params, Tuple(tuple(values)))
     executor = compile(IRModule({MAIN: whole}), target).executor()
 
     def each(see: Callable[[int, Array], None]) -> None:
-        for inputs in given:
+        for inputs in runs:
             executor.run(**inputs)
             for n in range(len(values)):
                 see(n, np.asarray(executor.get_output(n)))
 
-    found = [ValueRange(0.0, 0.0)] * len(values)
+    ranges = [ValueRange(0.0, 0.0)] * len(values)
 
     def widen(n: int, a: Array) -> None:
         low, high = float(a.min()), float(a.max())
         if not np.isfinite([low, high]).all():
             where = values[n].span or f"value {n}"
             raise GraphError(f"{where} is not finite for calibration data; look at the inputs")
-        found[n] = ValueRange(min(found[n].low, low), max(found[n].high, high))
+        ranges[n] = ValueRange(min(ranges[n].low, low), max(ranges[n].high, high))
 
     each(widen)
     if method == "min_max":
-        return found
+        return ranges
     counts = [np.zeros(_BINS, "int64") for _ in values]
 
     def count(n: int, a: Array) -> None:
-        counts[n] += np.histogram(a, _BINS, _limits(found[n], method))[0]
+        counts[n] += np.histogram(a, _BINS, _limits(ranges[n], method))[0]
 
     each(count)
     if method == "entropy":
-        return [_by_entropy(c, r) for c, r in zip(counts, found, strict=True)]
-    return [_by_percentile(c, r, percentile) for c, r in zip(counts, found, strict=True)]
+        return [_by_entropy(c, r) for c, r in zip(counts, ranges, strict=True)]
+    return [_by_percentile(c, r, percentile) for c, r in zip(counts, ranges, strict=True)]
 
 
 def _limits(r: ValueRange, method: Method) -> tuple[float, float]:
@@ -109,8 +109,7 @@ def _by_entropy(counts: Array, r: ValueRange) -> ValueRange:
     """The range of least Kullback-Leibler divergence, as in TensorRT (Migacz, 2017)."""
     half = _BINS // 2
     sizes = counts[half:] + counts[:half][::-1]
-    tried = range(_LEVELS, half + 1, _STEP)
-    best = min(tried, key=lambda n: _divergence(sizes, n))
+    best = min(range(_LEVELS, half + 1, _STEP), key=lambda n: _divergence(sizes, n))
     threshold = max(-r.low, r.high) * best / half
     return ValueRange(max(r.low, -threshold), min(r.high, threshold))
 
@@ -202,25 +201,25 @@ def quantize(
     values = list(dict.fromkeys(read))
     if not values:
         return module
-    data = [_by_name(main, given) for given in calibration_data]
+    data = [_by_name(main, run) for run in calibration_data]
     ranges = calibrate(main, values, data, calibration, percentile, target)
-    found = dict(zip(values, ranges, strict=True))
-    return module.with_function(MAIN, _annotated(main, products, found))
+    range_of = dict(zip(values, ranges, strict=True))
+    return module.with_function(MAIN, _annotated(main, products, range_of))
 
 
-def _by_name(main: Function, given: Mapping[str, Array] | Array) -> Mapping[str, Array]:
-    if isinstance(given, Mapping):
-        return given
+def _by_name(main: Function, arrays: Mapping[str, Array] | Array) -> Mapping[str, Array]:
+    if isinstance(arrays, Mapping):
+        return arrays
     if len(main.params) != 1:
         names = ", ".join(p.name for p in main.params)
         raise GraphError(f"calibration data are arrays by name for a model of the inputs {names}")
-    return {main.params[0].name: given}
+    return {main.params[0].name: arrays}
 
 
 def _products(module: IRModule, of_values: bool) -> list[Call]:
     """The products of float32 data with constant weights, and with other data where asked for."""
     types = infer_types(module)
-    found = []
+    products = []
     for e in post_order(module[MAIN].body):
         name = called(e)
         if name is None or name not in CHANNELS or not isinstance(e, Call):
@@ -230,8 +229,8 @@ def _products(module: IRModule, of_values: bool) -> list[Call]:
             continue
         matrices = all(isinstance(x, TensorType) and len(x.shape) >= 2 for x in (t, other))
         if _pays(name, e) or (of_values and _of_values(e) and matrices):
-            found.append(e)
-    return found
+            products.append(e)
+    return products
 
 
 def _of_values(product: Call) -> bool:
@@ -278,14 +277,12 @@ def _annotated(
 def _value(e: Expr, r: ValueRange) -> Expr:
     """A value, rounded to uint8 and back; 0 stays 0."""
     scale = np.float32(max((r.high - r.low) / 255, _SMALLEST))
-    zero = int(np.clip(np.rint(-r.low / scale), 0, 255))
-    return _there_and_back(e, scale, zero, "uint8")
+    return _there_and_back(e, scale, int(np.clip(np.rint(-r.low / scale), 0, 255)), "uint8")
 
 
 def _signed(e: Expr, r: ValueRange) -> Expr:
     """A value, rounded to int8 and back, with the zero point 0."""
-    scale = np.float32(max(r.high / 127, -r.low / 127, _SMALLEST))
-    return _there_and_back(e, scale, 0, "int8")
+    return _there_and_back(e, np.float32(max(r.high / 127, -r.low / 127, _SMALLEST)), 0, "int8")
 
 
 def _there_and_back(e: Expr, scale: np.float32, zero: int, dtype: str) -> Expr:
@@ -300,8 +297,7 @@ def _weight(product: Call) -> Expr:
     data: np.ndarray[Any, Any] = weight.data
     if not np.isfinite(data).all():
         raise GraphError(f"the weight of {product.span or 'a product'} is not finite")
-    others = tuple(d for d in range(data.ndim) if d != axis)
-    largest = np.abs(data).max(axis=others)
+    largest = np.abs(data).max(axis=tuple(d for d in range(data.ndim) if d != axis))
     scale = np.where(largest > 0, largest / 127, 1).astype("float32")
     shape = [-1 if d == axis else 1 for d in range(data.ndim)]
     whole = np.clip(np.rint(data / scale.reshape(shape)), -127, 127).astype("int8")

@@ -81,16 +81,16 @@ class Op:
         exprs = tuple(a if isinstance(a, ir.Expr) else ir.const(a) for a in args)
         return ir.Call(ir.OpRef(self.name), exprs, self.complete(attrs), span=span)
 
-    def complete(self, given: Mapping[str, Any]) -> ir.Attrs:
+    def complete(self, attrs: Mapping[str, Any]) -> ir.Attrs:
         """The given attributes, and defaults for the others; GraphError as of `__call__`."""
-        for name in given:
+        for name in attrs:
             if name not in self.attrs:
                 hint = did_you_mean(name, self.attrs)
                 raise GraphError(
                     f"{self.name} has no attribute {name!r}{hint}; it has "
                     f"{', '.join(self.attrs) or 'none'}"
                 )
-        values = {name: given.get(name, default) for name, default in self.attrs.items()}
+        values = {name: attrs.get(name, default) for name, default in self.attrs.items()}
         missing = [name for name, value in values.items() if value is _REQUIRED]
         if missing:
             raise GraphError(f"{self.name} needs the attribute {', '.join(missing)}")
@@ -112,15 +112,15 @@ class Op:
 def _type_of(
     op: Op, args: tuple[ir.TensorType, ...], attrs: tuple[tuple[str, Any], ...]
 ) -> ir.Type:
-    given = [te.placeholder(t.shape, t.dtype, name=f"x{n}") for n, t in enumerate(args)]
+    inputs = [te.placeholder(t.shape, t.dtype, name=f"x{n}") for n, t in enumerate(args)]
     try:
-        made = op.compute(*given, **dict(attrs))
+        outputs = op.compute(*inputs, **dict(attrs))
     except LoopwrightError as exc:
         text = " ".join(str(exc).split())
         raise GraphError(f"{op.name}({', '.join(map(str, args))}): {text}") from exc
-    if isinstance(made, te.Tensor):
-        return ir.tensor_type(made)
-    return ir.TupleType(tuple(ir.tensor_type(t) for t in made))
+    if isinstance(outputs, te.Tensor):
+        return ir.tensor_type(outputs)
+    return ir.TupleType(tuple(ir.tensor_type(t) for t in outputs))
 
 
 def _plain(op: str, name: str, value: Any) -> Any:
@@ -267,16 +267,16 @@ class Implementation:
 
     def tensors(self, inputs: Sequence[te.Tensor], attrs: ir.Attrs) -> list[te.Tensor]:
         """The tensors of a call; GraphError where number, shape or dtype are not the operator's."""
-        found = computed(self.compute, inputs, attrs)
+        outputs = computed(self.compute, inputs, attrs)
         wanted = get_op(self.op).type_of([ir.tensor_type(t) for t in inputs], attrs)
-        types = [ir.tensor_type(t) for t in found]
+        types = [ir.tensor_type(t) for t in outputs]
         if types != list(getattr(wanted, "fields", [wanted])):
-            told = ", ".join(map(str, types))
+            names = ", ".join(map(str, types))
             raise GraphError(
-                f"the implementation {self.name!r} of {self.op} makes {told}; the operator makes "
+                f"the implementation {self.name!r} of {self.op} makes {names}; the operator makes "
                 f"{wanted}"
             )
-        return found
+        return outputs
 
 
 def register_implementation(
@@ -363,12 +363,12 @@ def applicable(
 ) -> list[Implementation]:
     """The implementations of a call within ``max_error`` of the `PassContext`, by priority."""
     most = PassContext.current().number("max_error", MAX_ERROR)
-    found = [
+    fitting = [
         one
         for one in implementations(op)
         if one.error <= most and one.condition(inputs, attrs, target)
     ]
-    return sorted(found, key=lambda one: -one.priority(inputs, attrs, target))
+    return sorted(fitting, key=lambda one: -one.priority(inputs, attrs, target))
 
 
 def is_constant(tensor: te.Tensor) -> bool:

@@ -12,7 +12,7 @@ from loopwright import dtypes, te
 from loopwright.ir.expr import Binary, Call, Cast, Const, Expr, Read, cast
 from loopwright.ir.node import Node
 from loopwright.ir.reduction import Reduce
-from loopwright.ir.visitor import map_nodes, walk
+from loopwright.ir.visitor import map_nodes, nodes
 from loopwright.ops import compute
 
 #: The dtype that floats of 16 bits are computed in.
@@ -28,9 +28,9 @@ def computed(
     attrs: Mapping[str, Any],
 ) -> list[te.Tensor]:
     """The tensors of an operator; 16-bit ones are computed in float32 and rounded once."""
-    found = _listed(compute(*inputs, **attrs))
-    if not any(t.dtype in dtypes.HALVES for t in inputs) or _roundings(found, inputs) < 2:
-        return found
+    direct = _listed(compute(*inputs, **attrs))
+    if not any(t.dtype in dtypes.HALVES for t in inputs) or _roundings(direct, inputs) < 2:
+        return direct
     wide, narrow = list(inputs), {}
     for n, t in enumerate(inputs):
         if t.dtype in dtypes.HALVES:  # a placeholder, until what reads it casts the narrow tensor
@@ -44,7 +44,7 @@ def computed(
 
     for op in _operations(exact, wide):
         op.body = map_nodes(op.body, Read, narrowed)
-    return [as_dtype(t, as_is.dtype) for t, as_is in zip(exact, found, strict=True)]
+    return [as_dtype(t, as_is.dtype) for t, as_is in zip(exact, direct, strict=True)]
 
 
 def as_dtype(t: te.Tensor, dtype: str) -> te.Tensor:
@@ -54,20 +54,21 @@ def as_dtype(t: te.Tensor, dtype: str) -> te.Tensor:
     return compute(t.shape, lambda *i: t(*i).astype(dtype), name=f"as_{dtype}")
 
 
-def _listed(made: te.Tensor | Sequence[te.Tensor]) -> list[te.Tensor]:
-    return [made] if isinstance(made, te.Tensor) else list(made)
+def _listed(outputs: te.Tensor | Sequence[te.Tensor]) -> list[te.Tensor]:
+    return [outputs] if isinstance(outputs, te.Tensor) else list(outputs)
 
 
 def _roundings(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> int:
     """Count roundings to 16 bits on the way from inputs; a sum counts as two."""
-    counts: list[int] = []
-    for op in _operations(tensors, inputs):
-        walk(op.body, lambda n: counts.append(_rounds(n)))
-    return sum(counts)
+    return sum(_rounds(n) for op in _operations(tensors, inputs) for n in nodes(op.body))
 
 
 def _operations(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> list[te.ComputeOp]:
-    seen, waiting, found = {t.op for t in inputs}, [t.op for t in tensors], list[te.ComputeOp]()
+    seen, waiting, ops = (
+        {t.op for t in inputs},
+        [t.op for t in tensors],
+        list[te.ComputeOp](),
+    )
     while waiting:
         op = waiting.pop()
         if op in seen:
@@ -75,8 +76,8 @@ def _operations(tensors: Sequence[te.Tensor], inputs: Sequence[te.Tensor]) -> li
         seen.add(op)
         waiting.extend(t.op for t in op.input_tensors)
         if isinstance(op, te.ComputeOp):
-            found.append(op)
-    return found
+            ops.append(op)
+    return ops
 
 
 def _rounds(n: Node) -> int:

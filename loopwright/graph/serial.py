@@ -34,8 +34,7 @@ def save_json(module: IRModule) -> str:
         True
     """
     writer = _Writer()
-    order = post_order(*module.functions.values())
-    nodes = [writer.node(e) for e in order]
+    nodes = [writer.node(e) for e in post_order(*module.functions.values())]
     functions = {name: writer.number[f] for name, f in module.functions.items()}
     data = {"format": _FORMAT, "version": _VERSION, "sizes": writer.sizes, "nodes": nodes}
     return json.dumps({**data, "functions": functions})
@@ -49,10 +48,10 @@ class _Writer:
 
     def node(self, e: ir.Expr) -> dict[str, Any]:
         self.number[e] = len(self.number)
-        found: dict[str, Any] = {"kind": type(e).__name__, **self._own(e)}
+        data: dict[str, Any] = {"kind": type(e).__name__, **self._own(e)}
         if e.children:
-            found["children"] = [self.number[c] for c in e.children]
-        return {**found, "span": e.span} if e.span else found
+            data["children"] = [self.number[c] for c in e.children]
+        return {**data, "span": e.span} if e.span else data
 
     def _own(self, e: ir.Expr) -> dict[str, Any]:
         match e:
@@ -132,22 +131,22 @@ class _Reader:
         self._sizes = [te.size_var(s["name"], s["dtype"]) for s in data["sizes"]]
 
     def module(self) -> IRModule:
-        made: list[ir.Expr] = []
+        nodes: list[ir.Expr] = []
         for d in self._data["nodes"]:
             numbers = d.get("children", [])
-            if any(not isinstance(n, int) or not 0 <= n < len(made) for n in numbers):
-                raise GraphError(f"node {len(made)} of a graph reads one that does not precede it")
-            e = self.node(d, [made[n] for n in numbers])
+            if any(not isinstance(n, int) or not 0 <= n < len(nodes) for n in numbers):
+                raise GraphError(f"node {len(nodes)} of a graph reads one that does not precede it")
+            e = self.node(d, [nodes[n] for n in numbers])
             if e is None:
                 raise GraphError(
-                    f"node {len(made)} of a graph is a {d['kind']!r:.40}; it is unknown"
+                    f"node {len(nodes)} of a graph is a {d['kind']!r:.40}; it is unknown"
                 )
-            made.append(replace(e, span=d["span"]) if d.get("span") else e)
-        functions = {name: made[n] for name, n in self._data["functions"].items()}
-        found = {name: f for name, f in functions.items() if isinstance(f, ir.Function)}
-        if len(found) < len(functions):
+            nodes.append(replace(e, span=d["span"]) if d.get("span") else e)
+        functions = {name: nodes[n] for name, n in self._data["functions"].items()}
+        definitions = {name: f for name, f in functions.items() if isinstance(f, ir.Function)}
+        if len(definitions) < len(functions):
             raise GraphError("a function of this graph is none")
-        return IRModule(found)
+        return IRModule(definitions)
 
     def node(self, d: Mapping[str, Any], children: list[ir.Expr]) -> ir.Expr | None:
         """A node over its children, without its span; None for an unknown kind."""
@@ -182,11 +181,11 @@ class _Reader:
         return None
 
     def elements(self, d: Mapping[str, Any]) -> ir.Array:
-        found = self.type(d["type"])
-        if not isinstance(found, ir.TensorType) or not found.static:
-            raise GraphError(f"a constant of this graph has the type {found}")
+        t = self.type(d["type"])
+        if not isinstance(t, ir.TensorType) or not t.static:
+            raise GraphError(f"a constant of this graph has the type {t}")
         raw = base64.b64decode(d["data"], validate=True)
-        return np.frombuffer(raw, np.dtype(found.dtype)).reshape(found.shape)  # type: ignore[arg-type]
+        return np.frombuffer(raw, np.dtype(t.dtype)).reshape(t.shape)  # type: ignore[arg-type]
 
     def type(self, d: Any) -> ir.Type | None:
         if d is None:
@@ -198,10 +197,10 @@ class _Reader:
         return ir.FuncType(tuple(self._known(p) for p in d["params"]), self._known(d["result"]))
 
     def _known(self, d: Any) -> ir.Type:
-        found = self.type(d)
-        if found is None:
+        t = self.type(d)
+        if t is None:
             raise GraphError("a type of this graph has a part without a type")
-        return found
+        return t
 
     def _size(self, n: Any) -> ir.Size:
         return self._sizes[n["size"]] if isinstance(n, dict) else n

@@ -50,12 +50,10 @@ def generalised(first: IRModule, second: IRModule) -> Generalised:
         [n for p in main.params if isinstance(p.type, ir.TensorType) for n in p.type.shape]
         for main in mains
     ]
-    extents = zip(*shapes, strict=True)
-    one, other = next(((a, b) for a, b in extents if a != b), (0, 0))
+    one, other = next(((a, b) for a, b in zip(*shapes, strict=True) if a != b), (0, 0))
     if one == other:
         raise GraphError("modules of two sizes have inputs of the same extents")
-    pairs = dict(zip(others, nodes, strict=True))
-    pairing = _Pairing(te.size_var("size"), one, other, pairs)
+    pairing = _Pairing(te.size_var("size"), one, other, dict(zip(others, nodes, strict=True)))
     main = rewrite_function(mains[1], pairing.merged)
     return Generalised(IRModule({MAIN: main}), pairing.size, (one, other), tuple(pairing.pattern))
 
@@ -131,16 +129,15 @@ def _equal(a: Any, b: Any) -> bool:
 
 def bound(module: IRModule, size: SizeVar, number: int) -> IRModule:
     """Bind a size to a number from 1 in a module whose extents are formulas of that size alone."""
-    made = {name: bound_function(f, size, number) for name, f in module.functions.items()}
-    return IRModule(made)
+    return IRModule({name: bound_function(f, size, number) for name, f in module.functions.items()})
 
 
 def bound_function(function: ir.Function, size: SizeVar, number: int) -> ir.Function:
     def change(_: ir.Expr, e: ir.Expr) -> ir.Expr:
         match e:
             case ir.Var(type=t) if t is not None:
-                found = _bound_type(t, size, number)
-                return e if found == t else replace(e, type=found)
+                new = _bound_type(t, size, number)
+                return e if new == t else replace(e, type=new)
             case ir.Function(result=t) if t is not None:
                 return replace(e, result=_bound_type(t, size, number))
             case ir.HostFunction():

@@ -76,13 +76,13 @@ def loopwright(
     torch = torch_package()
     if mode is not None:
         raise GraphError(f"the backend loopwright has no mode {mode!r}; give options={{...}}")
-    found = options_of(options)
+    settings = options_of(options)
     from torch._dynamo.backends.common import aot_autograd
 
     outputs = eager_outputs(gm)
 
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-        return CompiledGraph(graph, _static_inputs(), found, _behind_others(outputs)).boxed()
+        return CompiledGraph(graph, _static_inputs(), settings, _behind_others(outputs)).boxed()
 
     def refuse_gradients(graph: Any, inputs: Sequence[Any]) -> Any:
         raise GraphError(_NO_GRADIENTS)
@@ -92,8 +92,8 @@ def loopwright(
         inference_compiler=inference,
         decompositions={**torch._decomp.core_aten_decompositions(), **decompositions()},
     )
-    made: Callable[..., Any] = backend(gm, example_inputs)
-    return made
+    compiled: Callable[..., Any] = backend(gm, example_inputs)
+    return compiled
 
 
 #: Models that were built and still exist, in order.
@@ -136,21 +136,21 @@ def _static_inputs() -> frozenset[int]:
     """The indices of inputs that are parameters or buffers, as AOTAutograd found them. A buffer
     that the model itself writes into is not among them: it is a new tensor in every call.
     """
-    found = _metadata()
-    if found is None:
+    metadata = _metadata()
+    if metadata is None:
         return frozenset()
-    written = [False] * len(found.tokens) + [info.mutates_data for info in found.input_info]
-    return frozenset(n for n in found.static_input_indices if not written[n])
+    written = [False] * len(metadata.tokens) + [info.mutates_data for info in metadata.input_info]
+    return frozenset(n for n in metadata.static_input_indices if not written[n])
 
 
 def _behind_others(outputs: list[Any]) -> list[Any]:
     """Shift outputs to where AOTAutograd expects them: behind effect tokens and mutated inputs."""
-    found = _metadata()
-    if found is None or found.num_outputs != len(outputs):
+    metadata = _metadata()
+    if metadata is None or metadata.num_outputs != len(outputs):
         return []
     if any(map(torch_package().utils._python_dispatch.is_traceable_wrapper_subclass, outputs)):
         return []  # such a tensor is several outputs
-    return [None] * (len(found.tokens) + found.num_mutated_inp_runtime_indices) + outputs
+    return [None] * (len(metadata.tokens) + metadata.num_mutated_inp_runtime_indices) + outputs
 
 
 class CompiledGraph:
@@ -174,10 +174,10 @@ class CompiledGraph:
         """A function of a list of inputs, which it empties, as AOTAutograd calls it."""
 
         def run(args: list[Any]) -> Any:
-            given = list(args)
+            inputs = list(args)
             args.clear()
             with self._lock:
-                return self._build(given).run(given)
+                return self._build(inputs).run(inputs)
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
@@ -186,16 +186,16 @@ class CompiledGraph:
         """Find or make the build for these sizes and strides; the latest ones are kept."""
         sizes = ((*a.shape, *a.stride()) if hasattr(a, "shape") else a for a in args)
         key = tuple(sizes) if self._dynamic else None
-        found = self._builds.pop(key, None)
-        if found is None:
+        build = self._builds.pop(key, None)
+        if build is None:
             graph = _specialised(self._graph, args) if self._dynamic else self._graph
             eager = eager_layouts(self._eager, self._holders, args)
             self._made += 1
-            found = _Build(self, graph, eager, many=self._made > _KEEP)
-        self._builds[key] = found
+            build = _Build(self, graph, eager, many=self._made > _KEEP)
+        self._builds[key] = build
         if len(self._builds) > _KEEP:
             self._builds.popitem(last=False)
-        return found
+        return build
 
 
 def _is_symbolic(value: Any) -> bool:
@@ -213,7 +213,7 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
 
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
     inputs = iter(args)
-    made = torch.fx.Graph()
+    copy = torch.fx.Graph()
     values: dict[Any, Any] = {}
     nodes: dict[Any, Any] = {}
     with torch.no_grad(), mode:
@@ -227,13 +227,13 @@ def _specialised(graph: Any, args: Sequence[Any]) -> Any:
                 value = next(inputs) if outer else attribute(graph, node.target)
                 value = mode.from_tensor(value) if is_tensor(value) else value
             values[node] = value
-            known = isinstance(value, (int, float))
-            if not known or node.op == "placeholder":
-                nodes[node] = made.node_copy(node, nodes.__getitem__)
+            is_number = isinstance(value, (int, float))
+            if not is_number or node.op == "placeholder":
+                nodes[node] = copy.node_copy(node, nodes.__getitem__)
                 nodes[node].meta = {"val": value}
-            if known:
+            if is_number:
                 nodes[node] = value
-    return torch.fx.GraphModule(graph, made)
+    return torch.fx.GraphModule(graph, copy)
 
 
 #: A model with its executor, for one size of a graph; indices of weights that are its last inputs.
@@ -276,9 +276,9 @@ class AnySize:
 
     def _paired(self, module: IRModule) -> Generalised | None:
         """Merge this module with a known one of another size; None where they differ more."""
-        for known in self._known:
+        for before in self._known:
             with suppress(GraphError):  # the same size, another graph, or other weights
-                return generalised(known, module)
+                return generalised(before, module)
         return None
 
     def _built(
@@ -330,8 +330,8 @@ class _Build:
                 self._share.run(self._executor, self._hosts)
         except RunError as error:  # raised by PyTorch, as it would have been without this backend
             raise (error.__cause__ or error) from None
-        made = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
-        return [o(made, args) if callable(o) else o for o in self._outputs]
+        storages = [self._storage(place, tensor) for place, tensor in enumerate(fresh)]
+        return [o(storages, args) if callable(o) else o for o in self._outputs]
 
     def _set_input(self, place: int, tensor: Any) -> None:
         """Bind a tensor to an input, unless it is already: the executor keeps its memory alive."""
@@ -380,10 +380,10 @@ class _Build:
         bound, sources = self._bound(args, weights)
         importer = TorchImporter(self._options.fallback)
         importer.outputs(self._graph, bound)
-        made = outputs_of(importer, self._graph, self._eager)
-        self._outputs, self._layouts = made.outputs, made.layouts
+        plan = outputs_of(importer, self._graph, self._eager)
+        self._outputs, self._layouts = plan.outputs, plan.layouts
         turn = importer.turn.last
-        body = Tuple(tuple(made.results if turn is None else [*made.results, turn]))
+        body = Tuple(tuple(plan.results if turn is None else [*plan.results, turn]))
         params = [e for e in post_order(body) if isinstance(e, Var) and e in sources]
         self._inputs = [sources[p] for p in params]
         return IRModule({MAIN: Function(tuple(params), body)})
@@ -425,9 +425,9 @@ class _Build:
         return program.values[number].kind == "stored" and program.outputs.count(number) == 1
 
     def _bound_tensor(self, place: int) -> Any:
-        made = self._empty(place)
-        self._executor.set_output_zero_copy(place, as_array(made))
-        return made
+        tensor = self._empty(place)
+        self._executor.set_output_zero_copy(place, as_array(tensor))
+        return tensor
 
     def _empty(self, place: int) -> Any:
         value = self._executor.outputs[place]

@@ -109,39 +109,39 @@ def extract_tasks(
     if batches is None:
         module = module_of(one_batch(model), example_inputs=example_inputs)
         planned = prepared(module, chosen_layouts(layouts), resolved)
-        found = grouped(planned, kernel_tasks(planned, resolved))
+        tasks = grouped(planned, kernel_tasks(planned, resolved))
     else:
         if layouts is not None:
             raise UsageError("layouts are chosen for known sizes; give them or batches, not both")
         source = source_of(model, example_inputs=example_inputs)
-        found = _merged(
+        tasks = _merged(
             (batch, grouped(planned, kernel_tasks(planned, resolved)))
             for batch in checked_batches(batches)
             for planned in [prepared(source.at(batch), target=resolved)]
         )
     if ops is None:
-        return [one for one in found if include_simple_tasks or not one.is_simple]
+        return [one for one in tasks if include_simple_tasks or not one.is_simple]
     # `ConvertLayout` and `AlterOpLayout` give operators other names.
     names = {name + end for name in ops for end in ("", CHANNELS_LAST, CHANNELS_BLOCKED)}
-    return [one for one in found if not names.isdisjoint(one.ops)]
+    return [one for one in tasks if not names.isdisjoint(one.ops)]
 
 
 def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
     """The tasks of a program's kernels, each once: kernels of one expression have one task."""
-    found: dict[str, ModelTask] = {}
+    tasks_by_key: dict[str, ModelTask] = {}
     for name, candidates in tasks.items():
         group = candidates[0].task.key
         for rank, one in enumerate(candidates):
             key, calls = one.task.key, planned.calls[name]
-            before = found.get(key)
+            before = tasks_by_key.get(key)
             if before is not None:
                 kernels = (*before.kernels, name)
-                found[key] = replace(before, weight=before.weight + calls, kernels=kernels)
+                tasks_by_key[key] = replace(before, weight=before.weight + calls, kernels=kernels)
                 continue
             program = planned.program
             step = next(step for step in program.steps if step.kernel == name)
             values = [program.values[n] for n in step.args]
-            found[key] = ModelTask(
+            tasks_by_key[key] = ModelTask(
                 one.task,
                 calls,
                 (name,),
@@ -151,12 +151,12 @@ def grouped(planned: Planned, tasks: KernelTasks) -> list[ModelTask]:
                 rank,
                 constant_bytes=sum(v.nbytes for v in values if v.kind == "constant"),
             )
-    return list(found.values())
+    return list(tasks_by_key.values())
 
 
-def _merged(found: Iterable[tuple[int, list[ModelTask]]]) -> list[ModelTask]:
+def _merged(batches: Iterable[tuple[int, list[ModelTask]]]) -> list[ModelTask]:
     merged: dict[str, ModelTask] = {}
-    for batch, tasks in found:
+    for batch, tasks in batches:
         for one in tasks:
             kernels = tuple(f"{name}@{batch}" for name in one.kernels)
             before = merged.get(one.task.key)
@@ -271,9 +271,9 @@ def tune(
     )
 
 
-def _among_weights(given: Any, tasks: Sequence[ModelTask]) -> Any:
+def _among_weights(measure_option: Any, tasks: Sequence[ModelTask]) -> Any:
     """A measure option under which the model's other weights are read between calls of a kernel."""
-    option = loop.default_option() if given is None else given
+    option = loop.default_option() if measure_option is None else measure_option
     if not isinstance(option, MeasureOption) or option.runner.other_constants is not None:
         return option
     weights = sum(one.weight * one.constant_bytes for one in tasks if one.rank == 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
 from loopwright.errors import RecordError, UsageError
-from loopwright.records import Json, Log, Record, Store, load_lines, open_log
+from loopwright.records import Json, Log, Record, Store, load, load_lines
 from loopwright.task import ConfigEntity, DispatchContext, Scheduled, TargetLike, Task, task_of
 
 
@@ -29,11 +29,11 @@ def logs_of(source: Source | Iterable[Any] | None) -> Iterator[Log]:
     if isinstance(source, Log):
         yield source
     elif isinstance(source, Store):
-        yield open_log(source.path)
+        yield load(source.path)
     elif (record := _record(source)) is not None:
         yield Log(Path("records"), [record])
     elif isinstance(source, (str, os.PathLike)) and not _is_line(source):
-        yield from map(open_log, _files(Path(source)))
+        yield from map(load, _files(Path(source)))
     elif isinstance(source, (str, bytes)):
         yield load_lines([source])
     elif hasattr(source, "readline"):

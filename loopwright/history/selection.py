@@ -252,20 +252,13 @@ def why_not_applied(
 ) -> list[str]:
     """Give the reason why each record cannot be applied here; empty where it may be.
 
-    The templates are asked for their knobs and are not run under the records, so that a template
-    may still refuse a configuration when it is built. The best of several records is not
-    chosen either: ``apply_history_best(...).explain(task)`` does that.
+    Templates run for their knobs alone, not under the records, so one may still refuse a
+    configuration when it is built. The best of several records is not chosen either:
+    ``apply_history_best(...).explain(task)`` does that.
 
     ``records`` are those of a log, such as ``loopwright.records.load(path).records``, of loopwright
-    or of AutoTVM. Without a target each is asked for the kind that it names, on this machine.
+    or of AutoTVM. Without a target each is judged for the kind that it names, on this machine.
     ``any_hardware`` is as of ``apply_history_best``.
-
-    Example:
-        >>> from loopwright import records
-        >>> from loopwright.task import why_not_applied
-        >>> line = records.Record("key", "no/such", [16], {"kind": "llvm"}, {}, (0.5,))
-        >>> why_not_applied([line])
-        ["the template 'no/such' is not registered; import the file that defines it"]
     """
     machines: dict[str, Here | None] = {}
 

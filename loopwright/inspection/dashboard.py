@@ -26,7 +26,7 @@ from loopwright.inspection.report.html import (
 )
 from loopwright.inspection.report.page_data import Page
 from loopwright.presenting import harmless_lines
-from loopwright.records import Log, open_log
+from loopwright.records import Log, load
 from loopwright.version import __version__
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class LiveReport:
         logs, missing = [], []
         for path in self.paths:
             try:
-                logs.append(open_log(path))
+                logs.append(load(path))
             except RecordError as error:
                 missing.append(str(error))
                 logs.append(Log(path))

@@ -81,11 +81,6 @@ def text_of(
 
     Raises:
         RecordError: there is no such record, or it cannot be rebuilt.
-
-    Example:
-        >>> from loopwright.inspection import text_of
-        >>> print(text_of("matmul.jsonl", "best", "nest").startswith("def "))
-        True
     """
     opened = log_of(log)
     if not isinstance(record, Record):

@@ -48,8 +48,8 @@ def export(
         log: the log, or its path.
         record: a record of it, an id or the beginning of one, ``"best"`` or ``"default"``.
         path: the file to be written; an earlier export is replaced. None: nothing is written.
-        form: ``"data"`` for the JSON of the log in place of Python. That is also used where Python
-            cannot express the program, and the file says why.
+        form: ``"data"`` for the JSON of the log in place of Python. JSON is also written where
+            Python cannot express the program, and the file says why.
         force: replace any file.
 
     Raises:
@@ -164,12 +164,12 @@ def _speed(record: Record, rebuilt: Rebuilt) -> str:
 
 def _plan(rebuilt: Rebuilt) -> DataPlan | None:
     """Plan of its inputs; None where an input is an index of unknown range."""
-    from loopwright.measure import make_candidate, plan_of
+    from loopwright.measure import Candidate, plan_of
 
     schedule = rebuilt.schedule
-    ids = schedule.arg_ids(rebuilt.args)
+    ids = tuple(schedule.arg_ids(rebuilt.args))
     try:
-        return plan_of(make_candidate(schedule.dag, [], ids, "main"), given=False)[1]
+        return plan_of(Candidate(schedule.dag, [], ids, "main"), from_template=False)[1]
     except UsageError:
         return None
 

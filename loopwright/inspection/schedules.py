@@ -290,12 +290,6 @@ class AppliesHere:
 def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     """Whether a record would be applied on this machine, by the rule of `apply_history_best`;
     others of its task among ``records``, those of its log, may take precedence.
-
-    Example:
-        >>> from loopwright.inspection.schedules import applies_here
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> print(applies_here(lw.records.best(records), records).differs)
-        ()
     """
     groups = by_task(records).values()
     group = next((g for g in groups if any(other is record for other in g)), [])

@@ -33,18 +33,11 @@ class Work:
 
 
 def work_of(log: Log, record: Record) -> Work | None:
-    """Find the work of a record's kernel; None where the log does not tell.
+    """Find the work of a record's kernel, if the log tells it.
 
-    That is so for a record from before logs kept their expressions, for one of AutoTVM, for a
-    damaged expression, and for one whose sizes are not fixed. Records of one ``dag`` have the same
-    work: ask once for each.
-
-    Example:
-        >>> from loopwright.inspection import work_of
-        >>> log = lw.records.load("matmul.jsonl")
-        >>> work = work_of(log, log.records[0])
-        >>> print(work.flop, work.bytes)
-        524288 49152
+    None for a record from before logs kept their expressions, for one of AutoTVM, for a damaged
+    expression, and for one whose sizes are not fixed. Records of one ``dag`` have the same work:
+    ask once for each.
     """
     from loopwright.te import read_arg_id
 
@@ -80,14 +73,7 @@ def arithmetic_in(log: Log, records: Iterable[Record]) -> str:
 
 
 def works_of(log: Log, records: Iterable[Record]) -> list[Work | None]:
-    """Find `work_of` many records of a log, once for each expression.
-
-    Example:
-        >>> from loopwright.inspection import works_of
-        >>> log = lw.records.load("matmul.jsonl")
-        >>> print({work.flop for work in works_of(log, log.records)})
-        {524288}
-    """
+    """Find `work_of` many records of a log, once for each expression."""
     records = list(records)
     (dags,) = fields_of(records, "dag")
     works: dict[str, Work | None] = {}

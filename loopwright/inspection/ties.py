@@ -40,13 +40,6 @@ def ties_of(
     Samples of one playoff are compared in pairs, by the intervals that verdicts rest on; others by
     a bootstrap of their windows. A candidate with fewer than five windows has no interval, and is
     no tie. Only the `LOOKED_AT` candidates that are nearest in rank, by ``order``, are compared.
-
-    Example:
-        >>> from loopwright.inspection.ties import ties_of
-        >>> records = lw.records.load("matmul.jsonl").records
-        >>> ties = ties_of(lw.records.best(records), records)
-        >>> print(all(tie.record in records for tie in ties))
-        True
     """
     records = list(records)
     playoff = playoffs(records)
@@ -96,11 +89,6 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
     Its ends are samples themselves: each lies below the median with probability 1/2, whatever the
     shape of the noise is, so that the binomial distribution tells how many may lie outside
     (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd ed., section 3.5).
-
-    Example:
-        >>> from loopwright.inspection import median_interval
-        >>> print(median_interval([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7]))
-        (1.0, 1.7)
     """
     from scipy.stats import quantile_test
 

@@ -300,13 +300,7 @@ class Writers(NamedTuple):
 
 
 def writers_of(path: str | os.PathLike[str], proc: Path = PROC) -> Writers:
-    """Find the processes of this machine, by ``proc``, that have a file open for writing.
-
-    Example:
-        >>> from loopwright.inspection.watch import writers_of
-        >>> print(writers_of("matmul.jsonl").pids)
-        ()
-    """
+    """Find the processes of this machine, by ``proc``, that have a file open for writing."""
     try:
         wanted = os.stat(path)
         processes = [entry for entry in os.listdir(proc) if entry.isdigit()]

@@ -158,9 +158,9 @@ class ExprOps:
 
     def __bool__(self) -> bool:
         e, described = as_expr(self), traced()
-        known = _truth(e, bool(described))
-        if known is not None:
-            return known
+        truth = _truth(e, bool(described))
+        if truth is not None:
+            return truth
         text = repr(e) if len(repr(e)) <= 80 else f"{repr(e)[:77]}..."
         who = f"{described}: " if described else ""
         raise TensorError(
@@ -355,8 +355,8 @@ def _truth(e: Expr, described: bool) -> bool | None:
         case Const(value=v):
             return bool(v)
         case Unary(op="not", a=a):
-            known = _truth(a, described)
-            return None if known is None else not known
+            truth = _truth(a, described)
+            return None if truth is None else not truth
         case Binary(op="and" | "or" as op, a=a, b=b):
             sides = (_truth(a, described), _truth(b, described))
             decisive = op == "or"
@@ -414,11 +414,6 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
     """Convert an expression to ``dtype``.
 
     A float that becomes an integer is truncated and cut to the limits of the dtype; NaN becomes 0.
-
-    Example:
-        >>> A = te.placeholder((4,), "int8", name="A")
-        >>> print(te.cast(A[0], "float32"))
-        float32(A[0])
     """
     # A Python float is rounded once, to the dtype that it becomes.
     e, dtype = as_expr(x, "float64" if isinstance(x, float) else None), dtypes.check(dtype)

@@ -211,16 +211,16 @@ def _mma(kind: _Multiplied, transposed: bool) -> Instruction:
         product = cast(x, "float32") * cast(y, "float32")
         return Store(c.buffer, at, Load(c.buffer, at, c.dtype) + product)
 
-    def plain(given: Sequence[Load]) -> Stmt:
-        c, a, b = given
+    def plain(operands: Sequence[Load]) -> Stmt:
+        c, a, b = operands
         loops = _Loops()
         i, j, k = loops.over(i=16, j=8, k=kind.steps)
         x = Load(a.buffer, moved(a, (i, k)), a.dtype)
         y = Load(b.buffer, moved(b, (j, k) if transposed else (k, j)), b.dtype)
         return loops.around(added(c, moved(c, (i, j)), kind.factor(x), kind.factor(y)))
 
-    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
-        c, a, b = given
+    def lanes(operands: Sequence[Load], lane: Var) -> Stmt:
+        c, a, b = operands
         me, loops = _Lane(lane), _Loops()
         of_a, show_a = me.show(a, kind.a, kind.factor)
         of_b, show_b = me.show(b, b_fragment, kind.factor)
@@ -245,13 +245,13 @@ def _mma(kind: _Multiplied, transposed: bool) -> Instruction:
 def _fill() -> Instruction:
     """``C[i, j] = 0``: the accumulators of an mma at the beginning."""
 
-    def plain(given: Sequence[Load]) -> Stmt:
-        (c,) = given
+    def plain(operands: Sequence[Load]) -> Stmt:
+        (c,) = operands
         loops = _Loops()
         return loops.around(Store(c.buffer, moved(c, loops.over(i=16, j=8)), const(0, c.dtype)))
 
-    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
-        (c,) = given
+    def lanes(operands: Sequence[Load], lane: Var) -> Stmt:
+        (c,) = operands
         me, loops = _Lane(lane), _Loops()
         at = me.own(c, loops.over(high=2, low=2))
         return me.run(loops.around(Store(c.buffer, at, const(0, c.dtype))))
@@ -286,15 +286,15 @@ def _ldmatrix(which: str, dtype: str) -> Instruction:
     fragment, _ = _LDMATRIX[which]
     name = f"ldmatrix_x4_{which}_{SHORT[dtype]}"
 
-    def plain(given: Sequence[Load]) -> Stmt:
-        f, s = given
+    def plain(operands: Sequence[Load]) -> Stmt:
+        f, s = operands
         loops = _Loops()
         i, j = loops.over(i=16, j=16)
         value = Load(s.buffer, moved(s, (i, j)), s.dtype)
         return loops.around(Store(f.buffer, moved(f, (i, j)), value))
 
-    def lanes(given: Sequence[Load], lane: Var) -> Stmt:
-        f, s = given
+    def lanes(operands: Sequence[Load], lane: Var) -> Stmt:
+        f, s = operands
         me, reading, taking = _Lane(lane), _Loops(), _Loops()
         rows = Buffer(f"{s.buffer.name}.rows", (*WARP_LANES, 8), s.dtype, "warp")
         (e,) = reading.over(e=8)
@@ -373,8 +373,8 @@ def _dot(dot: DotProduct) -> Instruction:
     # ``vpdpbusd`` of AVX-512 VNNI and AVX-VNNI for an unsigned and a signed operand, with a
     # correction for two of one kind; ``vdpbf16ps`` of AVX-512 BF16, which adds the odd element
     # first and takes denormal numbers for zeros.
-    def plain(given: Sequence[Load]) -> Stmt:
-        c, a, b = given
+    def plain(operands: Sequence[Load]) -> Stmt:
+        c, a, b = operands
         j = Var("lane")
         at = moved(c, (j,))
 
@@ -405,7 +405,7 @@ def _dot(dot: DotProduct) -> Instruction:
 #: Dot products by the names of their instructions.
 DOT_PRODUCTS = {
     dot.name: dot
-    for dot in (DotProduct(*given, lanes) for given in DOT_OPERANDS for lanes in DOT_LANES)
+    for dot in (DotProduct(*operands, lanes) for operands in DOT_OPERANDS for lanes in DOT_LANES)
 }
 #: Instructions by name.
 INSTRUCTIONS: dict[str, Instruction] = {
@@ -418,7 +418,7 @@ def call_instruction(name: str, operands: Sequence[object]) -> IntrinsicCall:
     """Statement that runs an instruction; operands are given by their first elements."""
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
-        families = dict.fromkeys(f"{known.partition('_')[0]}_..." for known in INSTRUCTIONS)
+        families = dict.fromkeys(f"{other.partition('_')[0]}_..." for other in INSTRUCTIONS)
         raise TensorError(
             f"call_intrin: unknown instruction {name!r}{did_you_mean(name, INSTRUCTIONS)}; take "
             f"one of loopwright.ir.instructions.INSTRUCTIONS: {', '.join(families)}"

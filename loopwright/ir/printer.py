@@ -51,6 +51,15 @@ _PRECEDENCE = {
 }  # fmt: skip
 
 
+def unique(name: str, used: set[str]) -> str:
+    """The name, with a number appended where it is among those used; it is added to them."""
+    free, n = name, 1
+    while free in used:
+        free, n = f"{name}_{n}", n + 1
+    used.add(free)
+    return free
+
+
 class UniqueNames:
     """Unique printed names: the first of a name keeps it, later ones get a number."""
 
@@ -60,11 +69,7 @@ class UniqueNames:
 
     def __call__(self, x: Var | Buffer) -> str:
         if x not in self._names:
-            name, n = x.name, 1
-            while name in self._taken:
-                name, n = f"{x.name}_{n}", n + 1
-            self._taken.add(name)
-            self._names[x] = name
+            self._names[x] = unique(x.name, self._taken)
         return self._names[x]
 
 
@@ -138,11 +143,11 @@ def _stmt(s: Stmt, depth: int, out: list[str], names: UniqueNames) -> None:
         case AsyncWait(pending=n):
             out.append(f"{pad}wait(pending={n})")
         case IntrinsicCall(name=name, operands=operands):
-            given = ", ".join(print_expr(x, names) for x in operands)
-            out.append(f"{pad}{name}({given})")
+            arguments = ", ".join(print_expr(x, names) for x in operands)
+            out.append(f"{pad}{name}({arguments})")
         case CallPacked(name=name, args=args):
-            given = "".join(f", {_packed_arg(x, names)}" for x in args)
-            out.append(f"{pad}call_packed({name!r}{given})")
+            arguments = "".join(f", {_packed_arg(x, names)}" for x in args)
+            out.append(f"{pad}call_packed({name!r}{arguments})")
         case AllReduce(combiner=c, buffers=buffers, indices=idx, tags=tags):
             own = ", ".join(_element(b, idx, names) for b in buffers)
             out.append(f"{pad}{own} = {c.name}({own}, over {', '.join(tags)})")

@@ -279,13 +279,13 @@ def size_json(e: Dim, names: Mapping[Var, str]) -> SizeJson:
 def solve(
     variables: Iterable[SizeVar],
     shapes: Iterable[tuple[Shape, Sequence[int]]],
-    known: Mapping[str, int],
+    sizes: Mapping[str, int],
 ) -> dict[Var, int]:
-    """Values of size variables: ``known`` ones, else from dimensions linear in one of them.
+    """Values of size variables: from ``sizes``, else from dimensions linear in one of them.
 
     ``shapes`` has the declared and the real shape of each array.
     """
-    out: dict[Var, int] = {v: known[v.name] for v in variables if v.name in known}
+    out: dict[Var, int] = {v: sizes[v.name] for v in variables if v.name in sizes}
     dims = (pair for shape, real in shapes for pair in zip(shape, real, strict=False))
     for declared, actual in dims:
         form = Sizes().of(declared)

@@ -53,12 +53,6 @@ def structural_hash(a: object, map_free_vars: bool = False) -> int:
 
     Raises:
         UsageError: it is no program.
-
-    Example:
-        >>> i, j = te.var("i"), te.var("j")
-        >>> same = lw.ir.structural_hash(i + 1, True) == lw.ir.structural_hash(j + 1, True)
-        >>> print(same)
-        True
     """
     texts = (part if isinstance(part, str) else part[1] for part in _structure(a, map_free_vars))
     return int.from_bytes(hashlib.sha256("\n".join(texts).encode()).digest()[:8], "little")

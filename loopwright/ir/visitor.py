@@ -118,14 +118,8 @@ def nodes(n: Node) -> Iterator[Node]:
             waiting += below
 
 
-def walk(n: Node, visit: Callable[[Node], object]) -> None:
-    visit(n)
-    for c in n.children():
-        walk(c, visit)
-
-
 def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
-    return isinstance(n, kind) or any(contains(c, kind) for c in n.children())
+    return any(isinstance(x, kind) for x in nodes(n))
 
 
 def free_vars(n: Node) -> set[Var]:

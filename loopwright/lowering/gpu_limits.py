@@ -59,15 +59,10 @@ class GpuLimits:
 
 
 def limits_of(options: Mapping[str, object]) -> GpuLimits:
-    """The limits that the options of a target give, and the defaults for others.
-
-    Example:
-        >>> print(lw.transform.limits_of({"max_threads_per_block": 4096}).max_thread_x)
-        4096
-    """
-    known = {f.name for f in fields(GpuLimits)}
-    given = {k: v for k, v in options.items() if k in known}
-    limits = GpuLimits(**given)  # type: ignore[arg-type]
+    """The limits that the options of a target give, and the defaults for others."""
+    names = {f.name for f in fields(GpuLimits)}
+    values = {k: v for k, v in options.items() if k in names}
+    limits = GpuLimits(**values)  # type: ignore[arg-type]
     # A device of larger blocks (PoCL has 4096 threads) has axes as long, x and y at least.
     longest = max(limits.max_thread_x, limits.max_threads_per_block)
     return replace(limits, max_thread_x=longest, max_thread_y=longest)

@@ -60,19 +60,10 @@ def constant_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
     A stage whose buffer cannot be handed over (of another scope than global memory, or with aligned
     strides) counts as one that varies, and so do its readers. The results of ``arguments`` are the
     caller's, and vary as well.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> W = te.placeholder((4,), name="W", constant=True)
-        >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
-        >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> print(sorted(lw.lowering.constant_stages(s.state)))
-        [1, 2]
     """
-    found: set[StageId] = set()
+    constants: set[StageId] = set()
     if not any(stage.op.constant for stage in state.stages.values()):
-        return found
+        return constants
     for sid in state.order:
         stage = state.stages[sid]
         if stage.op.is_placeholder:
@@ -80,26 +71,14 @@ def constant_stages(state: State, arguments: frozenset[StageId] = frozenset()) -
         else:
             movable = stage.attach.kind != "root" or (stage.scope == "global" and not stage.align)
             sources = {r.source for r in stage.op.reads()}
-            fixed = movable and sid not in arguments and sources <= found
-        found |= {sid} if fixed else set()
-    return found
+            fixed = movable and sid not in arguments and sources <= constants
+        constants |= {sid} if fixed else set()
+    return constants
 
 
 def prepared_stages(state: State, arguments: frozenset[StageId] = frozenset()) -> set[StageId]:
     """The stages at the root that are computed once for many calls; arguments as of
     `constant_stages`.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> W = te.placeholder((4,), name="W", constant=True)
-        >>> V = te.compute((4,), lambda i: W[i] * 2, name="V")
-        >>> B = te.compute((4,), lambda i: A[i] + V[i], name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> print(lw.lowering.prepared_stages(s.state))
-        {2}
-        >>> s[V].compute_inline()
-        >>> print(lw.lowering.prepared_stages(s.state))
-        set()
     """
     stages = ((sid, state.stages[sid]) for sid in constant_stages(state, arguments))
     return {sid for sid, x in stages if x.attach.kind == "root" and not x.op.is_placeholder}
@@ -246,17 +225,7 @@ def lower(
 def lower_ids(
     s: Schedule, arg_ids: Sequence[ArgId], name: str = "main", simple_mode: bool = False
 ) -> Func:
-    """`lower` with arguments given as data: see `loopwright.te.dag.ArgId`.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> print(lw.lowering.lower_ids(s, s.arg_ids([A, B]), name="add_one"))
-        def add_one(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = A[i] + 1.0
-    """
+    """`lower` with arguments given as data: see `loopwright.te.dag.ArgId`."""
     try:
         f = build_nest(s, arg_ids, name)
         return f if simple_mode else run_passes(f)
@@ -299,15 +268,6 @@ def run_passes(f: Func) -> Func:
 
     Raises:
         LowerError: the result would be written out to too much code.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
-        >>> print(lw.transform.run_passes(f))
-        def main(A: float32[4], B: out float32[4]):
-          for i in range(4):
-            B[i] = A[i] + 1.0
     """
     if isinstance(f, SplitFunc):
         f = SplitFunc(f, _run_pipeline(f.prepare), _run_pipeline(f.main), f.kept)
@@ -381,7 +341,7 @@ def _check_argument(stage: StageState, label: str) -> None:
         raise LowerError(f"lower: the layout of the argument {label!r} is fixed")
     if stage.scope != "global":
         raise LowerError(
-            f"lower: the argument {label!r} lies in global memory, and set_scope asked for "
+            f"lower: the argument {label!r} lies in global memory, and set_scope says "
             f"{stage.scope}; leave one of the two out"
         )
 

@@ -34,7 +34,7 @@ from loopwright.measure.space_file import MeasuredSpace, Replay, load_space
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
     from loopwright.measure.building import code_of
-    from loopwright.measure.candidate import make_candidate, plan_of, task_inputs
+    from loopwright.measure.candidate import Candidate, plan_of, task_inputs
     from loopwright.measure.comparison import (
         Array,
         Closeness,

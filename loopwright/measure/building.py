@@ -1,4 +1,4 @@
-"""Build candidates: the pool of builder processes, and the distinct programs of a batch.
+"""Build candidates in a pool of builder processes, each program once.
 
 Many knobs make no difference to the program: the order of two loops of which one runs once, an
 unrolling that reaches no loop. Builders lower each candidate and name its program by a hash
@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from loopwright.errors import InternalError, UsageError
 from loopwright.measure.candidate import Candidate
 from loopwright.measure.options import LocalBuilder
-from loopwright.measure.result import MeasureError, MeasureResult, is_reusable
+from loopwright.measure.result import MeasureError, MeasureResult
 from loopwright.measure.workers import protocol
 from loopwright.measure.workers.process import (
     FROM_OUTSIDE,
@@ -31,18 +31,18 @@ from loopwright.runtime import Artifact, DeviceCode, artifact_kind
 from loopwright.te import declared_in
 
 
-class Same:
-    """Outcome of a build that ended after lowering, since its program is known already."""
-
-
 class Build:
-    """A candidate at the builders; it ends, lowered, where ``wanted`` says no to its key."""
+    """A future of a candidate's code, or of its error.
+
+    ``programs`` has the result of each program, or its first build; this build enters its own once
+    it is lowered, or ends with what is there already: each program is compiled once.
+    """
 
     def __init__(
         self,
         candidate: Candidate,
         limit: float,
-        wanted: Callable[[Build], bool] | None = None,
+        programs: dict[str, MeasureResult | Build] | None = None,
         label: str = "",
     ) -> None:
         self.candidate, self.limit, self.label = candidate, limit, label
@@ -50,9 +50,9 @@ class Build:
         self.killed = False
         # Key of its program; empty until it is lowered.
         self.program = ""
-        self.outcome: Artifact | MeasureError | Same | None = None
+        self.outcome: Artifact | MeasureError | Build | MeasureResult | None = None
         self.seconds = 0.0
-        self._wanted = wanted
+        self._programs = programs
 
     def begins_again(self, outcome: Outcome) -> bool:
         """Whether to repeat the build: its builder was killed or stopped from outside once."""
@@ -63,14 +63,14 @@ class Build:
         return again
 
     @property
-    def artifact(self) -> Artifact:
-        assert isinstance(self.outcome, Artifact)
+    def compiled(self) -> Artifact | MeasureError:
+        if not isinstance(self.outcome, Artifact | MeasureError):
+            raise InternalError(f"the build of {self.candidate.name} has no code")
         return self.outcome
 
     @property
-    def compiled(self) -> Artifact | MeasureError:
-        if self.outcome is None or isinstance(self.outcome, Same):
-            raise InternalError(f"the build of {self.candidate.name} has no code")
+    def artifact(self) -> Artifact:
+        assert isinstance(self.outcome, Artifact)
         return self.outcome
 
     def finish(self, outcome: Outcome, seconds: float) -> None:
@@ -79,8 +79,9 @@ class Build:
         match outcome:
             case protocol.LoweredReply():
                 self.program = outcome.program
-                if self._wanted is not None and not self._wanted(self):
-                    self.outcome = Same()
+                if self._programs is not None:
+                    earlier = self._programs.setdefault(self.program, self)
+                    self.outcome = None if earlier is self else earlier
             case protocol.BuildReply():
                 self.outcome = Artifact(outcome.manifest, outcome.payload)
             case protocol.Failed():
@@ -126,11 +127,11 @@ class BuildPool:
         *,
         first: bool = False,
         seconds: float | None = None,
-        wanted: Callable[[Build], bool] | None = None,
+        programs: dict[str, MeasureResult | Build] | None = None,
         label: str = "",
     ) -> Build:
         """Queue a build, before all others if ``first``, with a limit of ``seconds``."""
-        build = Build(candidate, seconds or self.option.timeout, wanted, label)
+        build = Build(candidate, seconds or self.option.timeout, programs, label)
         self._waiting.insert(0 if first else len(self._waiting), build)
         self._dispatch()
         return build
@@ -153,7 +154,7 @@ class BuildPool:
             worker.submit(protocol.CompileRequest(), seconds=left, restart=False)
             return
         del self._running[worker]
-        self.built += not isinstance(build.outcome, Same)
+        self.built += isinstance(build.outcome, Artifact | MeasureError)
 
     def feed(self) -> None:
         """Serve builders while the queue is long: none idles between lowering and compiling."""
@@ -199,9 +200,13 @@ class BuildPool:
             intrinsics=declared_in(c.trace),
             payload=json.dumps(c.dag.to_json()).encode() if fresh else b"",
         )
-        worker.submit(request, seconds=build.limit, label=f"building {build.label}".strip())
-        worker.sent.add(c.dag.hash)
-        self._running[worker] = build
+        try:
+            worker.submit(request, seconds=build.limit, label=f"building {build.label}".strip())
+            worker.sent.add(c.dag.hash)
+            self._running[worker] = build
+        except BaseException:  # Ctrl-C: it may be busy with what nobody waits for
+            worker.kill()
+            raise
 
 
 #: Hexadecimal digits of the hash of object code.
@@ -221,28 +226,3 @@ def resources_of(artifact: Artifact) -> dict[str, Json] | None:
     reports = [{k: n for k, n in asdict(r).items() if n is not None} for r in kernels]
     names = dict.fromkeys(name for figures in reports for name in figures)
     return {name: max(figures.get(name, 0) for figures in reports) for name in names} or None
-
-
-class Programs:
-    """The programs of one batch; ``known`` has results of earlier ones, by hash."""
-
-    def __init__(self, known: Mapping[str, MeasureResult]) -> None:
-        self._known = known
-        self._results: dict[str, MeasureResult] = {}
-        self._builds: dict[str, Build] = {}
-
-    def claim(self, build: Build) -> bool:
-        """Whether a lowered candidate is the first of its program, and is to be compiled."""
-        if self.result(build.program) is not None:
-            return False
-        return self._builds.setdefault(build.program, build) is build
-
-    def compiled(self, build: Build) -> Build:
-        return self._builds[build.program] if isinstance(build.outcome, Same) else build
-
-    def result(self, program: str) -> MeasureResult | None:
-        return self._results.get(program) or self._known.get(program)
-
-    def note(self, result: MeasureResult) -> None:
-        if is_reusable(result):
-            self._results[result.program] = result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,23 +39,15 @@ class Candidate:
     trace: Json  # steps as in a record
     arg_ids: tuple[ArgId, ...]  # in calling order, as ids of the DAG
     name: str  # of the function
-    key: str  # equal for candidates that give equal code
     #: Settings of the `PassContext`; empty: the default ones.
     passes: Mapping[str, Json] = field(default_factory=dict)
     target: Mapping[str, Json] | None = None  # canonical form; None: that of the task
 
-
-def make_candidate(
-    dag: Dag,
-    trace: Json,
-    arg_ids: Sequence[ArgId],
-    name: str,
-    passes: Mapping[str, Json] | None = None,
-    target: Mapping[str, Json] | None = None,
-) -> Candidate:
-    ids, passes = tuple(arg_ids), dict(passes or {})
-    key = json.dumps([dag.hash, trace, ids, name, passes, target], separators=(",", ":"))
-    return Candidate(dag, trace, ids, name, key, passes, target)
+    @cached_property
+    def key(self) -> str:
+        """Equal for candidates that give equal code."""
+        parts = [self.dag.hash, self.trace, self.arg_ids, self.name, self.passes, self.target]
+        return json.dumps(parts, separators=(",", ":"))
 
 
 def instantiate(
@@ -67,8 +60,8 @@ def instantiate(
     """Run a template, here and for at most ``seconds``, unless compiled code never returns."""
     try:
         schedule, args = limited(seconds, "the template", task.instantiate, config)
-        ids = schedule.arg_ids(args)
-        return make_candidate(schedule.dag, schedule.trace_json(), ids, name, passes)
+        ids = tuple(schedule.arg_ids(args))
+        return Candidate(schedule.dag, schedule.trace_json(), ids, name, passes or {})
     except (InstantiationError, TimeLimitError) as e:
         return MeasureError(ErrorKind.INSTANTIATION, str(e)[:_TEXT])
     except KeyboardInterrupt:
@@ -78,18 +71,16 @@ def instantiate(
         return MeasureError(ErrorKind.INSTANTIATION, f"{type(e).__name__}: {text}"[:_TEXT])
 
 
-def describe(
-    task: TaskLike, dag: Dag, arg_ids: Sequence[ArgId], passes: Mapping[str, Json], seed: int
-) -> Expression:
+def describe(task: TaskLike, candidate: Candidate, seed: int) -> Expression:
     """The expression for a log; ``seed`` is that of inputs that the template does not make."""
     made_by_seed: dict[str, Json] = {"made_by": "seed", "seed": seed}
     return Expression(
-        hash=dag.hash,
-        dag=dag.to_json(),
-        arg_ids=list(arg_ids),
+        hash=candidate.dag.hash,
+        dag=candidate.dag.to_json(),
+        arg_ids=list(candidate.arg_ids),
         op=task.name,
         args=list(task.args),
-        passes=dict(passes),
+        passes=dict(candidate.passes),
         inputs=made_by_seed if task.make_inputs is None else {"made_by": "template"},
     )
 
@@ -110,7 +101,7 @@ def template_inputs(task: TaskLike, args: Sequence[Arg]) -> list[Array] | None:
     return [a.astype(arg.dtype) for a, arg in zip(arrays, inputs, strict=True)]
 
 
-def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPlan]:
+def plan_of(candidate: Candidate, *, from_template: bool) -> tuple[list[ArgKey], DataPlan]:
     """Arguments and their data plan; a UsageError for an index without known safe values."""
     dag = candidate.dag
     places = [read_arg_id(i) for i in candidate.arg_ids]
@@ -120,8 +111,8 @@ def plan_of(candidate: Candidate, *, given: bool) -> tuple[list[ArgKey], DataPla
         for op, (_, output) in zip(ops, places, strict=True)
     ]
     # What the template makes is in range, but must not be put into another order.
-    spans = dict.fromkeys(index_operands(dag), (0, 0)) if given else index_spans(dag)
-    exact = None if given else exactness(dag)
+    spans = dict.fromkeys(index_operands(dag), (0, 0)) if from_template else index_spans(dag)
+    exact = None if from_template else exactness(dag)
     used = tuple(spans.get(op) for op, _ in places) if spans else ()
     lines = tuple(_line(dag, op) for op, _ in places)
     return args, DataPlan(used, exact.largest if exact else 0, lines)
@@ -146,7 +137,7 @@ def task_inputs(task: Task, args: Sequence[Arg], seed: int = 0) -> list[Array]:
     candidate = instantiate(task, task.config_space.get(task.config_space.default_index))
     plan = DataPlan()
     if arrays is None and isinstance(candidate, Candidate):
-        keys, all_args = plan_of(candidate, given=False)
+        keys, all_args = plan_of(candidate, from_template=False)
         spans = iter(all_args.span(i) for i, (_, _, output) in enumerate(keys) if not output)
         plan = DataPlan(tuple(None if arg.output else next(spans, None) for arg in args))
     return input_set(plan, args, seed, arrays, 0)

@@ -74,20 +74,16 @@ def computed_in(dag: Dag) -> str:
     matmul that accumulates in float32 computes in float32.
     """
     from loopwright.ir.expr import Binary, Call, Unary  # not at the top: runners import no compiler
-    from loopwright.ir.node import Node
-    from loopwright.ir.visitor import walk
+    from loopwright.ir.visitor import nodes
 
-    found: set[str] = set()
-
-    def visit(e: Node) -> None:
-        chooses = isinstance(e, Binary) and e.op in ("max", "min")
-        if isinstance(e, Binary | Call | Unary) and dtypes.is_float(e.dtype) and not chooses:
-            found.add(e.dtype)
-
-    for op in dag.ops:
-        if op.body is not None:
-            walk(op.body, visit)
-    return min(found, key=_DIGITS.__getitem__, default="")
+    floats = {
+        e.dtype
+        for op in dag.ops
+        for e in (() if op.body is None else nodes(op.body))
+        if isinstance(e, Binary | Call | Unary) and dtypes.is_float(e.dtype)
+        if not (isinstance(e, Binary) and e.op in ("max", "min"))
+    }
+    return min(floats, key=_DIGITS.__getitem__, default="")
 
 
 _DIGITS = {"bfloat16": 7, "float16": 10, "float32": 23, "float64": 52}
@@ -199,21 +195,22 @@ def compare(
     return Comparison(worst, text)
 
 
-def compare_known(name: str, got: Array, known: KnownElements) -> Comparison:
+def compare_known(name: str, got: Array, expected: KnownElements) -> Comparison:
     """Compare the known elements of an output."""
-    actual = got.reshape(-1)[known.places].astype(known.values.dtype)
-    distance = _distances(actual, known.values)
-    distance[np.isinf(known.errors)] = 0.0
-    wrong = distance > known.errors
+    actual = got.reshape(-1)[expected.places].astype(expected.values.dtype)
+    distance = _distances(actual, expected.values)
+    distance[np.isinf(expected.errors)] = 0.0
+    wrong = distance > expected.errors
     bad = int(np.count_nonzero(wrong))
     if not bad:
         return Comparison(0.0, None)
-    worst = int(np.argmax(np.where(wrong, distance - known.errors, -1.0)))
-    place = np.unravel_index(int(known.places[worst]), got.shape)
+    worst = int(np.argmax(np.where(wrong, distance - expected.errors, -1.0)))
+    place = np.unravel_index(int(expected.places[worst]), got.shape)
     text = (
-        f"{name}[{', '.join(map(str, place))}] is {actual[worst]}, expected {known.values[worst]} "
-        f"(error {distance[worst]:.3g}, allowed {known.errors[worst]:.3g}); {bad} of "
-        f"{actual.size} elements that were looked at are wrong"
+        f"{name}[{', '.join(map(str, place))}] is {actual[worst]}, expected "
+        f"{expected.values[worst]} (error {distance[worst]:.3g}, allowed "
+        f"{expected.errors[worst]:.3g}); {bad} of {actual.size} elements that were looked at are "
+        "wrong"
     )
     return Comparison(float(distance[worst]), text)
 
@@ -258,8 +255,8 @@ def known_bytes(sets: Sequence[Sequence[KnownElements]]) -> bytes:
     parts = [
         part
         for outputs in sets
-        for known in outputs
-        for part in (np.array([known.places.size, known.values.dtype.kind == "f"]), *known)
+        for expected in outputs
+        for part in (np.array([expected.places.size, expected.values.dtype.kind == "f"]), *expected)
     ]
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 

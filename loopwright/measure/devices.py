@@ -201,14 +201,9 @@ class DeviceLock:
         self.path = folder / f"{safe}.lock"
         self._device, self._announce = device, announce
         self._fd: int | None = None
-        self._waiting_fd: int | None = None
+        #: Owner of the awaited lock; empty while this object is not waiting.
+        self.holder = ""
         os.close(_open_private(self.path.parent))  # said at once when it cannot be used
-
-    @property
-    def holder(self) -> str:
-        """Owner of the awaited lock; empty while this object is not waiting."""
-        fd = self._waiting_fd
-        return "" if fd is None else _holder(fd)
 
     @property
     def held(self) -> bool:
@@ -218,48 +213,38 @@ class DeviceLock:
         """Take the lock if it is free; returns its owner, empty where this object has it now."""
         if self._fd is not None:
             return ""
-        fd = self._open_file()
+        folder = _open_private(self.path.parent)
         try:
-            if not _try(fd):
-                holder = _holder(fd)
-                os.close(fd)
-                return holder
-            _sign(fd)
-        except OSError:  # a full disk for one: nobody would ever give the lock back
+            fd = _refused(self.path.parent, _open, folder, self.path)
+        finally:
+            os.close(folder)
+        try:
+            holder = "" if _try(fd) else _holder(fd)
+            if not holder:
+                _sign(fd)
+                self._fd = fd
+        except BaseException:  # a full disk, Ctrl-C: nobody would ever give the lock back
             os.close(fd)
             raise
-        self._fd = fd
-        return ""
+        if holder:
+            os.close(fd)
+        return holder
 
     def acquire(self) -> float:
         """Wait for the lock; returns the seconds waited. Ctrl-C ends the waiting."""
         if self._fd is not None:
             return 0.0
-        start = time.monotonic()
-        fd = self._open_file()
-        self._waiting_fd = fd
-        announce = self._announce
+        start, announce = time.monotonic(), self._announce
         try:
-            while not _try(fd):
+            while holder := self.try_acquire():
+                self.holder = holder
                 if announce is not None and time.monotonic() - start >= ANNOUNCE_S:
-                    announce(f"waiting for {self._device}: {_holder(fd)} is timing on it")
+                    announce(f"waiting for {self._device}: {holder} is timing on it")
                     announce = None
                 time.sleep(_POLL_S)
-            _sign(fd)
-        except BaseException:  # Ctrl-C too must not leave the file open
-            os.close(fd)
-            raise
         finally:
-            self._waiting_fd = None
-        self._fd = fd
+            self.holder = ""
         return time.monotonic() - start
-
-    def _open_file(self) -> int:
-        folder = _open_private(self.path.parent)
-        try:
-            return _refused(self.path.parent, _open, folder, self.path)
-        finally:
-            os.close(folder)
 
     def release(self) -> None:
         """Give the lock back, where it is held."""

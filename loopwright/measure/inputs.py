@@ -249,11 +249,11 @@ class DataPlan:
             arg.shape, arg.dtype.name, seed + shift, index, span=span, largest=largest
         )
 
-    def varied(self, given: Array, index: int) -> Array:
+    def varied(self, elements: Array, index: int) -> Array:
         """Set 1 from set 0: in the opposite order; an index, whose order may matter, unchanged."""
         if self.span(index) is not None:
-            return given
-        return np.ascontiguousarray(given.reshape(-1)[::-1]).reshape(given.shape)
+            return elements
+        return np.ascontiguousarray(elements.reshape(-1)[::-1]).reshape(elements.shape)
 
 
 #: Step of the seeds of the sets; any number that users do not choose as a step of seeds.
@@ -261,7 +261,7 @@ _NEXT_SEED = 0x5E7
 
 
 def input_set(
-    plan: DataPlan, args: Sequence[Arg], seed: int, given: Sequence[Array] | None, number: int
+    plan: DataPlan, args: Sequence[Arg], seed: int, arrays: Sequence[Array] | None, number: int
 ) -> list[Array]:
     """One set of inputs, in order.
 
@@ -269,8 +269,8 @@ def input_set(
         plan: plan of the data.
         args: all arguments of a kernel.
         seed: seed of random data.
-        given: set 0, where the template makes it; None: random data.
-        number: number of the set; given data have only set 0 and its `DataPlan.varied`.
+        arrays: set 0, where the template makes it; None: random data.
+        number: number of the set; a template's arrays have only set 0 and its `DataPlan.varied`.
 
     Example:
         >>> with lw.Target("llvm"):
@@ -283,17 +283,13 @@ def input_set(
         (8, 2) (2, 4) float32
     """
     inputs = [(i, arg) for i, arg in enumerate(args) if not arg.output]
-    if given is None:
+    if arrays is None:
         return [plan.made(arg, i, seed, number) for i, arg in inputs]
     if number == 0:
-        return list(given)
-    return [plan.varied(array, i) for (i, _), array in zip(inputs, given, strict=True)]
+        return list(arrays)
+    return [plan.varied(array, i) for (i, _), array in zip(inputs, arrays, strict=True)]
 
 
 def arguments(artifact: Artifact) -> list[Arg]:
     entry = artifact.contents.function(artifact.entry)
     return [Arg.of(spec) for spec in entry.args]
-
-
-def outputs(artifact: Artifact) -> list[Arg]:
-    return [arg for arg in arguments(artifact) if arg.output]

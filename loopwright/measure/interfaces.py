@@ -192,6 +192,6 @@ class SharesPrograms(Protocol):
         self,
         inputs: Sequence[MeasureInput],
         incumbent: float | None,
-        known: Mapping[str, MeasureResult],
+        results: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `MeasurerLike.measure`; a ``known`` program's result is shared; ``same_as`` tells."""
+        """As `MeasurerLike.measure`; programs share ``results``, as ``same_as`` tells."""

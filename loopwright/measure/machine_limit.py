@@ -58,23 +58,18 @@ def arithmetic_of(dag: Dag) -> str:
     Half floats that are rounded after each operation have no known limit, nor wider integers.
     """
     from loopwright.ir.expr import Binary, Cast  # not at the top: runners import no compiler
-    from loopwright.ir.node import Node
-    from loopwright.ir.visitor import walk
+    from loopwright.ir.visitor import nodes
 
     products: set[tuple[str, str]] = set()
     floats: set[str] = set()
-
-    def visit(e: Node) -> None:
+    every = (e for op in dag.ops if op.body is not None for e in nodes(op.body))
+    for e in every:
         if not isinstance(e, Binary):
-            return
+            continue
         if dtypes.is_float(e.dtype) and e.op not in ("max", "min"):
             floats.add(e.dtype)
         if e.op == "*" and isinstance(e.a, Cast) and isinstance(e.b, Cast):
             products.update((x.value.dtype, e.dtype) for x in (e.a, e.b))
-
-    for op in dag.ops:
-        if op.body is not None:
-            walk(op.body, visit)
     if {("int8", "int32"), ("uint8", "int32")} & products:
         return "int8"
     if ("bfloat16", "float32") in products:

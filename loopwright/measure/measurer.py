@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from loopwright.env import usable_cpus
 from loopwright.errors import UsageError
-from loopwright.measure.building import Build, Programs, code_of
+from loopwright.measure.building import Build, code_of
 from loopwright.measure.candidate import describe
 from loopwright.measure.interfaces import PlayoffPlan, PlayoffResult
 from loopwright.measure.options import WINDOWS, MeasureOption, measure_option
@@ -36,10 +36,11 @@ from loopwright.measure.result import (
     MeasureResult,
     TaskLike,
     faster,
+    is_reusable,
 )
-from loopwright.measure.session import CheckResult, DevicePool, MeasureSession
+from loopwright.measure.session import DevicePool, MeasureSession
 from loopwright.records import Expression, Json, Record, build_hash, new_run
-from loopwright.runtime import Module, SizeFormula
+from loopwright.runtime import Artifact, Module, SizeFormula
 from loopwright.target import Target
 
 if TYPE_CHECKING:
@@ -192,47 +193,42 @@ class Measurer:
         self,
         inputs: Sequence[MeasureInput],
         incumbent: float | None,
-        known: Mapping[str, MeasureResult],
+        results: Mapping[str, MeasureResult],
     ) -> Iterator[MeasureResult]:
-        """As `measure`, errors too; ``known`` programs share results, neither compiled nor run."""
+        """As `measure`, errors too; programs in ``results`` are neither compiled nor run."""
         self._begin()
         if any(i.task is not self.task for i in inputs):
             raise UsageError(f"this Measurer measures {self.task.name}; an input has another task")
-        return self._measure(list(inputs), incumbent, Programs(known))
+        return self._results(list(inputs), incumbent, {**results})
 
-    def _measure(
-        self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
+    def _results(
+        self,
+        inputs: list[MeasureInput],
+        incumbent: float | None,
+        programs: dict[str, MeasureResult | Build],
     ) -> Iterator[MeasureResult]:
-        clock = self.session.clock
-        results = self._results(inputs, incumbent, programs)
+        """Results of inputs; ``programs`` has the result of each program, or its first build."""
+        clock, size = self.session.clock, max(1, len(inputs)) if self.overlap else _CHUNK
         try:
-            while True:
+            for at in range(0, len(inputs), size):
                 with clock.counting():
-                    result = next(results, None)
-                if result is None:
-                    return
-                yield result
+                    chunk = inputs[at : at + size]
+                    labels = (f"trial {item.trial}" for item in chunk)
+                    configs = (item.config for item in chunk)
+                    builds = self.session.enqueue(configs, programs, labels)
+                    if not self.overlap:
+                        self.session.wait_for(builds)
+                    self._pool.submit(builds, incumbent, self._known_code)
+                for build in builds:
+                    with clock.counting():
+                        result = self._finish(build, incumbent, programs)
+                    incumbent = faster(incumbent, result)
+                    yield result
+                self.session.release_devices()
         finally:
             self._pool.stop()
             self.session.reset()
-
-    def _results(
-        self, inputs: list[MeasureInput], incumbent: float | None, programs: Programs
-    ) -> Iterator[MeasureResult]:
-        size = max(1, len(inputs)) if self.overlap else _CHUNK
-        for at in range(0, len(inputs), size):
-            chunk = inputs[at : at + size]
-            labels = (f"trial {item.trial}" for item in chunk)
-            builds = self.session.enqueue((item.config for item in chunk), programs, labels)
-            if not self.overlap:
-                self.session.wait_for(builds)
-            self._pool.submit(builds, incumbent, self._known_code)
-            for build in builds:
-                result = self._finish(build, incumbent, programs)
-                programs.note(result)
-                incumbent = faster(incumbent, result)
-                yield result
-            self.session.release_devices()
+            programs.clear()  # builds refer to it: their code is freed now
 
     def playoff(self, candidates: Sequence[ConfigEntity], plan: PlayoffPlan) -> PlayoffResult:
         """Check and measure the fastest candidates again, interleaved with the default.
@@ -271,49 +267,54 @@ class Measurer:
     # -- one batch -------------------------------------------------------------------------------
 
     def _finish(
-        self, build: Build | MeasureError, incumbent: float | None, programs: Programs
+        self,
+        build: Build | MeasureError,
+        incumbent: float | None,
+        programs: dict[str, MeasureResult | Build],
     ) -> MeasureResult:
         """The result of one candidate, which shares that of its program."""
         if isinstance(build, MeasureError):
             failed = MeasureResult(error=build, ts=time.time())
             self.session.clock.count(failed)
             return failed
-        source, candidate = self.session.compiled(build, programs), build.candidate
-        result, same_as, run_s = programs.result(build.program), build.program, 0.0
-        if result is None:
-            result, run_s = self._run(source, incumbent)
-            same_as = ""
-        dag, ids, passes = candidate.dag, candidate.arg_ids, candidate.passes
-        key = (dag.hash, ids, str(passes))
+        self.session.wait_for([build])
+        candidate, shared, run_s = build.candidate, programs.get(build.program), 0.0
+        if isinstance(shared, MeasureResult):
+            result = shared
+        else:
+            source = self.session.compiled(build)
+            begun = time.perf_counter()
+            result = self._run(source, incumbent)
+            if isinstance(source.outcome, Artifact):
+                run_s = time.perf_counter() - begun
+        key = (candidate.dag.hash, candidate.arg_ids, str(candidate.passes))
         if key not in self._expressions:
-            seed = self.option.runner.seed
-            self._expressions[key] = describe(self.task, dag, ids, passes, seed)
+            self._expressions[key] = describe(self.task, candidate, self.option.runner.seed)
         result = replace(
             result,
             build_s=build.seconds,
             run_s=run_s,
             ts=result.ts if result.times_of else time.time(),
-            dag=dag.hash,
+            dag=candidate.dag.hash,
             trace=json.dumps(candidate.trace, separators=(",", ":")),
-            same_as=same_as,
+            same_as=build.program if result is shared else "",
             expression=self._expressions[key],
         )
+        if is_reusable(result):
+            programs[result.program] = result
         self.session.clock.count(result)
         return result
 
-    def _run(self, build: Build, incumbent: float | None) -> tuple[MeasureResult, float]:
-        """Run a build, unless the times of its object code are known; with the seconds spent."""
-        outcome = build.compiled
-        if isinstance(outcome, MeasureError):
-            return MeasureResult(error=outcome, program=build.program), 0.0
-        begun = time.perf_counter()
+    def _run(self, build: Build, incumbent: float | None) -> MeasureResult:
+        """Run a build, unless the times of its object code are known."""
+        code = build.compiled
+        if isinstance(code, MeasureError):
+            return MeasureResult(error=code, program=build.program)
         # Hashing code takes as long as the rest of this, so it is not done for nothing.
-        recorded = self._known_code.get(code_of(outcome)) if self._known_code else None
+        recorded = self._known_code.get(code_of(code)) if self._known_code else None
         if recorded is not None:
-            result = replace(recorded, program=build.program)
-        else:
-            result = self._pool.result(build, incumbent)
-        return result, time.perf_counter() - begun
+            return replace(recorded, program=build.program)
+        return self._pool.result(build, incumbent)
 
 
 @dataclass(eq=False)
@@ -383,7 +384,7 @@ def recheck(
         ts=time.time(),
         max_error=worst if worst is not None and math.isfinite(worst) else None,
         checked=result.checked,
-        check_reason=result.reason,
+        check_reason=result.check_reason,
         phase="check",
         program="",
         code="",
@@ -393,20 +394,20 @@ def recheck(
     )
 
 
-def _checked(session: MeasureSession, config: ConfigEntity) -> CheckResult:
+def _checked(session: MeasureSession, config: ConfigEntity) -> MeasureResult:
     (build,) = session.enqueue([config])
     if isinstance(build, MeasureError):
-        return CheckResult(reason="it cannot be scheduled", error=build)
+        return MeasureResult(check_reason="it cannot be scheduled", error=build)
     session.wait_for([build])
     artifact = build.compiled
     if isinstance(artifact, MeasureError):
-        return CheckResult(reason="it cannot be built", error=artifact)
+        return MeasureResult(check_reason="it cannot be built", error=artifact)
     session.take_devices()
     race = session.runner.load_and_race(artifact, None, race=False)
     if isinstance(race, MeasureError):
-        return CheckResult(reason="it cannot be run", error=race)
+        return MeasureResult(check_reason="it cannot be run", error=race)
     result = session.check(build.candidate, artifact)
-    return result if result.error is None else result._replace(reason="its answer is wrong")
+    return result if result.error is None else replace(result, check_reason="its answer is wrong")
 
 
 @dataclass(frozen=True)

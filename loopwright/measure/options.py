@@ -52,20 +52,20 @@ def _count(owner: str, name: str, value: int | None) -> None:
         raise UsageError(f"{owner}: {name} must be an integer of at least 1; it is {value!r}")
 
 
-def _named(owner: str, name: str, value: object, known: tuple[str, ...], why: str) -> None:
-    if isinstance(value, str) and value in known:
+def _named(owner: str, name: str, value: object, names: tuple[str, ...], why: str) -> None:
+    if isinstance(value, str) and value in names:
         return
-    names = " or ".join(map(repr, known))
+    text = " or ".join(map(repr, names))
     what = "a function" if callable(value) else repr(value)
-    raise UsageError(f"{owner}: {name} is {names}, not {what}: {why}")
+    raise UsageError(f"{owner}: {name} is {text}, not {what}: {why}")
 
 
-def _device_names(given: object) -> str:
-    parts = given.split(",") if isinstance(given, str) else given
+def _device_names(names: object) -> str:
+    parts = names.split(",") if isinstance(names, str) else names
     parts = [parts] if isinstance(parts, Device) else parts
     if not isinstance(parts, list | tuple) or not all(isinstance(p, str | Device) for p in parts):
         raise UsageError(
-            f'LocalRunner: device is a name such as "opencl:0", or several; it is {given!r}'
+            f'LocalRunner: device is a name such as "opencl:0", or several; it is {names!r}'
         )
     named = [device(p.strip() if isinstance(p, str) else p) for p in parts if p]
     return ",".join(f"{one.name}:{one.device_id}" for one in named)

@@ -26,9 +26,8 @@ from loopwright.measure.machine_limit import (
 )
 from loopwright.measure.options import PLAYOFF_WINDOW_S, WINDOW_S
 from loopwright.measure.paired_ratios import FEWEST_ROUNDS, SMALLEST_GAIN, paired_gain
-from loopwright.measure.result import MeasureError
-from loopwright.measure.session import CheckResult, MeasureSession
-from loopwright.records import Checked
+from loopwright.measure.result import MeasureError, MeasureResult
+from loopwright.measure.session import NOT_CHECKED, MeasureSession
 from loopwright.runtime import Artifact, get_num_threads
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class Finalist:
         # of faster minutes of the machine, so that it wins against none that stayed.
         self.left = False
         self.error: MeasureError | None = None
-        self.check = CheckResult()
+        self.check = MeasureResult()
 
     @property
     def built(self) -> Build:
@@ -85,7 +84,7 @@ class Finalist:
             () if error else tuple(of.times or of.judged),
             error,
             of.check.checked,
-            of.check.reason,
+            of.check.check_reason,
             of.check.max_error,
         )
 
@@ -195,15 +194,18 @@ class Playoff:
         if f.twin is not None:
             return
         if not self.session.option.runner.check:
-            f.check = CheckResult(Checked.OFF, "checking is switched off")
+            f.check = NOT_CHECKED
             return
-        result = self.session.runner.undisturbed(lambda: self._load(f) or self._check(f))
-        f.check = CheckResult(error=result) if isinstance(result, MeasureError) else result
+
+        def check() -> MeasureResult:
+            problem = self._load(f)
+            if problem is not None:
+                return MeasureResult(error=problem)
+            return self.session.check(f.built.candidate, f.built.artifact, slot=f.slot)
+
+        f.check = self.session.runner.undisturbed(check)
         if f.check.error is not None:
             self._fail(f, f.check.error)
-
-    def _check(self, f: Finalist) -> CheckResult:
-        return self.session.check(f.built.candidate, f.built.artifact, slot=f.slot)
 
     # -- the two parts ------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import TimeLimitError
 from loopwright.measure.building import BuildPool
-from loopwright.measure.candidate import Candidate, make_candidate
+from loopwright.measure.candidate import Candidate
 from loopwright.measure.comparison import (
     Array,
     Closeness,
@@ -31,7 +31,7 @@ from loopwright.measure.comparison import (
     reference_problem,
     split,
 )
-from loopwright.measure.inputs import EDGES, SETS, arguments, outputs
+from loopwright.measure.inputs import EDGES, SETS, arguments
 from loopwright.measure.result import MeasureError, TaskLike
 from loopwright.measure.runner import REFERENCE_S, Answers, Runner
 from loopwright.runtime import Arg, Artifact, runs_on_cpu
@@ -51,6 +51,8 @@ _WORK, _MOST_WORK = 1 << 18, 1 << 22
 #: Elements that tell whether the terms of a sum cancel.
 _FEW_WORK = 1 << 12
 _MOST, _FEWEST = 1 << 16, 16
+#: The answers to both `SETS`, whether they are exact on set 1, and the effects of rounding.
+_Right = tuple[tuple[bytes, bytes], bool, tuple[float, ...]]
 
 
 class References:
@@ -67,40 +69,39 @@ class References:
         self._announce = announce
         self._answers: dict[str, Answers | None] = {}
 
-    def key(self, candidate: Candidate, artifact: Artifact) -> str:
-        """Name of the answers to the computation of a candidate, on its data.
+    def get(self, candidate: Candidate, artifact: Artifact) -> Answers | None:
+        """Answers to all sets of inputs; None where there is no reference, which is announced.
 
         Tasks of one runner that compute the same share the answers of the naive schedule, but not
         those of a template's own reference.
         """
-        task = self._task
+        task, args = self._task, arguments(artifact)
         owner = "" if task.reference is None else repr((task.name, task.args))
-        plan = self._runner.plan(arguments(artifact))
-        return f"reference {owner} {candidate.dag.hash} {candidate.arg_ids} {plan}"
-
-    def get(self, candidate: Candidate, artifact: Artifact) -> Answers | None:
-        """Answers to both sets of inputs; None where there is no reference, which is announced."""
-        key = self.key(candidate, artifact)
+        plan = self._runner.plan(args)
+        key = f"reference {owner} {candidate.dag.hash} {candidate.arg_ids} {plan}"
         if key not in self._answers:
-            steps = self._steps(candidate, artifact)
-            answers = self._from_template(artifact, steps)
-            if answers is None:
-                answers = self._from_naive(candidate, outputs(artifact), steps is not None)
-            if answers is not None and not answers.rounding:
-                answers = answers._replace(rounding=self._cancelled(candidate, artifact))
-            if answers is not None and self._task.make_inputs is None:
-                edges = [self._known(candidate, artifact, number) for number in EDGES]
-                answers = answers._replace(edges=edges)
-            self._answers[key] = answers
+            self._answers[key] = self._right(key, candidate, args)
         return self._answers[key]
 
+    def _right(self, key: str, c: Candidate, args: Sequence[Arg]) -> Answers | None:
+        steps = self._steps(c, args)
+        right = self._from_template(args, steps)
+        if right is None:
+            right = self._from_naive(c, args, steps is not None)
+        if right is None:
+            return None
+        sets, exact, rounding = right
+        edges: list[list[KnownElements]] = []
+        if self._task.make_inputs is None:
+            edges = [self._known(c, args, number) for number in EDGES]
+        return Answers(key, sets, exact, rounding or self._cancelled(c, args), edges)
+
     def _known(
-        self, c: Candidate, artifact: Artifact, number: int, work: int = _WORK
+        self, c: Candidate, args: Sequence[Arg], number: int, work: int = _WORK
     ) -> list[KnownElements]:
         from loopwright.te import read_arg_id  # they know tensors
 
-        args, places = arguments(artifact), [read_arg_id(i) for i in c.arg_ids]
-        pairs = list(zip(places, args, strict=True))
+        pairs = list(zip(map(read_arg_id, c.arg_ids), args, strict=True))
         sources = [op for (op, _), arg in pairs if not arg.output]
         inputs = dict(zip(sources, self._runner.input_arrays(args, number), strict=True))
         # Under -fastmath nothing holds of infinities and NaN.
@@ -111,17 +112,14 @@ class References:
             if arg.output
         ]
 
-    def _steps(self, candidate: Candidate, artifact: Artifact) -> list[float | None] | None:
+    def _steps(self, candidate: Candidate, args: Sequence[Arg]) -> list[float | None] | None:
         """For each output the power of two of which the exact answer to set 1 is a multiple.
 
         The result is None where the answer is not exact, an element where its output is rounded.
         """
-        from loopwright.te import (
-            exactness,  # not at the top: it knows tensors
-            read_arg_id,
-        )
+        from loopwright.te import exactness, read_arg_id  # not at the top: they know tensors
 
-        if not self._runner.plan(arguments(artifact)).largest:
+        if not self._runner.plan(args).largest:
             return None
         exact = exactness(candidate.dag)
         if exact is None:
@@ -130,12 +128,12 @@ class References:
         return [exact.steps[p] for p in places if not candidate.dag.ops[p[0]].is_placeholder]
 
     def _from_template(
-        self, artifact: Artifact, steps: Sequence[float | None] | None
-    ) -> Answers | None:
+        self, args: Sequence[Arg], steps: Sequence[float | None] | None
+    ) -> _Right | None:
         """The answers of the template's NumPy function; None where there is none that fits."""
         if self._task.reference is None:
             return None
-        args, expected = arguments(artifact), outputs(artifact)
+        expected = [arg for arg in args if arg.output]
         try:
             results = [self._result(self._runner.input_arrays(args, n), expected) for n in SETS]
         except TimeLimitError as e:
@@ -151,8 +149,8 @@ class References:
         exact = None if steps is None else _snapped(second, steps)
         if exact is not None and not self._equal_in_float32(args, expected, exact):
             exact = None
-        answers = [_as_bytes(arrays, expected) for arrays in (first, exact or second)]
-        return Answers((answers[0], answers[1]), exact is not None)
+        sets = _as_bytes(first, expected), _as_bytes(exact or second, expected)
+        return sets, exact is not None, ()
 
     def _result(self, inputs: Sequence[Array], expected: Sequence[Arg]) -> list[Array] | str:
         function = self._task.reference
@@ -182,7 +180,7 @@ class References:
             return False
         return _as_bytes(again, expected) == _as_bytes(answer, expected)
 
-    def _from_naive(self, c: Candidate, expected: Sequence[Arg], exact: bool) -> Answers | None:
+    def _from_naive(self, c: Candidate, args: Sequence[Arg], exact: bool) -> _Right | None:
         from loopwright.te import sums_are_read, with_wide_sums  # they know tensors
 
         right = self._naive_answers(*with_wide_sums(c.dag, c.arg_ids))
@@ -192,19 +190,17 @@ class References:
                 f"({right})"
             )
             return None
-        if not sums_are_read(c.dag):
-            return Answers(right, exact)
-        other = self._naive_answers(c.dag, c.arg_ids)
-        if isinstance(other, MeasureError):
-            return Answers(right, exact)
-        return Answers(right, exact, _apart(right, other, expected))
+        other = self._naive_answers(c.dag, c.arg_ids) if sums_are_read(c.dag) else None
+        if other is None or isinstance(other, MeasureError):
+            return right, exact, ()
+        return right, exact, _apart(right, other, [arg for arg in args if arg.output])
 
-    def _cancelled(self, c: Candidate, artifact: Artifact) -> tuple[float, ...]:
+    def _cancelled(self, c: Candidate, args: Sequence[Arg]) -> tuple[float, ...]:
         """Effect of rounding on outputs in which the terms of all sums cancel; else 0."""
         length = reduction_length(c.dag)
         close, bounds = Closeness(length, computed_in(c.dag)), []
-        some = self._known(c, artifact, 0, _FEW_WORK)
-        for known, arg in zip(some, outputs(artifact), strict=True):
+        outputs = [arg for arg in args if arg.output]
+        for known, arg in zip(self._known(c, args, 0, _FEW_WORK), outputs, strict=True):
             bound = known.errors[np.isfinite(known.errors)].max(initial=0.0)
             scale = np.abs(known.values[np.isfinite(known.values)]).max(initial=0.0)
             usual = length * close.allowed(arg.dtype.name, float(scale), 0)
@@ -215,7 +211,7 @@ class References:
         on_cpu = runs_on_cpu(self._task.target.kind)
         # A schedule without bound loops runs on the CPU.
         target = None if on_cpu else Target("llvm").canonical
-        naive = make_candidate(dag, [], ids, "naive", target=target)
+        naive = Candidate(dag, [], tuple(ids), "naive", target=target)
         build = self._builds.add(naive, first=True, seconds=REFERENCE_S)
         self._builds.wait([build])
         artifact, answers = build.compiled, []

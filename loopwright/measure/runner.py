@@ -24,7 +24,7 @@ from loopwright.measure.options import (
     WINDOWS,
     LocalRunner,
 )
-from loopwright.measure.result import ErrorKind, MeasureError
+from loopwright.measure.result import ErrorKind, MeasureError, MeasureResult
 from loopwright.measure.workers import protocol
 from loopwright.measure.workers.process import (
     FROM_OUTSIDE,
@@ -53,6 +53,7 @@ _Result = TypeVar("_Result")
 
 
 class Answers(NamedTuple):
+    key: str  # their name in the runner
     sets: tuple[bytes, bytes]  # for each set of inputs the outputs one after the other, row-major
     exact: bool = False  # on set 1 the outputs must be equal
     rounding: tuple[float, ...] = ()  # see `loopwright.measure.comparison.Closeness`
@@ -210,9 +211,28 @@ class Runner:
         reply = self._ask(request, protocol.SamplesReply, self._too_late(), deadline, restart=False)
         return reply if isinstance(reply, MeasureError) else reply.times or (first,)
 
+    def time(
+        self,
+        artifact: Artifact,
+        incumbent: float | None,
+        *,
+        race: bool,
+        windows: int = WINDOWS,
+    ) -> MeasureResult:
+        """Race a kernel in slot 0 and take its samples; the result is one without a check."""
+        raced = self.load_and_race(artifact, incumbent, race=race)
+        if isinstance(raced, MeasureError):
+            return MeasureResult(error=raced)
+        if raced.dropped:
+            return MeasureResult((raced.first,), True, prepare_s=raced.prepare)
+        rival, spent = incumbent if race else None, raced.warm + raced.first
+        times = self.sample(raced.first, windows=windows, incumbent=rival, spent=spent)
+        if isinstance(times, MeasureError):
+            return MeasureResult(error=times)
+        return MeasureResult(times, prepare_s=raced.prepare)
+
     def check(
         self,
-        key: str,
         answers: Answers,
         close: Closeness,
         limit: float,
@@ -223,18 +243,15 @@ class Runner:
         """Run the kernel in ``slot`` on all sets of inputs and compare its outputs to the answers.
 
         A kernel that ran when it was timed and crashes, hangs or fails now is no less wrong than
-        one that gives other numbers: arrays lie elsewhere, and outputs hold something else. ``key``
-        names the answers, whose bytes are sent once per process; ``limit`` is in seconds for one
-        run, ``seconds`` the time of a call when it was timed, or None.
+        one that gives other numbers: arrays lie elsewhere, and outputs hold something else. The
+        bytes of the answers are sent once per process; ``limit`` is in seconds for one run,
+        ``seconds`` the time of a call when it was timed, or None.
         """
-        payload = (
-            b""
-            if key in self.worker.sent
-            else b"".join((*answers.sets, known_bytes(answers.edges)))
-        )
+        sent = answers.key in self.worker.sent
+        payload = b"" if sent else b"".join((*answers.sets, known_bytes(answers.edges)))
         request = protocol.CheckRequest(
             slot=slot,
-            key=key,
+            key=answers.key,
             length=close.length,
             computed=close.computed,
             exact=answers.exact,
@@ -256,7 +273,7 @@ class Runner:
         if reply.tainted:
             self._replace_worker()
         else:
-            self.worker.sent.add(key)
+            self.worker.sent.add(answers.key)
         return reply
 
     def outputs_of(self, artifact: Artifact, number: int = 0) -> bytes | MeasureError:

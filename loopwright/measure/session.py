@@ -6,27 +6,21 @@
 from __future__ import annotations
 
 import copy
-import statistics
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from loopwright.errors import RunError, UsageError
-from loopwright.measure.building import Build, BuildPool, Programs, code_of, resources_of
-from loopwright.measure.candidate import (
-    Candidate,
-    instantiate,
-    make_candidate,
-    plan_of,
-    template_inputs,
-)
+from loopwright.measure.building import Build, BuildPool, code_of, resources_of
+from loopwright.measure.candidate import Candidate, instantiate, plan_of, template_inputs
 from loopwright.measure.comparison import Closeness, computed_in, reduction_length
 from loopwright.measure.devices import DeviceLock, lock_names, measured_on
 from loopwright.measure.interfaces import ignore
@@ -40,6 +34,7 @@ from loopwright.measure.result import (
     TaskLike,
     faster,
     is_reusable,
+    would_lead,
 )
 from loopwright.measure.runner import Runner, runner_process
 from loopwright.measure.workers.process import Worker, wait_any
@@ -51,7 +46,8 @@ if TYPE_CHECKING:
     from loopwright.te import ArgId
 
 
-_NOT_BEST = "it would not have become the best"
+_NOT_BEST = MeasureResult(check_reason="it would not have become the best")
+NOT_CHECKED = MeasureResult(checked=Checked.OFF, check_reason="checking is switched off")
 
 
 class Clock:
@@ -110,16 +106,6 @@ class Clock:
         by_phase = sum(self.seconds.values())
         rest = {"overhead": max(0.0, self.total - by_phase), "total": self.total}
         return {**self.seconds, **rest, **self.counts}
-
-
-class CheckResult(NamedTuple):
-    """Result of comparing the answer of a kernel with the reference."""
-
-    checked: Checked = Checked.NO
-    reason: str = ""  # why it was not compared
-    error: MeasureError | None = None
-    max_error: float | None = None  # largest difference; None where nothing was compared
-    times: tuple[float, ...] = ()  # seconds per call that replace those of calls without work
 
 
 class MeasureSession:
@@ -214,14 +200,14 @@ class MeasureSession:
             expression = (candidate.dag.hash, candidate.arg_ids)
             if expression not in self._planned:
                 given = self.task.make_inputs is not None
-                self.runner.learn(*plan_of(candidate, given=given))
+                self.runner.learn(*plan_of(candidate, from_template=given))
                 self._planned.add(expression)
             return candidate
 
     def enqueue(
         self,
         configs: Iterable[ConfigEntity],
-        programs: Programs | None = None,
+        programs: dict[str, MeasureResult | Build] | None = None,
         labels: Iterable[str] = repeat(""),
         kept: Mapping[str, Build] = MappingProxyType({}),
     ) -> list[Build | MeasureError]:
@@ -234,22 +220,22 @@ class MeasureSession:
                 builds.append(candidate)
                 continue
             if candidate.key not in by_key:
-                wanted = None if programs is None else programs.claim
-                by_key[candidate.key] = self.builds.add(candidate, wanted=wanted, label=label)
+                by_key[candidate.key] = self.builds.add(candidate, programs=programs, label=label)
                 with self.clock.phase("build"):
                     self.builds.feed()
             builds.append(by_key[candidate.key])
         return builds
 
-    def compiled(self, build: Build, programs: Programs) -> Build:
-        """Wait for the code of a build's program; what failed by chance is built again."""
-        self.wait_for([build])
-        source = build if programs.result(build.program) else programs.compiled(build)
-        self.wait_for([source])
-        if source is build or not isinstance(source.outcome, MeasureError):
-            return source
-        if is_reusable(MeasureResult(error=source.outcome, program=source.program)):
-            return source
+    def compiled(self, build: Build) -> Build:
+        """The build that has the code of the program; what failed by chance is built again."""
+        first = build.outcome
+        if not isinstance(first, Build):
+            return build
+        self.wait_for([first])
+        if not isinstance(first.outcome, MeasureError):
+            return first
+        if is_reusable(MeasureResult(error=first.outcome, program=first.program)):
+            return first
         second = self.builds.add(build.candidate, first=True)
         self.wait_for([second])
         return second
@@ -273,46 +259,34 @@ class MeasureSession:
 
     def measure(self, build: Build, incumbent: float | None) -> MeasureResult:
         """Race a candidate, take its samples, and check it where it would become the best."""
-        option, runner, artifact = self.option.runner, self.runner, build.artifact
+        option, artifact = self.option.runner, build.artifact
+        with self.clock.phase("run"):
+            timed = self.runner.time(artifact, incumbent, race=option.racing)
+        leads, check = would_lead(incumbent, timed), _NOT_BEST
+        if timed.usable and not option.check:
+            check = NOT_CHECKED
+        elif leads:
+            check = self.check(build.candidate, artifact, seconds=timed.median)
+        times = check.times or timed.times
+        if leads and check.error is None and self.on_cpu:
+            error = time_out_of_reach(self.task.target, build.candidate, times)
+            check = check if error is None else MeasureResult(error=error)
         result = partial(
             MeasureResult,
+            max_error=check.max_error,
             program=build.program,
             code=code_of(artifact),
             resources=resources_of(artifact),
         )
-        with self.clock.phase("run"):
-            race = runner.load_and_race(artifact, incumbent, race=option.racing)
-            if isinstance(race, MeasureError):
-                return result(error=race)
-            prepare_s = race.prepare
-            if race.dropped:
-                return result((race.first,), True, check_reason=_NOT_BEST, prepare_s=prepare_s)
-            rival = incumbent if option.racing else None
-            times = runner.sample(race.first, incumbent=rival, spent=race.warm + race.first)
-        if isinstance(times, MeasureError):
-            return result(error=times)
-        median = statistics.median(times)
-        leads = incumbent is None or median < incumbent
-        checked, reason, max_error = Checked.NO, _NOT_BEST, None
-        if not option.check:
-            checked, reason = Checked.OFF, "checking is switched off"
-        elif leads:
-            checked, reason, error, max_error, new_times = self.check(
-                build.candidate, artifact, seconds=median
-            )
-            if error is not None:
-                return result(error=error, max_error=max_error)
-            times = new_times or times
-        if leads and self.on_cpu:
-            error = time_out_of_reach(self.task.target, build.candidate, times)
-            if error is not None:
-                return result(error=error)
+        error = timed.error or check.error
+        if error is not None:
+            return result(error=error)
         return result(
             times,
-            checked=checked,
-            check_reason=reason,
-            max_error=max_error,
-            prepare_s=prepare_s,
+            timed.dropped,
+            checked=check.checked,
+            check_reason=check.check_reason,
+            prepare_s=timed.prepare_s,
         )
 
     def measure_again(self, configs: Sequence[ConfigEntity], windows: int) -> list[MeasureResult]:
@@ -321,21 +295,16 @@ class MeasureSession:
         self.wait_for(builds)
         self._reference_builds = {b.candidate.key: b for b in builds[:1] if isinstance(b, Build)}
         self.take_devices()
-        return [self._remeasured(build, windows) for build in builds]
-
-    def _remeasured(self, build: Build | MeasureError, windows: int) -> MeasureResult:
-        artifact = build if isinstance(build, MeasureError) else build.compiled
-        if isinstance(artifact, MeasureError):
-            return MeasureResult(error=artifact, ts=time.time())
-        with self.clock.phase("run"):
-            race = self.runner.load_and_race(artifact, None, race=False)
-            if isinstance(race, MeasureError):
-                return MeasureResult(error=race, ts=time.time())
-            spent = race.warm + race.first
-            times = self.runner.sample(race.first, windows=windows, spent=spent)
-        if isinstance(times, MeasureError):
-            return MeasureResult(error=times, ts=time.time())
-        return MeasureResult(times, ts=time.time())
+        results = []
+        for build in builds:
+            artifact = build if isinstance(build, MeasureError) else build.compiled
+            if isinstance(artifact, MeasureError):
+                results.append(MeasureResult(error=artifact, ts=time.time()))
+                continue
+            with self.clock.phase("run"):
+                timed = self.runner.time(artifact, None, race=False, windows=windows)
+            results.append(MeasureResult(timed.times, error=timed.error, ts=time.time()))
+        return results
 
     def check(
         self,
@@ -344,17 +313,17 @@ class MeasureSession:
         *,
         slot: int = 0,
         seconds: float | None = None,
-    ) -> CheckResult:
+    ) -> MeasureResult:
         """Compare the kernel in the runner's slot with the reference, on all sets of inputs.
 
         Where accesses depend on data, the candidate is first built once more and run with checks of
         all bounds. ``seconds`` is the measured time of a call, or None; where the check shows that
-        such calls skipped their work, the result has other times.
+        such calls skipped their work, the result has other times; else it has none.
         """
         with self.clock.phase("reference"):
             answers = self.references.get(candidate, artifact)
         if answers is None:
-            return CheckResult(reason="there is no reference")
+            return MeasureResult(check_reason="there is no reference")
         self.clock.counts["checked"] += 1
         with self.clock.phase("check"):
             out_of_bounds = self._check_bounds(candidate)
@@ -362,7 +331,6 @@ class MeasureSession:
                 return out_of_bounds
             dag = candidate.dag
             reply = self.runner.check(
-                self.references.key(candidate, artifact),
                 answers,
                 Closeness(reduction_length(dag), computed_in(dag)),
                 self.option.runner.timeout,
@@ -371,32 +339,36 @@ class MeasureSession:
             )
         if isinstance(reply, MeasureError):
             if reply.kind == ErrorKind.MEMORY:
-                return CheckResult(reason=f"there was no memory for its check ({reply.text})")
-            return CheckResult(error=reply)
+                return MeasureResult(
+                    check_reason=f"there was no memory for its check ({reply.text})"
+                )
+            return MeasureResult(error=reply)
         if reply.problem is not None:
             error = MeasureError(ErrorKind.WRONG_ANSWER, reply.problem)
-            return CheckResult(error=error, max_error=reply.max_error)
-        return CheckResult(Checked.YES, "", None, reply.max_error, reply.times)
+            return MeasureResult(error=error, max_error=reply.max_error)
+        return MeasureResult(reply.times, max_error=reply.max_error, checked=Checked.YES)
 
-    def _check_bounds(self, c: Candidate) -> CheckResult | None:
+    def _check_bounds(self, c: Candidate) -> MeasureResult | None:
         """Bounds checks of data-dependent accesses; devices have guard zones instead."""
         from loopwright.te import is_data_dependent
 
         if not self.on_cpu or not is_data_dependent(c.dag):
             return None
         config = {**c.passes.get("config", {}), "instrument_bound_checkers": True}
-        checking = make_candidate(c.dag, c.trace, c.arg_ids, c.name, {**c.passes, "config": config})
+        checking = replace(c, passes={**c.passes, "config": config})
         build = self.builds.add(checking, first=True)
         self.builds.wait([build])
         outcome = build.compiled
         if isinstance(outcome, MeasureError):
-            return CheckResult(reason=f"it could not be built with bound checks ({outcome})")
+            return MeasureResult(
+                check_reason=f"it could not be built with bound checks ({outcome})"
+            )
         ran = self.runner.outputs_of(outcome)
         if not isinstance(ran, MeasureError):
             return None
         if "access outside" in ran.text:
-            return CheckResult(error=MeasureError(ErrorKind.WRONG_ANSWER, ran.text))
-        return CheckResult(reason=f"it could not be run with bound checks ({ran})")
+            return MeasureResult(error=MeasureError(ErrorKind.WRONG_ANSWER, ran.text))
+        return MeasureResult(check_reason=f"it could not be run with bound checks ({ran})")
 
 
 #: Seconds after which a thread that waits for its runner sees that it is to stop.
@@ -433,20 +405,20 @@ class DevicePool:
         self,
         builds: Sequence[Build | MeasureError],
         incumbent: float | None,
-        known: Container[str],
+        codes: Container[str],
     ) -> None:
-        """Let several devices begin with builds whose object code is not ``known``."""
+        """Let several devices begin with builds whose object code is not in ``codes``."""
         if len(self._runners) < 2:
             return
         self.rest()
         unique = dict.fromkeys(b for b in builds if isinstance(b, Build))
-        built = [build for build in unique if isinstance(build.outcome, Artifact)]
-        ready = [build for build in built if code_of(build.artifact) not in known]
+        built = {b: b.outcome for b in unique if isinstance(b.outcome, Artifact)}
+        ready = [build for build, artifact in built.items() if code_of(artifact) not in codes]
         if self._session.option.runner.check:
             # Right answers need builders and an idle runner.
             with self._session.clock.phase("reference"):
                 for build in ready:
-                    self._session.references.get(build.candidate, build.artifact)
+                    self._session.references.get(build.candidate, built[build])
         if ready:
             self._session.take_devices()
         self._submitted = dict(zip(ready, self.measure(ready, incumbent), strict=True))

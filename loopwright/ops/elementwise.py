@@ -37,12 +37,12 @@ def _links(chain: str | Sequence[str], dtype: str) -> list[str]:
     """The names in a chain: text with commas, or (from the command line) a sequence of names."""
     words = chain.split(",") if isinstance(chain, str) else chain
     links = [x.strip() for x in words if x.strip()]
-    known = [*UNARY, *BINARY]
+    names = [*UNARY, *BINARY]
     for x in links:
-        if x not in known:
+        if x not in names:
             raise TensorError(
-                f"elementwise: unknown link {x!r}{did_you_mean(x, known)}; "
-                f"known: {', '.join(known)}"
+                f"elementwise: unknown link {x!r}{did_you_mean(x, names)}; "
+                f"known: {', '.join(names)}"
             )
         if x in _FLOAT_ONLY and not dtypes.is_float(dtype):
             raise TensorError(f"elementwise: {x} is for floats, the dtype is {dtype}")
@@ -78,11 +78,6 @@ def elementwise(
 
     ``chain`` names them, separated by commas: scale and shift take a row (N,) that is broadcast,
     add and mul a full (M, N) operand, relu, neg, abs, exp, sqrt, tanh and sigmoid nothing.
-
-    Example:
-        >>> s, args = lw.ops.elementwise(2, 4, "scale,relu")
-        >>> print(args)
-        [Tensor(X: float32[2, 4]), Tensor(B0: float32[4]), Tensor(Y: float32[2, 4])]
     """
     X = te.placeholder((M, N), dtype, name="X")
     inputs, value, wide = [X], X, tiles.wide_dtype(dtype)

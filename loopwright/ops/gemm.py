@@ -48,11 +48,6 @@ def matmul_compute(
 
     Raises:
         TensorError: the reduction extents, the leading dimensions or the dtypes differ.
-
-    Example:
-        >>> A, B = te.placeholder((4, 8), name="A"), te.placeholder((8, 2), name="B")
-        >>> print(lw.ops.matmul_compute(A, B))
-        Tensor(C: float32[4, 2])
     """
     *lead, _, ka = (*A.shape[:-2], *reversed(A.shape[-2:])) if trans_a else A.shape
     *lead_b, kb, _ = (*B.shape[:-2], *reversed(B.shape[-2:])) if trans_b else B.shape

@@ -108,13 +108,7 @@ def batch_matmul(
     trans_b: bool = False,
     dtype: str = "float32",
 ) -> tuple[Schedule, list[te.Tensor]]:
-    """`matmul` for each of B pairs: C (B, M, N) = A (B, M, K) @ B (B, K, N).
-
-    Example:
-        >>> s, args = lw.ops.batch_matmul(2, 8, 4, 16)
-        >>> print(args)
-        [Tensor(A: float32[2, 8, 16]), Tensor(B: float32[2, 16, 4]), Tensor(C: float32[2, 8, 4])]
-    """
+    """`matmul` for each of B pairs: C (B, M, N) = A (B, M, K) @ B (B, K, N)."""
     return _scheduled(*_product(B, M, N, K, trans_a, trans_b, dtype), trans_b)
 
 
@@ -157,11 +151,6 @@ def dense(
     """Y (M, N) = relu(X (M, K) @ W + bias (N)); W is (N, K), or (K, N) with ``weight="KN"``.
 
     Narrow operands are summed as in `matmul`; the bias has the dtype of the result.
-
-    Example:
-        >>> s, args = lw.ops.dense(4, 8, 16, relu=False)
-        >>> print([(t.name, t.shape) for t in args])
-        [('X', (4, 16)), ('W', (8, 16)), ('bias', (8,)), ('biased', (4, 8))]
     """
     return _scheduled(*_layer(M, N, K, bias, relu, dtype, weight), weight == "NK")
 

@@ -30,10 +30,6 @@ def pack_int8(weights: Array) -> Array:
 
     The result is (ceil(N / 16), ceil(K / 4), 16, 4), with zeros where the shape does not divide:
     ``packed[n // 16, k // 4, n % 16, k % 4] == weights[k, n]``.
-
-    Example:
-        >>> print(lw.ops.pack_int8(np.ones((8, 16), "int8")).shape)
-        (1, 2, 16, 4)
     """
     k, n = weights.shape
     full = np.zeros((-(-k // GROUP) * GROUP, -(-n // LANES) * LANES), weights.dtype)

@@ -64,15 +64,15 @@ class Operator:
         parameters = inspect.signature(self.template.function).parameters
         return {name: parameter.default for name, parameter in parameters.items()}
 
-    def args(self, given: Mapping[str, object]) -> tuple[Json, ...]:
+    def args(self, by_name: Mapping[str, object]) -> tuple[Json, ...]:
         """Arguments in order from parameters by name; UsageError for missing and unknown ones."""
-        for key in given:
+        for key in by_name:
             if key not in self.params:
                 raise UsageError(
                     f"{self.name} has no parameter {key!r}{did_you_mean(key, self.params)}; "
                     f"it takes {', '.join(self.params)}"
                 )
-        values = {k: given.get(k, default) for k, default in self.params.items()}
+        values = {k: by_name.get(k, default) for k, default in self.params.items()}
         missing = [k for k, v in values.items() if v is REQUIRED]
         if missing:
             example = " ".join(f"{k}=..." for k in missing)
@@ -98,16 +98,16 @@ def definition(
     """
 
     def enter(function: Callable[..., list[Tensor]]) -> Workload:
-        made = workload(name, make_reference=make_reference)(function)
+        entry = workload(name, make_reference=make_reference)(function)
 
         def on_gpus(*args: Any) -> tuple[Schedule, list[Tensor]]:
             *inputs, out = function(*args)
             return gpu.scheduled(out, inputs)
 
-        made.register("gpu")(on_gpus)
-        made.former = former
-        register(made, summary)
-        return made
+        entry.register("gpu")(on_gpus)
+        entry.former = former
+        register(entry, summary)
+        return entry
 
     return enter
 
@@ -242,7 +242,7 @@ def parameters_of(
 
 
 def _dtypes(operator: Operator) -> tuple[str, ...]:
-    """Types of which the template makes a task; it is asked for each, for it alone knows."""
+    """Types of which the template makes a task: it is tried with each."""
     if "dtype" not in operator.params:
         return ()
     sizes = {name: 8 for name, default in operator.params.items() if default is REQUIRED}

@@ -24,10 +24,6 @@ def reduce_compute(X: te.Tensor, kind: str = "sum", axis: int = 1, name: str = "
     Raises:
         TensorError: X is no matrix, the kind is none of "sum", "prod", "max" and "min", or the axis
             is neither 0 nor 1.
-
-    Example:
-        >>> print(lw.ops.reduce_compute(te.placeholder((4, 8), name="X"), kind="max"))
-        Tensor(Y: float32[4])
     """
     if X.ndim != 2:
         raise TensorError(f"reduce: the input has 2 dimensions, got {X.ndim}")
@@ -105,11 +101,6 @@ def softmax_compute(X: te.Tensor, name: str = "Y") -> tuple[te.Tensor, list[te.T
 
     X is (M, N) of floats, else it is a TensorError. Returns the result (M, N), and the stages that
     each of its rows needs, in order.
-
-    Example:
-        >>> Y, others = lw.ops.softmax_compute(te.placeholder((4, 8), name="X"))
-        >>> print(Y, [t.name for t in others])
-        Tensor(Y: float32[4, 8]) ['largest', 'E', 'total', 'share']
     """
     if not dtypes.is_float(X.dtype):
         raise TensorError(f"softmax: {X.dtype} has no exponentials; cast the input to a float")
@@ -162,12 +153,6 @@ def layer_norm_compute(
 
     Raises:
         TensorError: X does not hold floats, or gamma or beta do not fit it.
-
-    Example:
-        >>> row = te.placeholder((8,), name="gamma"), te.placeholder((8,), name="beta")
-        >>> Y, others = lw.ops.layer_norm_compute(te.placeholder((4, 8), name="X"), *row)
-        >>> print(Y, [t.name for t in others])
-        Tensor(Y: float32[4, 8]) ['total', 'mean', 'D', 'squares', 'scale']
     """
     if not dtypes.is_float(X.dtype):
         raise TensorError(f"layer_norm: {X.dtype} has no square roots; cast the input to a float")
@@ -215,13 +200,7 @@ def _layer_norm_reference(M: int, N: int, eps: float, dtype: str) -> Reference:
     _layer_norm_reference,
 )
 def layer_norm(M: int, N: int, eps: float = 1e-5, dtype: str = "float32") -> list[te.Tensor]:
-    """Layer normalisation of each row of (M, N); see `layer_norm_compute`.
-
-    Example:
-        >>> s, args = lw.ops.layer_norm(2, 4)
-        >>> print([(t.name, t.shape) for t in args])
-        [('X', (2, 4)), ('gamma', (4,)), ('beta', (4,)), ('Y', (2, 4))]
-    """
+    """Layer normalisation of each row of (M, N); see `layer_norm_compute`."""
     X = te.placeholder((M, N), dtype, name="X")
     gamma = te.placeholder((N,), dtype, name="gamma")
     beta = te.placeholder((N,), dtype, name="beta")

@@ -91,13 +91,6 @@ def matmul_tensor_core(
 
     Raises:
         TaskError: another target, shape or dtype.
-
-    Example:
-        >>> with lw.Target("cuda -arch=sm_80"):
-        ...     s, args = lw.ops.matmul_tensor_core(256, 256, 256)
-        ...
-        >>> print([t.name for t in args])
-        ['A', 'B', 'C']
     """
     kind = space.MmaOperands.of(dtype, trans_b)
     _check(M, N, K, kind)

@@ -47,7 +47,7 @@ class Window:
             )
 
     def positions(self, image: Sequence[Size]) -> tuple[Size, ...]:
-        found: list[Size] = []
+        counts: list[Size] = []
         for n, k, s, d in zip(image, self.kernel, self.stride, self.dilation, strict=True):
             reach = (k - 1) * d + 1
             if isinstance(n, int) and n < reach:
@@ -57,8 +57,8 @@ class Window:
                     f"{self.dilation}"
                 )
             symbolic = not isinstance(n, int)
-            found.append(te.indexdiv(n - reach, s) + 1 if symbolic else (n - reach) // s + 1)
-        return tuple(found)
+            counts.append(te.indexdiv(n - reach, s) + 1 if symbolic else (n - reach) // s + 1)
+        return tuple(counts)
 
     def taps(self, names: str = "") -> list[te.IterVar]:
         """A loop for each dimension of the window, called r0, r1, ... by default."""
@@ -246,17 +246,21 @@ def mean_pool(
         if bounded:
             count: Any = 1
             steps = zip(
-                i[first:end], window.stride, window.kernel, window.pads, data.shape[first:end],
+                i[first:end],
+                window.stride,
+                window.kernel,
+                window.pads,
+                data.shape[first:end],
                 strict=True,
-            )  # fmt: skip
+            )
             for y, s, w, (low, _), extent in steps:
                 count = count * (te.min(y * s - low + w, extent) - te.max(y * s - low, 0))
-            found = total / count.astype(summed.dtype)
+            average = total / count.astype(summed.dtype)
         elif as_workload:
-            found = total / te.const(area, summed.dtype)
+            average = total / te.const(area, summed.dtype)
         else:
-            found = total * te.const(1 / area, summed.dtype)
-        return found.astype(data.dtype) if as_workload else found
+            average = total * te.const(1 / area, summed.dtype)
+        return average.astype(data.dtype) if as_workload else average
 
     tag = "pool_avg" if as_workload else ""
     return compute(summed.shape, mean, name=name, tag=tag, varargs_names=axes)
@@ -357,11 +361,6 @@ def conv2d_compute(
     Raises:
         TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive,
             the groups do not divide the channels.
-
-    Example:
-        >>> X, W = te.placeholder((1, 4, 8, 8), name="X"), te.placeholder((6, 4, 3, 3), name="W")
-        >>> print(lw.ops.conv2d_compute(X, W, pad=(1, 1)))
-        Tensor(Y: float32[1, 6, 8, 8])
     """
     _shaped(layout, 1, 1, 1, 1)
     kernel = W.static_shape[2:] if layout == "NCHW" else W.static_shape[:2]
@@ -484,11 +483,6 @@ def depthwise_conv2d_compute(
 
     Raises:
         TensorError: channels or dtypes differ, the kernel does not fit, a stride is not positive.
-
-    Example:
-        >>> X, W = te.placeholder((1, 4, 8, 8), name="X"), te.placeholder((4, 1, 3, 3), name="W")
-        >>> print(lw.ops.depthwise_conv2d_compute(X, W))
-        Tensor(Y: float32[1, 4, 6, 6])
     """
     _shaped(layout, 1, 1, 1, 1)
     weight, nchw = W.static_shape, layout == "NCHW"
@@ -524,13 +518,7 @@ def depthwise_conv2d(
     dilation: OneOrTwo = 1,
     layout: str = "NCHW",
 ) -> list[te.Tensor]:
-    """Each channel convolved with a kernel of its own; see `depthwise_conv2d_compute`.
-
-    Example:
-        >>> s, args = lw.ops.depthwise_conv2d(1, 4, 8, 8, 3, 3, pad=1)
-        >>> print([(t.name, t.shape) for t in args])
-        [('X', (1, 4, 8, 8)), ('W', (4, 1, 3, 3)), ('Y', (1, 4, 8, 8))]
-    """
+    """Each channel convolved with a kernel of its own; see `depthwise_conv2d_compute`."""
     with _named("depthwise_conv2d"):
         X = te.placeholder(_shaped(layout, N, C, H, W), dtype, name="X")
         sizes = pair(stride, "stride"), pair(pad, "pad"), pair(dilation, "dilation")
@@ -565,11 +553,6 @@ def pool2d_compute(
     Raises:
         TensorError: unknown kind, averages of integers, a window that does not fit or that may
             lie in the padding alone.
-
-    Example:
-        >>> X = te.placeholder((1, 4, 8, 8), name="X")
-        >>> print(lw.ops.pool2d_compute(X, (2, 2), stride=(2, 2)))
-        (Tensor(Y: float32[1, 4, 4, 4]), Tensor(Y: float32[1, 4, 4, 4]))
     """
     _shaped(layout, 1, 1, 1, 1)
     if kind not in ("max", "avg"):

@@ -19,9 +19,16 @@ from loopwright.records.error_kinds import (
     next_step,
 )
 from loopwright.records.files import distill_file, merge, pick, pick_best, split
-from loopwright.records.index.open import open_log
 from loopwright.records.line import Json, canonical_json
-from loopwright.records.log import Log, Skipped, load, load_expressions, load_lines, read_line
+from loopwright.records.log import (
+    Log,
+    Skipped,
+    load,
+    load_expressions,
+    load_lines,
+    open_log,
+    read_line,
+)
 from loopwright.records.notebook import html_of_log, html_of_record, to_dataframe
 from loopwright.records.provenance import (
     build_hash,
@@ -49,8 +56,8 @@ from loopwright.records.store import Store
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
-    from loopwright.records.bulk import grouped, lines_of
-    from loopwright.records.index.open import Follower, News
+    from loopwright.records.bulk import grouped
+    from loopwright.records.follow import Follower, News
     from loopwright.records.log import (
         ERRORS,
         LOG,

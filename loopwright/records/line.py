@@ -91,8 +91,13 @@ def body_of(data: Mapping[str, Json], what: str) -> str:
 def sealed(body: str) -> str:
     """The body of a line with its checksum as the last field, without the newline."""
     data = body.encode("ascii")
-    _check_limits(data)
+    check_limits(data)
     return f'{body[:-1]},"sum":"{zlib.crc32(data[:-1]):08x}"}}'
+
+
+def body_of_sealed(line: bytes) -> bytes:
+    """The body of a line that has a checksum."""
+    return line[:-_TAIL] + b"}"
 
 
 def parse_line(line: str | bytes) -> dict[str, Json]:
@@ -103,7 +108,7 @@ def parse_line(line: str | bytes) -> dict[str, Json]:
     has_sum = _has_sum(line)
     if has_sum and not _fits_sum(line):
         raise DamagedLineError("damaged line")
-    _check_limits(line)
+    check_limits(line)
     try:
         data = _DECODER.decode(line.decode())
     except (ValueError, RecursionError) as exc:
@@ -145,8 +150,8 @@ def begins_log(data: bytes) -> bool:
 
 
 def is_own_line(line: bytes) -> bool:
-    """Whether this version could have written a line, given without newline and already parsed: it
-    has its checksum, fits it, and is printable ASCII.
+    """Whether a line, given without newline, begins and ends as this version writes one, fits its
+    checksum, and is ASCII without DEL. It need not be JSON.
     """
     return (
         line.startswith(_OWN)
@@ -165,7 +170,7 @@ def _fits_sum(line: bytes) -> bool:
     return line[-10:] == b'%08x"}' % zlib.crc32(memoryview(line)[:-_TAIL])
 
 
-def _check_limits(line: bytes) -> None:
+def check_limits(line: bytes) -> None:
     """Refuse lines that would exhaust a reader: too long, too deep, or with too long integers."""
     if len(line) > MAX_LINE:
         raise RecordError(f"longer than {MAX_LINE >> 20} MiB")

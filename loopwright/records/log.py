@@ -27,7 +27,15 @@ from loopwright.records.line import (
     parse_line,
 )
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
+from loopwright.records.record import (
+    VERSION,
+    Expression,
+    Record,
+    SharedValues,
+    check_version,
+    own_record,
+    task_key,
+)
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
@@ -122,11 +130,14 @@ def load(path: str | os.PathLike[str]) -> Log:
         >>> print(len(log.records) >= 6, log.records[0].op)
         True matmul
     """
-    log = Log(Path(path))
+    log, shared = Log(Path(path)), SharedValues()
     with without_collector():
         for number, raw in enumerate(raw_lines(path), 1):
-            take_line(log, number, raw)
+            take_line(log, number, raw, shared)
     return log
+
+
+open_log = load  #: The name of `load` for large logs, while these were read through an index.
 
 
 def load_expressions(path: str | os.PathLike[str]) -> Log:
@@ -138,11 +149,11 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
         >>> print(len(log.records), len(log.dags) > 0)
         0 True
     """
-    log = Log(Path(path))
+    log, shared = Log(Path(path)), SharedValues()
     for number, raw in enumerate(raw_lines(path), 1):
         beginning = raw[:40]  # which contains the name of its kind
         if b'"expression"' in beginning or b'"header"' in beginning:
-            take_line(log, number, raw)
+            take_line(log, number, raw, shared)
     log.records, log.skipped = [], []
     return log
 
@@ -192,9 +203,9 @@ def load_lines(lines: Iterable[str | bytes], name: str | None = None) -> Log:
         ...     print(len(lw.records.load_lines(lines).records) >= 6)
         True
     """
-    log = Log(Path(name or "lines of a log"))
+    log, shared = Log(Path(name or "lines of a log")), SharedValues()
     for number, raw in enumerate(lines, 1):
-        take_line(log, number, raw.encode() if isinstance(raw, str) else raw)
+        take_line(log, number, raw.encode() if isinstance(raw, str) else raw, shared)
     return log
 
 
@@ -240,8 +251,14 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def take_line(log: Log, number: int, raw: bytes) -> None:
-    """Add the contents of a line to a log, or the reason why it was not understood."""
+def take_line(log: Log, number: int, raw: bytes, shared: SharedValues) -> None:
+    """Add the contents of a line to a log, or the reason why it was not understood; ``shared`` are
+    values of earlier lines.
+    """
+    record = own_record(raw.strip(), shared)
+    if record is not None:
+        log.records.append(record)
+        return
     try:
         line = read_line(raw, log.records[-1] if log.records else None)
     except RecordError as exc:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopwright.errors import UsageError
 from loopwright.presenting import counted, html_block, html_folded, html_table, html_text
 from loopwright.records.bulk import fields_of
-from loopwright.records.index.open import open_log
 from loopwright.records.line import Json
-from loopwright.records.log import Log
+from loopwright.records.log import Log, load
 from loopwright.records.provenance import device_of
 from loopwright.records.query import best, by_task
 from loopwright.records.record import Record
@@ -76,7 +75,7 @@ def to_dataframe(records: RecordsLike) -> pd.DataFrame:
             "install it with: pip install 'loopwright[pandas]'"
         ) from error
     if isinstance(records, str | os.PathLike):
-        records = open_log(records)
+        records = load(records)
     values = dict(zip(_FIELDS, fields_of(list(records), *_FIELDS), strict=True))
     columns = {name: _typed(name, column) for name, column in _columns(values).items()}
     return pd.DataFrame(columns)
@@ -123,7 +122,7 @@ def _tuples(column: Sequence[Json]) -> list[Json]:
     """A column with tuples in place of lists, so that pandas can group by it."""
     if not any(isinstance(value, list | tuple) for value in column):
         return list(column)
-    # A log has few different values; those that an index holds are the same objects.
+    # A log has few different values, and equal ones are mostly the same objects.
     tuples = {key: _tuple(value) for key, value in {id(v): v for v in column}.items()}
     return [tuples[id(value)] for value in column]
 

@@ -10,18 +10,28 @@ import hashlib
 import json
 import math
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, ClassVar
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta, Raw
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kinds import FAILED_AGAIN, ErrorKind
 from loopwright.records.line import (
+    MAX_DEPTH,
+    MAX_LINE,
     Json,
     UnknownVersionError,
     body_of,
+    body_of_sealed,
     canonical_json,
+    check_limits,
+    is_own_line,
     parse_line,
     sealed,
 )
@@ -326,7 +336,7 @@ class Record:
     @property
     def usable(self) -> bool:
         """Whether the record may be best and may be applied: valid and not dropped."""
-        return self.valid and not self.dropped
+        return self.error is None and bool(self.times) and not self.dropped
 
     @property
     def wrong(self) -> bool:
@@ -354,12 +364,12 @@ class Record:
         """Key of the task's expression, see :func:`expression_key`; empty when not known."""
         return expression_key(self.dag, self.kind) if self.dag else ""
 
-    @property
+    @functools.cached_property
     def hardware(self) -> str:
         """Hardware it ran on, see :func:`loopwright.records.hardware`; empty when not known."""
         return hardware(self.env, self.target)
 
-    @property
+    @functools.cached_property
     def threads(self) -> int:
         """Threads of the kernel; 0 when not known."""
         return threads(self.target, self.env)
@@ -367,20 +377,22 @@ class Record:
     @property
     def id(self) -> str:
         """Short name of this record: 10 hexadecimal digits of the hash of its unsealed line."""
-        return hashlib.sha256(self._body().encode()).hexdigest()[:10]
+        return vars(self).get("_id") or _id_of(self._body().encode())
 
     @functools.cached_property
     def candidate(self) -> str:
         """Identity of the measured code and its conditions, whenever and by whomever measured."""
+        if common := vars(self).get("_common"):  # msgspec writes its values as `json` does
+            middle = _encode_sorted((self.config, self.trace))[1:-1]
+            return hashlib.sha256(common.head + middle + common.tail).hexdigest()
         parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Json]:
         """The fields of the line, in the order in which they are written."""
         line: dict[str, Json] = {"v": self.v}
-        for item in fields(self):
-            if item.name not in ("v", "extra"):
-                line[item.name] = getattr(self, item.name)
+        for name in _WRITTEN:
+            line[name] = getattr(self, name)
         for name in _LEFT_OUT:
             if not line[name]:
                 del line[name]
@@ -411,6 +423,14 @@ class Record:
         return cls(**values, checked=checked, extra=extra)
 
 
+#: Fields in the order in which they are written, behind the version.
+_WRITTEN = tuple(item.name for item in fields(Record) if item.name not in ("v", "extra"))
+
+
+def _id_of(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:10]
+
+
 def header_line(header: Mapping[str, Json]) -> str:
     return sealed(canonical_json({"v": VERSION, "header": header}))
 
@@ -428,113 +448,246 @@ def check_version(data: Mapping[str, Json]) -> None:
         raise RecordError(f"version {version} is not known")
 
 
-_Check = Callable[[Json], bool]
-
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+#: Finite numbers of at least 0, such as seconds. A whole one stays whole, since ids depend on it.
+_Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 _LAST_SECOND = 253402300799  # the last second of the year 9999: what a calendar can show
-_LARGEST_COUNT = 2**63
+_Moment = (
+    Annotated[int, Meta(ge=0, le=_LAST_SECOND)] | Annotated[float, Meta(ge=0, le=_LAST_SECOND)]
+)
 
 
-def _is(kind: type) -> _Check:
-    """A check of the exact type: a flag is no integer here."""
-    return lambda value: type(value) is kind
+class _Error(msgspec.Struct):
+    kind: str
+    text: str = ""
 
 
-_is_text = _is(str)
+class _Target(msgspec.Struct):
+    kind: str = ""
+    mcpu: str | None = None
+    mattr: str | list[str] | None = None
+    num_threads: _Count | None = None
 
 
-def _is_count(value: Json) -> bool:
-    return type(value) is int and 0 <= value < _LARGEST_COUNT
+class _Device(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    uuid: str = ""
+    driver: str = ""
+    arch: str = ""
+    processors: _Count = 0
 
 
-def _is_amount(value: Json) -> bool:
-    """A finite number of at least 0, such as seconds."""
-    return type(value) in (int, float) and 0 <= value < math.inf
+class _Environment(msgspec.Struct):
+    device: _Device | None = None
+    cpu: str | None = None
+    isa: str | list[str] | None = None
+    cores: _Count | None = None
 
 
-def _is_text_or_texts(value: Json) -> bool:
-    return type(value) is str or (type(value) is list and all(map(_is_text, value)))
+_Trace = list[list[Json]]
 
-
-def _is_verdict(value: Json) -> bool:
-    return type(value) is dict and verdict_of(value) is not None
-
-
-def _or_null(check: _Check) -> _Check:
-    return lambda value: value is None or check(value)
-
-
-def _has(parts: Mapping[str, _Check]) -> _Check:
-    """A check of an object: the entries of these names, where present, must pass theirs."""
-
-    def check(value: Json) -> bool:
-        if type(value) is not dict:
-            return False
-        return all(name not in value or fits(value[name]) for name, fits in parts.items())
-
-    return check
-
-
-_DEVICE: dict[str, _Check] = {
-    **dict.fromkeys(("kind", "name", "uuid", "driver", "arch"), _is_text),
-    "processors": _is_count,
+#: Types of fields in JSON, as msgspec checks them, by their declared types; objects may have more
+#: entries than are named here.
+_BY_TYPE: dict[str, object] = {
+    "str": str,
+    "bool": bool,
+    "int": _Count,
+    "int | None": int | None,
+    "float": _Amount,
+    "float | None": _Amount | None,
+    "tuple[float, ...]": list,
+    "list[Json]": list,
+    "Mapping[str, Json]": dict,
+    "Mapping[str, Json] | None": dict | None,
+    "Mapping[str, str] | None": _Error | None,
+    "Checked": Checked,
 }
-_has_text = _has({"text": _is_text})
-#: The checks of fields by their declared types.
-_BY_TYPE: dict[str, _Check] = {
-    "str": _is_text,
-    "bool": _is(bool),
-    "int": _is_count,
-    "int | None": _or_null(_is(int)),
-    "float": _is_amount,
-    "float | None": _or_null(_is_amount),
-    "tuple[float, ...]": _is(list),
-    "list[Json]": _is(list),
-    "Mapping[str, Json]": _is(dict),
-    "Mapping[str, Json] | None": _or_null(_is_verdict),
-    "Checked": lambda value: value in ("yes", "no", "off"),
-    "Mapping[str, str] | None": _or_null(
-        lambda value: _has_text(value) and type(value.get("kind")) is str
-    ),
+_TYPES = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
+_TYPES |= {
+    "target": _Target,
+    "env": _Environment,
+    "trace": _Trace,
+    "resources": dict[str, _Count] | None,
+    "ts": _Moment,
 }
-_CHECKS: dict[str, _Check] = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
-_CHECKS |= {
-    "target": _has(
-        {"kind": _is_text, "mcpu": _or_null(_is_text), "mattr": _or_null(_is_text_or_texts)}
-        | {"num_threads": _or_null(_is_count)}
-    ),
-    "env": _has(
-        {
-            "device": _or_null(_has(_DEVICE)),
-            "cpu": _or_null(_is_text),
-            "isa": _or_null(_is_text_or_texts),
-            "cores": _or_null(_is_count),
-        }
-    ),
-    "trace": lambda value: type(value) is list and all(type(step) is list for step in value),
-    "resources": _or_null(lambda n: type(n) is dict and all(map(_is_count, n.values()))),
-    "ts": lambda value: _is_amount(value) and value <= _LAST_SECOND,
-}
-del _CHECKS["extra"]
+del _TYPES["extra"]
+
+
+def _fits(kind: object, value: Json) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of half a surrogate pair
+        return False
+    return _is_listed(kind, value)
+
+
+def _is_listed(kind: object, value: Json) -> bool:
+    """Whether lists are lists: `msgspec.convert` takes tuples and sets for them, too."""
+    if kind is _Trace:
+        return type(value) is list and all(type(step) is list for step in value)
+    return kind is not list or type(value) is list
+
+
 #: The fields that every line of a record has.
 REQUIRED = ("task", "op", "args", "target", "config", "times")
+
+#: All fields at once, each of which may be missing: one by one takes ten times longer.
+_Fields = msgspec.defstruct(
+    "_Fields", [(name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in _TYPES.items()]
+)
+_LISTS = [(name, kind) for name, kind in _TYPES.items() if kind is list or kind is _Trace]
 
 
 def checked_fields(data: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json]]:
     """Split the fields of a line into those of a record and those unknown to this version."""
-    values: dict[str, Json] = {}
-    extra: dict[str, Json] = {}
-    for name, value in data.items():
-        fits = _CHECKS.get(name)
-        if fits is None:
-            extra[name] = value
-        elif fits(value):
-            values[name] = value
-        else:
-            raise RecordError(f"field {name!r} is malformed: {json.dumps(value)[:60]}")
+    values = {name: value for name, value in data.items() if name in _TYPES}
+    listed = all(_is_listed(kind, values.get(name, [])) for name, kind in _LISTS)
+    if not listed or values.get("verdict") is not None or not _fits(_Fields, values):
+        for name, value in values.items():  # the first that is wrong
+            unreadable = name == "verdict" and value is not None and verdict_of(value) is None
+            if unreadable or not _fits(_TYPES[name], value):
+                raise RecordError(
+                    f"field {name!r} is malformed: {json.dumps(value, default=repr)[:60]}"
+                )
     for name in REQUIRED:
         if name not in values:
             raise RecordError(f"field {name!r} is missing")
-    return values, extra
+    return values, {name: value for name, value in data.items() if name not in _TYPES}
+
+
+#: Fields of which many lines of a log hold the same text.
+_SHARED = ("task", "op", "args", "target", "dag", "space", "build", "run", "env")
+_LARGEST = 10**15  # of amounts in lines that are read fast: larger floats have exponents in JSON
+_OwnAmount = Annotated[int, Meta(ge=0, le=_LARGEST)] | Annotated[float, Meta(ge=0, le=_LARGEST)]
+#: Types of the fields of lines that this version writes, in their order. Lines with a verdict,
+#: which are few, are left to `Record.from_line`.
+_OWN_TYPES: dict[str, object] = {
+    "v": Literal[1],
+    **{name: _TYPES[name] for name in _WRITTEN if name != "verdict"},
+    **dict.fromkeys(_SHARED, Raw),
+    **dict.fromkeys(("build_s", "run_s"), _OwnAmount),
+    "max_error": _OwnAmount | None,
+    "prepare_s": Annotated[float, Meta(gt=0, le=_LARGEST)],
+    "resources": Annotated[dict[str, _Count], Meta(min_length=1)] | None,
+    "times": tuple[Annotated[float, Meta(gt=0, le=_LARGEST)], ...],
+    "config": dict[str, Raw],
+    "trace": list[Raw],
+    "error": dict[str, str] | None,
+}
+_shared_texts = attrgetter(*_SHARED)
+_OwnLine = msgspec.defstruct(
+    "_OwnLine",
+    [*_OWN_TYPES.items(), ("sum", str)],
+    # The defaults of fields that such a line may lack.
+    namespace={n: getattr(Record, n) for n in (*_LEFT_OUT, "max_error") if n in _OWN_TYPES},
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+)
+_decode_own = msgspec.json.Decoder(_OwnLine).decode
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_SMALL = 1e-4  # msgspec spells smaller numbers in another way
+
+
+def _own_value(text: bytes, decode: Callable[[bytes], Json] = msgspec.json.decode) -> Json:
+    """The value of a part of a line, if `json` writes it so and it is shallow; else RecordError."""
+    check_limits(text)
+    value = decode(text)
+    deep = text.count(b"[") + text.count(b"{") > MAX_DEPTH // 2
+    if deep or body_of(value, "").encode() != text:
+        raise RecordError("written in another way")
+    return value
+
+
+class _Parts(dict[bytes, Json]):
+    """Values by their texts, for those that `json` and msgspec write as the text is."""
+
+    _MOST = 1 << 16
+
+    def __init__(self, kind: Any) -> None:
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __missing__(self, text: bytes) -> Json:
+        value = _own_value(text, self._decode)
+        if _encode(value) != text:
+            raise RecordError("written in another way")
+        if len(self) < self._MOST:
+            self[text] = value
+        return value
+
+
+class _Common:
+    """Values that the records of a task and run have in common."""
+
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        self.values: dict[str, Json] = {}
+        for name, text in zip(_SHARED, texts, strict=True):
+            self.values[name] = _own_value(text)
+            if not _fits(_TYPES[name], self.values[name]):
+                raise RecordError(f"field {name!r} is malformed")
+        own = self.values
+        own["hardware"] = hardware(own["env"], own["target"])
+        own["threads"] = threads(own["target"], own["env"])
+        #: The text whose hash is `Record.candidate`, around configuration and trace.
+        head = canonical_json([own["task"], own["dag"], own["target"]])
+        self.head = head[:-1].encode() + b","
+        self.tail = f",{canonical_json(own['hardware'])}]".encode()
+        own["_common"] = self
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()  # only a shorter way to `Record.candidate`
+
+
+class SharedValues:
+    """Values that the records of a log have in common, by their texts."""
+
+    def __init__(self) -> None:
+        self.common: dict[tuple[bytes, ...], _Common] = {}
+        self.knobs, self.steps = _Parts(Any), _Parts(list[Any])
+
+
+def own_record(line: bytes, shared: SharedValues) -> Record | None:
+    """Read a line that is written as this version writes it, several times faster than
+    `Record.from_line`.
+
+    None for every other line, some records among them: `from_line` reads them, or has the words for
+    what is wrong. ``shared`` collects values that the records of a log have in common.
+    """
+    if len(line) > MAX_LINE or not is_own_line(line):
+        return None
+    try:
+        parsed: Any = _decode_own(line)
+        texts = tuple(map(bytes, _shared_texts(parsed)))
+        common = shared.common.get(texts) or _Common(texts)
+        values = msgspec.structs.asdict(parsed) | common.values
+        knob = shared.knobs
+        values["config"] = {name: knob[bytes(raw)] for name, raw in parsed.config.items()}
+        values["trace"] = list(map(shared.steps.__getitem__, map(bytes, parsed.trace)))
+    except (msgspec.MsgspecError, RecordError, RecursionError):
+        return None
+    without_kind = parsed.error is not None and "kind" not in parsed.error
+    if without_kind or not _is_rewritten(parsed, line):
+        return None
+    shared.common[texts] = common
+    del values["sum"]
+    values["_id"] = _id_of(body_of_sealed(line))
+    values["extra"] = {}
+    record = object.__new__(Record)  # the types say all that its constructor checks
+    object.__setattr__(record, "__dict__", values)
+    return record
+
+
+def _is_rewritten(parsed: Any, line: bytes) -> bool:
+    """Whether a line is the text that its record is written as, so that this gives the id."""
+    if min(parsed.times, default=1.0) < _SMALL:
+        parsed.times = Raw(body_of(parsed.times, "").encode())
+    for name in ("build_s", "run_s", "ts", "max_error", "prepare_s"):
+        value = getattr(parsed, name)
+        if value and value < _SMALL:
+            setattr(parsed, name, Raw(repr(value).encode()))
+    return bool(_encode(parsed) == line)
 
 
 @dataclass(frozen=True, eq=False)
@@ -581,6 +734,6 @@ class Expression:
         if not isinstance(data, dict):
             raise RecordError("field 'expression' is not an object")
         for item in fields(cls):
-            if not _BY_TYPE[str(item.type)](data.get(item.name)):
+            if not _fits(_BY_TYPE[str(item.type)], data.get(item.name)):
                 raise RecordError(f"field {item.name!r} of 'expression' is missing or malformed")
         return cls(**{item.name: data[item.name] for item in fields(cls)})

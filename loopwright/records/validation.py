@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.errors import RecordError
-from loopwright.records.index.open import known_records
 from loopwright.records.line import (
     DamagedLineError,
     TornLineError,
@@ -17,7 +16,7 @@ from loopwright.records.line import (
     is_own_line,
 )
 from loopwright.records.log import raw_lines, read_line
-from loopwright.records.record import Expression, Record
+from loopwright.records.record import Expression, Record, SharedValues, own_record
 
 
 class LineKind(StrEnum):
@@ -107,11 +106,10 @@ def line_reports(path: str | os.PathLike[str]) -> Iterator[LineReport]:
 
 def _judged(path: str | os.PathLike[str], ids: bool = False) -> Iterator[tuple[LineReport, bool]]:
     """Each line, and whether it has a checksum or needs none."""
-    read_before = set() if ids else known_records(path)
+    shared = SharedValues()
     for number, raw in enumerate(raw_lines(path), 1):
         line = raw.rstrip(b"\r\n")
-        # The index says that the line was read before; the checksum, that it is as it was written.
-        if number in read_before and is_own_line(line):
+        if not ids and own_record(line, shared) is not None:
             yield LineReport(number, LineKind.RECORD), True
             continue
         report = _report(number, raw)

@@ -379,13 +379,6 @@ def content_key(*facts: str | bytes | int | bool | None) -> str:
     """A hash of facts in their order; other facts, or other types of them, give another one.
 
     UsageError for a fact that is no text, bytes, whole number or None.
-
-    Example:
-        >>> from loopwright.runtime.caches import content_key
-        >>> print(content_key("a", "bc") == content_key("ab", "c"))
-        False
-        >>> print(len(content_key("source", b"binary", 3, None)))
-        64
     """
     for fact in facts:
         if fact is not None and not isinstance(fact, str | bytes | int):
@@ -451,10 +444,5 @@ def program_cache() -> ProgramCache:
     """The cache of this process, in memory and in the folder that ``LOOPWRIGHT_CACHE`` names.
 
     See `loopwright.env.cache_folder`; in memory only where that is switched off.
-
-    Example:
-        >>> from loopwright.runtime.caches import program_cache
-        >>> print(program_cache() is program_cache())
-        True
     """
     return ProgramCache(env.cache_folder())

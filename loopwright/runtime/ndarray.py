@@ -37,11 +37,6 @@ def random_fill(array: _A, seed: int = 0) -> _A:
     alone, and are the same on every machine.
 
     ArgumentError where ``seed`` is no whole number of at least 0, or ``array`` no `NDArray`.
-
-    Example:
-        >>> a = lw.nd.random_fill(lw.nd.empty((2, 3), "int8"), seed=1)
-        >>> print(a.shape, 1 <= a.numpy().min(), a.numpy().max() <= 9)
-        (2, 3) True True
     """
     if not isinstance(array, NDArray):
         raise ArgumentError(
@@ -87,10 +82,6 @@ def empty(
         TensorError: the type is unknown or not supported.
         ArgumentError: an extent is negative, or the device has no memory of that scope.
         UsageError, OutOfMemoryError: the device is not here, or has no memory for it.
-
-    Example:
-        >>> print(lw.nd.empty((2, 3), "float32").shape)
-        (2, 3)
     """
     name = dtypes.check(dtype)
     where = _home(device)
@@ -122,11 +113,6 @@ def empty_pinned(
 
     ``device`` is the one that copies. Errors are those of `empty`, but OutOfMemoryError where the
     host has no such memory left.
-
-    Example:
-        >>> a = lw.nd.empty_pinned((2, 3), "float32", lw.cpu())
-        >>> print(a.shape, a.device)
-        (2, 3) cpu(0)
     """
     name, where, extents = dtypes.check(dtype), _home(device), shape_of(shape)
     nbytes = math.prod(extents) * dtypes.nbytes(name)

@@ -266,10 +266,6 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     """The function that was registered under a name.
 
     Where there is none, None if that is allowed, else UsageError with the nearest name.
-
-    Example:
-        >>> print(lw.get_global_func("docs.no_such_function", allow_missing=True))
-        None
     """
     with _lock:
         function = _functions.get(name)
@@ -283,14 +279,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
 
 
 def list_global_func_names() -> list[str]:
-    """Names of all global functions, sorted.
-
-    Example:
-        >>> _ = lw.register_func("docs.shout", str.upper, override=True)
-        >>> print("docs.shout" in lw.runtime.list_global_func_names())
-        True
-        >>> lw.runtime.remove_global_func("docs.shout")
-    """
+    """Names of all global functions, sorted."""
     with _lock:
         return sorted(_functions)
 
@@ -299,12 +288,6 @@ def remove_global_func(name: str) -> None:
     """Remove a name; functions that were looked up before still work.
 
     UsageError where there is none of that name.
-
-    Example:
-        >>> _ = lw.register_func("docs.shout", str.upper, override=True)
-        >>> lw.runtime.remove_global_func("docs.shout")
-        >>> print(lw.get_global_func("docs.shout", allow_missing=True))
-        None
     """
     with _lock:
         if _functions.pop(name, None) is not None:
@@ -358,14 +341,14 @@ class TypedPackedFunc(PackedFunc):
             bound = self.signature.bind(*args)
         except TypeError as error:
             raise ArgumentError(f"{self.name}{self.signature}: {error}") from None
-        given: list[object] = []
+        checked: list[object] = []
         for name in bound.arguments:
             values = bound.arguments[name]
             several = self.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
             for value in values if several else (values,):
-                who = f"{self.name}: argument {len(given)} ({name!r})"
-                given.append(self._checked(value, name, who))
-        return self._checked(self._function(*given), "return", f"{self.name}: the result")
+                who = f"{self.name}: argument {len(checked)} ({name!r})"
+                checked.append(self._checked(value, name, who))
+        return self._checked(self._function(*checked), "return", f"{self.name}: the result")
 
     def _checked(self, value: object, name: str, who: str) -> object:
         """The value to pass, which is of the annotated type."""

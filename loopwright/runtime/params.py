@@ -108,11 +108,6 @@ def load_params(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, N
         UsageError: there is no such file, or it is damaged, or of another format; the message says
             how.
         RunError: it cannot be read.
-
-    Example:
-        >>> path = lw.runtime.save_params("w.safetensors", {"w": np.arange(3)})
-        >>> print(lw.runtime.load_params(path)["w"].numpy())
-        [0 1 2]
     """
     source = Path(path)
     try:

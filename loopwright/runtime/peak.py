@@ -312,10 +312,6 @@ def fma_peak(
             are compiled for; None: this machine's. Without an instruction for multiply-adds it is
             a product and a sum. A `loopwright.target.Roof` stands for another instruction, such as
             dot products of bytes.
-
-    Example:
-        >>> print(lw.runtime.fma_peak(1, seconds=0.01) > 0)
-        True
     """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
     kernel = fma_kernel(threads, unit)
@@ -335,10 +331,6 @@ def bandwidth(
         seconds: length of the measurement, at least three passes; the best pass counts.
         nbytes: bytes of each of the three arrays; default four times the last cache, from 32 to
             512 MiB. They are allocated for this call.
-
-    Example:
-        >>> print(lw.runtime.bandwidth(1, seconds=0.01, nbytes=1 << 20) > 1e8)
-        True
     """
     threads = pool.check_num_threads(num_threads or pool.get_num_threads())
     if nbytes is None:

@@ -76,12 +76,7 @@ def default_num_threads() -> int:
 
 
 def get_num_threads() -> int:
-    """Threads that a parallel loop uses, the caller included, where its target names no number.
-
-    Example:
-        >>> print(lw.runtime.get_num_threads() >= 1)
-        True
-    """
+    """Threads that a parallel loop uses, the caller included, where its target names no number."""
     return _chosen or default_num_threads()
 
 
@@ -90,12 +85,6 @@ def set_num_threads(n: int | None) -> None:
 
     A kernel whose target names ``num_threads`` keeps that number. `n` is 1 to 1023, the caller
     included; None goes back to the default. UsageError where it is out of range.
-
-    Example:
-        >>> lw.runtime.set_num_threads(1)
-        >>> print(lw.runtime.get_num_threads())
-        1
-        >>> lw.runtime.set_num_threads(None)
     """
     if n is not None:
         check_num_threads(n)
@@ -131,12 +120,6 @@ def config_threadpool(
         nthreads: threads, the caller included; 0: one for each CPU of the mode, or the default
             where that is not restricted.
         cpus: numbers of the CPUs to use; default all that the calling thread may run on.
-
-    Example:
-        >>> lw.runtime.config_threadpool("spread", 1)
-        >>> print(lw.runtime.get_num_threads())
-        1
-        >>> lw.runtime.config_threadpool()
     """
     global _places
     mode = mode_named(affinity_mode)
@@ -200,7 +183,7 @@ class _NativePool:
 def pool_text(kind: str = "auto") -> str:
     """The pool as LLVM IR text for this machine; threads sleep by ``futex`` or ``pthread``.
 
-    UsageError where futex is asked for and missing, RunError where there are no POSIX threads.
+    UsageError where futex is requested but missing, RunError where there are no POSIX threads.
     """
     if os.name != "posix":
         raise RunError("the thread pool needs POSIX threads; use a target with num_threads=1")
@@ -293,13 +276,6 @@ def pinned(num_threads: int | None = None) -> Iterator[None]:
     Only Linux can do this; elsewhere the block runs unpinned. A block inside another does nothing.
     Workers for ``num_threads``, default `get_num_threads`, are started now, so that none is born on
     the caller's CPU.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
-        >>> with lw.runtime.pinned(1):
-        ...     f(np.zeros(4, "float32"), np.empty(4, "float32"))
-        ...
     """
     if not linker.on_linux():
         yield

@@ -18,16 +18,6 @@ def apply(state: State, step: Step) -> State:
     Raises:
         ScheduleError: the step is illegal in this state: which step, which loop, why, and what to
             do instead.
-
-    Example:
-        >>> A = te.placeholder((8,), name="A")
-        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> before = s.state
-        >>> s[B].parallel(B.op.axis[0])
-        >>> after = lw.schedule.apply(before, s.trace[0])
-        >>> print(before.stages[1].marks, after.stages[1].marks)
-        {} {'a0': LoopMark(kind='parallel', step=0, tag='', extent=None)}
     """
     step = resolved(state, step)
     try:

@@ -641,7 +641,7 @@ class Stage(StageRef):
                 ``i % f``, fusions ``i * m + j``, and what these give together. It must be a
                 bijection from the elements that the stage covers onto elements of the new buffer.
                 The buffer is the smallest box around those; where a split does not divide it holds
-                whole blocks. What no index reaches is padding, which is never read. Indices count
+                whole blocks. Elements that no index reaches are padding, never read. Indices count
                 from the first element that the stage covers.
             pad_value: a number that fills the padding, written each time before the stage is
                 computed (all of the buffer is filled); default: it is left as it is.

@@ -179,7 +179,7 @@ class StageState:
     #: (dimension of the buffer, factor, offset) of its strides.
     align: tuple[tuple[int, int, int], ...] = ()
     store: Attach | None = None  #: place of its buffer, if not where it is computed
-    #: Step that asked for several places of the buffer in turn, ``copies`` of them.
+    #: Step that requested several places of the buffer in turn, ``copies`` of them.
     double: int | None = None
     copies: int = 2
     reordered: bool = False

@@ -23,7 +23,7 @@ from loopwright.te import PythonIdentifiers
 class TraceNames(PythonIdentifiers):
     """Python identifiers for the stages and loops of a schedule, each used once.
 
-    Axes of a stage are named where the first of its loops is asked for, by lines before the call.
+    Axes of a stage are named at the first use of one of its loops, by lines before the call.
     """
 
     def __init__(self, state: State) -> None:

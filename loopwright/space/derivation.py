@@ -90,29 +90,29 @@ def structures(
             f"no rule knows structures for the target {target.kind}; register one with "
             "@loopwright.space_rule, or write a template"
         )
-    found: list[Structure] = []
+    alternatives: list[Structure] = []
     for rule in rules:
         if rule.one_result and len(program.outputs) > 1:
             continue
         ask = _kernel_structures if rule.scope == "kernel" else _expression_structures
         by_rule = ask(rule, program.outputs, args, unscheduled)
-        found += by_rule
+        alternatives += by_rule
         if by_rule and rule.stops:
             break
-    return found or [unscheduled]
+    return alternatives or [unscheduled]
 
 
 def _expression_structures(
     rule: SpaceRule, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor], naive: Structure
 ) -> list[Structure]:
     """Structures of a rule, checked: it may be a user's."""
-    found = as_list(_guarded(rule, outputs, rule.function, list(outputs), list(args)))
-    for structure in found:
+    by_rule = as_list(_guarded(rule, outputs, rule.function, list(outputs), list(args)))
+    for structure in by_rule:
         if not isinstance(structure, Structure):
             raise SpaceError(f"{rule} returned {structure!r:.60}; return structures, or None")
         if structure.dag.hash != naive.dag.hash or structure.arg_ids != naive.arg_ids:
             raise SpaceError(f"{rule} made a structure of another expression or other arguments")
-    return found
+    return by_rule
 
 
 def _kernel_structures(

@@ -126,7 +126,7 @@ def reads_of(expressions: Iterable[Expr]) -> list[Read]:
 
 def _access(read: Read, axes: Mapping[Var, IterVar]) -> AccessMap:
     steps: dict[IterVar, int] = {}
-    for v, n in (found for index in read.indices for found in _steps(index).items()):
+    for v, n in (step for index in read.indices for step in _steps(index).items()):
         steps[axes[v]] = gcd(n, steps.get(axes[v], n))
     blocked = {v for v, x in axes.items() if steps.get(x, 1) > 1}
     dims = tuple(_index(e, axes, blocked) for e in read.indices)
@@ -187,13 +187,6 @@ def tensor_program(tensors: te.Tensor | Sequence[te.Tensor]) -> TensorProgram:
     Raises:
         TensorError: an argument is no tensor or one of a schedule, nothing is computed, a tensor
             is given twice, a size is a variable, or an input that is read is missing.
-
-    Example:
-        >>> A = te.placeholder((64,), name="A")
-        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-        >>> program = lw.space.tensor_program(B)
-        >>> print([t.name for t in program.args], [t.name for t in program.outputs])
-        ['A', 'B'] ['B']
     """
     if not isinstance(tensors, (te.Tensor, list, tuple)):
         raise TensorError(f"expected tensors (inputs and results), got {tensors!r:.80}")
@@ -214,8 +207,8 @@ def tensor_program(tensors: te.Tensor | Sequence[te.Tensor]) -> TensorProgram:
     return TensorProgram(outputs, tuple(args))
 
 
-def _check(given: Sequence[Any]) -> None:
-    for t in given:
+def _check(tensors: Sequence[Any]) -> None:
+    for t in tensors:
         if not isinstance(t, te.Tensor):
             raise TensorError(f"expected tensors (inputs and results), got {t!r:.80}")
         if isinstance(t.op, StageOp):
@@ -223,13 +216,13 @@ def _check(given: Sequence[Any]) -> None:
                 f"{t.name!r} belongs to a schedule; build the schedule with it, or give the "
                 "tensors that the schedule was made of"
             )
-    if not any(map(is_computed, given)):
-        names = ", ".join(t.name for t in given) or "nothing"
+    if not any(map(is_computed, tensors)):
+        names = ", ".join(t.name for t in tensors) or "nothing"
         raise TensorError(f"nothing is computed: {names} given; give a result of te.compute")
-    for number, t in enumerate(given):
-        if t in given[:number]:
+    for number, t in enumerate(tensors):
+        if t in tensors[:number]:
             raise TensorError(f"{t.name!r} is given twice; give each tensor once")
-    for t in producers(*(t for t in given if is_computed(t))):
+    for t in producers(*(t for t in tensors if is_computed(t))):
         if not all(isinstance(n, int) for n in t.shape):
             raise TensorError(
                 f"the shape of {t.name!r} has variables, {list(t.shape)}; a space is derived for "

@@ -84,31 +84,33 @@ def ranked(
         if value < 1:
             raise UsageError(f"ranked: {name} must be at least 1, got {value}")
     models = [AnalyticalModel(structure) for structure in structures]
-    found: list[list[Ranked]] = []
+    ranking: list[list[Ranked]] = []
     # Structures of several kernels share most of these: they begin with what is best of the first.
     start: Mapping[str, Json] = {}
     for structure, model in zip(structures, models, strict=True):
-        first_of_all = isinstance(structure, Composed) and not found
+        first_of_all = isinstance(structure, Composed) and not ranking
         look = sample if first_of_all else min(sample, _FIRST_LOOK)
-        found.append(_best(structure, model, look, seed, start, top))
-        if first_of_all and found[0]:
-            start = found[0][0].config.values
+        ranking.append(_best(structure, model, look, seed, start, top))
+        if first_of_all and ranking[0]:
+            start = ranking[0][0].config.values
     if sample > _FIRST_LOOK:
-        speeds = [best[0].speed if best else 0.0 for best in found]
-        for n in sorted(range(len(found)), key=lambda n: -speeds[n])[:_CLOSER]:
-            found[n] = _best(structures[n], models[n], sample, seed, start, top)
-    return sorted((r for best in found for r in best), key=lambda r: -r.speed)
+        speeds = [best[0].speed if best else 0.0 for best in ranking]
+        for n in sorted(range(len(ranking)), key=lambda n: -speeds[n])[:_CLOSER]:
+            ranking[n] = _best(structures[n], models[n], sample, seed, start, top)
+    return sorted((r for best in ranking for r in best), key=lambda r: -r.speed)
 
 
-def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0) -> list[Ranked]:
+def put_together(
+    leaders: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int = 0
+) -> list[Ranked]:
     """Structures of several kernels that combine the best of each, with the best of their
     configurations, given the result of `ranked` of structures that differ from the first in one
     kernel; none where the expression is one kernel."""
     best: dict[Composed, Ranked] = {}
-    for r in found:
+    for r in leaders:
         if isinstance(r.structure, Composed):
             best.setdefault(r.structure, r)
-    made = []
+    composites = []
     for choice in combined({s: 1 / r.speed for s, r in best.items()}):
         first = next(s for s in best if not s.others)
         variants = {t: s.chosen[t] for t, s in choice.items()}
@@ -118,8 +120,8 @@ def put_together(found: Sequence[Ranked], sample: int = _FIRST_LOOK, seed: int =
             prefix = first.composition.prefix(t)
             values = best[s].config.values
             start |= {name: v for name, v in values.items() if name.startswith(prefix)}
-        made += _best(structure, AnalyticalModel(structure), sample, seed, start, top=1)
-    return sorted(made, key=lambda r: -r.speed)
+        composites += _best(structure, AnalyticalModel(structure), sample, seed, start, top=1)
+    return sorted(composites, key=lambda r: -r.speed)
 
 
 def _best(
@@ -165,14 +167,14 @@ def _points(
 def _leaders(space: ConfigSpace, digits: Digits, scores: _Scores, valid: ValidMemo) -> list[int]:
     """Positions of the best points that the filters of a space accept, best first; filters take
     longer than the model, so few points are tested."""
-    found: list[int] = []
+    leaders: list[int] = []
     order = np.argsort(-scores, kind="stable")
     for begin in range(0, len(order), _PARENTS):
         some = order[begin : begin + _PARENTS]
-        found += some[valid(indices_of(space, digits[some]))].tolist()
-        if len(found) >= _PARENTS or (found and begin >= _ASKED):
+        leaders += some[valid(indices_of(space, digits[some]))].tolist()
+        if len(leaders) >= _PARENTS or (leaders and begin >= _ASKED):
             break
-    return found[:_PARENTS]
+    return leaders[:_PARENTS]
 
 
 def _searched(
@@ -192,15 +194,15 @@ def _searched(
             started[0, number] = at
     firsts = [default, *([started] if start else [])]
     at_random = random_digits(space, max(int(sample * _AT_RANDOM) - len(firsts), 0), rng)
-    known: set[int] = set()
-    digits = _fresh(space, np.concatenate([*firsts, at_random])[:sample], known)
+    seen: set[int] = set()
+    digits = _fresh(space, np.concatenate([*firsts, at_random])[:sample], seen)
     scores = model.predict(digits)
     while len(digits) < sample:
         parents = digits[_leaders(space, digits, scores, valid)]
         if not len(parents):
             break
         children = _changed(space, np.repeat(parents, _CHILDREN, axis=0), rng)
-        new = _fresh(space, children, known)[: sample - len(digits)]
+        new = _fresh(space, children, seen)[: sample - len(digits)]
         if not len(new):
             break
         digits = np.concatenate([digits, new])
@@ -218,9 +220,9 @@ def _changed(space: ConfigSpace, digits: Digits, rng: np.random.Generator) -> Di
     return out
 
 
-def _fresh(space: ConfigSpace, digits: Digits, known: set[int]) -> Digits:
-    """New points without repetitions, in order; adds them to ``known``."""
+def _fresh(space: ConfigSpace, digits: Digits, seen: set[int]) -> Digits:
+    """New points without repetitions, in order; adds them to ``seen``."""
     indices = indices_of(space, digits)
-    new = distinct(indices, known)
-    known.update(indices[n] for n in new.tolist())
+    new = distinct(indices, seen)
+    seen.update(indices[n] for n in new.tolist())
     return digits[new]

@@ -138,10 +138,6 @@ def remove_rule(name: str) -> None:
 
     Raises:
         SpaceError: there is no rule of this name.
-
-    Example:
-        >>> _ = lw.space_rule("example/none")(lambda outputs, args: None)
-        >>> lw.space.remove_rule("example/none")
     """
     if name not in RULES:
         raise SpaceError(f"there is no rule {name!r}; there are: {', '.join(sorted(RULES))}")
@@ -163,14 +159,14 @@ def _origin(function: Rule) -> tuple[object, object]:
 def variants_by(rule: SpaceRule, kernel: Kernel) -> list[Variant]:
     """Variants of a rule for a kernel; any other result raises `SpaceError`."""
     function: Any = rule.function  # its scope says what it takes
-    found = as_list(function(kernel))
-    for variant in found:
+    variants = as_list(function(kernel))
+    for variant in variants:
         if not isinstance(variant, Variant):
             raise SpaceError(
                 f"{rule} returned {variant!r:.60}; a rule for kernels returns "
                 "loopwright.space.Variant, several, or None"
             )
-    return found
+    return variants
 
 
 def as_list(answer: Any) -> list[Any]:
@@ -183,10 +179,10 @@ def with_rules_of_users(kernel: Kernel, built_in: Callable[[], list[Variant]]) -
     target = Target.current()
     rules = [r for r in rules_for((target.kind, *target.keys)) if r.scope == "kernel"]
     before = sum(r.priority > 0 for r in rules)
-    found: list[Variant] = []
+    variants: list[Variant] = []
     for rule in (*rules[:before], None, *rules[before:]):  # None: the built-in ones
         by_rule = built_in() if rule is None else variants_by(rule, kernel)
-        found += by_rule
+        variants += by_rule
         if by_rule and rule is not None and rule.stops:
             break
-    return found
+    return variants

@@ -141,11 +141,11 @@ class AutomaticTask(Task):
         programs, former = [self.program], getattr(self.template, "former", None)
         if former is not None:
             programs.append(tensor_program(former(*self.args)))
-        found: dict[str, Scheduled] = {}
+        expressions: dict[str, Scheduled] = {}
         for program in programs:
             schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
-            found[schedule.dag.hash] = (schedule, list(program.args))
-        return found
+            expressions[schedule.dag.hash] = (schedule, list(program.args))
+        return expressions
 
     def _alias(self) -> str:
         return self.key
@@ -159,47 +159,47 @@ class AutomaticTask(Task):
     def _collect(self) -> ConfigSpace:
         self.program = tensor_program(self._tensors())
         with self.target:
-            found = structures(self.program.outputs, self.program.args)
-        dag = found[0].dag
+            by_rule = structures(self.program.outputs, self.program.args)
+        dag = by_rule[0].dag
         self._flop, self.dag_hash = int(dag.flop), dag.hash
-        by_hand = [TemplateStructure(t, self.program, found[0]) for t in self._written()]
+        by_hand = [TemplateStructure(t, self.program, by_rule[0]) for t in self._written()]
         return SpaceUnion(
-            [*found, *by_hand],
+            [*by_rule, *by_hand],
             lambda: self.ranking[0][0],
             lambda: [r.structure for r in self._together],
         )
 
     def _written(self) -> list[Task]:
-        found = []
-        for given in self._templates:
-            if not isinstance(given, Task) and not (isinstance(given, (tuple, list)) and given):
+        tasks = []
+        for item in self._templates:
+            if not isinstance(item, Task) and not (isinstance(item, (tuple, list)) and item):
                 raise TaskError(
-                    f"templates: expected tasks or (name, *arguments), got {given!r:.60}"
+                    f"templates: expected tasks or (name, *arguments), got {item!r:.60}"
                 )
-            task = task_of(self.target, given if isinstance(given, Task) else tuple(given))
+            task = task_of(self.target, item if isinstance(item, Task) else tuple(item))
             if task.automatic:
                 raise TaskError(f"templates: {task} is derived from its expression, no template")
-            found.append(task)
-        return found
+            tasks.append(task)
+        return tasks
 
     def _tensors(self) -> Any:
         """Tensors of the workload; workloads that it calls return tensors, too."""
         where = f"{self.template.describe(self.args)} ({self.template.where})"
         try:
             with self.target, running(ConfigSpace()):
-                found = limited(TEMPLATE_S, where, self.template.function, *self.args)
+                tensors = limited(TEMPLATE_S, where, self.template.function, *self.args)
         except TimeLimitError as exc:
             raise TaskError(f"{exc} to return its tensors; mend it, or make it faster") from exc
         except (LoopwrightError, KeyboardInterrupt):
             raise
         except BaseException as exc:  # a user's function: one that calls sys.exit ends nothing
             raise TaskError(f"{self}: {self.template.blame(exc)}") from exc
-        if isinstance(found, tuple) and found and hasattr(found[0], "dag"):
+        if isinstance(tensors, tuple) and tensors and hasattr(tensors[0], "dag"):
             raise TaskError(
                 f"{where} returns a schedule; decorate it with "
                 "@loopwright.template, or return its tensors alone and let the space be derived"
             )
-        return found
+        return tensors
 
 
 #: Tensors of an expression: its results, or inputs and results in calling order.

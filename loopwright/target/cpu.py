@@ -53,7 +53,7 @@ def features_among(names: Iterable[str], cpu: str, features: str) -> frozenset[s
     )
 
 
-#: CPU names by machine that every LLVM of today knows: these are not asked for, and serve as hints.
+#: CPU names by machine that every LLVM of today knows, taken without a query; hints, too.
 COMMON_CPUS = {
     "x86_64": (
         "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "nehalem", "sandybridge", "ivybridge",
@@ -78,11 +78,6 @@ def host_cpu() -> tuple[str, str]:
     """Name and feature string of this machine's CPU, as LLVM sees it.
 
     On x86 only features that code for loops can use are named: the string stands in every record.
-
-    Example:
-        >>> name, features = lw.target.host_cpu()
-        >>> print(bool(name), "," in features)
-        True True
     """
     import llvmlite.binding as llvm
 
@@ -141,10 +136,6 @@ def same_code(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
     They are if their names mean the same CPU, and code may use the same features.
     What they say may come from a log: names that are not known are compared as text alone.
-
-    Example:
-        >>> print(lw.target.same_code(("x86-64-v3", ""), ("x86-64-v3", "+avx2")))
-        True
     """
     if one == other:
         return True
@@ -221,7 +212,7 @@ target.create_target_machine(cpu="help")
 machine = target.create_target_machine(cpu=sys.argv[1], features=sys.argv[2])
 machine.emit_assembly(llvm.parse_assembly("define void @f() { ret void }"))
 """
-#: An entry of the two lists that LLVM prints when it is asked for help: CPUs, then features.
+#: An entry of the two lists that LLVM prints as its help: CPUs, then features.
 _LISTED = re.compile(r"^  (\S+) +- ", re.M)
 
 
@@ -297,12 +288,7 @@ _PROBES = {
 
 @lru_cache(maxsize=32)
 def has_instruction(cpu: str, features: str, what: str) -> bool:
-    """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``.
-
-    Example:
-        >>> print(lw.target.has_instruction("x86-64-v3", "", "fma"))
-        True
-    """
+    """Whether a CPU has instructions for ``"fma"``, or for conversion from ``"float16"``."""
     text, library = _PROBES[what]
     return library not in _assembly(cpu, features, text)
 
@@ -326,10 +312,6 @@ def stores_too_wide(cpu: str, features: str) -> bool:
     With AVX-512, LLVM before its repair of February 2026 (llvm-project issue 179489) joins the
     narrowing and the store; where the mask is a constant with one lane, it then stores that lane
     as it was before it was narrowed, over its neighbours in memory.
-
-    Example:
-        >>> print(lw.target.stores_too_wide("x86-64", ""))
-        False
     """
     return "movlps" in _assembly(cpu, features, _NARROW_STORE)
 
@@ -349,10 +331,6 @@ def permutes_memory(cpu: str, features: str) -> bool:
     """Whether a CPU has permutations of two vectors, with a mask, of which one may be in memory.
 
     That is AVX-512's ``vpermt2d`` and its like. They read memory whatever the mask says.
-
-    Example:
-        >>> print(lw.target.permutes_memory("skylake-avx512", ""))
-        True
     """
     text = _assembly(cpu, features, _SHUFFLE)
     return "vpermt2" in text or "vpermi2" in text
@@ -371,12 +349,7 @@ define <16 x float> @f(<16 x float> %x) {
 
 @lru_cache(maxsize=16)
 def permuted_bytes(cpu: str, features: str) -> int:
-    """Bytes of the widest vector of a CPU of which an instruction picks lanes by their numbers.
-
-    Example:
-        >>> print(lw.target.permuted_bytes("x86-64-v3", ""))
-        32
-    """
+    """Bytes of the widest vector of a CPU of which an instruction picks lanes by their numbers."""
     if not _is_x86():
         return 0
     text = _assembly(cpu, features, _ORDER)

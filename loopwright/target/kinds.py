@@ -205,14 +205,7 @@ def register_target_kind(kind: Kind) -> None:
 
 
 def unregister_target_kind(name: str) -> None:
-    """Take a kind of target away; nothing happens where there is none of that name.
-
-    Example:
-        >>> lw.target.register_target_kind(lw.target.Kind("toy", ("cpu",)))
-        >>> lw.target.unregister_target_kind("toy")
-        >>> print("toy" in lw.target.KINDS)
-        False
-    """
+    """Take a kind of target away; nothing happens where there is none of that name."""
     KINDS.pop(name, None)
 
 

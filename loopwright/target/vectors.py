@@ -50,12 +50,7 @@ class VectorUnit:
 
 
 def host_unit() -> VectorUnit:
-    """The vector unit of this machine.
-
-    Example:
-        >>> print(lw.target.host_unit().nbytes >= 16)
-        True
-    """
+    """The vector unit of this machine."""
     return vector_unit(*host_cpu())
 
 
@@ -67,11 +62,6 @@ def vector_unit(cpu: str, features: str, widest: int = 0) -> VectorUnit:
         cpu: a name that LLVM knows.
         features: features switched on and off beside it, as ``+avx2,-fma``.
         widest: bytes of the widest vector that may be used; 0: no limit.
-
-    Example:
-        >>> unit = lw.target.vector_unit("x86-64-v3", "")
-        >>> print(unit.nbytes, unit.registers, unit.fused)
-        32 16 True
     """
     have = code_features(cpu, features)
     full = vector_bytes(cpu, features)
@@ -123,10 +113,6 @@ def dot_lanes(cpu: str, features: str) -> int:
 
     Each lane gets the sum of four products of an unsigned and a signed byte (AVX-512 VNNI: 16
     lanes, AVX-VNNI: 8).
-
-    Example:
-        >>> print(lw.target.dot_lanes("x86-64", "+avx512vnni,+avx512vl"))
-        16
     """
     if _has("avx512vnni", _AVX512, cpu, features) and _has_short_forms(cpu, features):
         return 16
@@ -139,10 +125,6 @@ def pair_lanes(cpu: str, features: str) -> int:
 
     Each lane is the sum of two products of signed numbers of 16 bits (AVX-512 BW: 16 lanes, AVX2:
     8). Two of them make a dot product of four bytes where there is no ``vpdpbusd``.
-
-    Example:
-        >>> print(lw.target.pair_lanes("znver3", ""), lw.target.pair_lanes("x86-64", ""))
-        8 0
     """
     have = code_features(cpu, features)
     if {"avx512bw", "avx512vl"} <= have:
@@ -154,10 +136,6 @@ def bf16_dot_lanes(cpu: str, features: str) -> int:
     """Lanes of float32 that one ``vdpbf16ps`` of a CPU with these features adds to; 0: it has none.
 
     Each lane gets the sum of two products of bfloat16 (AVX-512 BF16: 16 lanes).
-
-    Example:
-        >>> print(lw.target.bf16_dot_lanes("znver4", ""), lw.target.bf16_dot_lanes("tigerlake", ""))
-        16 0
     """
     has_dots = _has("avx512bf16", _BF16, cpu, features) and _has_short_forms(cpu, features)
     return 16 if has_dots else 0

@@ -1,6 +1,6 @@
 """Tasks: templates, the spaces that they span, and the choice of the configuration for a build.
 
-What applies records is in `loopwright.history`, and has its names here as well.
+Names of `loopwright.history`, which applies records, stand here as well.
 """
 
 from __future__ import annotations

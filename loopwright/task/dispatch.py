@@ -190,10 +190,6 @@ def say_once(text: str) -> None:
 def clear_fallback_cache(target: object = None, workload: object = None) -> None:
     """Forget what was said, so that it is said again (AutoTVM's name); the arguments say nothing
     here.
-
-    Example:
-        >>> from loopwright.task import clear_fallback_cache
-        >>> clear_fallback_cache()
     """
     _said.clear()
 

@@ -408,7 +408,7 @@ def next_numbers(numbers: Sequence[float]) -> list[list[int]]:
 
 def next_in_one_part(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Tuples that are equal but for one part, and next to each other in that."""
-    found: list[set[int]] = [set() for _ in rows]
+    neighbours: list[set[int]] = [set() for _ in rows]
     for part in range(len(rows[0])):
         lines: dict[tuple[int, ...], list[int]] = {}
         for position, row in enumerate(rows):
@@ -416,9 +416,9 @@ def next_in_one_part(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
         for line in lines.values():
             line.sort(key=lambda position: rows[position][part])
             for a, b in pairwise(line):
-                found[a].add(b)
-                found[b].add(a)
-    return [sorted(near) for near in found]
+                neighbours[a].add(b)
+                neighbours[b].add(a)
+    return [sorted(near) for near in neighbours]
 
 
 def _by_steps(values: Sequence[Sequence[object]], steps: _Steps) -> list[list[int]]:

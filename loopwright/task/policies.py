@@ -296,8 +296,8 @@ def other_knob(name: str, candidates: Sequence[Json]) -> Knob:
     return OtherKnob(name, map(OtherOptionEntity, candidates))
 
 
-def _unknown(name: str, what: str, policy: object, known: Sequence[str]) -> str:
+def _unknown(name: str, what: str, policy: object, names: Sequence[str]) -> str:
     return (
-        f"knob {name!r}: unknown {what} policy {policy!r}{did_you_mean(str(policy), known)}; "
-        f"use one of {', '.join(known)}"
+        f"knob {name!r}: unknown {what} policy {policy!r}{did_you_mean(str(policy), names)}; "
+        f"use one of {', '.join(names)}"
     )

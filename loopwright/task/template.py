@@ -198,11 +198,6 @@ def lookup(name: str | Template | Function) -> Template:
 
     A template that was given no name is found by that of its function, too; an unknown one is a
     `TaskError`.
-
-    Example:
-        >>> from loopwright.task import lookup
-        >>> print(lookup("matmul").name)
-        matmul
     """
     if isinstance(name, Template):
         return name

@@ -124,14 +124,7 @@ if TYPE_CHECKING:
 
 # Any: the schedule's types stand a floor above this package.
 def create_schedule(ops: Any) -> Any:
-    """A schedule of what ``ops`` compute: `loopwright.create_schedule`, where TE has it.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> B = te.compute((4,), lambda i: A[i] + 1, name="B")
-        >>> print(te.create_schedule(B.op))
-        Schedule(stages A, B; 0 step(s))
-    """
+    """A schedule of what ``ops`` compute: `loopwright.create_schedule`, where TE has it."""
     from loopwright.schedule import create_schedule as create
 
     return create(ops)

@@ -54,7 +54,7 @@ class Dag:
     """The operations of a program.
 
     ``Read.source`` is an index into ``ops``, which are in topological order; ``outputs`` are the
-    indices of what is asked for.
+    indices of the results.
 
     Example:
         >>> A = te.placeholder((4,), name="A")

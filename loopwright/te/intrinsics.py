@@ -58,14 +58,10 @@ def fragment_layout(operand: FragmentOperand, dtype: str = "float16") -> IndexMa
 
     Raises:
         TensorError: another operand or dtype.
-
-    Example:
-        >>> print(te.intrinsics.fragment_layout("c")(9, 21))
-        (1, 2, 0, 2, 1, 1)
     """
     if dtype not in _BY_DTYPE:
-        known = ", ".join(instructions.SHORT)
-        raise TensorError(f"fragment_layout: the operands are {known} or tf32, got {dtype!r}")
+        dtypes = ", ".join(instructions.SHORT)
+        raise TensorError(f"fragment_layout: the operands are {dtypes} or tf32, got {dtype!r}")
     if operand not in _FRAGMENTS:
         raise TensorError(
             f"fragment_layout: unknown operand {operand!r}{did_you_mean(str(operand), _FRAGMENTS)};"
@@ -102,10 +98,6 @@ def mma_m16n8k16(dtype: str = "float16", transposed: bool = False) -> TensorIntr
 
     A and B are of ``dtype``, ``"float16"`` or ``"bfloat16"``, another is a TensorError;
     ``transposed`` reads B as ``B[j, k]``.
-
-    Example:
-        >>> print(te.intrinsics.mma_m16n8k16())
-        TensorIntrin(mma_m16n8k16_float16)
     """
     short = _short(dtype, "mma_m16n8k16")
     suffix = "_nk" if transposed else ""
@@ -126,10 +118,6 @@ def mma_m16n8k8(transposed: bool = False) -> TensorIntrin:
     and its roundings, are the hardware's choice.
 
     ``transposed`` reads B as ``B[j, k]``.
-
-    Example:
-        >>> print(te.intrinsics.mma_m16n8k8())
-        TensorIntrin(mma_m16n8k8_tf32)
     """
     suffix = "_nk" if transposed else ""
     name = f"mma_m16n8k8_tf32tf32f32{suffix}"
@@ -192,10 +180,6 @@ def ldmatrix_x4(operand: str, dtype: str = "float16") -> TensorIntrin:
 
     ``operand`` is that of the fragments: ``"a"``, ``"b"`` (two of them, loaded with ``.trans``) or
     ``"b_nk"`` (two of them), of ``"float16"`` or ``"bfloat16"``; all else is a TensorError.
-
-    Example:
-        >>> print(te.intrinsics.ldmatrix_x4("a"))
-        TensorIntrin(ldmatrix_x4_a_float16)
     """
     kinds = {"a": "a", "b": "b_trans", "b_nk": "b"}
     if operand not in kinds:
@@ -267,10 +251,6 @@ def dot_products(data: str, kernel: str, lanes: int = 16) -> TensorIntrin:
         data: the element type of what all lanes share: ``uint8``, ``int8`` or ``bfloat16``.
         kernel: that of what each lane has of its own: ``uint8`` or ``int8``, or ``bfloat16``.
         lanes: elements of C: 4, 8 or 16; others, and other types, are a TensorError.
-
-    Example:
-        >>> print(te.intrinsics.dot_products("bfloat16", "bfloat16").op.shape)
-        (16,)
     """
     if (data, kernel) not in instructions.DOT_OPERANDS or lanes not in instructions.DOT_LANES:
         operands = ", ".join(f"{a} by {b}" for a, b in instructions.DOT_OPERANDS)

@@ -185,12 +185,7 @@ class IRBuilder:
 
 
 def ir_builder() -> IRBuilder:
-    """A new `IRBuilder`.
-
-    Example:
-        >>> print(type(te.ir_builder()).__name__)
-        IRBuilder
-    """
+    """A new `IRBuilder`."""
     return IRBuilder()
 
 

@@ -136,22 +136,12 @@ def comm_reducer(
 
 
 def min_value(dtype: str) -> ir.Expr:
-    """Smallest value of a dtype (minus infinity for floats).
-
-    Example:
-        >>> print(te.min_value("int8"), te.min_value("float32"))
-        int8(-128) -inf
-    """
+    """Smallest value of a dtype (minus infinity for floats)."""
     return ir.const(dtypes.limits(dtype)[0], dtype)
 
 
 def max_value(dtype: str) -> ir.Expr:
-    """Largest value of a dtype (infinity for floats).
-
-    Example:
-        >>> print(te.max_value("int8"), te.max_value("float32"))
-        int8(127) inf
-    """
+    """Largest value of a dtype (infinity for floats)."""
     return ir.const(dtypes.limits(dtype)[1], dtype)
 
 
@@ -258,19 +248,21 @@ class _ArgReducer(CommReducer):
 
 argmax = _ArgReducer("argmax", ">", min_value)
 argmin = _ArgReducer("argmin", "<", max_value)
-_ARG = """The place of the {largest}, and the {largest} itself, over reduction axes.
+argmax.__doc__ = """The place of the largest, and the largest itself, over reduction axes.
 
-Of equal ones the first counts; NaN counts as the {largest}.
+Of equal ones the first counts; NaN counts as the largest.
 
 Example:
     >>> A = te.placeholder((2, 3), name="A")
     >>> k = te.reduce_axis((0, 3), name="k")
-    >>> at, value = te.compute((2,), lambda i: te.{name}((k, A[i, k]), axis=k), name="best")
+    >>> at, value = te.compute((2,), lambda i: te.argmax((k, A[i, k]), axis=k), name="best")
     >>> f = lw.build(te.create_schedule(at.op), [A, at, value])
     >>> where, what = np.empty(2, "int32"), np.empty(2, "float32")
     >>> f(np.array([[1, 5, 1], [7, 0, 7]], "float32"), where, what)
     >>> print(where, what)
-    {result}
+    [1 0] [5. 7.]
 """
-argmax.__doc__ = _ARG.format(name="argmax", largest="largest", result="[1 0] [5. 7.]")
-argmin.__doc__ = _ARG.format(name="argmin", largest="smallest", result="[0 1] [1. 0.]")
+argmin.__doc__ = """The place of the smallest, and the smallest itself, over reduction axes.
+
+Of equal ones the first counts; NaN counts as the smallest. See `argmax`.
+"""

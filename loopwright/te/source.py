@@ -11,6 +11,7 @@ from typing import assert_never
 
 from loopwright.errors import TensorError
 from loopwright.ir import expr as ir
+from loopwright.ir.printer import unique
 from loopwright.ir.reduction import AnyTensorExpr, Combiner, Reduce, Tuple, outputs_of
 from loopwright.te import reducer as reducers
 from loopwright.te.op_node import OpNode, sizes_of
@@ -40,12 +41,7 @@ class PythonIdentifiers:
         # Python takes names that differ in compatibility forms only, such as "ﬁ" and "fi", for one.
         letters = unicodedata.normalize("NFKC", text)
         base = "".join(c if f"x{c}".isidentifier() else "_" for c in letters) or "x"
-        base = base if base.isidentifier() else f"_{base}"
-        name, n = base, 1
-        while name in self.taken:
-            name, n = f"{base}_{n}", n + 1
-        self.taken.add(name)
-        return name
+        return unique(base if base.isidentifier() else f"_{base}", self.taken)
 
 
 def program_source(ops: Sequence[OpNode], outputs: Sequence[int]) -> str:

@@ -96,9 +96,7 @@ class Tensor:
     __hash__ = object.__hash__
 
     def __iter__(self) -> NoReturn:
-        raise TensorError(
-            f"{self.name} is one tensor; where a list is asked for give [{self.name}]"
-        )
+        raise TensorError(f"{self.name} is one tensor; where a list is expected give [{self.name}]")
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}{shape_text(self.shape)})"
@@ -157,7 +155,7 @@ class Operation:
         if index not in range(self.num_outputs):
             n = self.num_outputs
             many = "one output" if n == 1 else f"{n} outputs"
-            raise TensorError(f"{self.name} has {many}; output({index}) was asked for")
+            raise TensorError(f"{self.name} has {many}; there is no output({index})")
         return self._outputs[index]
 
     @property
@@ -335,10 +333,6 @@ def thread_axis(dom: Domain | str | None = None, tag: str = "", name: str = "") 
 
     Raises:
         TensorError: an unknown tag; a domain that is empty or does not start at 0.
-
-    Example:
-        >>> print(te.thread_axis((0, 64), "threadIdx.x"))
-        IterVar(threadIdx.x, extent=64, thread)
     """
     if isinstance(dom, str):
         return thread_axis(None, dom, name)

@@ -67,11 +67,6 @@ def decl_buffer(
 
     Raises:
         TensorError: strides of another number of dimensions.
-
-    Example:
-        >>> row = te.decl_buffer((4, 4), "float32", name="row", strides=[None, 1])
-        >>> print(row.strides)
-        (None, 1)
     """
     dims = static_shape(shape_of(shape, f"decl_buffer {name!r}"))
     if strides is None:
@@ -105,9 +100,13 @@ class TensorIntrin:
     """
 
     def __init__(
-        self, name: str, dag: Dag, strides: Sequence[Strides], bodies: Sequence[Stmt | None],
+        self,
+        name: str,
+        dag: Dag,
+        strides: Sequence[Strides],
+        bodies: Sequence[Stmt | None],
         params: Sequence[Buffer],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self.dag, self.strides = name, dag, tuple(strides)
         self.params = tuple(params)
         self.body, self.reset, self.update = bodies
@@ -197,8 +196,8 @@ def decl_tensor_intrin(
             operands that are not in ``binds``, which change nothing.
         approximate: the body may give other values than the description: a product that saturates,
             a reciprocal of twelve bits. Else both are compared when a schedule first uses the
-            intrinsic: on small integers, random data, zeros and limits, infinities and NaN. What
-            tuning measures is checked all the same; a template whose operands stay in a range that
+            intrinsic: on small integers, random data, zeros and limits, infinities and NaN. Tuning
+            checks what it measures all the same; a template whose operands stay in a range that
             suits the intrinsic says so by its ``make_inputs``.
 
     Raises:
@@ -238,8 +237,10 @@ def decl_tensor_intrin(
                 f"{who}: default_buffer_params has {parameter!r}; say it of each operand in binds"
             )
     if any(isinstance(t.op, ComputeOp) for t in op.input_tensors):
-        raise TensorError(f"{who}: the description reads what another compute makes; it is one "
-                          "compute over placeholders")  # fmt: skip
+        raise TensorError(
+            f"{who}: the description reads what another compute makes; it is one "
+            "compute over placeholders"
+        )
     dag, _ = Dag.from_ops([op])
     if dag.sizes:
         raise TensorError(f"{who}: the extents of an intrinsic are numbers, not size variables")

@@ -17,9 +17,6 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
         actual: an array.
         desired: the expected array, of the same shape.
         rtol, atol: relative and absolute tolerance.
-
-    Example:
-        >>> lw.testing.assert_allclose(np.float32([1, 2]), np.float32([1, 2]))
     """
     import numpy as np
 

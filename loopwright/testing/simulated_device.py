@@ -529,9 +529,9 @@ class SimulatedDevice(DeviceAPI):
                 f"{self.name}({device_id}) does not know the kernels {', '.join(missing)}; pass "
                 "them to SimulatedDevice(kernels=...) and name them in the image"
             )
-        known = {name: self.kernels[name] for name in kernels}
+        functions = {name: self.kernels[name] for name in kernels}
         enqueue = functools.partial(self.launch, device_id)
-        return SimulatedProgram(known, _THREADS_PER_BLOCK, enqueue)
+        return SimulatedProgram(functions, _THREADS_PER_BLOCK, enqueue)
 
     @_counted
     def launch(

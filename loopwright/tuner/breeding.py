@@ -1,7 +1,7 @@
 """Rules by which searches breed points: first populations, mutations and crossings, by name.
 
-What is registered with a weight above zero takes part in every search that names no rules of its
-own; built-in rules with a weight of zero are there to be named.
+Rules with a weight above zero take part in every search that names none of its own; built-in rules
+with a weight of zero run only where they are named.
 """
 
 from __future__ import annotations
@@ -227,11 +227,11 @@ class Breeding:
             out[rows] = self._checked(rules.kind, name, children, len(out[rows]))
         return out
 
-    def begin(self, known: KnownPoints, size: int, rng: np.random.Generator) -> Digits:
+    def begin(self, starts: KnownPoints, size: int, rng: np.random.Generator) -> Digits:
         parts = [np.empty((0, len(self._dims)), np.int64)]
         for name, share in self._beginning.items():
             count = min(int(share * size), size - sum(map(len, parts)))
-            points = populations[name](known, count, rng)[:count]
+            points = populations[name](starts, count, rng)[:count]
             parts.append(self._checked("population", name, points, len(points)))
         return np.concatenate(parts)
 
@@ -304,14 +304,14 @@ def one_point(
 
 
 @populations.register("measured", weight=0.2)
-def measured(known: KnownPoints, count: int, rng: np.random.Generator) -> Digits:
-    return known.measured[:count]
+def measured(starts: KnownPoints, count: int, rng: np.random.Generator) -> Digits:
+    return starts.measured[:count]
 
 
 @populations.register("drafted", weight=0.5)
-def drafted(known: KnownPoints, count: int, rng: np.random.Generator) -> Digits:
+def drafted(starts: KnownPoints, count: int, rng: np.random.Generator) -> Digits:
     """Points that the analytical model prefers among many (the draft of Pruner, ASPLOS 2025)."""
-    return known.drafted[:count]
+    return starts.drafted[:count]
 
 
 _BUILT_IN = (mutations.chosen(None), crossings.chosen(None), populations.chosen(None))

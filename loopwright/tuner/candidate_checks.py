@@ -69,12 +69,7 @@ def register_check(name: str) -> Callable[[Check], Check]:
 
 
 def remove_check(name: str) -> None:
-    """Forget a check; an unknown name is a `UsageError`.
-
-    Example:
-        >>> _ = lw.tuner.register_check("mine")(lambda task, config: None)
-        >>> lw.tuner.remove_check("mine")
-    """
+    """Forget a check; an unknown name is a `UsageError`."""
     if name not in _checks:
         there = f"; there are {', '.join(_checks)}" if _checks else "; there are none"
         raise UsageError(f"unknown check {name!r}{did_you_mean(name, _checks)}{there}")

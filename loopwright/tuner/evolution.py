@@ -125,9 +125,9 @@ class Evolution:
         return replace(self, population=min(self.population, 64), generations=3)
 
     def search(
-        self, pool: Pool, moves: Breeding, known: KnownPoints, rng: np.random.Generator
+        self, pool: Pool, moves: Breeding, starts: KnownPoints, rng: np.random.Generator
     ) -> None:
-        first = moves.begin(known, self.population, rng)
+        first = moves.begin(starts, self.population, rng)
         fill = random_digits(pool.space, self.population - len(first), rng)
         digits, scores = pool.add(np.concatenate([first, fill]))
         for _ in range(self.generations):
@@ -213,13 +213,13 @@ class Annealing:
         return replace(self, walkers=min(self.walkers, 16), steps=min(self.steps, 12))
 
     def search(
-        self, pool: Pool, moves: Breeding, known: KnownPoints, rng: np.random.Generator
+        self, pool: Pool, moves: Breeding, starts: KnownPoints, rng: np.random.Generator
     ) -> None:
         """Fill ``pool``, a quarter of the walkers from measured points, a quarter from drafted
         ones, the others from anywhere."""
         some = self.walkers // 4
         anywhere = random_digits(pool.space, 4 * self.walkers, rng)
-        start = np.concatenate([known.measured[:some], known.drafted[:some], anywhere])
+        start = np.concatenate([starts.measured[:some], starts.drafted[:some], anywhere])
         digits, scores = pool.add(start)
         digits, scores = digits[: self.walkers], scores[: self.walkers]
         if not len(digits):

@@ -22,12 +22,7 @@ DEFAULT_TUNER = XGBTuner.name
 
 
 def find_tuner(name: str) -> type[Tuner]:
-    """The tuner class of a name; an unknown one is a `UsageError`.
-
-    Example:
-        >>> print(lw.tuner.find_tuner("ga").__name__)
-        GATuner
-    """
+    """The tuner class of a name; an unknown one is a `UsageError`."""
     if name not in TUNERS:
         raise UsageError(
             f"unknown tuner {name!r}{did_you_mean(name, TUNERS)}; there are {', '.join(TUNERS)}"

@@ -182,8 +182,8 @@ class StructuresTuner(Tuner):
                 else:
                     yield index
         for number in self._predicted:  # where a structure had fewer points left than its share
-            while found := list(self._points(number, 1)):
-                yield from found
+            while batch := list(self._points(number, 1)):
+                yield from batch
         self.why_empty = "every structure is exhausted"
 
     @property

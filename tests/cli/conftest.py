@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import pytest
 
 from loopwright.cli import main
 from loopwright.testing.tuner_contract import FakeMeasurer
+from tests.measuring import quick_measuring
 
 WORKLOAD = ("matmul", "M=32", "N=32", "K=32", "--threads", "1")
 TRIALS = 6
@@ -36,6 +37,12 @@ class Ran(NamedTuple):
 Cli = Callable[..., Ran]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick_measuring() -> Iterator[None]:
+    with quick_measuring():
+        yield
+
+
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Cli:
     """Run a command line in an empty folder."""
@@ -55,7 +62,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log in which ``WORKLOAD`` has been tuned; do not write to it."""
     path = tmp_path_factory.mktemp("tuned") / "log.jsonl"
-    assert main(["tune", *WORKLOAD, "--trials", str(TRIALS), "--log", str(path)]) == 0
+    with quick_measuring():
+        assert main(["tune", *WORKLOAD, "--trials", str(TRIALS), "--log", str(path)]) == 0
     return path
 
 

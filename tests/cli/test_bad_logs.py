@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import loopwright as lw
-from loopwright.measure.candidate import describe
-from loopwright.records import Record, Store, load
+from loopwright.measure.candidate import Candidate, describe
+from loopwright.records import Store, load
 from tests.cli.conftest import WORKLOAD, Cli
 from tests.unit.inspection.logs import record_of, write
 from tests.unit.records.reports.made_logs import record as made
@@ -114,7 +115,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Store(path) as store:
         for trial in range(1, 20):
             record = log.records[0]
-            store.append(Record(**{**vars(record), "trial": trial, "times": (1e-3 + trial,)}))
+            store.append(replace(record, trial=trial, times=(1e-3 + trial,)))
     return path
 
 
@@ -239,7 +240,7 @@ def test_where_nothing_is_usable_nothing_is_picked(
 ) -> None:
     failed = {"times": (), "error": {"kind": "COMPILE", "text": "no"}}
     with Store("log.jsonl") as store:
-        store.append(Record(**{**vars(load(good).records[0]), **failed}))
+        store.append(replace(load(good).records[0], **failed))
     unchanged()
     ran = cli("records", verb, "log.jsonl", "-o", "out.jsonl")
     assert ran.code == 1
@@ -259,7 +260,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("harmful") / "harmful.jsonl"
     with Store(path) as store:
         store.header({"run": BAD, "ts": 1.0})
-        expression = describe(task, schedule.dag, schedule.arg_ids(args), {}, 0)
+        expression = describe(task, Candidate(schedule.dag, [], schedule.arg_ids(args), "main"), 0)
         store.expression(expression)
         for n in range(30):
             bad = bool(n % 3 == 1)
@@ -275,7 +276,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "checked": "no",
                 "env": {**own.env, "cpu": BAD},
             }
-            store.append(Record(**{**vars(own), **fields}))
+            store.append(replace(own, **fields))
     return path
 
 

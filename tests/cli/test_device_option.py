@@ -73,6 +73,7 @@ def test_what_to_do_next_is_compared_on_the_first_of_several_devices(
 
 
 @needs_opencl
+@pytest.mark.slow
 def test_a_kernel_of_a_device_is_tuned_compared_built_and_run(cli, tmp_path):
     (tmp_path / "add.py").write_text(TEMPLATE)
     device = ("--device", "opencl:0")

@@ -281,8 +281,11 @@ def test_a_share_above_the_peak_is_measured_again_and_said(cli, monkeypatch):
 
 @pytest.mark.parametrize("measure", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_devices(cli, monkeypatch, measure):
-    # Limits of other devices take seconds: by night they are measured, once; by day made up.
+    # Bandwidths, and limits of other devices, take seconds: by night they are measured, once; by
+    # day made up.
     measured = {}
+    if not measure:
+        monkeypatch.setattr("loopwright.runtime.bandwidth", lambda threads: 2e10)
 
     def once(one, announce):
         if str(one) not in measured:

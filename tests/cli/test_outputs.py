@@ -177,6 +177,7 @@ def test_a_disk_that_fills_while_a_log_grows(cli: Cli, tuned: Path) -> None:
     log.write_bytes(tuned.read_bytes())
     limit = log.stat().st_size + 300  # within the header of the run, or the first record
     words = ["tune", *WORKLOAD, "--trials", "30", "--log", "log.jsonl"]
+    words += ["--tuner", "random", "--parallel", "1"]
     ran = _on_a_full_disk(words, limit)
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr

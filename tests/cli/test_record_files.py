@@ -7,7 +7,7 @@ import json
 import pytest
 
 from loopwright import te
-from loopwright.measure.candidate import describe
+from loopwright.measure.candidate import Candidate, describe
 from loopwright.records import Record, Store, best, load
 from loopwright.task import TASKS, Task, template
 
@@ -28,7 +28,9 @@ def log(tmp_path):
     schedule, tensors = task.instantiate(0)
     path = tmp_path / "gone.jsonl"
     with Store(path) as store:
-        store.expression(describe(task, schedule.dag, schedule.arg_ids(tensors), {}, 0))
+        store.expression(
+            describe(task, Candidate(schedule.dag, [], schedule.arg_ids(tensors), "main"), 0)
+        )
         for trial in range(2):
             store.append(
                 Record(

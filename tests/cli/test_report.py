@@ -19,7 +19,7 @@ from rich.console import Console
 from loopwright.cli import watch
 from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Store
-from loopwright.records.index.open import Follower
+from loopwright.records.follow import Follower
 from tests.cli.conftest import Cli
 from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
 
@@ -155,7 +155,7 @@ def test_watch_once(cli: Cli, log: Path) -> None:
     (line,) = ran.out.splitlines()
     assert line.startswith("52 of 200 trials; conv2d(256, 256): best ")
     assert "failed: 8 x RUN_TIMEOUT; playoff of trial " in line
-    assert os.listdir() == ["log.jsonl"]  # no index, no lock
+    assert os.listdir() == ["log.jsonl"]  # no lock
 
 
 def test_watch_waits_for_a_log(tmp_path: Path) -> None:

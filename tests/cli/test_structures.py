@@ -109,10 +109,9 @@ def test_an_unknown_effort(cli, file):
     assert "'fast' is not one of 'quick', 'standard', 'night'" in ran.error
 
 
-def tune(cli, file, trials=12):
+def tune(cli, file, trials, *measuring):
     words = (f"{file}:product", "n=16", "--threads", "1")
-    short = ("--number", "1", "--repeat", "1")
-    ran = cli("tune", *words, "--trials", str(trials), "--log", "p.jsonl", *short)
+    ran = cli("tune", *words, "--trials", str(trials), "--log", "p.jsonl", *measuring)
     assert ran.code == 0, ran.err
     space = find_workload(words[0], words[1:2]).task.config_space
     head = f": {len(space)} configurations in {len(space.parts)} structures, tuner xgb"
@@ -120,8 +119,9 @@ def tune(cli, file, trials=12):
     return words
 
 
+@pytest.mark.slow
 def test_what_won_and_why(cli, file):
-    words = tune(cli, file, trials=4)
+    words = tune(cli, file, 4, "--number", "1", "--repeat", "1")
     task = find_workload(words[0], words[1:2], threads=1).task
     best = records.best(records.load("p.jsonl"))
     config = task.config(best.config)
@@ -150,7 +150,7 @@ def test_what_won_and_why(cli, file):
 
 
 def test_structures_are_compared_by_their_best(cli, file, instant):
-    tune(cli, file)
+    tune(cli, file, 12)
     held = list(records.load("p.jsonl").records)
     times = {}
     for record in held:

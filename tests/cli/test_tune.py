@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 from loopwright import records
+from loopwright.cli import app
 from loopwright.cli import tune as tune_module
 from loopwright.cli.display import Display
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
@@ -28,6 +29,8 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("usual_signals")
 #: Without NumPy beside it, which takes a second to start.
 ALONE = "import loopwright.cli.tune; loopwright.cli.tune._numpy = lambda *_: None; "
+#: A run that goes on until it is ended; what the tuner learns and a second builder are not needed.
+LONG = ("tune", *WORKLOAD, "--trials", "5000", "--tuner", "random", "--parallel", "1")
 #: As ``nohup`` starts it.
 NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); "
 
@@ -280,9 +283,11 @@ def wait_for_trials(
         time.sleep(0.02)
 
 
-def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
+@pytest.mark.parametrize("long", [LONG, pytest.param(LONG[:-4], marks=pytest.mark.slow)])
+def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path, long):
+    """By night with the tuner and the builders that are there by default."""
     log = tmp_path / "log.jsonl"
-    argv = ["tune", *WORKLOAD, "--trials", "5000", "--seed", "4", "--log", "log.jsonl"]
+    argv = [*long, "--seed", "4", "--log", "log.jsonl"]
     process = spawn(*argv, folder=tmp_path, start_new_session=True)
     wait_for_trials(process, log, 3)
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does: to all of its processes
@@ -290,58 +295,49 @@ def test_ctrl_c_keeps_the_log_and_prints_the_command_that_resumes(tmp_path):
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert "stopped: interrupted" in out
-    resume = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log log.jsonl"
-    assert f"{resume} --seed 4 --trials 5000" in out
+    resume = "loopwright tune matmul M=32 N=32 K=32 --threads 1 --log log.jsonl "
+    resume += "--tuner random " * (long == LONG)
+    assert re.search(rf"{resume}(.* )?--seed 4 (.* )?--trials 5000", out), out
     kept = records.load(log)
     assert len(kept) >= 3
     assert not kept.skipped
     assert {json.loads(line)["v"] for line in log.read_text().splitlines()} == {1}
 
 
-def test_sigterm_ends_a_run_as_ctrl_c_does_and_nohup_ignores_sighup(tmp_path):
+def test_nohup_ignores_sighup_another_run_is_refused_and_sigterm_ends_it_as_ctrl_c_does(
+    cli, tmp_path
+):
     log = tmp_path / "log.jsonl"
-    argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
-    process = spawn(*argv, folder=tmp_path, before=NOHUP + ALONE)
+    process = spawn(*LONG, "--log", "log.jsonl", folder=tmp_path, before=NOHUP + ALONE)
     wait_for_trials(process, log, 1)
     process.send_signal(signal.SIGHUP)
-    wait_for_trials(process, log, len(records.load(log)) + 3)
-    assert process.poll() is None
-    ends_cleanly(process, signal.SIGTERM, log)
-
-
-def test_a_second_run_on_one_log_names_the_first_which_sighup_ends_as_ctrl_c_does(cli, tmp_path):
-    log = tmp_path / "log.jsonl"
-    argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
-    process = spawn(*argv, folder=tmp_path, before=ALONE)
-    wait_for_trials(process, log, 1)
     ran = cli("tune", *WORKLOAD, "--trials", "3", "--log", "log.jsonl")
     assert ran.code == 1
     assert f"process {process.pid} (" in ran.error
     assert "peak" not in ran.out  # refused before anything is timed
-    ends_cleanly(process, signal.SIGHUP, log)
-
-
-def ends_cleanly(process: subprocess.Popen, number: signal.Signals, log: Path) -> None:
+    wait_for_trials(process, log, len(records.load(log)) + 3)
+    assert process.poll() is None
     assert workers_of(process.pid)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "stopped: interrupted" in out
     assert re.search(r"^to continue:\n  .*tune ", out, re.MULTILINE)
-    assert "--log log.jsonl --trials 5000" in out
+    assert re.search(r"--log log\.jsonl --tuner random (.* )?--trials 5000", out), out
     assert not list(log.parent.glob("*.lock"))
     assert not workers_of(process.pid)
     assert not records.load(log).skipped
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_ends_a_run_cleanly(tmp_path):
     """The hang-up comes from the system, and nothing can be printed any more."""
     log = tmp_path / "log.jsonl"
     ours, theirs = os.openpty()
-    argv = ["tune", *WORKLOAD, "--trials", "5000", "--log", "log.jsonl"]
     claim = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     files = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
     before = claim + ALONE
+    argv = [*LONG, "--log", "log.jsonl"]
     process = spawn(*argv, folder=tmp_path, before=before, start_new_session=True, **files)
     os.close(theirs)
     wait_for_trials(process, log, 2, ours)
@@ -350,6 +346,15 @@ def test_a_terminal_that_is_closed_ends_a_run_cleanly(tmp_path):
     assert not workers_of(process.pid)
     assert not list(tmp_path.glob("*.lock"))
     assert not records.load(log).skipped
+
+
+def test_after_sighup_what_still_can_be_written_is(capfd):
+    with pytest.raises(KeyboardInterrupt):
+        app._interrupt(signal.SIGHUP, None)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # it may come twice
+    os.write(1, b"to continue")
+    os.write(2, b"stopped")
+    assert capfd.readouterr() == ("to continue", "stopped")
 
 
 def test_ctrl_c_before_the_first_trial_prints_the_command_too(cli, tmp_path, monkeypatch, tuned):

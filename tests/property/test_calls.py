@@ -20,6 +20,7 @@ from loopwright import te
 from loopwright.errors import ArgumentError
 from loopwright.runtime import Module
 from loopwright.runtime.kernels import function
+from tests.covering import examples
 
 F32 = np.float32
 SHAPE = (3, 4)
@@ -185,7 +186,7 @@ class SymbolicCalls(Calls):
     symbolic = True
 
 
-_OPTIONS = settings(max_examples=60, stateful_step_count=40, deadline=None)
+_OPTIONS = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
 TestCalls = Calls.TestCase
 TestCalls.settings = _OPTIONS
 TestSymbolicCalls = SymbolicCalls.TestCase

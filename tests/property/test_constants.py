@@ -26,7 +26,7 @@ TARGETS = ["llvm -num-threads=1"]
 
 
 @settings(
-    max_examples=examples(30),
+    max_examples=examples(12),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
@@ -39,7 +39,7 @@ def test_constants_change_no_result(checker: Checker, data: st.DataObject) -> No
     checker.check(case_of(program, made.trace), TARGETS)
 
 
-@pytest.mark.parametrize("seeds", [30, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [16, pytest.param(120, marks=pytest.mark.slow)])
 def test_both_parts_of_programs_of_fixed_seeds_agree_with_the_whole(
     checker: Checker, seeds: int
 ) -> None:
@@ -61,7 +61,7 @@ def test_both_parts_of_programs_of_fixed_seeds_agree_with_the_whole(
     assert split >= seeds // 4
 
 
-@pytest.mark.parametrize("seeds", [30, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [16, pytest.param(400, marks=pytest.mark.slow)])
 def test_both_parts_of_programs_of_any_size_agree_with_the_whole(
     checker: Checker, seeds: int
 ) -> None:

@@ -16,7 +16,7 @@ from loopwright import autotvm, ops, records
 from loopwright.cli import main
 from loopwright.errors import RecordError
 from loopwright.history.rebuilding import rebuild
-from loopwright.measure import LocalRunner, measure_option
+from loopwright.measure import LocalBuilder, LocalRunner, measure_option
 from loopwright.records import Checked, Conditions, Log, Store
 from loopwright.records.line import sealed
 from loopwright.task import apply_history_best, create_task
@@ -28,6 +28,8 @@ from tests.property.hostile_lines import changed, hostile_line, of_all_kinds
 
 WORKLOAD = ("matmul", "M=16", "N=16", "K=16", "--threads", "1")
 OF_ONE_TASK = ("--task", "[16,16,16,")
+#: Lines of the log that verbs read.
+HOSTILE = examples(120, 400)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
@@ -54,7 +56,7 @@ class Good(list):
 @pytest.fixture(scope="module")
 def lines(task, tmp_path_factory):
     path = tmp_path_factory.mktemp("good") / "log.jsonl"
-    steady = measure_option(runner=LocalRunner(racing=False))
+    steady = measure_option(LocalBuilder(n_parallel=1), LocalRunner(racing=False))
     RandomTuner(task).tune(n_trial=3, callbacks=[log_to_file(path)], measure_option=steady)
     written = path.read_text().splitlines()
     one = records.load(path).records[0]
@@ -92,7 +94,7 @@ def rebuilt(log: Log) -> None:
 
 @given(source=st.randoms(use_true_random=False), other=st.lists(json_values, max_size=2))
 @settings(
-    max_examples=examples(30),
+    max_examples=examples(12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -119,15 +121,15 @@ def test_every_line_is_a_record_or_counted(lines, task, tmp_path, source, other)
 def hostile_log(lines, tmp_path_factory):
     source = random.Random(5)
     path = tmp_path_factory.mktemp("hostile") / "log.jsonl"
-    written = [hostile_line(source, lines) for _ in range(400)]
+    written = [hostile_line(source, lines) for _ in range(HOSTILE)]
     path.write_bytes(b"\n".join([*written, *(line.encode() for line in lines)]))
     return path
 
 
 def test_of_hostile_lines_many_are_read_and_many_refused(hostile_log):
     log = records.load(hostile_log)
-    assert len(log.records) > 40
-    assert len(log.skipped) > 150
+    assert len(log.records) > HOSTILE / 10
+    assert len(log.skipped) > HOSTILE * 3 / 8
 
 
 #: Verbs that read a log, and measure nothing.

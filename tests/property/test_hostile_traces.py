@@ -18,6 +18,7 @@ from loopwright.lowering import lower_ids
 from loopwright.schedule import replay
 from loopwright.schedule.steps import MAX_STEPS
 from loopwright.te.dag import ArgId, Dag
+from tests.covering import examples
 
 Json = Any
 Path = tuple[Any, ...]
@@ -155,7 +156,7 @@ def damaged(draw: st.DrawFn) -> tuple[Dag, Json, list[ArgId]]:
     return dag, trace, ids
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(60, 250), deadline=None)
 @given(damaged())
 def test_a_damaged_trace_is_lowered_or_refused(case: tuple[Dag, Json, list[ArgId]]) -> None:
     dag, trace, ids = case

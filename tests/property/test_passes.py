@@ -19,6 +19,7 @@ from loopwright.lowering.pipeline import PIPELINE
 from loopwright.schedule.schedule import replay
 from loopwright.te.dag import Dag
 from loopwright.transform import ConstantFolding
+from tests.covering import examples
 
 PASSES = {p.name: p for p in (ConstantFolding, *(p for phase in PIPELINE for p in phase))}
 #: Passes that find something to do in these programs.
@@ -51,7 +52,7 @@ def programs(first: int, count: int) -> list[tuple[Func, list[Any]]]:
 
 @pytest.fixture(scope="module")
 def nests() -> list[tuple[Func, list[Any], list[Any]]]:
-    return [(f, arrays, results(f, arrays)) for f, arrays in programs(700, 60)]
+    return [(f, arrays, results(f, arrays)) for f, arrays in programs(700, examples(36))]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.covering import examples
 
 #: How many random schedules become cubins, and how many run on an OpenCL device: PoCL takes about a
 #: second for a kernel, of which a schedule has two or three (tests/pocl_kernels.py counts them).
-CUBINS, RUN = examples(5), 3
+CUBINS, RUN = examples(3), 3
 #: What random schedules may exceed, since nothing is said of how fast they are.
 WIDE = "-max-vthread=1000 -max-vector-bytes=512"
 

@@ -36,17 +36,16 @@ FOR_KERNELS = {"env_threads", "set_store_predicate"}
 
 #: Consecutive seeds that a slow test searches.
 COUNT = examples(200)
-#: Of the first 200 seeds those that apply most pairs of primitives together, chosen greedily, and
+#: Of the first 200 seeds some that together apply each primitive three times, chosen greedily, and
 #: those that show the planted mistakes first.
 SEEDS = (
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24,
-    25, 26, 27, 28, 33, 34, 35, 39, 40, 41, 48, 52, 64, 83, 84, 87, 91, 94, 107, 119, 133,
-    134, 148, 152, 153, 156, 157, 162, 164, 175, 197,
+    0, 1, 2, 8, 9, 10, 11, 13, 15, 18, 21, 23, 35, 39, 40, 41, 48, 52, 87, 107, 119,
+    133, 162, 197,
 )  # fmt: skip
 
 
 @settings(
-    max_examples=examples(40),
+    max_examples=examples(10),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(data=st.data())
@@ -97,7 +96,7 @@ def test_schedules_of_fixed_seeds(checker: Checker, seeds: Sequence[int]) -> Non
     assert set(run.applied) == set(Step.registry) - FOR_KERNELS
     assert seeds[0] >= 10_000 or min(run.applied.values()) >= 3, run.summary()
     assert run.runs["interpreter"] >= run.ends["cpu", "ran"]
-    assert min(run.runs["llvm -num-threads=1"], run.runs["llvm -num-threads=2"]) > 10
+    assert min(run.runs["llvm -num-threads=1"], run.runs["llvm -num-threads=2"]) > count // 5
     for part in ("-mcpu=x86-64", "-prefer-vector-width", "-loop-vectorize", "c -num-threads"):
         here = [x for x in fuzz.TARGETS if part in x and runs_here(x)]
         assert not here or sum(run.runs[x] for x in here), run.summary()

@@ -18,7 +18,7 @@ DEVICE = "opencl -max-threads-per-block=128 -max-shared-memory-per-block=8192"
 BY_NIGHT = (pytest.mark.slow, pytest.mark.timeout(3600))
 
 
-@pytest.mark.parametrize(("first", "count"), [(0, 16), pytest.param(10_000, 1500, marks=BY_NIGHT)])
+@pytest.mark.parametrize(("first", "count"), [(0, 8), pytest.param(10_000, 1500, marks=BY_NIGHT)])
 def test_points_of_structures(first: int, count: int) -> None:
     with closing(Checker()) as checker:
         run = fuzz.Fuzz(checker=checker, shrink_seconds=0)
@@ -30,7 +30,7 @@ def test_points_of_structures(first: int, count: int) -> None:
     assert min(run.applied["cache_write"], run.applied["cache_read"]) > 0, run.summary()
 
 
-@pytest.mark.parametrize(("first", "count"), [(0, 6), pytest.param(10_000, 400, marks=BY_NIGHT)])
+@pytest.mark.parametrize(("first", "count"), [(0, 3), pytest.param(10_000, 400, marks=BY_NIGHT)])
 def test_points_of_structures_for_devices(first: int, count: int) -> None:
     """All bound and within the limits before anything is built, and right without races."""
     kernels = 0

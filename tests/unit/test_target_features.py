@@ -202,6 +202,25 @@ def test_vector_units(spec: str, name: str, nbytes: int, count: int, peak: str |
         assert vector_registers() == count
 
 
+@pytest.mark.parametrize(
+    ("name", "permutes", "permuted", "instructions"),
+    [
+        ("x86-64", False, 0, False),
+        ("x86-64-v3", False, 32, True),
+        ("skylake-avx512", True, 64, True),
+    ],
+)
+def test_what_the_assembly_for_a_cpu_shows(
+    name: str, permutes: bool, permuted: int, instructions: bool
+) -> None:
+    assert cpu.permutes_memory(name, "") == permutes
+    assert cpu.permuted_bytes(name, "") == permuted
+    assert cpu.has_instruction(name, "", "fma") == instructions
+    assert cpu.has_instruction(name, "", "float16") == instructions
+    # With AVX-512 it depends on the LLVM, too.
+    assert permutes or not cpu.stores_too_wide(name, "")
+
+
 def test_what_has_no_vectors_has_no_unit() -> None:
     target = Target("interp")
     assert target.vector_unit is None

@@ -17,6 +17,7 @@ import pytest
 from loopwright import time_limit
 from loopwright.errors import TimeLimitError
 from loopwright.time_limit import limited
+from tests.covering import covering
 
 
 def spins() -> None:
@@ -78,11 +79,15 @@ def directly(function: Callable[[], Any]) -> Any:
 
 
 WHERE = pytest.mark.parametrize("where", [directly, on_a_thread])
+#: For tests that wait long.
+BOTH_BY_NIGHT = pytest.mark.parametrize(
+    "where", [directly, pytest.param(on_a_thread, marks=pytest.mark.slow)]
+)
+FUNCTIONS = [spins, swallows_exceptions, swallows_everything, raises_another, returns_late]
 
 
-@WHERE
 @pytest.mark.parametrize(
-    "function", [spins, swallows_exceptions, swallows_everything, raises_another, returns_late]
+    ("where", "function"), covering([directly, on_a_thread], FUNCTIONS, strength=1)
 )
 def test_what_takes_too_long_is_ended(
     where: Callable[..., Any], function: Callable[[], Any]
@@ -98,7 +103,7 @@ def test_a_sleep_is_ended_too() -> None:
     assert time.monotonic() - start < 30
 
 
-@WHERE
+@BOTH_BY_NIGHT
 def test_a_function_that_others_keep_from_running_is_not_ended(where: Callable[..., Any]) -> None:
     assert where(lambda: limited(0.3, "it", time.sleep, 0.5)) is None
     with pytest.raises(TimeLimitError):
@@ -112,7 +117,7 @@ def test_values_and_errors_pass(where: Callable[..., Any]) -> None:
         where(lambda: limited(5.0, "it", divmod, 7, 0))
 
 
-@WHERE
+@BOTH_BY_NIGHT
 def test_nothing_is_raised_afterwards(where: Callable[..., Any]) -> None:
     """Limits that are over at about the time of the end, again and again."""
 
@@ -166,7 +171,7 @@ def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("often", [False, True])
+@pytest.mark.parametrize("often", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_destructor_is_let_finish(unraisable: list[Any], often: bool) -> None:
     done: list[bool] = []
 
@@ -180,7 +185,7 @@ def test_a_destructor_is_let_finish(unraisable: list[Any], often: bool) -> None:
     assert unraisable == []
 
 
-@pytest.mark.parametrize("often", [False, True])
+@pytest.mark.parametrize("often", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_destructor_that_does_not_end_is_ended(unraisable: list[Any], often: bool) -> None:
     with pytest.raises(TimeLimitError):
         limited(0.05, "it", lambda: bool(Slow(spins)) and None, often=often)

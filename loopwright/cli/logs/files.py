@@ -93,7 +93,7 @@ def rerun(
     return 1 if done.result.error is not None else 0
 
 
-#: Lines that `validate` names unless all are asked for.
+#: Lines that `validate` names unless all are requested.
 _NAMED = 20
 #: Writes the best records of logs to another, so many of each task, and says what it leaves out.
 _Write = Callable[[Sequence[str], str, int, Callable[[str], None]], "Sequence[Record]"]
@@ -174,11 +174,11 @@ def validate(
     of these ways; a line of a newer version is whole. Readers skip all of them, so the rest of the
     log can be used. --json and --csv print one row for each line that is named.
     """
-    from loopwright.records import check_is_log, line_reports, open_log, validate
+    from loopwright.records import check_is_log, line_reports, load, validate
 
     result = validate(log)
     if not result.sound:
-        check_is_log(open_log(log))  # a file in which nothing is of a log is not called damaged
+        check_is_log(load(log))  # a file in which nothing is of a log is not called damaged
     lines = line_reports(log) if everything else iter(result.notable)
     if form.for_programs:
         rows = ((line.number, str(line.kind), line.detail) for line in lines)

@@ -111,9 +111,9 @@ class Filters:
 
 def load_log(path: str, *, records: bool = True) -> Log:
     """Open a log, and report its malformed lines on standard error; ``records`` requires some."""
-    from loopwright.records import check_has_records, check_is_log, open_log
+    from loopwright.records import check_has_records, check_is_log, load
 
-    log = open_log(path)
+    log = load(path)
     check = check_has_records if records else check_is_log
     check(log)
     if log.records and (complaint := log.complaint()):

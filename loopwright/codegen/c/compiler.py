@@ -351,8 +351,8 @@ def _entry(unit: Unit, f: Func) -> tuple[list[str], Bytes]:
     nest = _function(signature(f"static int32_t {f.name}_nest", params), writer.lines)
     count = len(f.params)
     values = [f"(int64_t)args[{count + k}]" for k in range(len(f.sizes))]
-    given = ", ".join([*values, *(f"args[{k}]" for k in range(count)), "ws"])
-    entry = _exported(f.name, [f"  return {f.name}_nest({given});"])
+    arguments = ", ".join([*values, *(f"args[{k}]" for k in range(count)), "ws"])
+    entry = _exported(f.name, [f"  return {f.name}_nest({arguments});"])
     return [nest, *entry], writer.sizes.definition(writer.workspace)
 
 
@@ -371,16 +371,16 @@ def _split(unit: Unit, f: SplitFunc) -> tuple[list[str], Bytes]:
     texts: list[str] = []
     parts = []
     for part in (f.prepare, f.main):
-        made, workspace = _entry(unit, part)
-        texts += made
+        code, workspace = _entry(unit, part)
+        texts += code
         parts.append(CodePart(part, workspace, unit.parallel_workspace))
     unit.parts = tuple(parts)
     *offsets, rest = kept_offsets(f.kept)
     at = {b: f"args[{k}]" for k, b in enumerate(f.params)}
     at |= {b: f"space + {n}" for b, n in zip(f.kept, offsets, strict=True)}
     sizes = [f"args[{len(f.params) + k}]" for k in range(len(f.sizes))]
-    given = ([at[b] for b in f.prepare.params], [*(at[b] for b in f.main.params), *sizes])
-    lists = [", ".join(those) for those in given]
+    arguments = ([at[b] for b in f.prepare.params], [*(at[b] for b in f.main.params), *sizes])
+    lists = [", ".join(those) for those in arguments]
     lines = [
         "  unsigned char *space = ws;",
         f"  void *first[] = {{{lists[0]}}}, *second[] = {{{lists[1]}}};",
@@ -433,11 +433,11 @@ def _write_parallel(
     fields = [f"  {w.bound[v]} {w.name(v)};" for v in outer]
     fields += [f"  {w.field(b)};" for b in buffers]
     struct = "\n".join([f"struct {name} {{", *(fields or ["  char none;"]), "};\n"])
-    given = ", ".join([i, *(f"c->{field}" for field in named), "ws"])
+    arguments = ", ".join([i, *(f"c->{field}" for field in named), "ws"])
     lines = [
         f"  const struct {name} *c = closure;",
         f"  for (int64_t {i} = begin; {i} < end; ++{i}) {{",
-        f"    int32_t rc = {name}_nest({given});",
+        f"    int32_t rc = {name}_nest({arguments});",
         "    if (rc) return rc;",
         "  }",
         "  return 0;",

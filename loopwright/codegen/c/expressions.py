@@ -513,8 +513,8 @@ class _DefinitionWriter(ExpressionWriter):
 
     def function(self, how: str, name: str) -> str:
         ty = self.prelude.dialect.type
-        given = ", ".join(f"{ty(v.dtype)} {v.name}" for v in self.d.params)
-        lines = [f"{how}{ty(self.d.result.dtype)} {name}({given}) {{"]
+        params = ", ".join(f"{ty(v.dtype)} {v.name}" for v in self.d.params)
+        lines = [f"{how}{ty(self.d.result.dtype)} {name}({params}) {{"]
         for v, e in self.d.steps:
             lines.append(f"  const {ty(v.dtype)} {v.name} = {self.expr(e).text};")
         return "\n".join([*lines, f"  return {self.expr(self.d.result).text};", "}"])

@@ -20,6 +20,7 @@ from loopwright.ir.buffer import STACK_LIMIT, Buffer, Load
 from loopwright.ir.expr import Binary, Expr, Var
 from loopwright.ir.interp.threads import launched_by
 from loopwright.ir.node import same
+from loopwright.ir.printer import unique
 from loopwright.ir.stmt import (
     UNROLL_HINT,
     Allocate,
@@ -83,11 +84,7 @@ class Identifiers:
         plain = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
         if plain[0].isdigit() or _TAKEN.match(plain):
             plain = f"x{plain}"
-        name, n = plain, 1
-        while name in self._taken:
-            name, n = f"{plain}_{n}", n + 1
-        self._taken.add(name)
-        return name
+        return unique(plain, self._taken)
 
 
 class CFamilyWriter(ExpressionWriter):

@@ -12,7 +12,7 @@ from loopwright import dtypes
 from loopwright.codegen.c.expressions import Dialect, Prelude
 from loopwright.codegen.c.statements import RESERVED
 from loopwright.codegen.code import C_FUNCTIONS, MATH_FUNCTIONS
-from loopwright.codegen.gpu.split import Kernel, SplitProgram
+from loopwright.codegen.gpu.split import SplitKernel, SplitProgram
 from loopwright.codegen.gpu.writer import ALIGNMENT, KernelWriter, VectorStore, write_kernels
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer, Load
@@ -100,14 +100,14 @@ _WAIT = """template <int PENDING> static __device__ __forceinline__ void lw_wait
 
 def _mma(shape: str, dtype: str, element: str, registers: Sequence[str]) -> str:
     sums = ", ".join(f'"+f"(c[{i}])' for i in range(4))
-    given = ", ".join(f'"r"({x})' for x in registers)
+    operands = ", ".join(f'"r"({x})' for x in registers)
     return f"""{_HEAD} lw_mma_{shape}_{dtype}(
     float *c, const {element} *a, const {element} *b) {{
   asm volatile(
       "mma.sync.aligned.{shape}.row.col.f32.{dtype}.{dtype}.f32 "
       "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
       : {sums}
-      : {given});
+      : {operands});
 }}"""
 
 
@@ -130,9 +130,9 @@ def _ldmatrix(suffix: str) -> str:
 
 # ---------------------------------------------------------------- kernels
 
-#: Most bytes of shared memory that a kernel may declare; more is asked for when it is launched.
+#: Most bytes of shared memory that a kernel may declare; more is requested at launch.
 STATIC_SHARED = 49152
-#: The array of all shared memory that is asked for when a kernel is launched.
+#: The array of all shared memory that is requested at launch.
 _ARENA = "lw_arena"
 
 CUDA_CPP = Dialect(
@@ -179,15 +179,15 @@ class CudaWriter(KernelWriter):
     #: Whether copies to shared memory may arrive later.
     asynchronous = False
 
-    def __init__(self, prelude: Prelude, kernel: Kernel, taken: frozenset[str]) -> None:
+    def __init__(self, prelude: Prelude, kernel: SplitKernel, taken: frozenset[str]) -> None:
         super().__init__(prelude, kernel, taken)
         declared = [b for b in kernel.shared if b.scope != "shared.dyn"]
         too_large = sum(_rounded(b.nbytes) for b in declared) > STATIC_SHARED
         #: Buffers in shared memory that the kernel declares.
         self.static = frozenset(() if too_large else declared)
-        given = [b for b in kernel.shared if b not in self.static]
-        #: Shared memory that is asked for when the kernel is launched.
-        self.shared_bytes = sum(_rounded(b.nbytes) for b in given)
+        dynamic = [b for b in kernel.shared if b not in self.static]
+        #: Shared memory that is requested at launch.
+        self.shared_bytes = sum(_rounded(b.nbytes) for b in dynamic)
 
     def head(self, parameters: Sequence[str]) -> str:
         bounds = f"__launch_bounds__({self.kernel.thread_count})"
@@ -223,11 +223,11 @@ class CudaWriter(KernelWriter):
         if helper is None:
             return False
         lane = next(x.var for x in self.kernel.threads if x.tag == "threadIdx.x")
-        given = []
+        pointers = []
         for x, want in zip(s.operands, INSTRUCTIONS[s.name].operands, strict=True):
             at = moved(x, ldmatrix_row(s.name, lane)) if want.fragment is None else x.indices
-            given.append(f"{self.name(x.buffer)} + ({self.flat(x.buffer, at).text})")
-        self.put(f"{helper}({', '.join(given)});")
+            pointers.append(f"{self.name(x.buffer)} + ({self.flat(x.buffer, at).text})")
+        self.put(f"{helper}({', '.join(pointers)});")
         return True
 
     def async_group(self, body: Stmt) -> None:
@@ -293,7 +293,7 @@ def _rounded(n: int) -> int:
 @dataclass(frozen=True)
 class CudaSource:
     text: str
-    #: Shared memory of each kernel that is asked for when it is launched.
+    #: Shared memory that each kernel requests at launch.
     shared_bytes: dict[str, int]
 
 

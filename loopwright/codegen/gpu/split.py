@@ -39,7 +39,7 @@ AXES = ("x", "y", "z")
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class SplitKernel:
     name: str
     #: Launch loops, as ``threads``; their bodies do not matter.
     blocks: tuple[For, ...]
@@ -64,7 +64,7 @@ class Kernel:
 @dataclass(frozen=True, eq=False)
 class SplitProgram:
     func: Func
-    kernels: tuple[Kernel, ...]  #: in the order in which they are launched
+    kernels: tuple[SplitKernel, ...]  #: in the order in which they are launched
     buffers: tuple[Buffer, ...]  #: temporary buffers in global memory
     definitions: SizeDefinitions  #: of variables that are computed from sizes
 
@@ -97,7 +97,7 @@ _Around = Let | View
 class _Splitter:
     def __init__(self, f: Func, language: str) -> None:
         self.f, self.language = f, language
-        self.kernels: list[Kernel] = []
+        self.kernels: list[SplitKernel] = []
         self.buffers: list[Buffer] = []
         self.definitions = SizeDefinitions()
         #: Statements of no kernel, which wait for more of their kind.
@@ -194,7 +194,7 @@ class _Splitter:
         written = {n.buffer for n in nodes(body) if isinstance(n, Store)}
         written |= {n.of for n in nodes(body) if isinstance(n, View)}
         self.kernels.append(
-            Kernel(
+            SplitKernel(
                 f"{self.f.name}_kernel{len(self.kernels)}",
                 blocks,
                 threads,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from loopwright import dtypes
 from loopwright.codegen.c.expressions import ATOM, UNARY, Prelude, Text, join, literal
 from loopwright.codegen.c.statements import CFamilyWriter, Identifiers
-from loopwright.codegen.gpu.split import Kernel, SplitProgram
+from loopwright.codegen.gpu.split import SplitKernel, SplitProgram
 from loopwright.errors import CodegenError
 from loopwright.ir.affine import NARROW, Affine, Interval, interval, to_affine
 from loopwright.ir.buffer import Buffer, Load
@@ -126,19 +126,19 @@ def _depend(stores: list[Store]) -> bool:
 
 def _loads(s: Store, is_vector: Callable[[Buffer, tuple[Expr, ...]], bool]) -> tuple[Element, ...]:
     """Elements that a store reads for certain, and whose lanes are neighbours."""
-    found: dict[StructuralKey, None] = {}
+    elements: dict[StructuralKey, None] = {}
 
     def visit(n: Node) -> None:
         if isinstance(n, IfThenElse):
             visit(n.cond)
             return
         if isinstance(n, Load) and is_vector(n.buffer, n.indices):
-            found[StructuralKey((n.buffer, n.indices))] = None
+            elements[StructuralKey((n.buffer, n.indices))] = None
         for c in n.children():
             visit(c)
 
     visit(s.value)
-    return tuple(key.node for key in found)
+    return tuple(key.node for key in elements)
 
 
 # ---------------------------------------------------------------- indices
@@ -245,7 +245,7 @@ class KernelWriter(NarrowIndices):
     #: Whether vectors must lie at multiples of their size.
     aligned_vectors = True
 
-    def __init__(self, prelude: Prelude, kernel: Kernel, taken: frozenset[str]) -> None:
+    def __init__(self, prelude: Prelude, kernel: SplitKernel, taken: frozenset[str]) -> None:
         super().__init__(prelude, Identifiers(taken | {kernel.name}), prelude.dialect.name)
         self.kernel = kernel
         self.contracts = True

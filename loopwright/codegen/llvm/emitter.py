@@ -227,16 +227,16 @@ class Operations:
         held = self.select(self.compare(">", v, self.const(least, v)), v, self.const(least, v))
         held = self.select(self.compare("<", held, self.const(most, v)), held, self.const(most, v))
         source, wide = llvm_type(v.dtype, v.lanes), llvm_type("int32", v.lanes)
-        found = Value(self.emit(f"fptosi {source} {held.ref} to {wide}"), "int32", v.lanes)
+        result = Value(self.emit(f"fptosi {source} {held.ref} to {wide}"), "int32", v.lanes)
         if most < limits.max:  # the float after this one is beyond the limit
             beyond = self.compare(">", v, self.const(most, v))
-            found = self.select(beyond, self.const(limits.max, found), found)
+            result = self.select(beyond, self.const(limits.max, result), result)
         if least:
             nan = Value(self.emit(f"fcmp uno {source} {v.ref}, {v.ref}"), "bool", v.lanes)
-            found = self.select(nan, self.const(0, found), found)
+            result = self.select(nan, self.const(0, result), result)
         if to == "int32":
-            return found
-        cut = self.emit(f"trunc {wide} {found.ref} to {llvm_type(to, v.lanes)}")
+            return result
+        cut = self.emit(f"trunc {wide} {result.ref} to {llvm_type(to, v.lanes)}")
         return Value(cut, to, v.lanes)
 
     def narrow(self, v: Value) -> Value:

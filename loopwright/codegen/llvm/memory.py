@@ -242,8 +242,8 @@ class FunctionMemory:
     def store(
         self, b: Buffer, offset: Affine | Value, value: Value, nontemporal: bool = False
     ) -> None:
-        """Store one element, or one for each lane, under the writer's mask; past the caches where
-        that is asked for, and whole vectors go to memory."""
+        """Store one element, or one for each lane, under the writer's mask; past the caches if
+        ``nontemporal``, where whole vectors go to memory."""
         w = self.w
         if b.dtype == "bool":
             ty = "i1" if value.lanes == 1 else f"<{value.lanes} x i1>"

@@ -404,10 +404,10 @@ def _steepness(w: IndexWriter, e: Expr) -> int | None:
             return None if steps is None else -(-steps // n)
         case Binary(op="+" | "-" | "min" | "max" as op, a=x, b=y):
             both = [_steepness(w, x), _steepness(w, y)]
-            known = [n for n in both if n is not None]
-            if len(known) < len(both):
+            moves = [n for n in both if n is not None]
+            if len(moves) < len(both):
                 return None
-            return max(known) if op in ("min", "max") else sum(known)
+            return max(moves) if op in ("min", "max") else sum(moves)
     uniform = all(
         w.bound[v].lanes == 1 if v in w.bound else v in w.env and LANE not in w.env[v].terms
         for v in free_vars(e)

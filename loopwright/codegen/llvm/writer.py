@@ -92,10 +92,10 @@ def write_call(w: IndexWriter, s: CallPacked) -> None:
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
         at = w.emit(f"getelementptr i32, ptr {kinds}, i64 {k}")
         w.put(f"store i32 {kind}, ptr {at}, align 4")
-    given = f"ptr {_text(w, s.name)}, ptr {values}, ptr {kinds}, i32 {count}"
+    arguments = f"ptr {_text(w, s.name)}, ptr {values}, ptr {kinds}, i32 {count}"
     went = w.emit(f"getelementptr i64, ptr {values}, i64 {count}")
     w.put(f"store i64 {calls.INTERRUPTED}, ptr {went}, align 8")
-    w.put(f"call void @{calls.CALL}({given})")
+    w.put(f"call void @{calls.CALL}({arguments})")
     status = w.emit(f"load i64, ptr {went}, align 8")
     w.leave_with(w.emit(f"trunc i64 {status} to i32"))
 
@@ -450,9 +450,9 @@ def write_split(module: ModuleWriter, f: SplitFunc) -> Bytes:
     lines.append(f"  %rest = getelementptr i8, ptr %ws, i64 {rest}")
     for n, part in enumerate((f.prepare, f.main)):
         # A size takes as many bytes as a pointer, and is handed on as one.
-        given = [refs[b] for b in part.params] + [f"%x{count + k}" for k in range(len(part.sizes))]
-        lines.append(f"  %given{n} = alloca [{len(given)} x ptr], align 8")
-        for k, ref in enumerate(given):
+        values = [refs[b] for b in part.params] + [f"%x{count + k}" for k in range(len(part.sizes))]
+        lines.append(f"  %given{n} = alloca [{len(values)} x ptr], align 8")
+        for k, ref in enumerate(values):
             lines.append(f"  %g{n}.{k} = getelementptr ptr, ptr %given{n}, i64 {k}")
             lines.append(f"  store ptr {ref}, ptr %g{n}.{k}, align 8")
     lines += [
@@ -485,8 +485,8 @@ def write_entry(module: ModuleWriter, f: Func, attributes: str = "") -> Bytes:
     w.wait_for_stores()
     w.put("ret i32 0")
     sizes = range(len(f.sizes))
-    given = [f"ptr noalias %p{k}" for k in range(count)] + [f"i64 %n{k}" for k in sizes]
-    w.module.functions.append(_body_function(w, ", ".join([*given, "ptr noalias %ws"])))
+    params = [f"ptr noalias %p{k}" for k in range(count)] + [f"i64 %n{k}" for k in sizes]
+    w.module.functions.append(_body_function(w, ", ".join([*params, "ptr noalias %ws"])))
     types = ["ptr"] * count + ["i64"] * len(f.sizes)
     loads = [line for k, ty in enumerate(types) for line in _loaded(k, ty, "ptr", "%args")]
     args = [f"{ty} %x{k}" for k, ty in enumerate(types)]
@@ -505,14 +505,14 @@ def _launch(w: FunctionWriter, s: For) -> None:
     used = free_vars(s.body) | variables_of_extents(buffers_of(s.body))
     atoms = sorted({a for v in used if v in w.env for a in w.env[v].terms}, key=lambda a: a.name)
     values = {v: x for v, x in w.bound.items() if v in used}
-    given = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
-    given += [(llvm_type(x.dtype), x.ref) for x in values.values()]
+    captured = [("ptr", w.pointers[b]) for b in buffers] + [("i64", a.name) for a in atoms]
+    captured += [(llvm_type(x.dtype), x.ref) for x in values.values()]
     _write_parallel(inner, s, buffers, atoms, values, w)
-    w.module.functions.append(_range_function(inner, [ty for ty, _ in given]))
+    w.module.functions.append(_range_function(inner, [ty for ty, _ in captured]))
     w.wait_for_stores()
     closure = f"%c{w.module.counter}"
-    w.allocas.append(f"  {closure} = alloca [{max(1, len(given))} x i64], align 64")
-    for k, (ty, ref) in enumerate(given):
+    w.allocas.append(f"  {closure} = alloca [{max(1, len(captured))} x i64], align 64")
+    for k, (ty, ref) in enumerate(captured):
         at = w.emit(f"getelementptr i64, ptr {closure}, i64 {k}")
         w.put(f"store {ty} {ref}, ptr {at}, align 8")
     size = inner.memory.workspace

@@ -86,8 +86,8 @@ STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
 PAGES, PAGE_MOVE = 64, 6
 
 
-# Levels of memory work in parallel, each at its rate: prefetching asks the third level for the data
-# that the second will be asked for next.
+# Levels of memory work in parallel, each at its rate: prefetching moves data from the third
+# level to the second before it is needed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +156,12 @@ class MemoryModel:
     def _touched_before(self, t: Touches, a: Touched) -> list[int]:
         """Numbers of loops around both this stage and earlier ones that touch the same buffer."""
         buffer = a.access.buffer.stage
-        found = set()
+        depths = set()
         for s in self._stages[: self._stages.index(t)]:
             common = _common(s, t)
             if common and any(x.access.buffer.stage == buffer for x in s.accesses):
-                found.add(common)
-        return sorted(found)
+                depths.add(common)
+        return sorted(depths)
 
 
 def _jumps(a: Touched) -> Number:

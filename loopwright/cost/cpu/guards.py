@@ -60,9 +60,9 @@ class Tails:
 
     def _fits(self, index: SteppedIndex, extent: Number) -> Number:
         """Whether no tile of an axis reaches beyond the result."""
-        whole, part, found = self._last_tile(index, extent)
+        whole, part, is_cut = self._last_tile(index, extent)
         exact: Number = False  # the last tile has its own code and ends where the axis does
-        if found:
+        if is_cut:
             exact = where(at_most((whole + part) * self._iterations(index), extent), True, False)
         return where(exact, True, at_most(index.width, extent))
 
@@ -93,8 +93,8 @@ class Tails:
         live = self._tile.live
         out: Number = 1
         for index, extent in self._axes:
-            whole, part, found = self._last_tile(index, extent)
-            if found:
+            whole, part, is_cut = self._last_tile(index, extent)
+            if is_cut:
                 taken = most(live * part, in_flight) / most(live, in_flight)
                 tiles = whole + where(at_most(part, 0), 0, 1)
                 out = out * (whole + where(at_most(part, 0), 0, taken)) / tiles
@@ -160,12 +160,12 @@ class Tails:
     @cached_property
     def _reaching(self) -> list[tuple[SteppedIndex, Number, int]]:
         """Tested axes that may reach beyond the result: index, whether it does not, and extent."""
-        found = []
+        axes = []
         for index, extent in self._axes:
             inside = self._fits(index, extent)
             if inside is not True and isinstance(extent, int) and self._is_tested(index):
-                found.append((index, inside, extent))
-        return found
+                axes.append((index, inside, extent))
+        return axes
 
     @cached_property
     def partial_tile_is_known(self) -> Number:
@@ -282,12 +282,12 @@ class ReadGuards:
         rows = total(tile.distinct(x) for x in tests)
         # With no part of the reduction outside, each mask is made and used once.
         beyond = where(at_most(tile.reduced_outside, 1), 0, most(1 - MASKS / most(rows, 1), 0))
-        known: Number = True
+        constant: Number = True
         for guard in guards:
             for test in guard.tests:
                 if key in test:
-                    known = where(self._tails.known(test), known, False)
-        return where(known, beyond * EDGE, beyond)
+                    constant = where(self._tails.known(test), constant, False)
+        return where(constant, beyond * EDGE, beyond)
 
     @cached_property
     def masks(self) -> Number:
@@ -300,12 +300,12 @@ class ReadGuards:
         eights, vectors = (extent + 7) // 8, (extent + lanes - 1) // lanes
         out: Number = 0  # few registers: masks of lanes are made anew and combined with each row's
         for guard in self._conditions:
-            known: Number = True
+            constant: Number = True
             for test in guard.tests:
                 if key in test:
-                    made = tile.distinct(test - {key}) * tile.runs * eights * MASK
-                    out = out + where(self._tails.known(test), 0, made)
-                    known = where(self._tails.known(test), known, False)
+                    masks = tile.distinct(test - {key}) * tile.runs * eights * MASK
+                    out = out + where(self._tails.known(test), 0, masks)
+                    constant = where(self._tails.known(test), constant, False)
                 else:
                     often = tile.executions(tile.depths_of(test))
                     out = out + where(self._tails.known(test), 0, tile.distinct(test) * often)
@@ -315,7 +315,7 @@ class ReadGuards:
                 spread = where(tile.picked(a), SPREAD, spread)
             if key in guard.loops:
                 edge = where(self._tails.known(guard.loops), 0, EDGE)
-                out = out + joined * (where(known, edge, 1 + spread) + CUT * self._tails.cut)
+                out = out + joined * (where(constant, edge, 1 + spread) + CUT * self._tails.cut)
         return out
 
     def _guarded_places(self, guard: ReadCondition) -> Number:

@@ -242,12 +242,12 @@ class Tile:
     def independent(self) -> Number:
         """Results updated between two updates of the same one, in vectors."""
         store = self.t.accesses[0]
-        found: Number = False
+        reduced: Number = False
         out = self.live
         for d in reversed(range(len(self.loops))):
             x = self.loops[d]
             if x.kind == "reduce":
-                found = where(self.inside[d], found, where(at_most(x.extent, 1), found, True))
+                reduced = where(self.inside[d], reduced, where(at_most(x.extent, 1), reduced, True))
             elif store.moves[d]:
-                out = out * where(self.inside[d], 1, where(found, 1, x.extent))
+                out = out * where(self.inside[d], 1, where(reduced, 1, x.extent))
         return most(out, 1)

@@ -104,13 +104,14 @@ _OTHER: tuple[Feature[StageFigures], ...] = (
     *_STAGE,
     _TESTS,
     _CYCLES,
-    Feature("load_stride", "bytes between lanes of a load, the farthest",
-            lambda s: s.farthest_load),
+    Feature(
+        "load_stride", "bytes between lanes of a load, the farthest", lambda s: s.farthest_load
+    ),
     _STORE_STRIDE,
     Feature("buffer", "bytes of its buffer", lambda s: s.buffer_bytes),
     Feature("region", "elements that it covers at once", lambda s: product(s.nest.shape)),
     *_TRAFFIC[:2],
-)  # fmt: skip
+)
 LOOP_FEATURES: tuple[Feature[LoopFigures], ...] = (
     Feature("extent", "iterations of the loop", lambda x: x.extent),
     Feature("inner", "iterations of it and of the loops inside", lambda x: x.inner),

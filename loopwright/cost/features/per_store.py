@@ -82,32 +82,32 @@ def operations(op: OpNode) -> Counter[str]:
     return counts
 
 
-def _count(e: Node, found: Counter[str]) -> None:
+def _count(e: Node, counts: Counter[str]) -> None:
     match e:
         case Read():
             return
         case Binary(op="+" | "-", a=a, b=b, dtype=dtype) if _is(a, "*") or _is(b, "*"):
-            found[f"{_number(dtype)}_mad"] += 1
+            counts[f"{_number(dtype)}_mad"] += 1
             factor, other = (a, b) if _is(a, "*") else (b, a)
             for part in (*factor.children(), other):
-                _count(part, found)
+                _count(part, counts)
             return
         case Binary(op=op, a=a, dtype=dtype):
             if op in ("and", "or"):
-                found["bool_op"] += 1
+                counts["bool_op"] += 1
             else:
                 kind = "cmp" if op in _TESTS else _OF_BINARY.get(op, "other")
-                found[f"{_number(a.dtype if op in _TESTS else dtype)}_{kind}"] += 1
+                counts[f"{_number(a.dtype if op in _TESTS else dtype)}_{kind}"] += 1
         case Unary(op=op, dtype=dtype):
-            found["bool_op" if op == "not" else f"{_number(dtype)}_addsub"] += 1
+            counts["bool_op" if op == "not" else f"{_number(dtype)}_addsub"] += 1
         case Call(dtype=dtype):
-            found[f"{_number(dtype)}_math"] += 1
+            counts[f"{_number(dtype)}_math"] += 1
         case Cast(dtype=dtype):
-            found[f"{_number(dtype)}_other"] += 1
+            counts[f"{_number(dtype)}_other"] += 1
         case Select() | IfThenElse():
-            found["select_op"] += 1
+            counts["select_op"] += 1
     for part in e.children():
-        _count(part, found)
+        _count(part, counts)
 
 
 def _is(e: Node, op: str) -> bool:
@@ -156,10 +156,10 @@ def _of_mark(name: str, mark: str) -> Iterator[Feature[StageFigures]]:
 
 
 def _position(s: StageFigures, mark: str, position: str) -> int:
-    found = _marked(s, mark)
-    if not found:
+    loops = _marked(s, mark)
+    if not loops:
         return int(position == "none")
-    last = found[-1]
+    last = loops[-1]
     alike = [x.key for x in s.nest.loops if x.kind == last.kind]
     at = alike.index(last.key)
     where_ = "inner" if at == len(alike) - 1 else "middle" if at else "outer"

@@ -77,9 +77,9 @@ _CORE = Processor(1, 1, 1 << 20, 0, 16)
 def device_of(target: Target) -> GpuProperties:
     options = target.options
     warp = int(options.get("thread_warp_size", 1))
-    found = re.match(r"sm_(\d+)", str(options.get("arch", "")))
-    capability = int(found[1]) if found else _ANY
-    l2, rate = MEMORY.get(capability, _ANY_MEMORY) if found else _ANY_MEMORY
+    arch = re.match(r"sm_(\d+)", str(options.get("arch", "")))
+    capability = int(arch[1]) if arch else _ANY
+    l2, rate = MEMORY.get(capability, _ANY_MEMORY) if arch else _ANY_MEMORY
     device = GpuProperties(
         warp,
         _option(options, "multi_processor_count", 1),

@@ -93,7 +93,7 @@ class ThreadAccess:
     def digits(self) -> list[Digit]:
         """Positions of the threads of a warp; see `loopwright.cost.symbolic.warps`."""
         buffer = self.access.buffer
-        found: dict[object, Digit] = {}
+        digits: dict[object, Digit] = {}
         for dim, moves in zip(buffer.dims, self.access.moves, strict=True):
             for m in moves:
                 x = self._loops.get(m.loop)
@@ -103,12 +103,12 @@ class ThreadAccess:
                 # A loop that moves several dimensions at once is one movement.
                 run, count = (n.number if isinstance(n, Sym) else (n,) for n in (m.run, m.count))
                 key = (m.loop, run, count)
-                before = found.get(key, (0, 1, 1))[0]
+                before = digits.get(key, (0, 1, 1))[0]
                 # Neighbouring threads with one value of the axis.
                 faster = "xyz"[: "xyz".index(x.tag[-1])]
                 threads = product(self._launch.get(f"threadIdx.{a}", 1) for a in faster)
-                found[key] = (before + stride, m.run * threads, m.count)
-        return list(found.values())
+                digits[key] = (before + stride, m.run * threads, m.count)
+        return list(digits.values())
 
     @property
     def _threads(self) -> Number:

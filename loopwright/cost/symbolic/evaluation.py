@@ -121,14 +121,14 @@ def operands(node: GraphNode) -> list[int]:
 
 
 def reachable(
-    nodes: Mapping[int, GraphNode], wanted: Iterable[int], given: Collection[int] = ()
+    nodes: Mapping[int, GraphNode], wanted: Iterable[int], inputs: Collection[int] = ()
 ) -> list[int]:
-    """Nodes for the wanted ones, in an order of computation, without operands of ``given``."""
+    """Nodes for the wanted ones, in an order of computation, without operands of ``inputs``."""
     needed = set(wanted)
     todo = list(needed)
     while todo:
         n = todo.pop()
-        if n in given:
+        if n in inputs:
             continue
         # Written out: this loop sees each operand of a graph of tens of thousands of nodes.
         for a in nodes[n][1]:
@@ -148,7 +148,7 @@ class ColumnProgram:
     """Several expressions, evaluated together.
 
     With ``choices``, the values of knobs, parts that depend on one knob alone are looked up;
-    ``known`` has counts of warps from earlier programs of the same population.
+    ``counts`` has those of warps from earlier programs of the same population.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class ColumnProgram:
         outputs: Sequence[Number],
         logged: Sequence[bool],
         choices: Choices | None = None,
-        known: KnownCounts | None = None,
+        counts: KnownCounts | None = None,
     ) -> None:
         # The number of a node, or None and a constant. Equal outputs share a row of the block that
         # is evaluated; rows to be logged come first.
@@ -174,16 +174,16 @@ class ColumnProgram:
         for k, (node, _, _) in enumerate(rows):
             if node is not None:
                 wanted.setdefault(node, []).append(k)
-        self._known = KnownCounts() if known is None else known
+        self._known = KnownCounts() if counts is None else counts
         graph = next((x.graph for x in outputs if isinstance(x, Sym)), Graph())
         nodes = dict(enumerate(graph.nodes))
         self._tables = None if choices is None else KnobTables(nodes, wanted, choices)
         needed = [n for n in reachable(nodes, wanted) if n in graph.leaves]
-        given = needed if self._tables is None else self._tables.given
+        inputs = needed if self._tables is None else self._tables.given
         #: Leaves of the expressions as (knob, part), in the order of `evaluate`; unused with
         #: ``choices``.
         self.leaves = [graph.leaves[n] for n in needed]
-        self._steps = self._compiled(nodes, wanted, given)
+        self._steps = self._compiled(nodes, wanted, inputs)
         numbers = [
             (np.array(x, np.bool_ if flag else np.float64), whole)
             for x, flag, whole in self._constants
@@ -191,10 +191,13 @@ class ColumnProgram:
         self._numbers = numbers[::-1]
 
     def _compiled(
-        self, nodes: dict[int, GraphNode], wanted: Mapping[int, Sequence[int]], given: Sequence[int]
+        self,
+        nodes: dict[int, GraphNode],
+        wanted: Mapping[int, Sequence[int]],
+        inputs: Sequence[int],
     ) -> list[_Step]:
-        """Operations in order; ``wanted`` maps nodes to rows of the block, ``given`` are known."""
-        columns = {n: k for k, n in enumerate(given)}
+        """Operations in order; ``wanted`` maps nodes to rows of the block, ``inputs`` are known."""
+        columns = {n: k for k, n in enumerate(inputs)}
         needed = self._together(nodes, reachable(nodes, wanted, columns), columns)
         last = {a: n for n in needed if n not in columns for a in operands(nodes[n])}
         places, free = dict(columns), list[int]()
@@ -221,7 +224,7 @@ class ColumnProgram:
         return steps
 
     def _together(
-        self, nodes: dict[int, GraphNode], needed: Sequence[int], given: Collection[int]
+        self, nodes: dict[int, GraphNode], needed: Sequence[int], inputs: Collection[int]
     ) -> list[int]:
         """The nodes in an order in which one operation counts the accesses of all warps: that costs
         by the call, and no count depends on another one."""
@@ -230,14 +233,14 @@ class ColumnProgram:
         if not counted:
             return list(needed)
         args = [nodes[n][1] for n in counted]
-        before = reachable(nodes, {a for n in counted for a in operands(nodes[n])}, given)
+        before = reachable(nodes, {a for n in counted for a in operands(nodes[n])}, inputs)
         ends = [0, *accumulate(map(len, args))]
         parts = [(nodes[n][0], slice(*ends[k : k + 2])) for k, n in enumerate(counted)]
-        known = self._known
+        counts = self._known
 
         def count(*columns: Column) -> Column:
-            found: Column = known.columns([(op, columns[part]) for op, part in parts])
-            return found
+            values: Column = counts.columns([(op, columns[part]) for op, part in parts])
+            return values
 
         everything = len(nodes)
         nodes[everything] = ("counts", tuple(a for each in args for a in each))

@@ -164,7 +164,7 @@ class CandidateRows:
         parts = np.array_split(digits, processes * _PARTS)
         jobs = [delayed(rows_of)(self._task, self._derive, self._logged, part) for part in parts]
         try:
-            found = Parallel(processes, backend="loky", batch_size=1, max_nbytes=None)(jobs)
+            results = Parallel(processes, backend="loky", batch_size=1, max_nbytes=None)(jobs)
         except (PicklingError, BrokenProcessPool) as exc:
             # A template that holds what cannot be sent, or a process that died: neither is a fault
             # of a candidate.
@@ -178,10 +178,10 @@ class CandidateRows:
                 self.why_alone,
             )
             return self.in_one_process(digits)
-        return np.concatenate([self._warned(part) for part in found])
+        return np.concatenate([self._warned(part) for part in results])
 
-    def _warned(self, found: tuple[Rows, list[str]]) -> Rows:
-        rows, texts = found
+    def _warned(self, part: tuple[Rows, list[str]]) -> Rows:
+        rows, texts = part
         for text in texts:
             _log.warning("%s", text)
         return rows
@@ -269,7 +269,7 @@ class Population:
 
     def _run_whole(self, program: ColumnProgram, fixed: frozenset[int], sample: Digits) -> None:
         """Evaluate the whole class of ``sample`` in a small space: a program takes as long for a
-        hundred candidates as for one, and others will be asked for."""
+        hundred candidates as for one, and others will be needed."""
         space = self.task.config_space
         if space.range_length > KEPT:
             return

@@ -87,7 +87,7 @@ class Graph:
         self.nodes: list[GraphNode] = []  # an operand stands before its uses
         #: for each node that is a leaf, the number of its knob and of the part of it
         self.leaves: dict[int, tuple[int, int]] = {}
-        #: knobs whose values were asked for, even where the exception was swallowed
+        #: knobs whose values were read, even where the exception was swallowed
         self.asked: set[int] = set()
         self._leaves: dict[tuple[int, int], Sym] = {}
         self._table: dict[object, Number] = {}
@@ -334,19 +334,19 @@ def with_leaves(symbol: Sym, leaf: Callable[[int], Any]) -> Any:
 
     ``symbol`` is made by the operators of `Sym`, `least`, `most` and `ceil_div`.
     """
-    nodes, known = symbol.graph.nodes, {}  # type: list[GraphNode], dict[int, Any]
+    nodes, values = symbol.graph.nodes, {}  # type: list[GraphNode], dict[int, Any]
 
     def value(operand: NodeOperand) -> Any:
         if isinstance(operand, tuple):
             return operand[0]
-        if operand not in known:
+        if operand not in values:
             op, operands = nodes[operand]
             if op == "leaf":
-                known[operand] = leaf(operand)
+                values[operand] = leaf(operand)
             else:
                 a, b = map(value, operands)
-                known[operand] = _apply(op, a, b)
-        return known[operand]
+                values[operand] = _apply(op, a, b)
+        return values[operand]
 
     return value(symbol.number)
 
@@ -357,10 +357,10 @@ def _interval(x: Number) -> ValueRange:
 
 def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
     """Bounds of an operation from those of its operands; a test gives 0 or 1."""
-    known = RANGES.get(op)
-    if known is not None:
+    bounds = RANGES.get(op)
+    if bounds is not None:
         (alo, ahi), (blo, bhi) = _interval(args[0]), _interval(args[1])
-        return known(alo, ahi, blo, bhi)
+        return bounds(alo, ahi, blo, bhi)
     if op in ("sectors", "wavefronts"):  # `loopwright.cost.symbolic.warps`
         return 1, math.inf
     if op == "where":

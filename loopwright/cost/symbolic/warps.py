@@ -170,12 +170,12 @@ class KnownCounts:
             self._clear(fields)
         spread = _SPREAD[:fields] @ wanted
         kept, counts, places = self._tables[fields]
-        found = places[_first(spread)]
-        unknown = _different(kept.take(found, axis=1), wanted)
+        rows = places[_first(spread)]
+        unknown = _different(kept.take(rows, axis=1), wanted)
         if len(unknown):
-            found[unknown] = places[_second(spread[unknown])]
-            unknown = unknown[_different(kept.take(found[unknown], axis=1), wanted[:, unknown])]
-        out = counts[found]
+            rows[unknown] = places[_second(spread[unknown])]
+            unknown = unknown[_different(kept.take(rows[unknown], axis=1), wanted[:, unknown])]
+        out = counts[rows]
         if len(unknown):
             new, first, which = np.unique(
                 wanted[:, unknown], axis=1, return_index=True, return_inverse=True

@@ -46,19 +46,6 @@ def listed(outputs: Expr | Sequence[E]) -> list[Expr | E]:
     return [outputs] if isinstance(outputs, Expr) else list(outputs)
 
 
-def standardised(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
-    """A tensor minus its mean over some axes, divided by its standard deviation."""
-    _, centred, variance = moments(call, x, axes)
-    return call("multiply", centred, call("rsqrt", call("add", variance, epsilon)))
-
-
-def moments(call: Callable[..., Expr], x: Expr, axes: tuple[int, ...]) -> tuple[Expr, Expr, Expr]:
-    """The mean of a tensor over some axes, the tensor minus that mean, and the variance."""
-    mean = call("mean", x, axis=axes, keepdims=True)
-    centred = call("subtract", x, mean)
-    return mean, centred, call("mean", call("multiply", centred, centred), axis=axes, keepdims=True)
-
-
 def last_step(extent: int, reach: int, stride: int, low: int, high: int) -> int:
     """Elements missing for the last window, unless it would begin behind the padded image."""
     missing = -(extent + low + high - reach) % stride
@@ -106,6 +93,15 @@ class ExprTypes(Types):
         return isinstance(result, TensorType) and result.dtype in dtypes.HALVES
 
 
+def _calling(name: str) -> Callable[..., Call]:
+    """A method of `ImportedNode` that calls an operator."""
+
+    def method(node: ImportedNode, *args: Any, **attrs: Any) -> Call:
+        return node.call(name, *args, **attrs)
+
+    return method
+
+
 class ImportedNode:
     """A node of a model of another system, with the types of the expressions that it reads."""
 
@@ -118,6 +114,14 @@ class ImportedNode:
         exprs = [a if isinstance(a, Expr) else self._constant(a, first) for a in args]
         return get_op(name)(first, *exprs, span=str(self), **attrs)
 
+    #: Calls of the operators that most converters make.
+    add = _calling("add")
+    subtract = _calling("subtract")
+    multiply = _calling("multiply")
+    divide = _calling("divide")
+    where = _calling("where")
+    reshape = _calling("reshape")
+
     def _constant(self, value: Any, beside: Expr) -> Constant:
         is_array = isinstance(value, (np.ndarray, np.generic))
         return const(value) if is_array else self.number(value, self.dtype(beside))
@@ -126,11 +130,23 @@ class ImportedNode:
         """A constant; OverflowError where a Python integer is beyond the dtype."""
         return const(value, dtype)
 
+    def moments(self, x: Expr, axes: tuple[int, ...]) -> tuple[Expr, Expr, Expr]:
+        """The mean of a tensor over some axes, the tensor minus that mean, and the variance."""
+        mean = self.call("mean", x, axis=axes, keepdims=True)
+        centred = self.subtract(x, mean)
+        squares = self.multiply(centred, centred)
+        return mean, centred, self.call("mean", squares, axis=axes, keepdims=True)
+
+    def standardised(self, x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
+        """A tensor minus its mean over some axes, divided by its standard deviation."""
+        _, centred, variance = self.moments(x, axes)
+        return self.multiply(centred, self.call("rsqrt", self.add(variance, epsilon)))
+
     def type_of(self, e: Expr) -> TensorType:
-        found = self.types[e]
-        if not isinstance(found, TensorType):
-            raise GraphError(f"it reads {found}, where a tensor is needed")
-        return found
+        t = self.types[e]
+        if not isinstance(t, TensorType):
+            raise GraphError(f"it reads {t}, where a tensor is needed")
+        return t
 
     def dtype(self, e: Expr) -> str:
         return self.type_of(e).dtype
@@ -141,7 +157,7 @@ class ImportedNode:
     def shape(self, e: Expr, begin: int = 0) -> tuple[int, ...]:
         """The extents of an expression from an axis on; GraphError where one is no number."""
         shape = self.type_of(e).shape[begin:]
-        found = tuple(n for n in shape if isinstance(n, int))
-        if len(found) < len(shape):
+        extents = tuple(n for n in shape if isinstance(n, int))
+        if len(extents) < len(shape):
             raise GraphError(f"it needs extents that are known, got {list(map(str, shape))}")
-        return found
+        return extents

@@ -7,10 +7,12 @@ graphs). Nodes are shared freely: walks visit each node once, and none recurses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from math import prod
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -120,19 +122,27 @@ class Expr:
 
     span: str = ""  #: its origin, such as the name of a node of a model; for messages
 
-    @property
+    #: Fields of children, in order: each an expression, or a tuple of them.
+    _inner: ClassVar[tuple[str, ...]] = ()
+
+    @cached_property
     def children(self) -> tuple[Expr, ...]:
-        """The expressions of which it is made, in order."""
-        return ()
+        """The expressions of which it is made, in the order in which their types are known.
+
+        So what is called comes after its arguments, and a body after its variables.
+        """
+        values = (getattr(self, name) for name in self._inner)
+        return tuple(e for v in values for e in ((v,) if isinstance(v, Expr) else v))
 
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
         """The same node over other children; itself where they are the same."""
         if all(a is b for a, b in zip(children, self.children, strict=True)):
             return self
-        return self._over(children)
-
-    def _over(self, children: tuple[Expr, ...]) -> Expr:
-        raise NotImplementedError  # leaves have no children that could differ
+        rest, fields = iter(children), dict[str, Any]()
+        for name in self._inner:
+            old = getattr(self, name)
+            fields[name] = next(rest) if isinstance(old, Expr) else tuple(islice(rest, len(old)))
+        return replace(self, **fields)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,14 +208,7 @@ class Call(Expr):
     op: Expr
     args: tuple[Expr, ...]
     attrs: Attrs = field(default_factory=lambda: _NOTHING)  #: missing ones have their defaults
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The arguments, then what is called."""
-        return (*self.args, self.op)
-
-    def _over(self, children: tuple[Expr, ...]) -> Expr:
-        return Call(children[-1], children[:-1], self.attrs, span=self.span)
+    _inner = ("args", "op")
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,18 +224,15 @@ class Function(Expr):
     result: Type | None = None  #: declared; a function that calls itself needs it
     #: such as ``{"primitive": True}`` for a function that becomes one kernel
     attrs: Attrs = field(default_factory=lambda: _NOTHING)
+    _inner = ("params", "body")
 
     def __post_init__(self) -> None:
         if len(set(self.params)) < len(self.params):
             raise GraphError("a function has one variable as two of its parameters; make another")
         for p in self.params:
+            _require_var(p)
             if p.type is None:
                 raise GraphError(f"parameter {p.name!r} of a function has no type; give it one")
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The parameters, then the body."""
-        return (*self.params, self.body)
 
     @property
     def primitive(self) -> bool:
@@ -242,23 +242,13 @@ class Function(Expr):
         """The type it has if it returns ``result``."""
         return FuncType(tuple(p.type for p in self.params if p.type is not None), result)
 
-    def _over(self, children: tuple[Expr, ...]) -> Expr:
-        params = tuple(_var(c) for c in children[:-1])
-        return Function(params, children[-1], self.result, self.attrs, span=self.span)
-
 
 @dataclass(frozen=True, eq=False)
 class Tuple(Expr):
     """Several values as one."""
 
     fields: tuple[Expr, ...]
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.fields
-
-    def _over(self, children: tuple[Expr, ...]) -> Expr:
-        return Tuple(children, span=self.span)
+    _inner = ("fields",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,13 +264,7 @@ class TupleGetItem(Expr):
 
     tuple_value: Expr
     index: int
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.tuple_value,)
-
-    def _over(self, children: tuple[Expr, ...]) -> Expr:
-        return TupleGetItem(children[0], self.index, span=self.span)
+    _inner = ("tuple_value",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,15 +281,10 @@ class Let(Expr):
     var: Var
     value: Expr  #: in which the variable does not occur
     body: Expr  #: where it may occur
+    _inner = ("value", "var", "body")
 
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The value, the variable, the body: in this order their types are known."""
-        return (self.value, self.var, self.body)
-
-    def _over(self, children: tuple[Expr, ...]) -> Expr:
-        value, var, body = children
-        return Let(_var(var), value, body, span=self.span)
+    def __post_init__(self) -> None:
+        _require_var(self.var)
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,20 +294,12 @@ class If(Expr):
     condition: Expr  #: a tensor of type bool and no dimensions
     then: Expr
     otherwise: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        """The condition, then both values."""
-        return (self.condition, self.then, self.otherwise)
-
-    def _over(self, children: tuple[Expr, ...]) -> Expr:
-        return If(*children, span=self.span)
+    _inner = ("condition", "then", "otherwise")
 
 
-def _var(e: Expr) -> Var:
-    if isinstance(e, Var):
-        return e
-    raise GraphError(f"a {type(e).__name__} stands where a variable is bound; put a Var there")
+def _require_var(e: Expr) -> None:
+    if not isinstance(e, Var):
+        raise GraphError(f"a {type(e).__name__} stands where a variable is bound; put a Var there")
 
 
 def var(name: str, shape: tuple[Any, ...] | Type = (), dtype: str = "float32") -> Var:
@@ -355,8 +326,8 @@ def const(value: Any, dtype: str | None = None, name: str = "") -> Constant:
         float32[2]
     """
     if dtype is None and not hasattr(value, "dtype"):
-        found = np.asarray(value)
-        dtype = {"float64": "float32"}.get(found.dtype.name, found.dtype.name)
+        default = np.asarray(value)
+        dtype = {"float64": "float32"}.get(default.dtype.name, default.dtype.name)
     array = np.array(value, dtype=None if dtype is None else np.dtype(dtype), order="C")
     tensor_type(array)
     array.flags.writeable = False

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from loopwright.errors import GraphError, InternalError, did_you_mean
 from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.visitor import Block, blocks, free_vars, post_order, substitute
+from loopwright.ir.printer import unique
 
 #: Nodes without a line of their own: they are written where they are read.
 _WRITTEN_IN_PLACE = (
@@ -93,8 +94,8 @@ class _Writer:
             self.block(block.inner[e][0], depth + 1)
             self.add("}" + after, depth)
         elif isinstance(e, ir.Call):
-            given = [*map(self._text, e.args), *([_attrs(e.attrs)] if e.attrs else [])]
-            self.add(f"{before}{self._text(e.op)}({', '.join(given)}){after}", depth, e)
+            args = [*map(self._text, e.args), *([_attrs(e.attrs)] if e.attrs else [])]
+            self.add(f"{before}{self._text(e.op)}({', '.join(args)}){after}", depth, e)
         else:
             raise InternalError(f"a graph cannot be printed: {type(e).__name__} has no text")
 
@@ -127,16 +128,6 @@ class _Writer:
             name = f"v{v.name}" if v.name.isdigit() else v.name
             self._names[v] = f"%{unique(name, self._used)}"
         return self._names[v]
-
-
-def unique(name: str, used: set[str]) -> str:
-    """The name, with a number appended where it is among those used; it is added to them."""
-    free, n = name, 0
-    while free in used:
-        n += 1
-        free = f"{name}_{n}"
-    used.add(free)
-    return free
 
 
 def _attrs(attrs: Mapping[str, Any]) -> str:
@@ -260,19 +251,19 @@ def bind_params_by_name(
     if isinstance(model, IRModule):
         return model.with_function(MAIN, bind_params_by_name(model[MAIN], params))
     values: dict[ir.Var, ir.Expr] = {}
-    for name, given in params.items():
-        found = [p for p in model.params if p.name == name]
-        if len(found) != 1:
+    for name, array in params.items():
+        named = [p for p in model.params if p.name == name]
+        if len(named) != 1:
             names = [p.name for p in model.params]
-            why = "there is none" if not found else f"there are {len(found)}"
+            why = "there is none" if not named else f"there are {len(named)}"
             raise GraphError(
                 f"bind_params_by_name: {why} of the name {name!r}{did_you_mean(name, names)}; the "
                 f"parameters are {', '.join(names)}"
             )
-        value = ir.const(given, name=name)
-        if value.type != found[0].type:
-            raise GraphError(f"bind_params_by_name: {name!r} is {found[0].type}, got {value.type}")
-        values[found[0]] = value
+        value = ir.const(array, name=name)
+        if value.type != named[0].type:
+            raise GraphError(f"bind_params_by_name: {name!r} is {named[0].type}, got {value.type}")
+        values[named[0]] = value
     body = substitute(model.body, values)
     params_left = tuple(p for p in model.params if p not in values)
     return ir.Function(params_left, body, model.result, model.attrs, span=model.span)

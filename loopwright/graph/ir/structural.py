@@ -52,15 +52,13 @@ def structural_hash(
         >>> print(lw.graph.structural_hash(relu(x)) == lw.graph.structural_hash(relu(x)))
         True
     """
-    found = hashlib.sha256()
     if isinstance(e, IRModule):
-        for name in sorted(e.functions):
-            own = structural_hash(e.functions[name], values=values)
-            found.update(f"{name}={own};".encode())
+        hashes = {n: structural_hash(f, values=values) for n, f in e.functions.items()}
+        text = "".join(f"{name}={hashes[name]};" for name in sorted(hashes))
     else:
-        for line in _numbered(e, map_free_vars, in_this_process=False, values=values):
-            found.update(f"{line!r}\n".encode())
-    return found.hexdigest()[:32]
+        lines = _numbered(e, map_free_vars, in_this_process=False, values=values)
+        text = "".join(f"{line!r}\n" for line in lines)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _numbered(
@@ -72,20 +70,21 @@ def _numbered(
     lines = []
     for e in post_order(root):
         number[e] = len(number)
-        own = _own(e, values)
+        data = own_data(e, values)
         if e in free:
-            own += (id(e) if in_this_process else getattr(e, "name", ""),)
-        lines.append((type(e).__name__, own, tuple(number[c] for c in e.children)))
+            data += (id(e) if in_this_process else getattr(e, "name", ""),)
+        lines.append((type(e).__name__, data, tuple(number[c] for c in e.children)))
     return lines
 
 
-def _own(e: ir.Expr, values: bool) -> tuple[Any, ...]:
+def own_data(e: ir.Expr, values: bool = True) -> tuple[Any, ...]:
     """A node's own data, without its children, and unless ``values`` numbers and functions."""
     match e:
         case ir.Var():
             return (str(e.type),)
         case ir.Constant():
-            return (str(e.type), digest(e)) if values else (str(e.type),)
+            digest = (hashlib.sha256(e.data.tobytes()).hexdigest(),) if values else ()
+            return (str(e.type), *digest)
         case ir.GlobalVar() | ir.OpRef():
             return (e.name,)
         case ir.HostFunction():  # what a Python function computes is known by itself alone
@@ -98,10 +97,6 @@ def _own(e: ir.Expr, values: bool) -> tuple[Any, ...]:
         case ir.TupleGetItem():
             return (e.index,)
     return ()
-
-
-def digest(e: ir.Constant) -> str:
-    return hashlib.sha256(e.data.tobytes()).hexdigest()
 
 
 def attrs_key(attrs: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

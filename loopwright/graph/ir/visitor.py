@@ -20,18 +20,18 @@ def post_order(*roots: Expr) -> list[Expr]:
         >>> print([type(e).__name__ for e in lw.graph.post_order(lw.graph.op.nn.relu(x))])
         ['Var', 'OpRef', 'Call']
     """
-    found: dict[Expr, None] = {}
+    order: dict[Expr, None] = {}
     waiting = [(root, False) for root in reversed(roots)]
     while waiting:
         e, ready = waiting.pop()
-        if e in found:
+        if e in order:
             continue
         if ready:
-            found[e] = None
+            order[e] = None
             continue
         waiting.append((e, True))
-        waiting.extend((c, False) for c in reversed(e.children) if c not in found)
-    return list(found)
+        waiting.extend((c, False) for c in reversed(e.children) if c not in order)
+    return list(order)
 
 
 def rewrite(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -57,10 +57,10 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 def rewrite_each(root: Expr, change: Callable[[Expr, Expr], Expr]) -> Expr:
     """As `rewrite`; ``change`` also gets the old node first, for facts such as its type."""
-    made: dict[Expr, Expr] = {}
+    new: dict[Expr, Expr] = {}
     for e in post_order(root):
-        made[e] = change(e, e.with_children(tuple(made[c] for c in e.children)))
-    return made[root]
+        new[e] = change(e, e.with_children(tuple(new[c] for c in e.children)))
+    return new[root]
 
 
 def rewrite_function(f: Function, change: Callable[[Expr, Expr], Expr]) -> Function:
@@ -102,12 +102,12 @@ def free_vars(root: Expr) -> list[Var]:
 
 def users(nodes: Iterable[Expr]) -> dict[Expr, list[Expr]]:
     """For each node its readers, once for each time they have it as a child."""
-    found: dict[Expr, list[Expr]] = {}
+    readers: dict[Expr, list[Expr]] = {}
     for e in nodes:
-        found.setdefault(e, [])
+        readers.setdefault(e, [])
         for child in e.children:
-            found.setdefault(child, []).append(e)
-    return found
+            readers.setdefault(child, []).append(e)
+    return readers
 
 
 def called(e: Expr) -> str | None:
@@ -141,10 +141,9 @@ def blocks(root: Expr) -> Block:
     place: dict[Expr, Block] = {root: top}
     order = post_order(root)
     for e in reversed(order):  # users before what they use
-        at = place[e]
-        for child, block in _uses(e, at):
-            known = place.get(child)
-            place[child] = block if known is None else _common(known, block)
+        for child, block in _uses(e, place[e]):
+            before = place.get(child)
+            place[child] = block if before is None else _common(before, block)
     for e in order:
         place[e].nodes.append(e)
     return top

@@ -39,33 +39,31 @@ class Places:
     types: Types
     anchors: list[Call] = field(default_factory=list)  # the call that makes each place
     of_call: dict[Expr, int] = field(default_factory=dict)  # the place of each call that has one
-    #: two places, and the type of the value that the second reads from the first
-    edges: list[tuple[int, int, TensorType]] = field(default_factory=list)
-    #: a place, and the type of a value that it reads from outside of all places
-    entering: list[tuple[int, TensorType]] = field(default_factory=list)
-    #: a place, and the type of a value of it that is read in the original layout
-    leaving: list[tuple[int, TensorType]] = field(default_factory=list)
+    #: two places, and the type of the value that the second reads from the first; None is outside
+    #: of all places, where values have the original layout
+    edges: list[tuple[int | None, int | None, TensorType]] = field(default_factory=list)
 
     @staticmethod
     def of(f: Function, types: Types) -> Places:
-        made = Places(types)
+        places = Places(types)
         order = post_order(f.body)
         for e in order:
             if isinstance(e, Call) and called(e) is not None:
-                made._enter(e)
+                places._enter(e)
         readers = users(order)
         r = Rewriting(types, lambda _: None)
-        for e, place in made.of_call.items():
+        for e, place in places.of_call.items():
             # Calls with a place read some operands in that place's layout.
             outside = [
                 u
                 for u in readers.get(e, ())
-                if not (isinstance(u, Call) and u in made.of_call and e in made._images(u))
+                if not (isinstance(u, Call) and u in places.of_call and e in places._images(u))
             ]
             free = all(isinstance(u, Call) and leaves_freely(r, u) for u in outside)
             if e is f.body or not free:
-                made.leaving.append((place, types.tensor(e)))
-        return made
+                places.edges.append((place, None, types.tensor(e)))
+        places.edges.sort(key=lambda edge: (edge[1] is None, edge[0] is None))
+        return places
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -80,14 +78,14 @@ class Places:
         return [one for one in layouts if one == FIRST or self._can(self.anchors[place], one)]
 
     def converted(self) -> list[Layout]:
-        found: list[Layout] = []
+        layouts: list[Layout] = []
         for n, anchor in enumerate(self.anchors):
             if called(anchor) == "nn.conv":
-                found.append(LAST if self._can(anchor, LAST) else FIRST)
+                layouts.append(LAST if self._can(anchor, LAST) else FIRST)
                 continue
-            read = [found[a] for a, b, _ in self.edges if b == n and a < n]
-            found.append(LAST if LAST in read else FIRST)
-        return found
+            read = [layouts[a] for a, b, _ in self.edges if b == n and a is not None and a < n]
+            layouts.append(LAST if LAST in read else FIRST)
+        return layouts
 
     def _can(self, call: Call, layout: Layout) -> bool:
         data = self.types.tensor(call.args[0]).shape
@@ -118,10 +116,8 @@ class Places:
         self.anchors.append(call)
         self.of_call[call] = place
         for a in self._images(call):
-            if a in self.of_call:
-                self.edges.append((self.of_call[a], place, self.types.tensor(a)))
-            elif not isinstance(a, Constant):
-                self.entering.append((place, self.types.tensor(a)))
+            if a in self.of_call or not isinstance(a, Constant):
+                self.edges.append((self.of_call.get(a), place, self.types.tensor(a)))
 
     def _images(self, call: Call) -> tuple[Expr, ...]:
         """The operands of a call that have the layout of its place."""
@@ -178,8 +174,7 @@ class LayoutChoice:
         places = Places.of(module[MAIN], Types(module))
         if len(names) != len(places.anchors):
             raise GraphError(f"{len(names)} layouts for {len(places.anchors)} places of the module")
-        layouts = tuple(Layout(n) for n in names)
-        return LayoutChoice(layouts, places.operators, identity(module))
+        return LayoutChoice(tuple(Layout(n) for n in names), places.operators, identity(module))
 
     def fits(self, module: IRModule) -> bool:
         return identity(module) == self.module
@@ -235,8 +230,7 @@ class LayoutChoice:
         where that fails, UsageError where another file is there.
         """
         text = json.dumps(self.to_json(), indent=1)
-        data = f"{text}\n".encode()
-        write(Output(Path(path), data, LAYOUTS), force=force, error=GraphError)
+        write(Output(Path(path), f"{text}\n".encode(), LAYOUTS), force=force, error=GraphError)
         return Path(path)
 
     @staticmethod
@@ -268,13 +262,13 @@ class LayoutChoice:
 
     def __str__(self) -> str:
         counted = Counter(layout.name for layout in self.layouts)
-        told = ", ".join(f"{n} {name}" for name, n in sorted(counted.items())) or "no layouts"
+        counts = ", ".join(f"{n} {name}" for name, n in sorted(counted.items())) or "no layouts"
         if self.cost is None or self.converted is None:
-            return told
+            return counts
         if self.unit == "cycles":
-            return f"{told}: {self.cost:.3g} cycles, {self.converted:.3g} by ConvertLayout"
+            return f"{counts}: {self.cost:.3g} cycles, {self.converted:.3g} by ConvertLayout"
         ours, theirs = self.cost * 1e3, self.converted * 1e3
-        return f"{told}: {ours:.3f} ms expected, {theirs:.3f} ms by ConvertLayout"
+        return f"{counts}: {ours:.3f} ms expected, {theirs:.3f} ms by ConvertLayout"
 
 
 def identity(module: IRModule) -> str:
@@ -282,12 +276,12 @@ def identity(module: IRModule) -> str:
     return structural_hash(module, values=False)
 
 
-def chosen_layouts(given: LayoutChoice | str | os.PathLike[str] | None) -> LayoutChoice | None:
-    if given is None or isinstance(given, LayoutChoice):
-        return given
-    if isinstance(given, (str, os.PathLike)) and Path(given).exists():
-        return LayoutChoice.load(given)
+def chosen_layouts(layouts: LayoutChoice | str | os.PathLike[str] | None) -> LayoutChoice | None:
+    if layouts is None or isinstance(layouts, LayoutChoice):
+        return layouts
+    if isinstance(layouts, (str, os.PathLike)) and Path(layouts).exists():
+        return LayoutChoice.load(layouts)
     raise UsageError(
-        f'layouts is {given!r:.80}; give "{MEASURED}", what tune_layouts returns, or a file that '
+        f'layouts is {layouts!r:.80}; give "{MEASURED}", what tune_layouts returns, or a file that '
         "it was saved to"
     )

@@ -40,8 +40,8 @@ class Layout:
             return False
         if not self.block:
             return True
-        known = all(isinstance(n, int) for n in shape)
-        return known and (shape[1] == 1 or shape[1] % self.block == 0)
+        static = all(isinstance(n, int) for n in shape)
+        return static and (shape[1] == 1 or shape[1] % self.block == 0)
 
     def shape(self, shape: Sequence[Any]) -> tuple[Any, ...]:
         batch, channels, *image = shape

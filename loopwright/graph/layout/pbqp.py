@@ -39,12 +39,11 @@ def solve(costs: Sequence[Any], edges: Edges, starts: Sequence[Sequence[int]] = 
     """
     problem = _Problem.of(costs, edges)
     reduction = _Reduction([c.copy() for c in problem.costs], [dict(m) for m in problem.neighbours])
-    found, exact = reduction.run()
+    choice, exact = reduction.run()
     if not exact:
-        own = [int(np.argmin(c)) for c in problem.costs]
-        begins = [found, own, *map(list, starts)]
-        found = min((problem.improved(b) for b in begins), key=problem.cost)
-    return Solution(tuple(found), problem.cost(found), exact)
+        begins = [choice, [int(np.argmin(c)) for c in problem.costs], *map(list, starts)]
+        choice = min((problem.improved(b) for b in begins), key=problem.cost)
+    return Solution(tuple(choice), problem.cost(choice), exact)
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,16 @@ class _Problem:
         for n, vector in enumerate(vectors):
             if vector.ndim != 1 or not len(vector):
                 raise UsageError(f"node {n} has costs of shape {vector.shape}; give one a choice")
-        made = _Problem(vectors, [{} for _ in vectors])
-        for (a, b), given in edges.items():
+        problem = _Problem(vectors, [{} for _ in vectors])
+        for (a, b), pair_costs in edges.items():
             if a == b or not (0 <= a < len(vectors) and 0 <= b < len(vectors)):
                 raise UsageError(f"there is no edge {(a, b)} among {len(vectors)} nodes")
-            matrix = _numbers(given, f"the costs of edge {(a, b)}")
+            matrix = _numbers(pair_costs, f"the costs of edge {(a, b)}")
             wanted = (len(vectors[a]), len(vectors[b]))
             if matrix.shape != wanted:
                 raise UsageError(f"edge {(a, b)} has shape {matrix.shape}; give {wanted}")
-            _add(made.neighbours, a, b, matrix)
-        return made
+            _add(problem.neighbours, a, b, matrix)
+        return problem
 
     def cost(self, choice: Sequence[int]) -> float:
         nodes = sum(float(c[i]) for c, i in zip(self.costs, choice, strict=True))
@@ -81,19 +80,19 @@ class _Problem:
 
     def improved(self, choice: Sequence[int]) -> list[int]:
         """A local optimum: no change of a single node lowers its cost."""
-        found, changed = list(choice), True
+        current, changed = list(choice), True
         while changed:
             changed = False
             for n, vector in enumerate(self.costs):
-                total = vector + sum(m[:, found[b]] for b, m in self.neighbours[n].items())
+                total = vector + sum(m[:, current[b]] for b, m in self.neighbours[n].items())
                 best = int(np.argmin(total))
-                if total[best] < total[found[n]]:
-                    found[n], changed = best, True
-        return found
+                if total[best] < total[current[n]]:
+                    current[n], changed = best, True
+        return current
 
 
-def _numbers(given: Any, what: str) -> _Array:
-    array = np.asarray(given, "float64")
+def _numbers(values: Any, what: str) -> _Array:
+    array = np.asarray(values, "float64")
     if not np.isfinite(array).all():
         raise UsageError(f"{what} are not all finite numbers; leave such choices out")
     return array
@@ -146,10 +145,10 @@ class _Reduction:
 
     def _chosen(self, decided: Mapping[int, int]) -> list[int]:
         """Decide in reverse order of removal, when all neighbours are known."""
-        found = dict(decided)
+        choice = dict(decided)
         for node in reversed(self.gone):
-            if node not in found:
+            if node not in choice:
                 near = self.neighbours[node].items()
-                total = self.costs[node] + sum(m[:, found[b]] for b, m in near)
-                found[node] = int(np.argmin(total))
-        return [found[n] for n in range(len(self.costs))]
+                total = self.costs[node] + sum(m[:, choice[b]] for b, m in near)
+                choice[node] = int(np.argmin(total))
+        return [choice[n] for n in range(len(self.costs))]

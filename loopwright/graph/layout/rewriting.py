@@ -34,23 +34,23 @@ class Rewriting:
     def function(self, f: Function) -> Function:
         """The function with its calls in their layouts; parameters and results stay."""
         self.walk(f)
-        made = self.plain(f)
-        assert isinstance(made, Function)
-        return made
+        new = self.plain(f)
+        assert isinstance(new, Function)
+        return new
 
     def walk(self, root: Expr) -> None:
         for e in post_order(root):
             if e not in self.forms:
-                layout, made = self._entered(e)
-                self.forms[e] = {layout: made}
+                layout, form = self._entered(e)
+                self.forms[e] = {layout: form}
 
     def _entered(self, e: Expr) -> tuple[Layout, Expr]:
         name = called(e)
         if isinstance(e, Call) and name is not None:
             layout = self.chosen(e) or self.found(e)
-            made = None if layout == FIRST else rule_of(name)(self, e, layout)
-            if made is not None:
-                return layout, made
+            form = None if layout == FIRST else rule_of(name)(self, e, layout)
+            if form is not None:
+                return layout, form
             left = leaving(self, e, self.found(e))
             if left is not None:
                 return FIRST, left
@@ -69,11 +69,11 @@ class Rewriting:
 
     def form(self, e: Expr, layout: Layout) -> Expr:
         """A node in a layout, which its shape must fit."""
-        known = self.forms[e]
-        if layout not in known:
+        forms = self.forms[e]
+        if layout not in forms:
             home = self.home(e)
-            known[layout] = home.moved(known[home], self.shape(e), layout)
-        return known[layout]
+            forms[layout] = home.moved(forms[home], self.shape(e), layout)
+        return forms[layout]
 
     def beside(self, e: Expr, rank: int, layout: Layout) -> Expr:
         """An operand that is broadcast against one of some rank in a layout."""
@@ -148,7 +148,7 @@ def _conv(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
         return None
     # Windows of whole numbers only: the operator says so where they are not.
     first = has_few(r.shape(data)) and groups == 1 and layout not in r.forms[data]
-    given = r.plain(data) if first else r.form(data, layout)
+    image = r.plain(data) if first else r.form(data, layout)
     if layout == LAST:
         packed = turned(r.plain(weight), (*range(2, len(shape)), 1, 0))
     else:  # (O, C, ...) as (O / o, C / c, ..., c, o); c is 1, or as large as o
@@ -159,7 +159,7 @@ def _conv(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
         packed = turned(reshaped(r.plain(weight), apart), (0, 2, *range(4, n + 4), 3, 1))
     own = "channels_first" if first else _suffix(layout).removeprefix("_")
     op = get_op(f"nn.conv{_suffix(layout)}")
-    return op(given, packed, span=call.span, **{**attrs, "data_layout": own})
+    return op(image, packed, span=call.span, **{**attrs, "data_layout": own})
 
 
 def _pool(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
@@ -193,11 +193,10 @@ def _elementwise(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
             return None
         if shape and not layout.fits((1,) * (rank - len(shape)) + shape):
             return None
-    known = any(r.rank(a) == rank and layout in r.forms[a] for a in call.args)
-    if not known and r.chosen(call) is None:
+    has_form = any(r.rank(a) == rank and layout in r.forms[a] for a in call.args)
+    if not has_form and r.chosen(call) is None:
         return None
-    args = tuple(r.beside(a, rank, layout) for a in call.args)
-    return replace(call, args=args)
+    return replace(call, args=tuple(r.beside(a, rank, layout) for a in call.args))
 
 
 def _bias(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
@@ -231,8 +230,8 @@ def _slice(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     if not _can_be(r, data, layout):
         return None
     rank, axes = r.rank(data), call.attrs["axes"]
-    given = range(len(call.attrs["begin"])) if axes is None else axes
-    moved = [layout.axes(a, rank) for a in given]
+    named = range(len(call.attrs["begin"])) if axes is None else axes
+    moved = [layout.axes(a, rank) for a in named]
     if any(len(m) > 1 for m in moved):
         return None  # part of the channels
     return _of_form(r, call, layout, axes=[m[0] for m in moved])
@@ -274,12 +273,11 @@ def leaving(r: Rewriting, call: Call, layout: Layout) -> Expr | None:
     if layout == FIRST or not leaves_freely(r, call):
         return None
     (data,) = call.args
-    given, shape = r.form(data, layout), r.shape(call)
+    form, shape = r.form(data, layout), r.shape(call)
     if called(call) in FLATTENING:
-        return get_op("reshape")(given, newshape=shape, span=call.span)
-    axes = _moved_axes(r, call, layout)
-    made = get_op(called(call) or "")(given, axis=axes, span=call.span)
-    return reshaped(made, shape) if layout.block else made
+        return get_op("reshape")(form, newshape=shape, span=call.span)
+    reduced = get_op(called(call) or "")(form, axis=_moved_axes(r, call, layout), span=call.span)
+    return reshaped(reduced, shape) if layout.block else reduced
 
 
 def leaves_freely(r: Rewriting, call: Call) -> bool:
@@ -300,8 +298,8 @@ def leaves_freely(r: Rewriting, call: Call) -> bool:
 
 def _axes(r: Rewriting, call: Call) -> tuple[int, ...]:
     rank, axis = r.rank(call.args[0]), call.attrs["axis"]
-    given = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
-    return tuple(a % rank for a in given)
+    axes = range(rank) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return tuple(a % rank for a in axes)
 
 
 def _moved_axes(r: Rewriting, call: Call, layout: Layout) -> tuple[int, ...]:

@@ -90,8 +90,8 @@ divide = binary(
 @register_op("cast", Pattern.ELEMENTWISE)
 def cast(data: te.Tensor, *, dtype: str) -> te.Tensor:
     """The input as another dtype."""
-    found = dtypes.check(dtype)
-    return compute(data.shape, lambda *i: data(*i).astype(found), name="cast")
+    to = dtypes.check(dtype)
+    return compute(data.shape, lambda *i: data(*i).astype(to), name="cast")
 
 
 @register_op("clip", Pattern.ELEMENTWISE)
@@ -255,8 +255,7 @@ def gelu(data: te.Tensor, *, approximate: bool = False) -> te.Tensor:
         if not approximate:
             return half * x * (1 + te.erf(x * te.const(math.sqrt(0.5), data.dtype)))
         inner = te.const(math.sqrt(2 / math.pi), data.dtype)
-        cubic = te.const(0.044715, data.dtype)
-        return half * x * (1 + te.tanh(inner * (x + cubic * x * x * x)))
+        return half * x * (1 + te.tanh(inner * (x + te.const(0.044715, data.dtype) * x * x * x)))
 
     return compute(data.shape, lambda *i: value(data(*i)), name="gelu")
 
@@ -269,9 +268,8 @@ def elu(
     a, s, g = (te.const(v, data.dtype) for v in (alpha, scale, gamma))
 
     def value(x: Any) -> Any:
-        inner = x if scale == 1 else x / s
-        found = te.if_then_else(x > 0, x, a * te.expm1(inner))
-        return found if gamma == 1 else g * found
+        result = te.if_then_else(x > 0, x, a * te.expm1(x if scale == 1 else x / s))
+        return result if gamma == 1 else g * result
 
     return compute(data.shape, lambda *i: value(data(*i)), name="elu")
 
@@ -291,5 +289,5 @@ def prelu(data: te.Tensor, slope: te.Tensor) -> te.Tensor:
 @register_op("reinterpret", Pattern.ELEMENTWISE)
 def reinterpret(data: te.Tensor, *, dtype: str) -> te.Tensor:
     """The same bits as another dtype of as many bits."""
-    found = dtypes.check(dtype)
-    return compute(data.shape, lambda *i: te.reinterpret(found, data(*i)), name="reinterpret")
+    to = dtypes.check(dtype)
+    return compute(data.shape, lambda *i: te.reinterpret(to, data(*i)), name="reinterpret")

@@ -32,11 +32,9 @@ def take(data: te.Tensor, indices: te.Tensor, *, axis: int = 0) -> te.Tensor:
     inner = len(indices.shape)
 
     def value(*i: Any) -> Any:
-        n = held(indices(*i[at : at + inner]), data.shape[at])
-        return data(*i[:at], n, *i[at + inner :])
+        return data(*i[:at], held(indices(*i[at : at + inner]), data.shape[at]), *i[at + inner :])
 
-    shape = (*data.shape[:at], *indices.shape, *data.shape[at + 1 :])
-    return compute(shape, value, name="take")
+    return compute((*data.shape[:at], *indices.shape, *data.shape[at + 1 :]), value, name="take")
 
 
 @register_op("gather_elements", Pattern.INJECTIVE)
@@ -65,8 +63,7 @@ def gather_nd(data: te.Tensor, indices: te.Tensor, *, batch_dims: int = 0) -> te
         at = [held(indices(*i[:outer], q), n) for q, n in enumerate(extents)]
         return data(*i[:batch_dims], *at, *i[outer:])
 
-    shape = (*indices.shape[:-1], *data.shape[batch_dims + count :])
-    return compute(shape, value, name="gather")
+    return compute((*indices.shape[:-1], *data.shape[batch_dims + count :]), value, name="gather")
 
 
 #: Reductions of updates with old elements: the reducer, its value without updates, and how it
@@ -102,8 +99,7 @@ def _met(data: te.Tensor, count: int, matches: Any, update: Any, reduction: str)
         )
 
         def chosen(*i: Any) -> Any:
-            number = te.max(latest(*i), 0)
-            return te.if_then_else(latest(*i) >= 0, update(i, number), data(*i))
+            return te.if_then_else(latest(*i) >= 0, update(i, te.max(latest(*i), 0)), data(*i))
 
         return compute(data.shape, chosen, name="scattered")
     reduce, empty, combine = _MEETINGS[reduction]
@@ -156,12 +152,12 @@ def scatter_nd(
         )
 
     def place(k: Any) -> list[Any]:
-        found = []
+        index = []
         for d, n in enumerate(outer):
             inner = math.prod(outer[d + 1 :])
             x = k if inner == 1 else te.indexdiv(k, inner)
-            found.append(x if d == 0 else te.indexmod(x, n))
-        return found
+            index.append(x if d == 0 else te.indexmod(x, n))
+        return index
 
     def matches(i: Sequence[Any], k: Any) -> Any:
         tests = [te.equal(held(indices(*place(k), q), data.shape[q]), i[q]) for q in range(depth)]
@@ -184,8 +180,7 @@ def one_hot(indices: te.Tensor, values: te.Tensor, *, depth: int, axis: int = -1
         n = te.if_then_else(n < 0, n + depth, n)
         return te.if_then_else(te.equal(n, i[at]), values[1], values[0])
 
-    shape = (*indices.shape[:at], depth, *indices.shape[at:])
-    return compute(shape, value, name="one_hot")
+    return compute((*indices.shape[:at], depth, *indices.shape[at:]), value, name="one_hot")
 
 
 @register_op("reverse_sequence", Pattern.INJECTIVE)

@@ -51,9 +51,9 @@ ROUNDINGS = ("up", "down")
 def _format(name: str) -> Format | None:
     """The format of a name; None for powers of two alone."""
     if name not in FORMATS and name != SCALE:
-        known = [*FORMATS, SCALE]
+        names = [*FORMATS, SCALE]
         raise GraphError(
-            f"there is no format {name!r}{did_you_mean(name, known)}; use one of {', '.join(known)}"
+            f"there is no format {name!r}{did_you_mean(name, names)}; use one of {', '.join(names)}"
         )
     return FORMATS.get(name)
 
@@ -86,8 +86,8 @@ def encode_float(
 
     def value(*i: Any) -> Any:
         x = data(*i)
-        found = _exponent(x, saturate, rounding == "up") if f is None else _bits(x, f, saturate)
-        return found.astype("uint8")
+        whole = _exponent(x, saturate, rounding == "up") if f is None else _bits(x, f, saturate)
+        return whole.astype("uint8")
 
     return compute(data.shape, value, name="encoded")
 
@@ -108,10 +108,10 @@ def _number(bits: Any, f: Format) -> Any:
         infinity = te.const(float("inf"), "float32")
         beyond = te.if_then_else(te.equal(rest, f.over), infinity, nan) if f.infinite else nan
         size = te.if_then_else(rest > f.largest, beyond, size)
-    found = te.if_then_else(te.equal(te.bitwise_and(bits, f.sign), 0), size, -size)
+    number = te.if_then_else(te.equal(te.bitwise_and(bits, f.sign), 0), size, -size)
     if f.nan is not None and not f.signed_zero:
-        found = te.if_then_else(te.equal(bits, f.nan), nan, found)
-    return found
+        number = te.if_then_else(te.equal(bits, f.nan), nan, number)
+    return number
 
 
 def _bits(x: Any, f: Format, saturate: bool) -> Any:
@@ -143,8 +143,8 @@ def _power(bits: Any) -> Any:
     """2 ** (bits - 127); 255 is NaN, and 0 has half the smallest exponent of float32."""
     shifted = te.shift_left(bits, _FRACTION)
     smallest = te.const(1 << (_FRACTION - 1), "int32")
-    found = te.reinterpret("float32", te.if_then_else(te.equal(bits, 0), smallest, shifted))
-    return te.if_then_else(te.equal(bits, 255), te.const(float("nan"), "float32"), found)
+    number = te.reinterpret("float32", te.if_then_else(te.equal(bits, 0), smallest, shifted))
+    return te.if_then_else(te.equal(bits, 255), te.const(float("nan"), "float32"), number)
 
 
 def _exponent(x: Any, saturate: bool, up: bool) -> Any:
@@ -200,8 +200,8 @@ def quantize(
 
     def value(*i: Any) -> Any:
         s, z = _of(scale, i, at), _of(zero_point, i, at)
-        found = te.nearbyint(data(*i) / s) + z.astype("float32")
-        return te.max(te.min(found, float(high)), float(low)).astype(out_dtype)
+        whole = te.nearbyint(data(*i) / s) + z.astype("float32")
+        return te.max(te.min(whole, float(high)), float(low)).astype(out_dtype)
 
     return compute(data.shape, value, name="quantize")
 

@@ -20,14 +20,14 @@ def dense(data: te.Tensor, weight: te.Tensor, *, out_dtype: str = "") -> te.Tens
     if len(weight.shape) != 2 or not data.shape:
         raise GraphError("dense takes data of at least one dimension, and a weight of two")
     require_same(data.shape[-1], weight.shape[1], "the last extents of data and weight")
-    found = product(
+    rows = product(
         *(data, weight),
         trans_b=True,
         dtype=out_dtype or accumulator(data.dtype),
         batch=data.shape[:-2],
         name="dense",
     )
-    return as_dtype(found, out_dtype or data.dtype)
+    return as_dtype(rows, out_dtype or data.dtype)
 
 
 @register_op("matmul", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -37,14 +37,14 @@ def matmul(lhs: te.Tensor, rhs: te.Tensor, *, out_dtype: str = "") -> te.Tensor:
     if not a or not b:
         raise GraphError("matmul takes tensors of at least one dimension")
     require_same(a[-1], b[-2:][0], "the inner extents of a product")
-    found = product(
+    result = product(
         *(lhs, rhs),
         dtype=out_dtype or accumulator(lhs.dtype),
         batch=broadcast(a[:-2], b[:-2]),
         read=element,
         name="matmul",
     )
-    return as_dtype(found, out_dtype or lhs.dtype)
+    return as_dtype(result, out_dtype or lhs.dtype)
 
 
 @register_op("nn.bias_add", Pattern.BROADCAST)
@@ -78,8 +78,7 @@ def batch_norm(
 
     def value(*i: Any) -> Any:
         c = i[at]
-        scale = gamma[c] * te.rsqrt(moving_var[c] + eps)
-        return (data(*i) - moving_mean[c]) * scale + beta[c]
+        return (data(*i) - moving_mean[c]) * (gamma[c] * te.rsqrt(moving_var[c] + eps)) + beta[c]
 
     return compute(data.shape, value, name="batch_norm")
 

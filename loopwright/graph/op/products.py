@@ -26,8 +26,7 @@ from loopwright.ops import compute
 
 def _terms(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
     """The letters of each operand and of the result; an ellipsis becomes letters of its own."""
-    text = equation.replace(" ", "")
-    left, arrow, right = text.partition("->")
+    left, arrow, right = equation.replace(" ", "").partition("->")
     parts = left.split(",")
     if len(parts) != len(ranks):
         raise GraphError(f"equation {equation!r} is of {len(parts)} tensors, got {len(ranks)}")
@@ -75,8 +74,7 @@ def einsum(data: te.Tensor, *others: te.Tensor, equation: str) -> te.Tensor:
         product = reduce(mul, (read(s, t) for s, t in zip(terms, operands, strict=True)))
         return te.sum(product, axis=list(loops.values())) if loops else product
 
-    shape = tuple(extents[c] for c in result)
-    return as_dtype(te.compute(shape, value, name="einsum"), data.dtype)
+    return as_dtype(te.compute(tuple(extents[c] for c in result), value, name="einsum"), data.dtype)
 
 
 @register_op("nn.resample", Pattern.OUT_ELEMENTWISE_FUSABLE)
@@ -157,10 +155,10 @@ def det(data: te.Tensor) -> te.Tensor:
     rank = len(shape) - 2
 
     def value(*i: Any) -> Any:
-        found = left(*i, *(0,) * (len(left.shape) - rank))
+        result = left(*i, *(0,) * (len(left.shape) - rank))
         for f in factors:
-            found = found * f(*i)
-        return found
+            result = result * f(*i)
+        return result
 
     return as_dtype(te.compute(shape[:-2], value, name="det"), data.dtype)
 
@@ -235,20 +233,20 @@ def sparse_dense(data: Any, weight: Any) -> Call:
     width = int(weight.shape[1]) if hasattr(weight, "tocsr") else 0
     least = int(columns.max(initial=-1)) + 1
     weights = const(padded), const(numbers)
-    made: Call = get_op("nn.sparse_dense")(data, *weights, least=least, width=width)
-    return made
+    call: Call = get_op("nn.sparse_dense")(data, *weights, least=least, width=width)
+    return call
 
 
 def _rows(weight: Any) -> tuple[Array, Array, Array]:
-    given = weight.tocsr() if hasattr(weight, "tocsr") else weight
-    if hasattr(given, "indptr"):
-        given = (given.data, given.indices, given.indptr)
-    if not isinstance(given, tuple) or len(given) != 3:
+    parts = weight.tocsr() if hasattr(weight, "tocsr") else weight
+    if hasattr(parts, "indptr"):
+        parts = (parts.data, parts.indices, parts.indptr)
+    if not isinstance(parts, tuple) or len(parts) != 3:
         raise GraphError(
             f"sparse_dense: the weight is {type(weight).__name__}; give a matrix of SciPy, or "
             "(values, columns, starts)"
         )
-    values, columns, starts = map(np.asarray, given)
+    values, columns, starts = map(np.asarray, parts)
     whole = columns.dtype.kind in "iu" and starts.dtype.kind in "iu"
     if not whole or not values.ndim == columns.ndim == starts.ndim == 1:
         raise GraphError("sparse_dense: columns and starts are whole numbers, all of one dimension")

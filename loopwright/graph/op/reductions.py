@@ -19,8 +19,7 @@ Axes = int | Sequence[int] | None
 
 def _reduction(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
     def define(data: te.Tensor, *, axis: Axes = None, keepdims: bool = False) -> te.Tensor:
-        axes = axes_of(axis, data.ndim)
-        return reduced(data, axes, reduce, name, keepdims=keepdims)
+        return reduced(data, axes_of(axis, data.ndim), reduce, name, keepdims=keepdims)
 
     define.__doc__, define.__qualname__ = summary, name
     return register_op(name, Pattern.REDUCTION)(define)
@@ -65,12 +64,12 @@ def _arg(name: str, summary: str, reduce: Callable[..., Any]) -> Op:
             place = extent - 1 - k if select_last else k
             return reduce((k, data(*i[:at], place, *i[at:])), axis=k)
 
-        found = te.compute(outer, numbered, name=name)[0]
+        places = te.compute(outer, numbered, name=name)[0]
         shape = (*data.shape[:at], *((1,) if keepdims else ()), *data.shape[at + 1 :])
         after = at + 1 if keepdims else at
 
         def widened(*i: Any) -> Any:
-            place = found(*i[:at], *i[after:])
+            place = places(*i[:at], *i[after:])
             return (extent - 1 - place if select_last else place).astype("int64")
 
         return compute(shape, widened, name="index")

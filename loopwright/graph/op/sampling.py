@@ -65,8 +65,7 @@ def grid_sample(
             parts.append(element * reduce(mul, weights))
         return reduce(lambda a, b: a + b, parts).astype(data.dtype)
 
-    shape = (*data.shape[:2], *grid.shape[1:-1])
-    return compute(shape, value, name="grid_sample")
+    return compute((*data.shape[:2], *grid.shape[1:-1]), value, name="grid_sample")
 
 
 def _ends(extent: int, align_corners: bool) -> tuple[float, float]:
@@ -167,8 +166,7 @@ def roi_align(
             rois(n, corner).astype(wide) * spatial_scale - offset
             for corner in ((1, 3) if side == 0 else (0, 2))
         )
-        extent = end - begin if half_pixel else te.max(end - begin, 1.0)
-        step = extent / float(size[side])
+        step = (end - begin if half_pixel else te.max(end - begin, 1.0)) / float(size[side])
         return begin + bin_number * step + (sample + 0.5) * step / float(samples)
 
     def weighted(n: Any, c: Any, i: Any, j: Any, a: Any, b: Any) -> list[Any]:
@@ -241,24 +239,23 @@ def deformable_columns(
             + offset(b, number * 2 + d, i, j).astype(wide)
             for d, o in enumerate((i, j))
         ]  # fmt: skip
-        found: Any = te.const(0, wide)
+        total: Any = te.const(0, wide)
         for row, down in _around(places[0], image[0]):
             for column, across in _around(places[1], image[1]):
-                found = found + data(b, channel, row, column).astype(wide) * (down * across)
+                total = total + data(b, channel, row, column).astype(wide) * (down * across)
         if mask is not None:
-            found = found * mask(b, number, i, j).astype(wide)
-        return found.astype(data.dtype)
+            total = total * mask(b, number, i, j).astype(wide)
+        return total.astype(data.dtype)
 
-    shape = (n, channels * rows * columns, *offset.shape[2:])
-    return compute(shape, value, name="columns")
+    return compute((n, channels * rows * columns, *offset.shape[2:]), value, name="columns")
 
 
 def _around(x: Any, extent: int) -> list[tuple[Any, Any]]:
     """Both elements beside a position, and their weights: 0 outside."""
     low = te.floor(x)
     rest = x - low
-    found = []
+    pairs = []
     for place, weight in ((low, 1 - rest), (low + 1, rest)):
         inside = te.all(place >= 0.0, place <= extent - 1.0)
-        found.append((_whole(place, extent), te.if_then_else(inside, weight, weight * 0)))
-    return found
+        pairs.append((_whole(place, extent), te.if_then_else(inside, weight, weight * 0)))
+    return pairs

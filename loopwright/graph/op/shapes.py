@@ -58,10 +58,10 @@ def quotient(a: Sequence[Size], b: Sequence[Size]) -> Size | None:
         above.remove(next(other for other in above if same(e, other)))
     if divisor == 0 or count % divisor:
         return None
-    found: Any = count // divisor
+    result: Any = count // divisor
     for e in above:
-        found = e if same(found, 1) else e * found
-    return found  # type: ignore[no-any-return]
+        result = e if same(result, 1) else e * result
+    return result  # type: ignore[no-any-return]
 
 
 def _product(shape: Sequence[Size]) -> tuple[int, list[te.Expr]]:
@@ -96,26 +96,26 @@ def axes_of(axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """Sorted axes counted from 0; None are all; GraphError where one is missing, or given twice."""
     if axes is None:
         return tuple(range(rank))
-    given = (axes,) if isinstance(axes, int) else tuple(axes)
-    found = sorted(axis_of(a, rank) for a in given)
-    if len(set(found)) < len(found):
-        raise GraphError(f"axes {given} name one axis twice")
-    return tuple(found)
+    named = (axes,) if isinstance(axes, int) else tuple(axes)
+    numbers = sorted(axis_of(a, rank) for a in named)
+    if len(set(numbers)) < len(numbers):
+        raise GraphError(f"axes {named} name one axis twice")
+    return tuple(numbers)
 
 
 def several(value: int | Sequence[int], count: int, what: str) -> tuple[int, ...]:
     """One number for each of some dimensions, given as one for all, or one for each."""
-    given = (value,) * count if isinstance(value, int) else tuple(value)
-    if len(given) != count:
-        raise GraphError(f"{what} is {given}; give one number, or {count}")
-    return given
+    numbers = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(numbers) != count:
+        raise GraphError(f"{what} is {numbers}; give one number, or {count}")
+    return numbers
 
 
 def pads_of(padding: int | Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
     """Elements before and after dimensions: one number, one each, or all before, then all after."""
-    given = (padding,) * count if isinstance(padding, int) else tuple(padding)
-    if len(given) == count:
-        given *= 2
-    if len(given) != 2 * count or any(p < 0 for p in given):
+    pads = (padding,) * count if isinstance(padding, int) else tuple(padding)
+    if len(pads) == count:
+        pads *= 2
+    if len(pads) != 2 * count or any(p < 0 for p in pads):
         raise GraphError(f"padding is {padding}; give one number, {count}, or {2 * count}, from 0")
-    return tuple(zip(given[:count], given[count:], strict=True))
+    return tuple(zip(pads[:count], pads[count:], strict=True))

@@ -53,8 +53,8 @@ def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
     """The elements in another shape: -1 is what is left, 0 the extent of the input there."""
     old = data.shape
     if any(n == 0 and d >= len(old) for d, n in enumerate(newshape)):
-        told = ", ".join(map(str, old))
-        raise GraphError(f"newshape {tuple(newshape)} copies an extent that ({told}) does not have")
+        text = ", ".join(map(str, old))
+        raise GraphError(f"newshape {tuple(newshape)} copies an extent that ({text}) does not have")
     if newshape.count(-1) > 1 or any(n < -1 for n in newshape):
         raise GraphError(f"newshape {tuple(newshape)} is no shape: at most one extent is -1")
     shape: list[Size] = [old[d] if n == 0 else n for d, n in enumerate(newshape)]
@@ -63,9 +63,9 @@ def reshape(data: te.Tensor, *, newshape: Sequence[int]) -> te.Tensor:
         rest = shapes.quotient(old, [n for d, n in enumerate(shape) if d != at])
         shape[at] = -1 if rest is None else rest
     if (-1 in newshape and shape[newshape.index(-1)] == -1) or shapes.quotient(old, shape) != 1:
-        told = ", ".join(map(str, old))
+        text = ", ".join(map(str, old))
         count = math.prod(old) if shapes.is_static(old) else "the"
-        raise GraphError(f"{count} elements of shape ({told}) do not fill {tuple(newshape)}")
+        raise GraphError(f"{count} elements of shape ({text}) do not fill {tuple(newshape)}")
     return _moved(data, shape, "reshape")
 
 
@@ -92,8 +92,7 @@ def transpose(data: te.Tensor, *, axes: Sequence[int] | None = None) -> te.Tenso
         at = dict(zip(order, i, strict=True))
         return data(*(at[d] for d in range(rank)))
 
-    shape = tuple(data.shape[a] for a in order)
-    return compute(shape, value, name="transpose")
+    return compute(tuple(data.shape[a] for a in order), value, name="transpose")
 
 
 @register_op("squeeze", Pattern.INJECTIVE)
@@ -110,16 +109,15 @@ def squeeze(data: te.Tensor, *, axis: int | Sequence[int] | None = None) -> te.T
         at = dict(zip(kept, i, strict=True))
         return data(*(at.get(d, 0) for d in range(rank)))
 
-    shape = tuple(data.shape[d] for d in kept)
-    return compute(shape, value, name="squeeze")
+    return compute(tuple(data.shape[d] for d in kept), value, name="squeeze")
 
 
 @register_op("expand_dims", Pattern.INJECTIVE)
 def expand_dims(data: te.Tensor, *, axis: int | Sequence[int]) -> te.Tensor:
     """The tensor with further dimensions of extent 1, which stand at some axes of the result."""
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
-    rank = len(data.shape) + len(given)
-    new = shapes.axes_of(given, rank)
+    named = (axis,) if isinstance(axis, int) else tuple(axis)
+    rank = len(data.shape) + len(named)
+    new = shapes.axes_of(named, rank)
     old = [d for d in range(rank) if d not in new]
     extents = dict(zip(old, data.shape, strict=True))
     shape = tuple(extents.get(d, 1) for d in range(rank))
@@ -129,8 +127,8 @@ def expand_dims(data: te.Tensor, *, axis: int | Sequence[int]) -> te.Tensor:
 @register_op("broadcast_to", Pattern.BROADCAST)
 def broadcast_to(data: te.Tensor, *, shape: Sequence[int]) -> te.Tensor:
     """The tensor repeated along dimensions of extent 1, or that it does not have."""
-    found = shapes.broadcast(data.shape, tuple(shape))
-    return compute(found, lambda *i: shapes.element(data, i), name="broadcast")
+    extents = shapes.broadcast(data.shape, tuple(shape))
+    return compute(extents, lambda *i: shapes.element(data, i), name="broadcast")
 
 
 @register_op("concatenate", Pattern.INJECTIVE)
@@ -149,13 +147,12 @@ def concatenate(data: te.Tensor, *others: te.Tensor, axis: int = 0) -> te.Tensor
         def read(t: te.Tensor, begin: Size) -> Any:
             return t(*i[:at], i[at] - begin, *i[at + 1 :])
 
-        found = read(parts[-1], ends[-2] if len(ends) > 1 else 0)
+        x = read(parts[-1], ends[-2] if len(ends) > 1 else 0)
         for n in reversed(range(len(parts) - 1)):
-            found = te.if_then_else(i[at] < ends[n], read(parts[n], ends[n - 1] if n else 0), found)
-        return found
+            x = te.if_then_else(i[at] < ends[n], read(parts[n], ends[n - 1] if n else 0), x)
+        return x
 
-    shape = (*data.shape[:at], ends[-1], *data.shape[at + 1 :])
-    return compute(shape, value, name="concatenate")
+    return compute((*data.shape[:at], ends[-1], *data.shape[at + 1 :]), value, name="concatenate")
 
 
 @register_op("strided_slice", Pattern.INJECTIVE)
@@ -176,8 +173,8 @@ def strided_slice(
         raise GraphError("a slice has a stride of 0")
     runs = [_taken(n, slices.get(d, slice(None))) for d, n in enumerate(old)]
     if any(r is not None and len(r) == 0 for r in runs):
-        told = ", ".join(map(str, old))
-        raise GraphError(f"a slice of shape ({told}) is empty: begin {begin}, end {end}")
+        extents = ", ".join(map(str, old))
+        raise GraphError(f"a slice of shape ({extents}) is empty: begin {begin}, end {end}")
 
     def value(*i: Any) -> Any:
         pairs = zip(i, runs, strict=True)
@@ -218,7 +215,6 @@ def triangle(data: te.Tensor, *, k: int = 0, upper: bool = True) -> te.Tensor:
     zero = te.const(0, data.dtype)
 
     def value(*i: Any) -> Any:
-        inside = i[-1] >= i[-2] + k if upper else i[-1] <= i[-2] + k
-        return te.if_then_else(inside, data(*i), zero)
+        return te.if_then_else(i[-1] >= i[-2] + k if upper else i[-1] <= i[-2] + k, data(*i), zero)
 
     return compute(data.shape, value, name="triangle")

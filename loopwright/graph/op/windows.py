@@ -52,10 +52,10 @@ def _convolved(
 ) -> te.Tensor:
     """A convolution with its result in a layout; of the data it is ``data_layout``."""
     names = {"NCHW": "channels_first", "NHWC": "channels_last", "NCHWc": "channels_blocked"}
-    known = {names[layout]: layout, "channels_first": "NCHW"}
-    if data_layout and data_layout not in known:
-        raise GraphError(f"data_layout is {data_layout!r}; there are {', '.join(known)}")
-    source = known[data_layout] if data_layout else layout
+    layouts = {names[layout]: layout, "channels_first": "NCHW"}
+    if data_layout and data_layout not in layouts:
+        raise GraphError(f"data_layout is {data_layout!r}; there are {', '.join(layouts)}")
+    source = layouts[data_layout] if data_layout else layout
     blocks = 2 if layout == "NCHWc" else 0
     rank = len(weight.shape) - 2 - blocks
     if rank < 1 or len(data.shape) != rank + (3 if source == "NCHWc" else 2):

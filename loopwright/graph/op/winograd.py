@@ -128,10 +128,10 @@ def winograd(
 def _row(matrix: Matrix, at: Any, read: Callable[[int], Any]) -> Any:
     """The product of a row of a matrix with a vector, chosen at once where the loop is unrolled."""
     *others, last = matrix
-    found = _combined(last, read)
+    product = _combined(last, read)
     for n, row in reversed(list(enumerate(others))):
-        found = te.select(te.equal(at, n), _combined(row, read), found)
-    return found
+        product = te.select(te.equal(at, n), _combined(row, read), product)
+    return product
 
 
 def _combined(row: Sequence[float], read: Callable[[int], Any]) -> Any:
@@ -195,14 +195,14 @@ def _computes(
 ) -> bool:
     """Whether a call is a convolution of constant windows of 3 x 3 with stride 1, in float32."""
     data, weight = inputs
-    found = _extents(inputs, attrs, last)
-    if found is None or target.kind not in _CPUS or not is_constant(weight):
+    extents = _extents(inputs, attrs, last)
+    if extents is None or target.kind not in _CPUS or not is_constant(weight):
         return False
     plain = all(several(attrs[n], 2, n) == (1, 1) for n in ("strides", "dilation"))
     dtypes = {data.dtype, weight.dtype, attrs["out_dtype"] or data.dtype}
     if not plain or attrs["groups"] != 1 or dtypes != {"float32"}:
         return False
-    _, channels, height, width, outputs = found
+    _, channels, height, width, outputs = extents
     return min(channels, outputs) >= _FEWEST and min(height, width) - 2 >= transforms.step
 
 
@@ -210,9 +210,9 @@ def _priority(
     inputs: Sequence[te.Tensor], attrs: Attrs, target: Target, transforms: Transforms, last: bool
 ) -> int:
     """A priority above the definition's where it was measured to be faster without tuning."""
-    found = _extents(inputs, attrs, last)
-    assert found is not None, "asked after the condition"
-    images, height, width = found[0], found[2] - 2, found[3] - 2
+    extents = _extents(inputs, attrs, last)
+    assert extents is not None, "asked after the condition"
+    images, height, width = extents[0], extents[2] - 2, extents[3] - 2
     step, places = transforms.step, len(transforms.image) ** 2
     tiles = -(-height // step) * -(-width // step)
     # The multiplications of the definition as a multiple of those of the algorithm.

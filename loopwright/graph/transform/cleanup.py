@@ -8,7 +8,7 @@ from typing import Any
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import MAIN, IRModule
-from loopwright.graph.ir.structural import attrs_key, digest
+from loopwright.graph.ir.structural import own_data
 from loopwright.graph.ir.visitor import globals_of, post_order, rewrite, users
 from loopwright.graph.passes import function_pass, module_pass
 
@@ -16,38 +16,23 @@ from loopwright.graph.passes import function_pass, module_pass
 @function_pass(opt_level=2)
 def EliminateCommonSubexpr(f: ir.Function) -> ir.Expr:
     """Share equal calls, constants, tuples and parts of tuples; all of them are pure."""
-    known: dict[tuple[Any, ...], ir.Expr] = {}
+    firsts: dict[tuple[Any, ...], ir.Expr] = {}
 
     def change(e: ir.Expr) -> ir.Expr:
-        key = _key(e)
-        return e if key is None else known.setdefault(key, e)
+        kinds = (ir.OpRef, ir.GlobalVar, ir.Constant, ir.Tuple, ir.TupleGetItem)
+        shared = isinstance(e.op, kinds[:2]) if isinstance(e, ir.Call) else isinstance(e, kinds)
+        return firsts.setdefault((type(e), own_data(e), e.children), e) if shared else e
 
     return rewrite(f, change)
-
-
-def _key(e: ir.Expr) -> tuple[Any, ...] | None:
-    """Equal for expressions of the same value; None where a node is left as it is."""
-    match e:
-        case ir.OpRef() | ir.GlobalVar():
-            return type(e), e.name
-        case ir.Constant():
-            return ir.Constant, str(e.type), digest(e)
-        case ir.Call(op=ir.OpRef() | ir.GlobalVar()):
-            return ir.Call, e.children, attrs_key(e.attrs)
-        case ir.Tuple():
-            return ir.Tuple, e.fields
-        case ir.TupleGetItem():
-            return ir.TupleGetItem, e.tuple_value, e.index
-    return None
 
 
 @function_pass(opt_level=1)
 def DeadCodeElimination(f: ir.Function) -> ir.Expr:
     """Remove unread bindings, and read parts of tuples where they are made, until none is left."""
-    made = _once(f)
-    while made is not f and isinstance(made, ir.Function):
-        f, made = made, _once(made)
-    return made
+    cleaned = _once(f)
+    while cleaned is not f and isinstance(cleaned, ir.Function):
+        f, cleaned = cleaned, _once(cleaned)
+    return cleaned
 
 
 def _once(f: ir.Function) -> ir.Expr:
@@ -82,10 +67,10 @@ def RemoveUnusedFunctions(module: IRModule) -> IRModule:
 def InferType(module: IRModule) -> IRModule:
     """Check all types, and let each function declare what it returns."""
     types = infer_types(module)
-    made = {}
+    functions = {}
     for name, function in module.functions.items():
-        found = types[function]
-        assert isinstance(found, ir.FuncType)
-        known = function.result is not None
-        made[name] = function if known else replace(function, result=found.result)
-    return module.with_functions(made)
+        t = types[function]
+        assert isinstance(t, ir.FuncType)
+        declared = function.result is not None
+        functions[name] = function if declared else replace(function, result=t.result)
+    return module.with_functions(functions)

@@ -22,24 +22,24 @@ _LARGE = 1 << 16
 @typed_pass(opt_level=2)
 def FoldConstant(f: Function, types: Types) -> Function:
     """Replace calls of operators over constants by their values."""
-    known: set[Expr] = set()
+    constant: set[Expr] = set()
     order = post_order(f)
     for e in order:
-        if isinstance(e, Constant) or (called(e) is not None and _is_known(e, known, types)):
-            known.add(e)
+        if isinstance(e, Constant) or (called(e) is not None and _is_known(e, constant, types)):
+            constant.add(e)
     readers = users(order)
     # Values that something else reads; what lies between them needs none.
-    wanted = [e for e in order if e in known and not isinstance(e, Constant)]
-    wanted = [e for e in wanted if any(r not in known for r in readers[e])]
+    wanted = [e for e in order if e in constant and not isinstance(e, Constant)]
+    wanted = [e for e in wanted if any(r not in constant for r in readers[e])]
     if not wanted:
         return f
     values = dict(zip(wanted, map(const, evaluate(wanted)), strict=True))
     return rewrite_function(f, lambda _, e: values.get(e, e))
 
 
-def _is_known(e: Expr, known: set[Expr], types: Types) -> bool:
+def _is_known(e: Expr, constant: set[Expr], types: Types) -> bool:
     *args, _ = e.children
-    if not all(a in known for a in args):
+    if not all(a in constant for a in args):
         return False
     size, largest = _elements(types[e]), max((_elements(types[a]) for a in args), default=0)
     return 0 < size <= max(_LARGE, largest)
@@ -115,8 +115,7 @@ def SimplifyInference(f: Function, types: Types) -> Function:
             return new
         assert isinstance(old, Call)
         assert isinstance(new, Call)
-        alone = len(readers[old.args[0]]) == 1
-        return _scale_and_shift(new, types.tensor(old.args[0]), alone)
+        return _scale_and_shift(new, types.tensor(old.args[0]), len(readers[old.args[0]]) == 1)
 
     return rewrite_function(f, change)
 
@@ -126,8 +125,8 @@ def _scale_and_shift(call: Call, data_type: TensorType, alone: bool) -> Expr:
     rank, dtype = len(data_type.shape), data_type.dtype
     axis, epsilon = call.attrs["axis"] % rank, call.attrs["epsilon"]
     narrow = dtype in dtypes.HALVES
-    given = [cast(e, dtype="float32") for e in call.args] if narrow else call.args
-    data, gamma, beta, mean, variance = given
+    args = [cast(e, dtype="float32") for e in call.args] if narrow else call.args
+    data, gamma, beta, mean, variance = args
     inner = range(1, rank - axis)  # dimensions behind the channels
 
     shifted = add(variance, const(epsilon, "float32" if narrow else dtype))
@@ -136,8 +135,8 @@ def _scale_and_shift(call: Call, data_type: TensorType, alone: bool) -> Expr:
     scaled = _with_scaled_weight(data, scale, axis, rank) if alone else None
     if scaled is None:
         scaled = multiply(data, _spread(scale, inner), span=call.span)
-    found = add(scaled, shift, span=call.span)
-    return cast(found, dtype=dtype, span=call.span) if narrow else found
+    result = add(scaled, shift, span=call.span)
+    return cast(result, dtype=dtype, span=call.span) if narrow else result
 
 
 def _spread(e: Expr, axes: Sequence[int]) -> Expr:

@@ -54,7 +54,7 @@ def combined(f: Function, products: Mapping[str, Product], types: Types) -> Func
 
 def _alike(order: Sequence[Expr], products: Mapping[str, Product]) -> list[list[Call]]:
     """Groups of calls of equal input, attributes, and weights up to the number of channels."""
-    found: dict[tuple[Any, ...], list[Call]] = {}
+    groups: dict[tuple[Any, ...], list[Call]] = {}
     for e in order:
         name = called(e)
         if name is None or name not in products or not isinstance(e, Call) or len(e.args) != 2:
@@ -66,8 +66,8 @@ def _alike(order: Sequence[Expr], products: Mapping[str, Product]) -> list[list[
         shape = list(weight.data.shape)
         shape[product.weight_axis] = 0
         key = (name, e.args[0], attrs_key(attrs), tuple(shape), str(weight.data.dtype))
-        found.setdefault(key, []).append(e)
-    return [calls for calls in found.values() if len(calls) >= MIN_BRANCHES]
+        groups.setdefault(key, []).append(e)
+    return [calls for calls in groups.values() if len(calls) >= MIN_BRANCHES]
 
 
 @dataclass(eq=False)
@@ -144,10 +144,10 @@ class _Combining:
         """One product with all channels, and one of each call that follows."""
         weights = [_constant(chain[0].args[1]) for chain in group.chains]
         weight = const(np.concatenate(weights, axis=product.weight_axis))
-        found: Expr = Call(head.op, (head.args[0], weight), head.attrs, span=head.span)
+        result: Expr = Call(head.op, (head.args[0], weight), head.attrs, span=head.span)
         for n, call in enumerate(group.chains[0][1:], 1):
-            found = self._follower(group, n, call, found)
-        return found
+            result = self._follower(group, n, call, result)
+        return result
 
     def _follower(self, group: _Group, n: int, call: Call, data: Expr) -> Expr:
         if len(call.args) == 1:
@@ -240,8 +240,8 @@ def _parts(e: Expr, types: Types) -> tuple[Expr, ...]:
     t = types.tensor(e)
     axis = get_op("concatenate").complete(e.attrs)["axis"]
     floats = np.issubdtype(t.dtype, np.floating) if t.dtype != "bfloat16" else True
-    known = all(types.tensor(x).static for x in e.args)
-    return e.args if axis % len(t.shape) == 1 and floats and known else ()
+    static = all(types.tensor(x).static for x in e.args)
+    return e.args if axis % len(t.shape) == 1 and floats and static else ()
 
 
 def _sum(conv: Call, parts: tuple[Expr, ...], types: Types) -> Expr:
@@ -252,14 +252,14 @@ def _sum(conv: Call, parts: tuple[Expr, ...], types: Types) -> Expr:
     once_more = (len(parts) - 1) * elements(types.tensor(conv))
     if once_more >= sum(elements(types.tensor(x)) for x in parts):
         return conv
-    found: Expr | None = None
+    total: Expr | None = None
     begin = 0
     for x in parts:
         channels = types.tensor(x).shape[1]
         assert isinstance(channels, int)
         own = const(weight.data[:, begin : begin + channels].copy(), name=weight.name)
         product = Call(conv.op, (x, own), conv.attrs, span=conv.span)
-        found = product if found is None else get_op("add")(product, found, span=conv.span)
+        total = product if total is None else get_op("add")(product, total, span=conv.span)
         begin += channels
-    assert found is not None
-    return found
+    assert total is not None
+    return total

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,20 +24,12 @@ _LONGEST_OF_VALUES = (1 << 31) // (255 * 255) - 1
 #: Calls that choose or move elements of one input.
 _MOVES = ("nn.max_pool", "reshape", "squeeze", "expand_dims", "nn.batch_flatten", "transpose")
 
-_DATA, _SCALE, _ZERO = patterns.wildcard(), patterns.is_constant(), patterns.is_constant()
-_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO = (
-    patterns.is_constant(),
-    patterns.is_constant(),
-    patterns.is_constant(),
-)
+_DATA, _OTHER = patterns.wildcard(), patterns.wildcard()
+_SCALE, _ZERO, _OTHER_SCALE, _OTHER_ZERO = (patterns.is_constant() for _ in range(4))
+_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO = (patterns.is_constant() for _ in range(3))
 _QUANTIZE, _DEQUANTIZE = patterns.is_op("qnn.quantize"), patterns.is_op("qnn.dequantize")
 _REAL = _DEQUANTIZE(_DATA, _SCALE, _ZERO)
 _REAL_WEIGHT = _DEQUANTIZE(_WEIGHT, _WEIGHT_SCALE, _WEIGHT_ZERO)
-_OTHER, _OTHER_SCALE, _OTHER_ZERO = (
-    patterns.wildcard(),
-    patterns.is_constant(),
-    patterns.is_constant(),
-)
 _OTHER_REAL = _DEQUANTIZE(_OTHER, _OTHER_SCALE, _OTHER_ZERO)
 
 
@@ -79,8 +70,7 @@ def _total(m: patterns.Match, name: str, zero: int) -> Expr:
     if name == "nn.conv" and zero:
         pads = pads_of(attrs["padding"], len(m.type(_DATA).shape) - 2)
         if any(pair != (0, 0) for pair in pads):
-            width = ((0, 0), (0, 0), *pads)
-            data = get_op("nn.pad")(data, pad_width=width, pad_value=float(zero))
+            data = get_op("nn.pad")(data, pad_width=((0, 0), (0, 0), *pads), pad_value=float(zero))
             attrs["padding"] = 0
     attrs["out_dtype"] = "int32"
     return get_op(name)(data, m[_WEIGHT], span=m.root.span, **attrs)
@@ -107,8 +97,7 @@ def _product_of_values(m: patterns.Match) -> Expr | None:
     for less, of, axis in ((zero, right, -2), (other_zero, left, -1)):
         if less:
             sums = get_op("sum")(get_op("cast")(of, dtype="int32"), axis=axis, keepdims=True)
-            weighted = get_op("multiply")(sums, const(less, "int32"))
-            total = get_op("subtract")(total, weighted)
+            total = get_op("subtract")(total, get_op("multiply")(sums, const(less, "int32")))
     if zero and other_zero:
         total = get_op("add")(total, const(zero * other_zero * count, "int32"))
     factor = parameters[0] * parameters[2]
@@ -222,25 +211,19 @@ def _is_zero(e: Expr) -> bool:
     return isinstance(e, Constant) and not e.data.any()
 
 
-def _call(name: str, *args: Any, **attrs: Any) -> Expr:
-    return get_op(name)(*args, **attrs)
-
-
 def _quantized(m: patterns.Match) -> Expr:
     scale, dtype = _spread(m, m[_ANY_SCALE]), m.attrs()["out_dtype"]
-    whole = _call("round", _call("divide", m[_VALUES], scale))
+    whole = get_op("round")(get_op("divide")(m[_VALUES], scale))
     if not _is_zero(m[_ANY_ZERO]):
-        whole = _call("add", whole, _call("cast", _spread(m, m[_ANY_ZERO]), dtype="float32"))
-    return _call("cast", whole, dtype=dtype)  # a cast holds numbers in the range of its dtype
+        whole = get_op("add")(whole, get_op("cast")(_spread(m, m[_ANY_ZERO]), dtype="float32"))
+    return get_op("cast")(whole, dtype=dtype)  # a cast holds numbers in the range of its dtype
 
 
 def _dequantized(m: patterns.Match) -> Expr:
     whole = m[_VALUES]
     if not _is_zero(m[_ANY_ZERO]):
-        wide = _call("cast", whole, dtype="int32")
-        whole = _call("subtract", wide, _spread(m, m[_ANY_ZERO]))
-    real = _call("cast", whole, dtype="float32")
-    return _call("multiply", real, _spread(m, m[_ANY_SCALE]))
+        whole = get_op("subtract")(get_op("cast")(whole, dtype="int32"), _spread(m, m[_ANY_ZERO]))
+    return get_op("multiply")(get_op("cast")(whole, dtype="float32"), _spread(m, m[_ANY_SCALE]))
 
 
 _CANONICAL = (
@@ -317,5 +300,5 @@ def FoldRequantize(f: Function, types: Types) -> Function:
 def _divided(c: Constant, by: float) -> Constant | None:
     """A constant divided by a number; None where that overflows its dtype."""
     with np.errstate(over="ignore"):
-        found = (c.data.astype("float64") / by).astype(c.data.dtype)
-    return const(found) if np.isfinite(found).all() else None
+        quotient = (c.data.astype("float64") / by).astype(c.data.dtype)
+    return const(quotient) if np.isfinite(quotient).all() else None

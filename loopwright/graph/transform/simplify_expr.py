@@ -256,16 +256,15 @@ def _around_reshape(m: Match) -> Expr | None:
         return None
     inner = _axes(m[_INNER], len(before.shape))
     order = [inner[d] for a in _axes(m.root, len(after.shape)) for d in groups[a]]
-    turned = _transpose(m, m[_X], order)
     # One transpose for two; where it stays, a reshape behind it costs nothing more.
-    return _reshape(m, turned, result)
+    return _reshape(m, _transpose(m, m[_X], order), result)
 
 
 def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[list[int]] | None:
     """The neighbouring dimensions that each new one joins; None where one is split."""
     if not all(isinstance(n, int) for n in (*old, *new)) or 0 in old:
         return None
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     at = 0
     for n in new:
         first, size = at, 1
@@ -274,15 +273,14 @@ def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[list[int]] | None:
             at += 1
         if size != n:
             return None
-        found.append(list(range(first, at)))
-    return found if at == len(old) else None
+        groups.append(list(range(first, at)))
+    return groups if at == len(old) else None
 
 
 def _as_dense(m: Match) -> Expr | None:
     if len(m.type(_Y).shape) != 2 or _axes(m[_TURNED], 2) != (1, 0):
         return None
-    op = get_op("nn.dense")
-    return op(m[_X], m[_Y], span=m.root.span, out_dtype=m.attrs()["out_dtype"])
+    return get_op("nn.dense")(m[_X], m[_Y], span=m.root.span, out_dtype=m.attrs()["out_dtype"])
 
 
 # ---------------------------------------------------------------- pads, slices, broadcasts
@@ -297,8 +295,7 @@ def _one_pad(m: Match) -> Expr | None:
         return None
     pairs = zip(inner["pad_width"], outer["pad_width"], strict=True)
     width = [(a + c, b + d) for (a, b), (c, d) in pairs]
-    op = get_op("nn.pad")
-    return op(m[_X], pad_width=width, pad_value=outer["pad_value"], span=m.root.span)
+    return get_op("nn.pad")(m[_X], pad_width=width, pad_value=outer["pad_value"], span=m.root.span)
 
 
 def _conv_pads(m: Match) -> Expr | None:

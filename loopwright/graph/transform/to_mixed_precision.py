@@ -72,8 +72,8 @@ def ToMixedPrecision(
     lists: dict[str, Category] = {}
     for category, names in (("follow", FOLLOW), ("always", ALWAYS)):
         lists |= dict.fromkeys(names, category)  # type: ignore[arg-type]
-    for category, given in (("follow", follow), ("always", always), ("never", never)):
-        lists |= {get_op(name).name: category for name in given}  # type: ignore[misc]
+    for category, operators in (("follow", follow), ("always", always), ("never", never)):
+        lists |= {get_op(name).name: category for name in operators}  # type: ignore[misc]
 
     def run(module: IRModule) -> IRModule:
         module = FOLDING(module)
@@ -108,8 +108,8 @@ class _Mixing:
     def _precision(self, name: str, call: ir.Call) -> str:
         """The dtype of the floats that a call reads."""
         category = self.lists.get(name, "never")
-        known = [self._dtype(a) for a in call.args if not isinstance(a, ir.Constant)]
-        floats = [d for d in known if d is not None and dtypes.is_float(d)]
+        own = [self._dtype(a) for a in call.args if not isinstance(a, ir.Constant)]
+        floats = [d for d in own if d is not None and dtypes.is_float(d)]
         if category == "never" or any(d not in (_WIDE, self.dtype) for d in floats):
             return _WIDE
         if category == "always":

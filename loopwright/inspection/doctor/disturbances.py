@@ -63,25 +63,25 @@ def cpu_times(files: SystemFiles) -> CpuTimes | None:
 
 def _busy(busy: float, cpus: int, averages: str) -> Finding:
     mean = averages.split(" ")[0]
-    found = f"other programs keep {busy:.1f} of {cpus} CPUs busy"
-    found += f" (load average {mean})" if mean else ""
+    observation = f"other programs keep {busy:.1f} of {cpus} CPUs busy"
+    observation += f" (load average {mean})" if mean else ""
     if busy < _BUSY:
-        return ok("other load", found)
+        return ok("other load", observation)
     return warning(
         "other load",
-        found,
+        observation,
         "each takes turns with the kernels that are timed: times become longer and uncertain",
         "end them while you tune (`top` shows which), or keep CPUs free for tuning by taskset",
     )
 
 
 def _stolen(share: float) -> Finding:
-    found = f"the hypervisor gave {share:.1%} of the time to others (now, or since the start)"
+    observation = f"the hypervisor gave {share:.1%} of the time to others (now, or since the start)"
     if share < _STOLEN:
-        return ok("stolen time", found)
+        return ok("stolen time", observation)
     return warning(
         "stolen time",
-        found,
+        observation,
         "kernels stand still meanwhile; single times are too long",
         "tune on a machine of its own (dedicated CPUs), or more than once",
     )
@@ -99,15 +99,15 @@ _MOST_READS = 1_000_000
 
 def timer(files: SystemFiles, resolution: float, overhead: float) -> Finding:
     source = files.line(_SOURCE)
-    found = (
+    observation = (
         f"{f'source {source}, ' if source else ''}steps of {1e9 * resolution:.3g} ns, "
         f"{1e9 * overhead:.3g} ns to read, for windows of {1e3 * WINDOW_S:.3g} ms"
     )
     if resolution <= _COARSE_S and overhead <= _COARSE_S and source not in _SLOW:
-        return ok("timer", found)
+        return ok("timer", observation)
     return warning(
         "timer",
-        found,
+        observation,
         "a single call that takes some microseconds is timed badly: such kernels may lose their "
         "race by chance",
         "boot Linux with clocksource=tsc, where the CPU has a steady one (constant_tsc and "
@@ -165,15 +165,15 @@ def spread(samples: Mapping[int, Sequence[float]]) -> Finding:
         shares[threads] = (cuts[-1] - cuts[0]) / statistics.median(times)
     parts = [f"{share:.1%} with {counted(n, 'thread')}" for n, share in shares.items()]
     worst = max(shares.values())
-    found = (
+    observation = (
         f"windows of {1e3 * WINDOW_S:.3g} ms of one kernel vary by {' and '.join(parts)} "
         "(10th to 90th percentile)"
     )
     if worst <= _QUIET:
-        return ok("noise floor", found)
+        return ok("noise floor", observation)
     return warning(
         "noise floor",
-        found,
+        observation,
         f"during a run, of two kernels that differ by less than about {_seen(worst):.0%} the "
         "slower one may lead; the playoff at the end decides by samples in turns",
         "see the findings about load, CPU time, governor and SMT; then look again",

@@ -43,12 +43,6 @@ def examine(
 
     Takes about three seconds; without ``measure``, which times a reference kernel on the device for
     about a second, one. Logs are to be written to ``folder``.
-
-    Example:
-        >>> from loopwright.inspection.doctor import examine
-        >>> diagnosis = examine(measure=False)
-        >>> print(diagnosis.healthy == (diagnosis.to_json()["counts"]["problem"] == 0))
-        True
     """
     from loopwright.runtime import get_num_threads
 

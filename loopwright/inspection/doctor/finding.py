@@ -29,21 +29,21 @@ class Finding:
         return {**vars(self), "state": self.state.value}
 
 
-def ok(check: str, found: str) -> Finding:
-    return Finding(check, State.OK, found)
+def ok(check: str, observation: str) -> Finding:
+    return Finding(check, State.OK, observation)
 
 
-def warning(check: str, found: str, cost: str, remedy: str) -> Finding:
-    return Finding(check, State.WARNING, found, cost, remedy)
+def warning(check: str, observation: str, cost: str, remedy: str) -> Finding:
+    return Finding(check, State.WARNING, observation, cost, remedy)
 
 
-def problem(check: str, found: str, cost: str, remedy: str) -> Finding:
-    return Finding(check, State.PROBLEM, found, cost, remedy)
+def problem(check: str, observation: str, cost: str, remedy: str) -> Finding:
+    return Finding(check, State.PROBLEM, observation, cost, remedy)
 
 
-def unknown(check: str, found: str) -> Finding:
+def unknown(check: str, observation: str) -> Finding:
     """Finding about which this machine does not tell; the text says why."""
-    return Finding(check, State.UNKNOWN, found)
+    return Finding(check, State.UNKNOWN, observation)
 
 
 def listed(words: list[str]) -> str:

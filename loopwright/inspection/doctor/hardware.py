@@ -83,13 +83,13 @@ def governor(files: SystemFiles, cpus: Sequence[int]) -> Finding:
             "CPU governor", "the system does not tell (usual in virtual machines and containers)"
         )
     driver = files.line(f"{_CPU}/cpu{cpus[0]}/cpufreq/scaling_driver")
-    found = ", ".join(sorted(names)) + (f" (driver {driver})" if driver else "")
+    observation = ", ".join(sorted(names)) + (f" (driver {driver})" if driver else "")
     calm = {"performance"} | ({"powersave"} if driver in _SELF_GOVERNED else set())
     if set(names) <= calm:
-        return ok("CPU governor", found)
+        return ok("CPU governor", observation)
     return warning(
         "CPU governor",
-        found,
+        observation,
         "the clock rises only after some milliseconds of work, so that short kernels look slow "
         "and times vary",
         "sudo cpupower frequency-set -g performance",
@@ -189,15 +189,15 @@ def nvidia(
     if not driver and not gpus:
         return ok(check, "absent; the target cuda builds kernels, which run elsewhere")
     if not driver:
-        found = f"{listed(gpus)}, without libcuda.so.1"
-        return warning(check, found, _BUILT_ONLY, "install NVIDIA's driver")
+        observation = f"{listed(gpus)}, without libcuda.so.1"
+        return warning(check, observation, _BUILT_ONLY, "install NVIDIA's driver")
     if not nodes:
         return ok(check, f"{driver}, without a device (/dev/nvidia0)")
-    found = f"{listed(gpus)} ({driver}{f', driver {version[1]}' if version else ''})"
+    observation = f"{listed(gpus)} ({driver}{f', driver {version[1]}' if version else ''})"
     if not installed("cuda"):
-        found += ", without the package cuda-bindings"
-        return warning(check, found, _BUILT_ONLY, 'pip install "loopwright[cuda]"')
-    return ok(check, f"{found}; the target cuda runs on it")
+        observation += ", without the package cuda-bindings"
+        return warning(check, observation, _BUILT_ONLY, 'pip install "loopwright[cuda]"')
+    return ok(check, f"{observation}; the target cuda runs on it")
 
 
 def opencl(
@@ -212,9 +212,9 @@ def opencl(
     if not platforms and not package:
         return ok(check, "absent; the target opencl builds kernels, which run elsewhere")
     if not platforms:
-        found = f"the package pyopencl, without a platform in {_VENDORS}"
+        observation = f"the package pyopencl, without a platform in {_VENDORS}"
         remedy = "install the GPU's driver, or PoCL for the CPU (apt-get install pocl-opencl-icd)"
-        return warning(check, found, _BUILT_ONLY, remedy)
+        return warning(check, observation, _BUILT_ONLY, remedy)
     if not package:
         return ok(check, f'{listed(described)}, unused: pip install "loopwright[opencl]" for it')
     return ok(check, f"{listed(described)} ({loader or 'pyopencl'}); the target opencl runs on it")

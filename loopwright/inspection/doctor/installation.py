@@ -26,12 +26,12 @@ _WEIGHTY = re.compile(r"LD_PRELOAD|MALLOC_|GLIBC_TUNABLES")
 
 
 def system(name: str, release: str, python: str) -> Finding:
-    found = f"Python {python} on {name} {release}"
+    observation = f"Python {python} on {name} {release}"
     if name == _TESTED:
-        return ok("system", found)
+        return ok("system", observation)
     return warning(
         "system",
-        found,
+        observation,
         f"loopwright is tested on {_TESTED}; threads are not pinned elsewhere, and much of what "
         "disturbs times is not seen",
         f"use {_TESTED} where times count",
@@ -69,7 +69,7 @@ def xgboost(installed: Mapping[str, str], system: str = _TESTED) -> Finding:
 def dependencies(required: Sequence[str], version_of: Callable[[str], str | None]) -> Finding:
     """Compare installed packages with requirements like ``numpy>=1.26``; markers are left out."""
     wanted = [re.fullmatch(r"([\w.-]+)\s*>=\s*([\d.]+)", text.strip()) for text in required]
-    pairs = [(found[1], found[2]) for found in wanted if found is not None]
+    pairs = [(match[1], match[2]) for match in wanted if match is not None]
     if not pairs:
         return unknown("packages", "loopwright is not installed as a package, only on the path")
     versions = {name: version_of(name) for name, _ in pairs}
@@ -150,15 +150,15 @@ def no_llvm(why: str) -> Finding:
 
 def llvm(llvmlite: str, version: str, cpu: str, features: str) -> Finding:
     on = sum(word.startswith("+") for word in features.split(","))
-    found = f"llvmlite {llvmlite} with LLVM {version}; target {cpu} with {on} features of the CPU"
+    text = f"llvmlite {llvmlite} with LLVM {version}; target {cpu} with {on} features of the CPU"
     if _NAMELESS.match(cpu):
         return warning(
             "LLVM",
-            f"{found}, which is no model of CPU: LLVM does not know this one by name",
+            f"{text}, which is no model of CPU: LLVM does not know this one by name",
             "instructions are used, but ordered for a typical CPU; records carry the vague name",
             "install a newer llvmlite; in a virtual machine, pass the CPU of the host through",
         )
-    return ok("LLVM", found)
+    return ok("LLVM", text)
 
 
 def vectors(files: SystemFiles, used: int) -> Finding:

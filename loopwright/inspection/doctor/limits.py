@@ -38,15 +38,15 @@ def cpu_time(files: SystemFiles, cpus: int) -> Finding:
     if not quotas:
         return ok("CPU time", "no limit by a control group")
     allowed, period = min(quotas)
-    found = f"a control group allows {allowed:.3g} CPUs ({cpus} may be used)"
+    observation = f"a control group allows {allowed:.3g} CPUs ({cpus} may be used)"
     if allowed >= cpus:
-        return ok("CPU time", found)
+        return ok("CPU time", observation)
     statistics = [_statistics(files, f"{group}/cpu.stat") for group in _groups(files, "cpu")]
     throttled = sum(counters.get("nr_throttled", 0) for counters in statistics)
     before = f"; processes have been stopped for that {throttled} times" if throttled else ""
     return warning(
         "CPU time",
-        found + before,
+        observation + before,
         f"once the share of {1e3 * period:.3g} ms is used up, all threads stand still until the "
         "next: times jump",
         # Compilers use the limit up, too.
@@ -73,20 +73,20 @@ def memory(files: SystemFiles, builders: int) -> Finding:
     if total is None and not limits:
         return unknown("memory", "the system does not tell")
     most = min([*limits, *([] if total is None else [total])])
-    found = f"{of_bytes(most)} may be used"
+    observation = f"{of_bytes(most)} may be used"
     if limits and (total is None or min(limits) < total):
-        found += " (limit of a control group)"
+        observation += " (limit of a control group)"
     if free is not None:
-        found += f", {of_bytes(free)} are free on the machine"
+        observation += f", {of_bytes(free)} are free on the machine"
     left = min((limit - _used(files, folder) for folder, limit in folders.items()), default=most)
     if left < most:
-        found += f", {of_bytes(max(0, left))} in the control group"
+        observation += f", {of_bytes(max(0, left))} in the control group"
     needed = _RUNNER + builders * _BUILDER
     if min(left, left if free is None else free) >= needed:
-        return ok("memory", found)
+        return ok("memory", observation)
     return warning(
         "memory",
-        f"{found}; {counted(builders, 'builder')} and the runner may need {of_bytes(needed)}",
+        f"{observation}; {counted(builders, 'builder')} and the runner may need {of_bytes(needed)}",
         "builders and kernels may be ended for want of memory; such candidates count as failed",
         "end other programs, raise the limit of the container, or compile in one process: "
         "--parallel 1, in Python LocalBuilder(n_parallel=1)",
@@ -224,8 +224,8 @@ def log_folder(files: SystemFiles, folder: Path) -> Finding:
             "each record waits for the server, and locks may not hold between machines",
             "write the log to a local disk, and copy it afterwards; one run at a time per log",
         )
-    found = f"{folder} can be written and locked{f' ({kind})' if kind else ''}"
-    return _by_space(check, f"{found}, {of_bytes(free)} free", free)
+    observation = f"{folder} can be written and locked{f' ({kind})' if kind else ''}"
+    return _by_space(check, f"{observation}, {of_bytes(free)} free", free)
 
 
 def temporary_folder(wanted: str = "") -> Finding:
@@ -315,13 +315,13 @@ def _free(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _by_space(check: str, found: str, free: int) -> Finding:
+def _by_space(check: str, observation: str, free: int) -> Finding:
     if free >= _LITTLE:
-        return ok(check, found)
+        return ok(check, observation)
     judge = warning if free >= _TOO_LITTLE else problem
     return judge(
         check,
-        found,
+        observation,
         "a run ends where a record or a process's output cannot be written",
         "make room, or set TMPDIR" if check == "TMPDIR" else "make room, or choose another folder",
     )

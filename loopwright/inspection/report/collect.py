@@ -83,25 +83,25 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
 
     Example:
         >>> from loopwright.inspection.report import page_of
-        >>> page = page_of([lw.records.open_log("matmul.jsonl")])
+        >>> page = page_of([lw.records.load("matmul.jsonl")])
         >>> print([task.name for task in page.tasks])
         ['matmul(64, 64, 64, False, False, float32)']
     """
     names = _names([log.path for log in logs])
     all_setups = [by_setup(log) for log in logs]
-    setups = [_chosen(found, task) for found in all_setups]
-    records = [[r for group in found.values() for r in group] for found in setups]
+    setups = [_chosen(groups, task) for groups in all_setups]
+    records = [[r for group in groups.values() for r in group] for groups in setups]
     if not any(records):
         raise RecordError(_nothing(logs, task))
     pages = tuple(
         _log_page(name, log, own) for name, log, own in zip(names, logs, records, strict=True)
     )
     sizes = Counter[str]()
-    for found in setups:
-        for setup, group in found.items():
+    for groups in setups:
+        for setup, group in groups.items():
             sizes[setup.task] += len(group)
     shown = {key for key, _ in sizes.most_common(MOST_TASKS)}
-    count = sum(setup.task in shown for found in setups for setup in found)
+    count = sum(setup.task in shown for groups in setups for setup in groups)
     detail = Detail(
         points=max(_FEWEST_POINTS, min(2000, _POINTS // count)),
         places=places if (places := min(12, _PLACES // count)) >= 3 else 0,
@@ -110,13 +110,16 @@ def page_of(logs: Sequence[Log], task: str | None = None) -> Page:
     explained = {key for key, _ in sizes.most_common(_EXPLAINED)}
     details = {k: detail if k in explained else replace(detail, learned=0) for k in shown}
     series: dict[str, list[tuple[Series, Record | None]]] = {
-        key: [] for found in setups for key in dict.fromkeys(s.task for s in found) if key in shown
+        key: []
+        for groups in setups
+        for key in dict.fromkeys(s.task for s in groups)
+        if key in shown
     }
-    for place, (log, found) in enumerate(zip(logs, setups, strict=True)):
-        known = _known(log, all_setups[place])
-        for setup, group in found.items():
+    for place, (log, groups) in enumerate(zip(logs, setups, strict=True)):
+        facts = _known(log, all_setups[place])
+        for setup, group in groups.items():
             if setup.task in details:
-                one, best = series_of(log, place, setup, group, details[setup.task], known[setup])
+                one, best = series_of(log, place, setup, group, details[setup.task], facts[setup])
                 series[setup.task].append((one, best))
     tasks = [_task_page(key, entries, names, setups) for key, entries in series.items()]
     return Page(int(time.time()), __version__, pages, _told_apart(tasks), len(sizes))
@@ -165,14 +168,14 @@ def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, SetupF
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
     by_kind = {kind: limits_in(log, group) for kind, group in alike.items()}
     spent = time_spent_by(setups, log.headers)
-    known = {}
+    facts = {}
     for setup, group in judged.items():
         machine, near = (setup.hardware, setup.threads), limits_in(log, group)
         if near.flops is None:  # tasks that compute in another type have another limit
             near = by_kind[*machine, kinds[setup]]
         flops = {name: getattr(near, name) for name in ("flops", "flops_from", "flops_name")}
-        known[setup] = SetupFacts(replace(limits[machine], **flops), spent.get(setup))
-    return known
+        facts[setup] = SetupFacts(replace(limits[machine], **flops), spent.get(setup))
+    return facts
 
 
 def _task_page(
@@ -181,7 +184,7 @@ def _task_page(
     names: Sequence[str],
     setups: Sequence[Mapping[Setup, list[Record]]],
 ) -> TaskPage:
-    first = next(group[0] for found in setups for s, group in found.items() if s.task == key)
+    first = next(group[0] for groups in setups for s, group in groups.items() if s.task == key)
     series = _labelled([one for one, _ in entries], names)
     comparisons = (
         _comparison(series[0], entries[0][1], other, record)
@@ -351,7 +354,7 @@ def model_page(name: str, kernels: Sequence[TunedKernels], log: Log) -> ModelPag
     keys = keys_of(records)
     for record, key in zip(records, keys, strict=True):
         by_kernel[place[key]].append(record)
-    rows = [_row(one, found) for one, found in zip(kernels, by_kernel, strict=True)]
+    rows = [_row(one, of_kernel) for one, of_kernel in zip(kernels, by_kernel, strict=True)]
     rows.sort(key=lambda row: -(row.seconds or 0.0) * row.calls)
     places = {id(record): place[key] for record, key in zip(records, keys, strict=True)}
     trials = [(r, places[id(r)]) for r in measured(records, again=False)]

@@ -466,14 +466,7 @@ class PageParts(NamedTuple):
 
 
 def report_html(page: Page) -> str:
-    """Render the page of a report, complete in one file.
-
-    Example:
-        >>> from loopwright.inspection.report import page_of, report_html
-        >>> text = report_html(page_of([lw.records.open_log("matmul.jsonl")]))
-        >>> print(text.splitlines()[0])
-        <!doctype html>
-    """
+    """Render the page of a report, complete in one file."""
     return document(page, parts_of(page))
 
 

@@ -230,7 +230,7 @@ _TEXT = 600
 @dataclass(frozen=True)
 class Detail:
     points: int = 2000  # trials of the curve at most; of more a sample is drawn
-    places: int = 12  # number of places at which a model is asked for the next trials; 0 for none
+    places: int = 12  # number of places at which a model predicts the next trials; 0 for none
     learned: int = 4000  # trials that the shares of knobs rest on at most; 0 for no shares
 
 
@@ -241,9 +241,9 @@ class SetupFacts:
 
 
 def series_of(
-    log: Log, place: int, setup: Setup, records: list[Record], detail: Detail, known: SetupFacts
+    log: Log, place: int, setup: Setup, records: list[Record], detail: Detail, facts: SetupFacts
 ) -> tuple[Series, Record | None]:
-    """Report of one setup, and its best record; `RecordError` for a malformed foreign index."""
+    """Report of one setup, and its best record."""
     originals = measured(records)
     curve = best_so_far(originals, log.headers)
     top = ranked(records, max(TOP, LINES))
@@ -255,8 +255,8 @@ def series_of(
     report = failures(records)
     knobs, knobs_total, knobs_note = effects_of(records, detail.learned)
     accuracy, accuracy_note = _accuracy(records, detail.places)
-    roofline, roofline_note = _roofline(best, default, work, known.limits)
-    spent = known.spent
+    roofline, roofline_note = _roofline(best, default, work, facts.limits)
+    spent = facts.spent
     right = vouched(records)
     shown = [_candidate(one, default, right) for one in top[:TOP]]
     target = records[-1].target

@@ -165,11 +165,11 @@ class _PythonWriter:
                 self.allocate(b, d)
                 self.stmt(body, d)
             case Check(cond=c, text=text, values=values):
-                given = "".join(f", {self.index(v)}" for v in values)
-                self.put(d, f"if not {self.expr(c)}: _failed({text!r}{given})")
+                arguments = "".join(f", {self.index(v)}" for v in values)
+                self.put(d, f"if not {self.expr(c)}: _failed({text!r}{arguments})")
             case CallPacked(name=name, args=args):
-                given = "".join(f", {self.passed(x)}" for x in args)
-                self.put(d, f"_call_packed({name!r}{given})")
+                arguments = "".join(f", {self.passed(x)}" for x in args)
+                self.put(d, f"_call_packed({name!r}{arguments})")
             case View(buffer=b, of=of, offset=k, body=body):
                 where = f"{self.name(of)}, {k}, {b.shape!r}, {b.dtype!r}"
                 self.put(d, f"{self.name(b)} = _view({where})")

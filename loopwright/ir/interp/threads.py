@@ -101,8 +101,9 @@ class Grid:
         visit = self._visits.get((self._thread, which), 0)
         self._visits[self._thread, which] = visit + 1
         key = (self._thread[:-1], which, visit)
-        made, lanes = self._of_warps.pop(key, (None, 0))
-        memory = make() if made is None else made
+        memory, lanes = self._of_warps.pop(key, (None, 0))
+        if memory is None:
+            memory = make()
         if lanes + 1 < WARP_SIZE:
             self._of_warps[key] = memory, lanes + 1
         return memory  # type: ignore[return-value]

@@ -49,11 +49,11 @@ def share(b: Buffers, sb: StageBounds, note: Shares) -> Stmt:
     lines = []
     for r in regions(b, host, want, fixed):
         # A dimension is whole where its part depends on a size variable.
-        known: Region = [
+        region: Region = [
             x if isinstance(x[1], int) and isinstance(x[2], int) else (Affine(), 0, n - 1)
             for n, x in zip(buffer.extents, r, strict=True)
         ]
-        lines.append(_lines_of_share(buffer, known, number, count))
+        lines.append(_lines_of_share(buffer, region, number, count))
     return later(host, p, outer, want.offset, seq(*lines))
 
 
@@ -194,13 +194,13 @@ def later(sb: StageBounds, p: int, var: Var, offset: int, out: Stmt) -> Stmt:
 def regions(b: Buffers, sb: StageBounds, want: Prefetched, fixed: set[Var]) -> list[Region]:
     """The regions of a buffer that are read inside of a loop while these variables are fixed; reads
     whose regions move in step, such as those of a stencil, share one."""
-    found: list[Region] = []
+    hulls: list[Region] = []
     for indices in indices_read(b, sb, want):
         region = _region(b, sb.sizes, want, fixed, indices)
-        unions = ((k, _union(old, region, sb.sizes)) for k, old in enumerate(found))
-        k, wide = next(((k, x) for k, x in unions if x is not None), (len(found), region))
-        found[k : k + 1] = [wide]
-    return found
+        unions = ((k, _union(old, region, sb.sizes)) for k, old in enumerate(hulls))
+        k, wide = next(((k, x) for k, x in unions if x is not None), (len(hulls), region))
+        hulls[k : k + 1] = [wide]
+    return hulls
 
 
 def indices_read(

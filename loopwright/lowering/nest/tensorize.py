@@ -60,14 +60,14 @@ class _WarpOperands:
         instruction = INSTRUCTIONS[part.name]
         assert instruction.lanes is not None, "an instruction of a warp"
         loads = [
-            self.operand(want, given)
-            for want, given in zip(instruction.operands, part.operands, strict=True)
+            self.operand(want, load)
+            for want, load in zip(instruction.operands, part.operands, strict=True)
         ]
         return IntrinsicCall(part.name, tuple(loads), instruction.lanes(loads, self.lane))
 
-    def operand(self, want: Operand, given: Load) -> Load:
+    def operand(self, want: Operand, load: Load) -> Load:
         """First element of an operand: for fragments in the registers of lane 0."""
-        k = self.params[given.buffer]
+        k = self.params[load.buffer]
         op = self.intrin.dag.ops[k]
         if op.body is not None:
             source, index = self.sb.stage.id, 0
@@ -78,7 +78,7 @@ class _WarpOperands:
             source, index = read.source, read.value_index
             forms = self.forms(want, read)
             described = next(r.indices for r in self.intrin.op.reads() if r.source == k)
-        first = self.first(want, forms, described, given.indices)
+        first = self.first(want, forms, described, load.indices)
         buffer = self.b.of[source][index]
         at = self.b.element(source, list(first))
         self.check_place(want, source, first)

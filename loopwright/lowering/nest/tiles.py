@@ -34,9 +34,9 @@ def largest(form: Affine, guards: Iterable[Guard], ranges: Ranges) -> int:
     """The largest value of a form where guards hold, as far as one of them tells."""
     most = form.bounds(ranges)[1]
     for g in guards:
-        found = _in_multiples(form, g.value)
-        if found is not None and isinstance(g.below, int):
-            times, rest = found
+        multiple = _in_multiples(form, g.value)
+        if multiple is not None and isinstance(g.below, int):
+            times, rest = multiple
             most = min(most, times * (g.below - 1) + rest.bounds(ranges)[1])
     return most
 
@@ -156,11 +156,11 @@ def short_tiles(values: StageValues, guards: Iterable[Guard], p: int) -> list[Sh
     multiples = sb.stage.short_tiles
     if not multiples or sb.stage.pad_value is not None:
         return []  # what is filled up has values beyond the edge, too
-    known = sb.visible(p)
+    visible = sb.visible(p)
     around = [*guards_around(values)]
-    around += [g for g in sb.guards if set(g.value.terms) <= known]
-    found = [x for g in guards if (x := _short_tile(sb, g, p, multiples, around)) is not None]
-    whole, short = ([x for x in found if x.is_whole is is_whole] for is_whole in (True, False))
+    around += [g for g in sb.guards if set(g.value.terms) <= visible]
+    tiles = [x for g in guards if (x := _short_tile(sb, g, p, multiples, around)) is not None]
+    whole, short = ([x for x in tiles if x.is_whole is is_whole] for is_whole in (True, False))
     return [*whole, *short[:MOST]]
 
 

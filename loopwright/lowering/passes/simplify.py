@@ -313,9 +313,9 @@ class _Simplifier(Mutator):
         folded = fold(rebuilt)
         if folded is not rebuilt:
             return folded
-        known = self.decided.get(StructuralKey(rebuilt)) if self.decided else None
-        if known is not None:
-            return _TRUE if known else _FALSE
+        truth = self.decided.get(StructuralKey(rebuilt)) if self.decided else None
+        if truth is not None:
+            return _TRUE if truth else _FALSE
         match rebuilt:
             case Binary():
                 return self.binary(rebuilt)
@@ -419,15 +419,7 @@ _NOTHING = Seq(())
 
 @func_pass(opt_level=1, name="RemoveNoOp")
 def remove_no_op(f: Func) -> Func:
-    """Drop empty loops and branches, decided conditions, unused names and idle stores.
-
-    Example:
-        >>> A = te.placeholder((8,), name="A")
-        >>> B = te.compute((8,), lambda i: A[i] + 1, name="B")
-        >>> f = lw.lower(te.create_schedule(B.op), [A, B])
-        >>> print(lw.transform.RemoveNoOp(f) is f)
-        True
-    """
+    """Drop empty loops and branches, decided conditions, unused names and idle stores."""
     return f.with_body(_Remover().visit(f.body))
 
 

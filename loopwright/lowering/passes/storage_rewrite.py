@@ -48,16 +48,6 @@ def storage_rewrite(f: Func) -> Func:
         B = view(pool, 0, float32[4096])
         C = view(pool, 16384, float32[4096])
         D = view(pool, 0, float32[4096])
-
-    Example:
-        >>> A = te.placeholder((4096,), name="A")
-        >>> B = te.compute((4096,), lambda i: A[i] + 1, name="B")
-        >>> C = te.compute((4096,), lambda i: B[i] * 2, name="C")
-        >>> D = te.compute((4096,), lambda i: C[i] - 3, name="D")
-        >>> E = te.compute((4096,), lambda i: D[i] * D[i], name="E")
-        >>> f = lw.lower(te.create_schedule(E.op), [A, E], simple_mode=True)
-        >>> print("pool" in str(f), "pool" in str(lw.transform.StorageRewrite(f)))
-        False True
     """
     return f.with_body(_level(f.body, "global"))
 

@@ -33,7 +33,7 @@ from loopwright.ir.stmt import (
     map_statements,
     seq,
 )
-from loopwright.ir.visitor import contains, free_vars, nodes, substitute, walk
+from loopwright.ir.visitor import contains, free_vars, nodes, substitute
 from loopwright.lowering.context import func_pass
 
 
@@ -90,12 +90,12 @@ class _Sync:
         self.remainders: dict[Var, tuple[Affine, int]] = {}
         #: Number of barriers so far.
         self.barriers = 0
-        definitions: Counter[Var] = Counter()
-        walk(body, lambda n: definitions.update([n.var]) if isinstance(n, For | Let) else None)
+        definitions = Counter(n.var for n in nodes(body) if isinstance(n, For | Let))
         #: Variables that are defined in two places, as in the copies of what fills a double buffer.
         self.twice = {v for v, n in definitions.items() if n > 1}
         self.varying |= self.twice
-        walk(body, self._survey)
+        for n in nodes(body):
+            self._survey(n)
 
     def _survey(self, n: Node) -> None:
         if isinstance(n, For) and isinstance(n.extent, int):

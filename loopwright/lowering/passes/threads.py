@@ -228,13 +228,13 @@ class _Registers:
 
     def _own(self, indices: tuple[Expr, ...], lets: Mapping[Var, Expr]) -> tuple[Expr, ...]:
         """The indices without those of the lane, which must be those of the running thread."""
-        given = [substitute(i, dict(lets)) for i in indices[:2]]
+        position = [substitute(i, dict(lets)) for i in indices[:2]]
         width = WARP_LANES[1]
-        if not all(free_vars(i) <= {self.lane} for i in given) or any(
-            tuple(evaluate(i, {self.lane: k}) for i in given) != (k // width, k % width)
+        if not all(free_vars(i) <= {self.lane} for i in position) or any(
+            tuple(evaluate(i, {self.lane: k}) for i in position) != (k // width, k % width)
             for k in range(WARP_SIZE)
         ):
-            shown = ", ".join(print_expr(i) for i in given)
+            shown = ", ".join(print_expr(i) for i in position)
             raise LowerError(
                 f"lower: {self.old.name!r} is spread over the lanes of a warp, and a thread "
                 f"touches [{shown}] of it, where its own is [threadIdx.x // {width}, threadIdx.x % "

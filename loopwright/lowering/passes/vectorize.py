@@ -46,19 +46,6 @@ def vectorize_loop(f: Func) -> Func:
           for k in range(4):
             T[k, i] = A[k, i]
           B[i] = T[0, i] + T[3, i]
-
-    Example:
-        >>> A = te.placeholder((64,), name="A")
-        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> io, ii = s[B].split(B.op.axis[0], factor=4)
-        >>> s[B].vectorize(ii)
-        >>> f = lw.lower(s, [A, B])
-        >>> print(lw.transform.VectorizeLoop(f))
-        def main(A: float32[64], B: out float32[64]):
-          for i.0 in range(16):
-            for i.1 in vectorized(4):
-              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
     """
     return f.with_body(_widened(f.body))
 
@@ -108,24 +95,6 @@ def skip_vectorize(f: Func) -> Func:
     """Make vectorized loops serial, for ``PassContext(config={"disable_vectorize": True})``.
 
     Instructions, most of which work on vectors, are replaced by the loops that do the same.
-
-    Example:
-        >>> A = te.placeholder((64,), name="A")
-        >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
-        >>> s = te.create_schedule(B.op)
-        >>> io, ii = s[B].split(B.op.axis[0], factor=4)
-        >>> s[B].vectorize(ii)
-        >>> f = lw.lower(s, [A, B], simple_mode=True)
-        >>> print(f)
-        def main(A: float32[64], B: out float32[64]):
-          for i.0 in range(16):
-            for i.1 in vectorized(4):
-              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
-        >>> print(lw.transform.SkipVectorize(f))
-        def main(A: float32[64], B: out float32[64]):
-          for i.0 in range(16):
-            for i.1 in range(4):
-              B[i.0 * 4 + i.1] = A[i.0 * 4 + i.1] + 1.0
     """
     return f.with_body(_serial(f.body))
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-from loopwright import runtime
 from loopwright.errors import InternalError, OutOfMemoryError, RunError
 from loopwright.measure.comparison import Array, poison
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
+    LoadedKernel,
     guard_pattern,
-    outside_text,
     prepared,
 )
 from loopwright.runtime import (
@@ -30,9 +29,11 @@ from loopwright.runtime import (
     Device,
     DeviceArray,
     DeviceFunction,
+    Kernel,
     KernelCall,
     Memory,
     Module,
+    Parts,
     SymbolicArg,
     SymbolicFunction,
     sweep,
@@ -167,7 +168,7 @@ class DeviceMemory(ArgumentMemory):
         super().__init__(args)
         self.device, self._api = device, device.api
         self._blocks: dict[int, Memory] = {}
-        self._temporaries: list[Memory] = []
+        self._temporaries: list[Memory] = []  # of a kernel that is checked
         shared = shared or {}
         self.arrays = [
             shared[n] if n in shared else self._new(n, arg) for n, arg in enumerate(self.args)
@@ -185,17 +186,17 @@ class DeviceMemory(ArgumentMemory):
             self._api.fill(zone, pattern)
         return block
 
-    def temporaries(self, sizes: Sequence[int]) -> list[Memory]:
-        """Temporary buffers of these bytes, guarded, and poisoned with NaN, or -1."""
-        args = self.args
-        if [_body(block).nbytes for block in self._temporaries] != list(sizes):
-            self._temporaries = [
-                self._guarded(n, guard_pattern(len(args) + k)) for k, n in enumerate(sizes)
-            ]
-        bodies = [_body(block) for block in self._temporaries]
-        for body in bodies:
-            self._api.fill(body, _POISON)
-        return bodies
+    def bind(self, function: Kernel, parts: Parts | None) -> KernelCall:
+        if parts is not None:
+            return parts.bind(self.arrays, buffers=self._buffers(function))
+        return function.bind(*self.arrays, buffers=self._buffers(function))
+
+    def _buffers(self, function: Kernel) -> list[Memory] | None:
+        """Memory for the temporary buffers of a function; None: its own."""
+        return None
+
+    def flush(self) -> None:
+        sweep(self.device)
 
     def read(self, number: int) -> Array:
         return self.arrays[number].numpy()
@@ -216,22 +217,33 @@ class DeviceMemory(ArgumentMemory):
         self._api.copy(host, 0, target, at * element.itemsize, element.nbytes)
         self.device.sync()
 
-    def written_outside(self) -> str | None:
-        guarded = [(self.args[n].name, b, guard_pattern(n)) for n, b in self._blocks.items()]
-        guarded += [
-            (f"temporary buffer {k}", b, guard_pattern(len(self.args) + k))
-            for k, b in enumerate(self._temporaries)
-        ]
-        names = [
-            name
-            for name, block, pattern in guarded
-            if any((_bytes_of(self.device, zone) != pattern).any() for zone in _zones(block))
-        ]
-        return outside_text(names)
+    def guards(self) -> Iterator[tuple[str, Array, int]]:
+        named = [(self.args[n].name, n, block) for n, block in self._blocks.items()]
+        for k, block in enumerate(self._temporaries):
+            named.append((f"temporary buffer {k}", len(self.args) + k, block))
+        for name, number, block in named:
+            for zone in _zones(block):
+                yield name, _bytes_of(self.device, zone), guard_pattern(number)
 
     def beside(self) -> DeviceMemory:
         outputs = {n: self.arrays[n] for n in self.outputs}
         return DeviceMemory(self.args, self.device, outputs)
+
+
+class CheckedMemory(DeviceMemory):
+    """Arrays for checks: temporary buffers of kernels are guarded, too, and poisoned."""
+
+    def _buffers(self, function: Kernel) -> list[Memory]:
+        assert isinstance(function, DeviceFunction)
+        args, sizes = self.args, function.buffer_bytes
+        if [_body(block).nbytes for block in self._temporaries] != list(sizes):
+            self._temporaries = [
+                self._guarded(n, guard_pattern(len(args) + k)) for k, n in enumerate(sizes)
+            ]
+        bodies = [_body(block) for block in self._temporaries]
+        for body in bodies:
+            self._api.fill(body, _POISON)
+        return bodies
 
 
 def _body(block: Memory) -> Memory:
@@ -250,43 +262,16 @@ def _bytes_of(device: Device, memory: Memory) -> Array:
     return contents
 
 
-class DeviceKernel:
+class DeviceKernel(LoadedKernel):
     """A program launched once already, since drivers compile at the first launch of a shape."""
 
-    workspace_bytes = 0  # a function of kernels has its temporary buffers on the device
-
-    def __init__(self, artifact: runtime.Artifact, memory: DeviceMemory) -> None:
-        module = runtime.Module(artifact)
-        function = module.get_function(artifact.entry)
-        assert isinstance(function, DeviceFunction)  # tuning needs sizes that are known
-        self._function, self._parts = function, module.parts()
-        self._memory, self._call = memory, self.bound(memory)
-        self._call.run()
-        self.prepare_seconds = prepared(self._call)
-
-    def pinned(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def take_turns(self, nbytes: int) -> None:
-        """Do nothing: devices time on one copy."""
+    def __init__(self, artifact: Artifact, memory: ArgumentMemory) -> None:
+        super().__init__(artifact, memory)
+        self.call.run()
+        self.prepare_seconds = prepared(self.call)
 
     def run(self, number: int = 1, *, flush: bool = False) -> float:
-        if flush:
-            self.flush(self._memory)
-        return max(runtime.time_call(self._call, 1 if flush else number), TICK_S)
-
-    def bound(self, memory: ArgumentMemory, buffers: Sequence[Memory] | None = None) -> KernelCall:
-        arrays = on_device(memory).arrays
-        if self._parts is not None:
-            return self._parts.bind(arrays, buffers=buffers)
-        return self._function.bind(*arrays, buffers=buffers)
-
-    def checked(self, memory: ArgumentMemory) -> KernelCall:
-        buffers = on_device(memory).temporaries(self._function.buffer_bytes)
-        return self.bound(memory, buffers)
-
-    def flush(self, memory: ArgumentMemory) -> None:
-        sweep(on_device(memory).device)
+        return max(super().run(number, flush=flush), TICK_S)
 
 
 class DeviceHost:
@@ -301,14 +286,14 @@ class DeviceHost:
     def memory(self, args: Sequence[Arg]) -> DeviceMemory:
         return DeviceMemory(args, self.device)
 
-    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> DeviceMemory:
+    def check_memory(self, args: Sequence[Arg], workspace_bytes: int) -> CheckedMemory:
         """Arrays between guard zones, since a device has no pages that fault on access."""
-        return DeviceMemory(args, self.device)
+        return CheckedMemory(args, self.device)
 
-    def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> DeviceKernel:
-        return DeviceKernel(artifact, on_device(memory))
+    def load(self, artifact: Artifact, memory: ArgumentMemory) -> DeviceKernel:
+        return DeviceKernel(artifact, memory)
 
-    def limit(self, artifact: runtime.Artifact, through_memory: bool) -> Yardstick:
+    def limit(self, artifact: Artifact, through_memory: bool) -> Yardstick:
         return Yardstick(artifact, self.device, through_memory)
 
     def probe(self) -> None:
@@ -324,9 +309,3 @@ class DeviceHost:
                 f"{self.device} does not give back what was written to it; reset the device, or "
                 "look for its fault in the log of its driver"
             )
-
-
-def on_device(memory: ArgumentMemory) -> DeviceMemory:
-    if not isinstance(memory, DeviceMemory):
-        raise InternalError("a kernel of a device was to run on arrays of the CPU")
-    return memory

@@ -7,8 +7,8 @@ they are guarded, how kernels are loaded and timed, is here for CPUs and in ``de
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import runtime
-from loopwright.errors import InternalError
 from loopwright.measure.comparison import (
     PATTERN,
     Array,
@@ -34,9 +33,12 @@ from loopwright.runtime import (
     Arena,
     Arg,
     BoundCall,
+    DeviceFunction,
     Function,
     GuardedMemory,
+    Kernel,
     KernelCall,
+    Parts,
     Side,
     Turns,
     aligned_bytes,
@@ -89,8 +91,21 @@ class ArgumentMemory(ABC):
         """Copy the element at a row-major place from ``data``, which has the array's shape."""
 
     @abstractmethod
+    def bind(self, function: Kernel, parts: Parts | None) -> KernelCall:
+        """A call of a function on these arrays, part by part where it has parts."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Empty the caches for a call on these arrays."""
+
+    def guards(self) -> Iterator[tuple[str, Array, int]]:
+        """Names of arrays with the bytes of a guard zone beside them, and its pattern."""
+        return iter(())
+
     def written_outside(self) -> str | None:
         """One line about a write beside an array, or None."""
+        names = [name for name, zone, pattern in self.guards() if (zone != pattern).any()]
+        return outside_text(list(dict.fromkeys(names)))
 
     @abstractmethod
     def beside(self) -> ArgumentMemory:
@@ -184,6 +199,19 @@ class HostMemory(ArgumentMemory):
     def __init__(self, args: Sequence[Arg], arrays: Sequence[Array]) -> None:
         super().__init__(args)
         self.arrays = list(arrays)
+        self.workspace: npt.NDArray[Any] | None = None  # of a call; None: one of its own
+
+    def bind(self, function: Kernel, parts: Parts | None) -> KernelCall:
+        if parts is not None:
+            return parts.bind(self.arrays, self.workspace)
+        call = function.bind(*self.arrays)
+        if self.workspace is None:
+            return call
+        assert isinstance(function, Function)
+        return function.bound(self.arrays, self.workspace)
+
+    def flush(self) -> None:
+        flush(*self.arrays)
 
     def read(self, number: int) -> Array:
         return self.arrays[number]
@@ -196,9 +224,6 @@ class HostMemory(ArgumentMemory):
 
     def set_element(self, number: int, at: int, data: Array) -> None:
         self.arrays[number].reshape(-1)[at] = data.reshape(-1)[at]
-
-    def written_outside(self) -> str | None:
-        return None
 
     def beside(self) -> HostMemory:
         arrays = [
@@ -224,57 +249,76 @@ class GuardedHostMemory(HostMemory):
             zone.fill(guard_pattern(number))
         return block[begin:end].view(arg.dtype).reshape(arg.shape)
 
-    def written_outside(self) -> str | None:
-        guarded = enumerate(zip(self.args, self._zones, strict=True))
-        return outside_text(
-            [
-                arg.name
-                for n, (arg, zones) in guarded
-                if any((zone != guard_pattern(n)).any() for zone in zones)
-            ]
-        )
+    def guards(self) -> Iterator[tuple[str, Array, int]]:
+        for n, (arg, zones) in enumerate(zip(self.args, self._zones, strict=True)):
+            yield from ((arg.name, zone, guard_pattern(n)) for zone in zones)
 
 
-class CpuKernel:
-    def __init__(self, artifact: runtime.Artifact, memory: HostMemory) -> None:
-        needs = artifact_kind(artifact.kind).needs
-        if needs:
-            import_module(needs)  # it registers how such a program is linked
+class LoadedKernel:
+    """A program that is linked and bound to arrays, so that its next call takes its usual time."""
 
+    workspace_bytes = 0  # that the caller lends for a call
+
+    def __init__(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> None:
         module = runtime.Module(artifact)
         function = module.get_function(artifact.entry)
-        assert isinstance(function, Function)  # tuning needs sizes that are known
-        self._function, self._parts = function, module.parts()
-        # The caller lends so much for a call.
-        self.workspace_bytes = function.workspace_bytes
-        contents = artifact.contents
-        uses_pool = contents.function(artifact.entry).uses_pool
-        self._threads = contents.num_threads or None if uses_pool else 1
-        self._memory = memory
-        self._constants = [a.constant for a in contents.function(artifact.entry).args]
-        self._call = self.bound(memory)
-        self._turns: Turns | None = None
-        # Of the part that constants determine, which is in no time; 0 without one.
-        self.prepare_seconds = prepared(self._call)
+        assert isinstance(function, Function | DeviceFunction)  # tuning needs sizes that are known
+        self.function, self.parts = function, module.parts()
+        self.memory, self.call = memory, self.bound(memory)
+        #: Seconds of the part that constants determine, which is in no time; 0 without one.
+        self.prepare_seconds = 0.0
+
+    def bound(self, memory: ArgumentMemory) -> KernelCall:
+        """A call on other arrays."""
+        return memory.bind(self.function, self.parts)
 
     def pinned(self) -> AbstractContextManager[None]:
         """Keep its threads on their CPUs inside the block."""
-        return runtime.pinned(self._threads)
+        return nullcontext()
+
+    def take_turns(self, nbytes: int) -> None:
+        """Let calls of `run` read copies of constants in turns, so many bytes; on CPUs alone."""
 
     def run(self, number: int = 1, *, flush: bool = False) -> float:
         """Seconds of ``number`` calls together; with ``flush`` of one call with cold caches."""
         if flush:
-            self.flush(self._memory)
-        elif self._turns is not None:
+            self.memory.flush()
+        return runtime.time_call(self.call, 1 if flush else number)
+
+
+class CpuKernel(LoadedKernel):
+    def __init__(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> None:
+        needs = artifact_kind(artifact.kind).needs
+        if needs:
+            import_module(needs)  # it registers how such a program is linked
+        super().__init__(artifact, memory)
+        assert isinstance(self.function, Function)
+        self.workspace_bytes = self.function.workspace_bytes
+        entry = artifact.contents.function(artifact.entry)
+        self._threads = artifact.contents.num_threads or None if entry.uses_pool else 1
+        self._constants = [a.constant for a in entry.args]
+        self._turns: Turns | None = None
+        self.prepare_seconds = prepared(self.call)
+
+    def pinned(self) -> AbstractContextManager[None]:
+        return runtime.pinned(self._threads)
+
+    def run(self, number: int = 1, *, flush: bool = False) -> float:
+        if self._turns is not None and not flush:
             return self._turns.time(number)
-        return runtime.time_call(self._call, 1 if flush else number)
+        return super().run(number, flush=flush)
 
     def take_turns(self, nbytes: int) -> None:
-        """Let the calls of `run` read constants from copies in turns, so many bytes together."""
-        main = self._call.main
-        if self._function.timer is not None or not isinstance(main, BoundCall):
+        main = self.call.main
+        assert isinstance(self.function, Function)
+        if self.function.timer is not None or not isinstance(main, BoundCall):
             return
-        places = self._constant_places()
+        # Positions, in the timed call, of constants and of arrays determined by them.
+        places = {n for n, constant in enumerate(self._constants) if constant}
+        if self.parts is not None:
+            read, kept = self.parts.read_later, len(self.parts.kept)
+            places = {n for n, number in enumerate(read) if self._constants[number]}
+            places |= set(range(len(read), len(read) + kept))
         each = sum(main.arrays[n].nbytes for n in places)
         count = min(_MOST_COPIES, nbytes // each) if each else 0
         if count < 2:
@@ -285,40 +329,6 @@ class CpuKernel:
             addresses = [x.ctypes.data for x in arrays]
             calls.append(BoundCall(main.function, arrays, addresses, None))
         self._turns = Turns(calls)
-
-    def _constant_places(self) -> set[int]:
-        """Positions, in the timed call, of constants and of arrays determined by them."""
-        if self._parts is None:
-            return {n for n, constant in enumerate(self._constants) if constant}
-        read = self._parts.read_later
-        places = {n for n, number in enumerate(read) if self._constants[number]}
-        return places | set(range(len(read), len(read) + len(self._parts.kept)))
-
-    def bound(self, memory: ArgumentMemory, workspace: Array | None = None) -> KernelCall:
-        """A call on other arrays, with its own workspace of enough bytes, or an allocated one."""
-        arrays = on_host(memory).arrays
-        if self._parts is not None:
-            return self._parts.bind(arrays, workspace)
-        call = self._function.bind(*arrays)
-        if workspace is None:
-            return call
-        return self._function.bound(arrays, workspace)
-
-    def checked(self, memory: ArgumentMemory) -> KernelCall:
-        """A call on arrays of `CpuHost.check_memory`, with its temporary memory there too."""
-        if not isinstance(memory, PagedMemory):
-            raise InternalError("a kernel of the CPU was to be checked in memory of a device")
-        return self.bound(memory, memory.workspace)
-
-    def flush(self, memory: ArgumentMemory) -> None:
-        """Empty the caches for a call on these arrays."""
-        flush(*on_host(memory).arrays)
-
-
-def on_host(memory: ArgumentMemory) -> HostMemory:
-    if not isinstance(memory, HostMemory):
-        raise InternalError("a kernel of the CPU was to run on arrays of a device")
-    return memory
 
 
 #: Bytes of a workspace before a kernel runs: NaN as a float, -1 as an integer.
@@ -337,7 +347,6 @@ class PagedMemory(HostMemory):
         self._memory = [GuardedMemory(arg.nbytes) for arg in args]
         self._space = GuardedMemory(workspace_bytes) if workspace_bytes else None
         self.workspace_bytes = workspace_bytes
-        self.workspace: npt.NDArray[Any] | None = None
 
     def fits(self, args: Sequence[Arg], workspace_bytes: int) -> bool:
         return super().fits(args, workspace_bytes) and self.workspace_bytes == workspace_bytes
@@ -374,7 +383,6 @@ class CpuHost:
         return PagedMemory(args, workspace_bytes)
 
     def load(self, artifact: runtime.Artifact, memory: ArgumentMemory) -> CpuKernel:
-        """Link a program and bind it to arrays, so that its next call takes its usual time."""
-        return CpuKernel(artifact, on_host(memory))
+        return CpuKernel(artifact, memory)
 
     def probe(self) -> None: ...

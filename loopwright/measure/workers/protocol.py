@@ -16,18 +16,14 @@ In messages times are seconds; a ``slot`` names one of the kernels that a runner
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
 import struct
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+
+import msgspec
 
 from loopwright.errors import InternalError
 from loopwright.records import ErrorKind, Json
@@ -91,8 +87,8 @@ class Seal:
 
 def encode(message: Message, seal: Seal | None = None) -> bytes | bytearray:
     """The frame of a message; only replies are sealed, since only the parent can write requests."""
-    fields = {name: getattr(message, name) for name in _field_types(type(message).__name__)}
-    header = {"message": type(message).__name__, **fields}
+    values = {name: getattr(message, name) for name in _names(type(message))}
+    header = {"message": type(message).__name__, **values}
     text = json.dumps(header, separators=(",", ":")).encode()
     head = _HEAD.pack(_MAGIC, len(text), len(message.payload))
     if seal is None:
@@ -113,47 +109,16 @@ def _decode(text: bytes, payload: bytes) -> Message:
     cls = _CLASSES.get(header.pop("message", ""))
     if cls is None:
         raise InternalError(f"a message of an unknown kind came: {text[:60]!r}")
-    expected = _field_types(cls.__name__)
-    if header.keys() != expected.keys():
+    if header.keys() != set(_names(cls)):
         raise InternalError(f"a {cls.__name__} came with the fields {', '.join(header)}")
     try:
-        fields = {name: _read(header[name], kind) for name, kind in expected.items()}
-    except (TypeError, ValueError) as error:
+        return replace(msgspec.convert(header, cls), payload=payload)
+    except (msgspec.ValidationError, ValueError) as error:
         raise InternalError(f"a malformed {cls.__name__} came: {error}") from error
-    return cls(payload=payload, **fields)
 
 
-@lru_cache(maxsize=64)
-def _field_types(name: str) -> dict[str, Any]:
-    cls = _CLASSES[name]
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls) if f.name != "payload"}
-
-
-def _read(value: Any, kind: Any) -> Any:
-    """A JSON value as the declared type of its field; raises TypeError, or ValueError for enums."""
-    origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if kind is Any:
-        return value
-    if origin in (types.UnionType, typing.Union):
-        if value is None and type(None) in parts:
-            return None
-        (kind,) = (part for part in parts if part is not type(None))
-        return _read(value, kind)
-    if origin is tuple and isinstance(value, list):
-        kinds = [parts[0]] * len(value) if parts[-1] is ... else parts
-        if len(value) != len(kinds):
-            raise TypeError(f"{len(value)} values for {len(kinds)}")
-        return tuple(map(_read, value, kinds))
-    if origin is Mapping and isinstance(value, dict):
-        return value
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(value)
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise TypeError(f"{repr(value)[:60]} is no {getattr(kind, '__name__', kind)}")
-    return value
+def _names(cls: type[Message]) -> list[str]:
+    return [item.name for item in fields(cls) if item.name != "payload"]
 
 
 class Decoder:

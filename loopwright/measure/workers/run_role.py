@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from loopwright import runtime
 from loopwright.errors import DeviceLostError, InternalError, LoopwrightError, RunError
@@ -34,8 +34,8 @@ from loopwright.measure.workers import protocol
 from loopwright.measure.workers.kernel_host import (
     ArgumentMemory,
     CpuHost,
-    CpuKernel,
     KernelArrays,
+    LoadedKernel,
     prepared,
     same_bytes,
 )
@@ -43,9 +43,7 @@ from loopwright.records import ErrorKind
 from loopwright.runtime import Side, artifact_kind, grown
 
 if TYPE_CHECKING:
-    from loopwright.measure.workers.device_kernels import DeviceHost, DeviceKernel, Yardstick
-
-    LoadedKernel: TypeAlias = CpuKernel | DeviceKernel
+    from loopwright.measure.workers.device_kernels import DeviceHost, Yardstick
 
 
 #: A call that does its work may take this many times what one took when it was timed, and this many
@@ -114,7 +112,7 @@ class Checkup:
         memory.fill(data.inputs(number))
         for output, old in zip(memory.outputs, former, strict=bool(number)):
             memory.write(output, old)
-        self._kernel.checked(memory).run()
+        self._kernel.bound(memory).run()
         again = "called again on the outputs it had filled, with other inputs: " if number else ""
         self._judge(memory, number, again)
 
@@ -122,7 +120,7 @@ class Checkup:
         memory = self._memory
         memory.fill_inputs(self._data.inputs(number))
         memory.poison_outputs(OTHER_PATTERN)
-        self._kernel.checked(memory).run()
+        self._kernel.bound(memory).run()
         self._judge(memory, number, f"on inputs {_AT_EDGES[EDGES[number]]}: ")
 
     def _judge(self, memory: ArgumentMemory, number: int, when: str, guarded: bool = True) -> None:
@@ -146,7 +144,7 @@ class Checkup:
         if took <= limit:
             return ()
         memory = self._memory
-        call = self._kernel.checked(memory)
+        call = self._kernel.bound(memory)
         memory.fill_inputs(self._data.inputs(1))
         prepared(call)
         quickest = math.inf
@@ -174,7 +172,7 @@ class Checkup:
             seconds, number = 0.0, 0
             while seconds < request.window_s or number % 2:
                 if request.flush:
-                    self._kernel.flush(memories[number % 2])
+                    memories[number % 2].flush()
                 seconds += runtime.time_call(calls[number % 2], 1)
                 number += 1
             times.append(seconds / number)
@@ -195,8 +193,7 @@ class Checkup:
         ``part``: 0 for the first, 1 for the last. The outputs of ``memory`` must hold the answer to
         its inputs; the kernel is wrong if its answer depends on them.
         """
-        is_checked = memory is self._memory
-        call = (self._kernel.checked if is_checked else self._kernel.bound)(memory)
+        call = self._kernel.bound(memory)
         for number, new in zip(memory.inputs, self._data.inputs(other), strict=True):
             if new.size:
                 memory.set_element(number, int(part * (new.size - 1)), new)

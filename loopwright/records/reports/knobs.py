@@ -129,7 +129,7 @@ _MISSING: Final = object()  # stands for a knob that a configuration does not ha
 
 
 class _Texts:
-    """Texts of values, each made once: values are few, and equal ones of an index are identical."""
+    """Texts of values, each made once: values are few, and equal ones mostly identical."""
 
     def __init__(self) -> None:
         # The value is kept beside its text, so that no other one gets its identity meanwhile.

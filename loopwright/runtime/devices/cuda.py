@@ -46,7 +46,7 @@ _STICKY = (
 )  # fmt: skip
 
 CUDA = 2
-#: Static shared memory that every kernel may have; more has to be asked for.
+#: Static shared memory that every kernel may have; more has to be requested.
 _STATIC_SHARED = 49152
 #: The driver's flag CU_MEMHOSTALLOC_PORTABLE: pinned for every context.
 _FOR_ALL_DEVICES = 1
@@ -405,7 +405,7 @@ class _CudaProgram(Program):
         stream: Stream | None = None,
     ) -> None:
         self._api.check_launch(self._kernels, kernel, grid, block, arguments)
-        found = self._kernels[kernel]
+        function = self._kernels[kernel]
         self._allow_shared(kernel, shared_bytes)
         values = [a if isinstance(a, int) else a.address for a in arguments]
         cells = (ctypes.c_int64 * len(values))(*values)
@@ -414,7 +414,7 @@ class _CudaProgram(Program):
         queue = self._api.queue_of(self._device_id, stream)
         doing = f"launching {kernel} on {grid} blocks of {block} threads"
         self._api.call(
-            self._device_id, doing, "cuLaunchKernel", found, *grid, *block, shared_bytes, queue,
+            self._device_id, doing, "cuLaunchKernel", function, *grid, *block, shared_bytes, queue,
             ctypes.addressof(pointers), 0,
         )  # fmt: skip
 

@@ -384,10 +384,6 @@ def enabled(target: str) -> bool:
     """Whether kernels for a target, or on a device of that name, can run here.
 
     Options of the target, as in ``"llvm -mcpu=x86-64-v3"``, say nothing here.
-
-    Example:
-        >>> print(lw.runtime.enabled("llvm"), lw.runtime.enabled("metal"))
-        True False
     """
     if not isinstance(target, str):
         raise UsageError(f"enabled: expected the text of a target or device, got {target!r}")

@@ -135,8 +135,8 @@ def check_request(device: str, nbytes: int, alignment: int) -> None:
     """Raise ArgumentError for a size that is no number of bytes, or an alignment no power of 2."""
     if not (_is_whole(nbytes) and _is_whole(alignment)):
         raise ArgumentError(
-            f"{device}: {nbytes!r} bytes with alignment {alignment!r} are asked for; pass a whole "
-            "number for each"
+            f"{device}: cannot allocate {nbytes!r} bytes with alignment {alignment!r}; pass "
+            "a whole number for each"
         )
     if nbytes < 0:
         raise ArgumentError(f"{device}: cannot allocate {nbytes} bytes; the number is negative")
@@ -159,7 +159,7 @@ def check_copy(
             raise ArgumentError(f"copy: the {what} is a {type(memory).__name__}, expected Memory")
         if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
             raise ArgumentError(
-                f"copy: bytes {offset} to {offset + nbytes} of the {what} are asked for, which has "
+                f"copy: bytes {offset} to {offset + nbytes} are outside the {what}, which has "
                 f"{memory.nbytes} bytes"
             )
 
@@ -418,16 +418,7 @@ class CopiedBytes:
 
 @contextmanager
 def counted_copies() -> Iterator[CopiedBytes]:
-    """Count the bytes that this thread has copied from, to and on devices inside the block.
-
-    Example:
-        >>> from loopwright.runtime.profiling import counted_copies
-        >>> if lw.opencl().exist:
-        ...     with counted_copies() as copied:
-        ...         a = lw.nd.array(np.zeros(4, "float32"), device="opencl")
-        ...     assert (copied.to_device, copied.to_host) == (16, 0)
-        ...
-    """
+    """Count the bytes that this thread has copied from, to and on devices inside the block."""
     counts = CopiedBytes()
     token = _counting.set(counts)
     try:
@@ -466,13 +457,7 @@ class StreamUser(ABC):
 
 
 def forget_stream(stream: Stream) -> None:
-    """Tell all allocators that a stream will be given back; all work in it must be done.
-
-    Example:
-        >>> stream = lw.cpu().create_raw_stream()
-        >>> lw.cpu().sync(stream)
-        >>> lw.runtime.memory.forget_stream(stream)
-    """
+    """Tell all allocators that a stream will be given back; all work in it must be done."""
     with _lock:
         users = list(_stream_users)
     for user in users:
@@ -485,9 +470,6 @@ def free_stream(stream: Stream) -> None:
 
     Use this, and not `DeviceAPI.free_stream` alone, for streams that were used with memory of an
     allocator: it would wait for a stream that is gone. RunError where something in it failed.
-
-    Example:
-        >>> lw.runtime.memory.free_stream(lw.cpu().create_raw_stream())
     """
     api = device_api(stream.device_type)
     api.synchronize(stream.device_id, stream)

@@ -294,7 +294,7 @@ class OpenCLAPI(DriverAPI):
         most = int(context.device.max_mem_alloc_size)
         if nbytes > most:
             raise OutOfMemoryError(
-                f"{where}: {nbytes} bytes are asked for, and one buffer has at most {most}"
+                f"{where}: cannot allocate {nbytes} bytes; one buffer has at most {most}"
             )
         with named(where, f"allocating {nbytes} bytes"):
             flags = context.cl.mem_flags.READ_WRITE

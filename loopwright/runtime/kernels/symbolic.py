@@ -51,14 +51,14 @@ class CallSizes:
         self.names = tuple(name for name, _, _ in spec.variables)
 
     def bind(
-        self, who: str, shapes: Sequence[tuple[int, ...]], given: Mapping[str, object]
+        self, who: str, shapes: Sequence[tuple[int, ...]], arguments: Mapping[str, object]
     ) -> Mapping[str, int]:
-        """Values of all sizes from shapes and ``given`` ones; a conflict is an ArgumentError.
+        """Values of all sizes from shapes and from ``arguments``; a conflict is an ArgumentError.
 
         An extent may be 0 only where no output has elements: then nothing has to run.
         """
         # The value of each size, and the argument or dimension that determined it.
-        sizes = {n: (self._passed(who, n, v), "the argument") for n, v in given.items()}
+        sizes = {n: (self._passed(who, n, v), "the argument") for n, v in arguments.items()}
         for k, (shape, arg) in enumerate(zip(shapes, self._args, strict=True)):
             if len(shape) != len(arg.shape):
                 raise ArgumentError(

@@ -77,13 +77,6 @@ def time_call(call: KernelCall, number: int) -> float:
 
     A loop in compiled code calls it, unless its kind of artifact has a timer of its own; on a
     device its own clock takes the time. RunError where a call failed; those after it did not run.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
-        >>> call = f.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
-        >>> print(lw.runtime.time_call(call, 100) > 0)
-        True
     """
     return call.time(number)
 
@@ -116,13 +109,6 @@ def time_once(function: Kernel, args: Sequence[object], number: int = 1) -> floa
     """Run a function `number` times back to back, without a warm-up; returns seconds per call.
 
     ArgumentError where an argument is not acceptable, RunError where a call failed.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
-        >>> args = [np.zeros(4, "float32"), np.empty(4, "float32")]
-        >>> print(lw.runtime.time_once(f["add_one"], args, number=100) > 0)
-        True
     """
     check_options(number=number)
     return function.bind(*args).time(number) / number
@@ -135,13 +121,6 @@ def measure_windows(
 
     Returns seconds per call of each window, which holds at least one call. ``estimate`` is seconds
     per call as far as known; without it one call is timed first. RunError where a call failed.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
-        >>> call = f.bind(np.zeros(4, "float32"), np.empty(4, "float32"))
-        >>> print(len(lw.runtime.measure_windows(call, windows=3, window_ms=1)))
-        3
     """
     check_options(windows=windows)
     once = time_call(call, 1) if estimate is None else estimate

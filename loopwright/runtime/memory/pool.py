@@ -184,16 +184,6 @@ def note_use(memory: Memory, stream: Stream) -> None:
 
     The memory is then given to another stream only behind that work. Nothing happens for memory
     that is from no pool, which the device itself keeps until it is unused.
-
-    Example:
-        >>> pool = lw.runtime.memory.PooledAllocator(lw.cpu(), first_chunk=4096)
-        >>> memory = pool.alloc(64)
-        >>> with lw.cpu().stream() as other:
-        ...     lw.runtime.memory.note_use(memory, other)
-        ...     pool.free(memory)
-        ...
-        >>> print(pool.release_cached())
-        4096
     """
     lease = lease_of(memory)
     if lease is not None:

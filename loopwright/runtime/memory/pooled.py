@@ -439,10 +439,6 @@ def allocator(kind: Literal["naive", "pooled"], device: DeviceLike) -> MemoryPoo
 
     ``pooled`` caches freed memory; ``naive`` asks the device each time. UsageError where there is
     no such kind, or nothing drives such a device.
-
-    Example:
-        >>> print(type(lw.runtime.memory.allocator("naive", lw.cpu())).__name__)
-        NaiveAllocator
     """
     if kind not in KINDS:
         raise UsageError(
@@ -453,13 +449,7 @@ def allocator(kind: Literal["naive", "pooled"], device: DeviceLike) -> MemoryPoo
 
 
 def device_allocator(device: DeviceLike) -> MemoryPool:
-    """The shared allocator of a device: a pooled one; UsageError where nothing drives it.
-
-    Example:
-        >>> from loopwright.runtime.memory import device_allocator
-        >>> print(device_allocator(lw.cpu()) is device_allocator((1, 0)))
-        True
-    """
+    """The shared allocator of a device: a pooled one; UsageError where nothing drives it."""
     pair = device_pair(device)
     with _lock:
         pool = _of_devices.get(pair)

@@ -177,13 +177,7 @@ _of_devices: dict[tuple[int, int], WorkspacePool] = {}
 
 
 def workspace_pool(device: DeviceLike) -> WorkspacePool:
-    """The shared workspaces of a device; UsageError where nothing drives it.
-
-    Example:
-        >>> from loopwright.runtime.memory import workspace_pool
-        >>> print(workspace_pool(lw.cpu()) is workspace_pool((1, 0)))
-        True
-    """
+    """The shared workspaces of a device; UsageError where nothing drives it."""
     pair, allocator = device_pair(device), device_allocator(device)
     with _lock:
         pool = _of_devices.get(pair)

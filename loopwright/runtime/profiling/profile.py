@@ -176,18 +176,6 @@ def profile_function(
         func_name: name of a module's function; default its entry function. UsageError without a
             module, AttributeError where the module has no such function.
         warmup_iters: runs before those that count.
-
-    Example:
-        >>> A = te.placeholder((4,), name="A")
-        >>> f = lw.build([A, te.compute((4,), lambda i: A[i] + 1, name="B")], name="add_one")
-        >>> @lw.runtime.profiling.profile_function
-        ... def twice(a, b):
-        ...     f(a, b)
-        ...     f(b, a)
-        ...
-        >>> report = twice(np.zeros(4, "float32"), np.empty(4, "float32"))
-        >>> print([call.name for call in report.calls], report.rows()[0].count)
-        ['add_one', 'add_one'] 2
     """
     work: Callable[..., object] = function
     if isinstance(function, Module):

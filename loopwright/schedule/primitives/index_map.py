@@ -77,16 +77,16 @@ def judge(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> Verdict:
         if s is None or not s.determines_digits():
             return "unknown"
         todo.append(s)
-    known: set[_Digit] = set()
+    digits: set[_Digit] = set()
     determined: set[_Source] = set()
     redundant = False
     while todo:
         for digit, _ in (t for s in todo for t in s.terms):
-            redundant |= digit in known or digit.source in determined
-            known.add(digit)
+            redundant |= digit in digits or digit.source in determined
+            digits.add(digit)
         complete = []
-        for source in {d.source for d in known} - determined:
-            all_of_it, twice = _adjoining(source, known)
+        for source in {d.source for d in digits} - determined:
+            all_of_it, twice = _adjoining(source, digits)
             redundant |= twice
             complete += [source] if all_of_it else []
         determined |= set(complete)
@@ -99,10 +99,10 @@ def judge(exprs: tuple[IndexExpr, ...], shape: tuple[int, ...]) -> Verdict:
     return "redundant" if redundant else "one to one"
 
 
-def _adjoining(source: _Source, known: set[_Digit]) -> tuple[bool, bool]:
+def _adjoining(source: _Source, digits: set[_Digit]) -> tuple[bool, bool]:
     """Whether the known digits of a source determine it, and whether they overlap."""
     reach, twice = 1, False
-    for d in sorted((d for d in known if d.source == source), key=lambda d: d.lower):
+    for d in sorted((d for d in digits if d.source == source), key=lambda d: d.lower):
         if reach % d.lower:
             break
         twice |= d.lower < reach

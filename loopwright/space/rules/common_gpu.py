@@ -242,17 +242,17 @@ def every_structure(
 ) -> list[Structure]:
     """Structures of a rule: one for each combination of choices, at most 8, all defaults first,
     then structures that differ in one choice, and so on."""
-    found: list[Structure] = []
+    structures: list[Structure] = []
     waiting: deque[tuple[int, ...]] = deque([()])
     once: dict[str, Any] = {}
-    while waiting and len(found) < _MOST_STRUCTURES:
+    while waiting and len(structures) < _MOST_STRUCTURES:
         choices = Choices(waiting.popleft())
         knobs = StructureKnobs(outputs, args, choices, once)
         schedule(knobs)
         knobs.sketch.why.append(why)
-        found.append(knobs.sketch.finished(", ".join([name, *choices.words])))
+        structures.append(knobs.sketch.finished(", ".join([name, *choices.words])))
         waiting += choices.others
-    return found
+    return structures
 
 
 MOST_BLOCKS_YZ = 65535  #: blocks of the axes y and z that every device launches

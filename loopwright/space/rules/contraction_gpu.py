@@ -81,12 +81,12 @@ class StagedOperand:
 
     def box(self, sizes: Mapping[IterVar, Count]) -> list[Count]:
         """Extents of the box that a tile reads; a dimension that is not affine counts in full."""
-        found: list[Count] = []
+        counts: list[Count] = []
         for index, whole in zip(self.access.dims, self.tensor.static_shape, strict=True):
             moves = {} if index is None else index.moves
             reach = 1 + sum(abs(c) * (sizes.get(x, 1) - 1) for x, c in moves.items())
-            found.append(whole if index is None else least(reach, whole))
-        return found
+            counts.append(whole if index is None else least(reach, whole))
+        return counts
 
     def fetch_width(self, device: LaunchLimits) -> int:
         """Elements that may be copied at once: none crosses the end of a row of the tensor."""
@@ -358,15 +358,15 @@ def _default_tiles(
     steps = {k: prod(sizes) for k, sizes in parts.items()}
     written = prod(sizes[-1] for sizes in parts.values())
     most = min(_DEFAULT_SUMS, _COPIES // written)
-    found = _combined(space, [_tried(n, len(space.lengths)) for n in space.lengths.values()])
-    tiles = _by_loop(space, found)
+    points = _combined(space, [_tried(n, len(space.lengths)) for n in space.lengths.values()])
+    tiles = _by_loop(space, points)
     sums = prod(v * r for v, _, r in tiles.values())
     threads = prod(t for _, t, _ in tiles.values())
     few = (sums <= most) & (threads <= _DEFAULT_THREADS)
-    found = found[few & (space.staged_by(tiles, steps) <= space.device.shared)]
-    if not len(found):  # the shared memory is too small for any tile of a warp
+    points = points[few & (space.staged_by(tiles, steps) <= space.device.shared)]
+    if not len(points):  # the shared memory is too small for any tile of a warp
         return dict.fromkeys(space.lengths, (1, 1, 1))
-    best = found[np.argmin(space.cost(_by_loop(space, found), steps))]
+    best = points[np.argmin(space.cost(_by_loop(space, points), steps))]
     return {x: tuple(best[n].tolist()) for n, x in enumerate(space.lengths)}
 
 
@@ -381,13 +381,13 @@ def _tiles_together(
     choices = [tiles_of(n) for n in space.lengths.values()]
     if prod(map(len, choices)) > _COUNTED and len(choices) > 2:
         choices = [_tried(n, len(choices)) for n in space.lengths.values()]
-    found = _launchable(space, choices)
-    order = np.argsort(space.cost(_by_loop(space, found), steps), kind="stable")
+    points = _launchable(space, choices)
+    order = np.argsort(space.cost(_by_loop(space, points), steps), kind="stable")
     if len(order) > _TOGETHER:
         places = np.linspace(0, 1, _TOGETHER) ** 2 * (len(order) - 1)
         order = order[np.unique(places.astype(np.int64))]
     first = tuple(default[x] for x in space.lengths)
-    chosen = [tuple(map(tuple, point)) for point in found[order].tolist()]
+    chosen = [tuple(map(tuple, point)) for point in points[order].tolist()]
     return list(dict.fromkeys([first, *chosen]))
 
 
@@ -396,28 +396,28 @@ def _launchable(
 ) -> npt.NDArray[np.int64]:
     """Tiles of all loops together that a block can have, with the fewest steps staged."""
     fewest = {k: prod(min(_steps_of(k, space))) for k in space.reduce}
-    found = _combined(space, choices)
-    fits = space.staged_by(_by_loop(space, found), fewest) <= space.device.shared
-    return found[np.broadcast_to(fits, len(found))]  # one answer for all where nothing is staged
+    points = _combined(space, choices)
+    fits = space.staged_by(_by_loop(space, points), fewest) <= space.device.shared
+    return points[np.broadcast_to(fits, len(points))]  # one answer for all where nothing is staged
 
 
 def _combined(space: ContractionSpace, choices: Sequence[Sequence[Tile]]) -> npt.NDArray[np.int64]:
     """Tiles of all loops together of which a block can be launched, ``(n, loops, 3)``."""
-    found = np.ones((1, 0, 3), np.int64)
+    points = np.ones((1, 0, 3), np.int64)
     for tiles in choices:  # what exceeds a limit with its first loops is left out early
         mine = np.array(tiles, np.int64).reshape(-1, 1, 3)
-        left = np.repeat(found, len(mine), axis=0)
-        found = np.concatenate([left, np.tile(mine, (len(found), 1, 1))], axis=1)
-        virtual, threads, registers = found.prod(axis=1).T
+        left = np.repeat(points, len(mine), axis=0)
+        points = np.concatenate([left, np.tile(mine, (len(points), 1, 1))], axis=1)
+        virtual, threads, registers = points.prod(axis=1).T
         sums = virtual * registers * dtypes.nbytes(space.dtype)
         few = (threads <= space.device.threads) & (virtual <= space.device.vthreads)
-        found = found[few & (sums <= _ACCUMULATOR_BYTES)]
-    return found[space.launches(_by_loop(space, found).values())]
+        points = points[few & (sums <= _ACCUMULATOR_BYTES)]
+    return points[space.launches(_by_loop(space, points).values())]
 
 
-def _by_loop(space: ContractionSpace, found: npt.NDArray[np.int64]) -> dict[IterVar, Tile]:
+def _by_loop(space: ContractionSpace, points: npt.NDArray[np.int64]) -> dict[IterVar, Tile]:
     """For each loop arrays of the parts of its tiles."""
-    return {x: tuple(found[:, n].T) for n, x in enumerate(space.lengths)}
+    return {x: tuple(points[:, n].T) for n, x in enumerate(space.lengths)}
 
 
 def _tried(length: int, axes: int) -> list[Tile]:

@@ -107,13 +107,13 @@ class DotRoles(Roles):
     def tiles(self) -> list[tuple[int, int]]:
         """Register tiles. Sums of operands of one sign need registers too, and so do the halves of
         bytes that are extended to 16 bits."""
-        found = super().tiles()
+        tiles = super().tiles()
         by_pairs = Target.current().has_dots_by_pairs
         if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
-            return found
+            return tiles
         lanes, room = self.dot.lanes, vector_registers()
-        fits = [(r, w) for r, w in found if r * (w // lanes) + 2 * (w // lanes) + 2 <= room]
-        return fits or found[:1]
+        fits = [(r, w) for r, w in tiles if r * (w // lanes) + 2 * (w // lanes) + 2 <= room]
+        return fits or tiles[:1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,20 +153,20 @@ def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
     if dot.result != roles.stage.tensor.dtype or loop.count < dot.group:
         return
     every = {f.name: getattr(roles, f.name) for f in fields(Roles)}
-    found = DotRoles(**every, dot=dot, grouped=loop)
-    packings = ["none"] if _lies_in_groups(found) else []
-    if found.dimension is not None and dimension_of(found.loaded, loop) is not None:
-        constant = getattr(found.loaded.tensor.op, "constant", False)
+    dot_roles = DotRoles(**every, dot=dot, grouped=loop)
+    packings = ["none"] if _lies_in_groups(dot_roles) else []
+    if dot_roles.dimension is not None and dimension_of(dot_roles.loaded, loop) is not None:
+        constant = getattr(dot_roles.loaded.tensor.op, "constant", False)
         packings += ["root"] if constant else ["root", "task", "panel"]
     # All groups of the other operand may be whole and contiguous in memory.
-    whole = loop.count % found.dot.group == 0
-    others = [False] if whole and found.other.strides.get(loop) == 1 else []
-    others += [True] if dimension_of(found.other, loop) is not None else []
+    whole = loop.count % dot_roles.dot.group == 0
+    others = [False] if whole and dot_roles.other.strides.get(loop) == 1 else []
+    others += [True] if dimension_of(dot_roles.other, loop) is not None else []
     for packing in packings:
         often = packing in ("task", "panel")
         orders, placed = (["vectors"], others[:1]) if often else (["vectors", "rows"], others)
         for order, packed in product(orders, placed):
-            yield DotPlan(found, packing, order, "inline", other_packed=packed)
+            yield DotPlan(dot_roles, packing, order, "inline", other_packed=packed)
 
 
 def _lies_in_groups(roles: DotRoles) -> bool:

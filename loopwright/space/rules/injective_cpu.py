@@ -39,27 +39,27 @@ def injective_variants(kernel: Kernel) -> list[Variant]:
     """Variants of a kernel without reductions, the most sensible first; none for others."""
     if kernel.reductions or not kernel.out.shape:
         return []
-    found = _turned_squares(kernel)
+    variants = _turned_squares(kernel)
     # Stages that another one reads at more than one place.
     reads = ([o.tensor for o in s.operands if kernel.computes(o.tensor)] for s in kernel.stages)
     spread = tuple(dict.fromkeys(t for read in reads for t in read if read.count(t) > 1))
     names = ", ".join(t.name for t in spread)
     why = "what is read at several places is computed once"
     if spread:
-        found += [
+        variants += [
             Variant(f"{names} in tiles", why, partial(_schedule, kernel, spread, True)),
             Variant(f"{names} before", why, partial(_schedule, kernel, spread, False)),
         ]
     if not kernel.may_inline:
-        return found
+        return variants
     # Recomputing one of a few stages may cost less than keeping it.
     for again in spread if 1 < len(spread) <= _MOST_CHOICES else ():
         kept = [t for t in spread if t is not again]
         name = f"{', '.join(t.name for t in kept)} in tiles, {again.name} computed again"
         cheap = f"{why}, but {again.name}, which is cheap"
-        found.append(Variant(name, cheap, partial(_schedule, kernel, kept, True)))
+        variants.append(Variant(name, cheap, partial(_schedule, kernel, kept, True)))
     why = "no reduction: each element is computed where it is needed"
-    return [*found, Variant("vectors along memory", why, partial(_schedule, kernel, (), False))]
+    return [*variants, Variant("vectors along memory", why, partial(_schedule, kernel, (), False))]
 
 
 def _schedule(kernel: Kernel, kept: Sequence[te.Tensor], in_tiles: bool, sketch: Sketch) -> None:

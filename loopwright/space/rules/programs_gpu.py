@@ -187,13 +187,13 @@ def programs(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[St
     (out,) = outputs
     kind = kind_of(out)
     schedule = partial(schedule_program, out=out, kind=kind)
-    found = every_structure(outputs, args, *_NAMES[kind], schedule)
+    structures = every_structure(outputs, args, *_NAMES[kind], schedule)
     chain = rows_of(out)
     if kind == "rows" and chain is not None and len(chain.reductions) > 1:
         why = "each reduction may take as many threads as it likes"
         apart = partial(_schedule_apart, [out])
-        found += every_structure(outputs, args, _NAMES["apart"][0], why, apart)
-    return found
+        structures += every_structure(outputs, args, _NAMES["apart"][0], why, apart)
+    return structures
 
 
 def kind_of(out: te.Tensor) -> str:
@@ -205,9 +205,9 @@ def kind_of(out: te.Tensor) -> str:
     if not kernel.reductions:
         return "injective" if turned_axis(kernel) is None else "transpose"
     if len(kernel.reductions) == 1 and is_elementwise_over(kernel, kernel.reductions[0]):
-        found = _tiled_or_window(kernel)
-        if found is not None:
-            return found
+        kind = _tiled_or_window(kernel)
+        if kind is not None:
+            return kind
     rows = rows_of(out)
     return "apart" if rows is None or is_long(rows) else "rows"
 
@@ -243,19 +243,19 @@ def _results(outs: Sequence[te.Tensor], program: Sequence[te.Tensor]) -> list[te
     """Tensors that kernels leave in global memory, in the order of the program."""
     reductions = [t for t in program if t.op.reduce_axis]
     several = [t for t in program if t.op.num_outputs > 1]
-    found = {*outs, *_heavy(program, outs), *several}
+    results = {*outs, *_heavy(program, outs), *several}
     ends: set[te.Tensor] = set()
     for r in reductions:
         last = last_elementwise(r, program)
-        kernel = kernel_of(last, program, [t for t in {*reductions, *found} if t is not r])
+        kernel = kernel_of(last, program, [t for t in {*reductions, *results} if t is not r])
         # A stage over several reductions is computed by the kernel of the first; a result that is
         # read on has its own.
-        alone = last not in ends and r in kernel.stages and (r is last or r not in found)
+        alone = last not in ends and r in kernel.stages and (r is last or r not in results)
         if alone and _tiled_or_window(kernel) is not None:
             ends.add(last)
         else:
-            found.add(r)
-    return [t for t in program if t in found | ends]
+            results.add(r)
+    return [t for t in program if t in results | ends]
 
 
 def _schedule_kernel(knobs: Knobs, kernel: KernelStages, prefix: str) -> None:
@@ -297,12 +297,12 @@ def _heavy(program: Sequence[te.Tensor], outs: Sequence[te.Tensor]) -> list[te.T
     """Stages without a reduction that are computed once because too much would be inlined into
     them: each reader recomputes inlined stages, and their inputs as often."""
     size: dict[te.Tensor, int] = {}
-    found = []
+    heavy = []
     for t in program:
         if t in outs:
             continue
         size[t] = 0 if t.op.reduce_axis else 1 + sum(size.get(a.tensor, 0) for a in accesses(t))
         if size[t] > _MOST_INLINED:
             size[t] = 0
-            found.append(t)
-    return found
+            heavy.append(t)
+    return heavy

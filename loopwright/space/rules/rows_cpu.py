@@ -69,11 +69,11 @@ def dot_variants(kernel: Kernel) -> list[Variant]:
     if stage.reduced[-1].count < vector_lanes(stage.tensor.dtype):
         return []
     why = "every operand runs along memory with the reduction"
-    found = [Variant("dot products", why, partial(_schedule_dots, kernel, stage, False))]
+    variants = [Variant("dot products", why, partial(_schedule_dots, kernel, stage, False))]
     if kernel.work > MAY_BE_ALONE or any(kernel.computes(o.tensor) for o in stage.operands):
-        return found
+        return variants
     alone = Variant("dot products, one thread", why, partial(_schedule_dots, kernel, stage, True))
-    return [alone, *found] if kernel.work <= ALONE else [*found, alone]
+    return [alone, *variants] if kernel.work <= ALONE else [*variants, alone]
 
 
 def _schedule_dots(kernel: Kernel, stage: StageAnalysis, alone: bool, sketch: Sketch) -> None:
@@ -105,10 +105,13 @@ class _Dots:
         room, last = vector_registers(), self.stage.reduced[-1].count
         heights = [n for n in _SIDES if n <= (1 if self.row is None else self.row.count)]
         widths = [n for n in _SIDES if n <= self.column.count]
-        found = [
-            (r, c, v * self.lanes) for r in heights for c in widths for v in _DOT_VECTORS
+        tiles = [
+            (r, c, v * self.lanes)
+            for r in heights
+            for c in widths
+            for v in _DOT_VECTORS
             if r * c * v + min(r, c) * v + 1 <= room and self.lanes * v <= max(last, self.lanes)
-        ]  # fmt: skip
+        ]
 
         def cost(tile: tuple[int, int, int]) -> float:
             r, c, v = tile[0], tile[1], tile[2] // self.lanes
@@ -120,7 +123,7 @@ class _Dots:
             waiting = max(1.0, _IN_FLIGHT / (r * c * v))
             return covered * tail * (waiting + (r + c) / (2 * r * c))
 
-        return found, min(found, key=cost)
+        return tiles, min(tiles, key=cost)
 
     def schedule(self) -> None:
         s, out, stage = self.s, self.kernel.out, self.stage.tensor
@@ -129,8 +132,8 @@ class _Dots:
         for t in dict.fromkeys(kept):
             compute_in_vectors(s, t, out, None)
         acc = s.cache_write(out, "local") if out is stage else stage
-        found, best = self._tiles()
-        rows, columns, width = self.sketch.numbers("tile", found, best)
+        tiles, best = self._tiles()
+        rows, columns, width = self.sketch.numbers("tile", tiles, best)
         at = self._result(rows, columns, best)
         s[acc].compute_at(s[out], at)
         axis = dict(zip(self.stage.spatial, s[acc].op.axis, strict=True))
@@ -178,12 +181,12 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
     if kernel.single is not None and kernel.single.kind is StageClass.CONTRACTION:
         return []
     again = [t for t in chain.whole if not t.op.reduce_axis][:_MOST_CHOICES]
-    why, found = "every stage needs its own row of the others alone", []
+    why, variants = "every stage needs its own row of the others alone", []
     for kept in product([True, False], repeat=len(again)):
         inlined = [t for t, keep in zip(again, kept, strict=True) if not keep]
         names = ", ".join(t.name for t in inlined)
         name = f"rows in cache, {names} computed again" if names else "rows in cache"
-        found.append(Variant(name, why, partial(_schedule, chain, inlined)))
+        variants.append(Variant(name, why, partial(_schedule, chain, inlined)))
     several = _across(kernel)
     if kernel.single is not None and kernel.single.kind is StageClass.ROW_REDUCTION:
         several += dot_variants(kernel)
@@ -191,7 +194,7 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
     inputs = {x for r in chain.reductions for x in r.op.input_tensors}
     size = sum(prod(x.static_shape) * element_bytes(x) for x in inputs)
     streamed = size > Target.current().hardware.caches.l3
-    return [*several, *found] if streamed else [*found, *several]
+    return [*several, *variants] if streamed else [*variants, *several]
 
 
 def _across(kernel: Kernel) -> list[Variant]:
@@ -278,13 +281,13 @@ def whole_variants(kernel: Kernel) -> list[Variant]:
     if extents(stage.spatial) >= _FEW:
         return _row_variants(kernel, stage)
     why = "the result has few elements: parts of the reduction run in parallel"
-    found = []
+    variants = []
     if extents(stage.reduced) >= _LONG and _parted(stage).count >= _PARTS[0]:
-        found = [Variant("reduction in parts", why, partial(_schedule_parts, kernel, stage))]
+        variants = [Variant("reduction in parts", why, partial(_schedule_parts, kernel, stage))]
     if extents(stage.spatial) > 1:
-        return found
+        return variants
     one = Variant("one reduction", "one thread reduces it", partial(_schedule_one, kernel, stage))
-    return [*found, one] if extents(stage.reduced) >= _WORTH_THREADS else [one, *found]
+    return [*variants, one] if extents(stage.reduced) >= _WORTH_THREADS else [one, *variants]
 
 
 def _row_variants(kernel: Kernel, stage: StageAnalysis) -> list[Variant]:

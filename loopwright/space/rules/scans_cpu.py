@@ -46,10 +46,10 @@ def scan_variants(kernel: Kernel) -> list[Variant]:
     along = scan.place is stage.spatial[-1]
     lanes = vector_lanes(stage.tensor.dtype)
     blocks = [lanes * v for v in _ALONG] if along else list(_ACROSS)
-    found = [_Scan(kernel, stage, scan, n) for n in blocks if 1 < n < high - low]
-    alone = [replace(x, alone=True) for x in found if kernel.work * x.block <= MAY_BE_ALONE]
+    scans = [_Scan(kernel, stage, scan, n) for n in blocks if 1 < n < high - low]
+    alone = [replace(x, alone=True) for x in scans if kernel.work * x.block <= MAY_BE_ALONE]
     little = [x for x in alone if kernel.work * x.block <= _LITTLE]
-    return [x.variant() for x in [*little, *found, *(x for x in alone if x not in little)]]
+    return [x.variant() for x in [*little, *scans, *(x for x in alone if x not in little)]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,7 @@ class Composition:
 
     def _begun(self) -> Sketch:
         sketch = Sketch(self.outputs, self.args)
-        # What several kernels compute, since it is cheap, none of them keeps.
+        # No kernel keeps what several compute, since it is cheap.
         standing = Counter(t for k in self.kernels for t in k.tensors)
         for t in (t for t, times in standing.items() if times > 1):
             sketch.s[t].compute_inline()
@@ -125,9 +125,9 @@ def combined(seconds: Mapping[Composed, float]) -> list[dict[te.Tensor, Composed
         if len(structure.others) == 1:
             options.setdefault(structure.others[0], []).append(structure)
     # The base itself is an option of each kernel.
-    ordered = {t: sorted([base, *found], key=seconds.__getitem__) for t, found in options.items()}
-    best = {t: found[0] for t, found in ordered.items()}
-    choices = [best, *({**best, t: found[1]} for t, found in ordered.items())]
+    ordered = {t: sorted([base, *rivals], key=seconds.__getitem__) for t, rivals in options.items()}
+    best = {t: rivals[0] for t, rivals in ordered.items()}
+    choices = [best, *({**best, t: rivals[1]} for t, rivals in ordered.items())]
     new = [{t: s for t, s in choice.items() if s is not base} for choice in choices]
     new = [choice for choice in new if len(choice) > 1]
     new.sort(key=lambda choice: sum(seconds[s] - seconds[base] for s in choice.values()))

@@ -104,10 +104,10 @@ Point = tuple[tuple[int, int], tuple[int, int], int, int]
 def tensor_cores(outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> list[Structure]:
     """Structure of a product by tensor cores of the target; none for other expressions."""
     (out,) = outputs
-    found = _product_of(out)
-    if found is None or not has_tensor_cores(Target.current()):
+    product = _product_of(out)
+    if product is None or not has_tensor_cores(Target.current()):
         return []
-    a, b, kind = found
+    a, b, kind = product
     (m, n), (k,) = out.static_shape, out.op.reduce_axis
     if not kind.takes(m, n, k.count):
         return []
@@ -146,8 +146,8 @@ def _product_of(out: te.Tensor) -> tuple[te.Tensor, te.Tensor, MmaOperands] | No
     for (a, b), kind in product((inputs, inputs[::-1]), kinds):
         if {a.dtype, b.dtype} != {kind.dtype} or not len(a.shape) == len(b.shape) == 2:
             continue
-        made = kind.factor(a[i, k]) * kind.factor(b[j, k] if kind.trans_b else b[k, j])
-        if structural_equal(made, body.source[0]):
+        factors = kind.factor(a[i, k]) * kind.factor(b[j, k] if kind.trans_b else b[k, j])
+        if structural_equal(factors, body.source[0]):
             return a, b, kind
     return None
 

@@ -116,10 +116,10 @@ def _transforms_of(out: te.Tensor) -> _Transforms | None:
     (read,) = rows.op.input_tensors if len(rows.op.input_tensors) == 1 else (None,)
     pad = read if read is not None and is_computed(read) else None
     within = tuple(t for t in producers(weights) if t is not weights)
-    known = {out, columns, product, image, rows, pad, weights, *within}
-    inlined = tuple(t for t in every if t not in known)
-    found = _Transforms(out, columns, product, weights, within, image, rows, pad, inlined)
-    return found if _fit(found, every) else None
+    stages = {out, columns, product, image, rows, pad, weights, *within}
+    inlined = tuple(t for t in every if t not in stages)
+    transforms = _Transforms(out, columns, product, weights, within, image, rows, pad, inlined)
+    return transforms if _fit(transforms, every) else None
 
 
 def _fit(stages: _Transforms, every: Sequence[te.Tensor]) -> bool:
@@ -163,7 +163,7 @@ def _tiles(stages: _Transforms) -> tuple[list[_Tile], _Tile]:
     widths = column_tiles(stages.channels, dtype, _VECTORS)
     even = [w for w in widths if stages.channels % w == 0] or widths[:1]
     fits = fits_registers(dtype)
-    found = [
+    tiles = [
         (w, a, d)
         for w in even
         for a in row_tiles(across, _ACROSS)
@@ -179,7 +179,7 @@ def _tiles(stages: _Transforms) -> tuple[list[_Tile], _Tile]:
         crowded = 0.3 if rows * vectors > room * _ROOMY // 32 else 0.0
         return covered * (waiting + (rows + vectors) / (2 * rows * vectors) + crowded)
 
-    return found, min(found, key=cost)
+    return tiles, min(tiles, key=cost)
 
 
 def _tasks(

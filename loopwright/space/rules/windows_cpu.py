@@ -54,13 +54,13 @@ def window_variants(kernel: Kernel) -> list[Variant]:
     inner = any(kernel.computes(o.tensor) for o in stage.operands)
     places = ["inline", "task", "root"] if inner else ["inline"]
     written = [x for x in (_Tiles(kernel, stage, p, slides) for p in places) if x.tiles]
-    found = [*written, _Tiles(kernel, stage, "inline")] if slides and written else written
-    made = [x.variant() for x in found or [_Tiles(kernel, stage, place) for place in places]]
+    tilings = [*written, _Tiles(kernel, stage, "inline")] if slides and written else written
+    variants = [x.variant() for x in tilings or [_Tiles(kernel, stage, place) for place in places]]
     if stage.kind is not StageClass.ROW_REDUCTION or stage.reduced[-1].count <= _SHORT:
-        return made
+        return variants
     why = "memory is read in long runs, and a line of results lies in the first-level cache"
     lines = Variant(f"lines along {vector.name}", why, partial(_schedule_lines, kernel, stage))
-    return [lines, *made]
+    return [lines, *variants]
 
 
 class _Tiles:

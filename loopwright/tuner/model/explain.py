@@ -114,12 +114,6 @@ def explain(
     Raises:
         TuneError: the template refuses the candidate, its values are no point of the space, or the
             model is for other features.
-
-    Example:
-        >>> task = lw.create_task("matmul", (64, 64, 64), "llvm")
-        >>> explanation = lw.tuner.explain(task, 0)
-        >>> print(0 < explanation.estimate <= 1, len(explanation.lines) > 10)
-        True True
     """
     entity = task.config(config)
     if entity.index is None:

@@ -158,10 +158,10 @@ class History:
             group.points[index] = (part_of(task, index), result)
 
     def add_given(
-        self, task: Task, given: Iterable[tuple[MeasureInput, MeasureResult] | Record]
+        self, task: Task, history: Iterable[tuple[MeasureInput, MeasureResult] | Record]
     ) -> None:
         records: list[tuple[Record, MeasureResult]] = []
-        for item in given:
+        for item in history:
             if isinstance(item, Record):
                 records.append((item, result_of(item)))
                 continue

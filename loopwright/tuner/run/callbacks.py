@@ -76,10 +76,6 @@ def log_to_database(db: Database) -> Callback:
 
     Raises:
         UsageError: it has no ``save``.
-
-    Example:
-        >>> from loopwright import autotvm
-        >>> store = autotvm.callback.log_to_database(autotvm.database.DummyDatabase())
     """
     if not callable(getattr(db, "save", None)):
         raise UsageError(
@@ -120,27 +116,12 @@ def progress_bar(total: int | None = None, prefix: str = "", si_prefix: str = "G
         total: trials to show where ``tune`` is given no ``n_trial``; for the display only.
         prefix: put before each line, such as ``"[Task 1/3]"``.
         si_prefix: unit of the speed: "", "k", "M", "G" or "T" FLOP/s; else a `UsageError`.
-
-    Example:
-        >>> bar = lw.callback.progress_bar(200, prefix="matmul")
-        >>> print(isinstance(bar, lw.tuner.Monitor))
-        True
     """
     return ProgressBar(total, prefix, si_prefix)
 
 
 def stop_at(gflops: float) -> Callback:
-    """Return a callback that ends the run once the best reaches this speed in GFLOP/s.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> try:
-        ...     lw.callback.stop_at(gflops=100)(SimpleNamespace(best_flops=200e9), [], [])
-        ... except lw.tuner.EarlyStop as reason:
-        ...     print(reason)
-        ...
-        the best reached 100 GFLOP/s
-    """
+    """Return a callback that ends the run once the best reaches this speed in GFLOP/s."""
 
     def check(tuner: TunerLike, inputs: object, results: object) -> None:
         if tuner.best_flops >= gflops * 1e9:

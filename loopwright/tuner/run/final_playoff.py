@@ -94,11 +94,19 @@ class FinalPlayoff:
     @property
     def of_best(self) -> PlayoffResult:
         """The latest playoff that the best has won, also by samples that it shares, having equal
-        code; an empty one where it has won none. All times of one playoff belong together; those of
-        another one do not."""
+        code; else one against the default alone, who won it; else an empty one. All times of one
+        playoff belong together; those of another one do not.
+        """
         best = self.state.best
         won = (o for o in reversed(self.outcomes) if best and best.config in _winners(o))
-        return next(won, PlayoffResult(()))
+        # A winner of the log may lose now; two that play alone are both judged.
+        lost = (
+            replace(o, best=f.times)
+            for o in reversed(self.outcomes)
+            for f in o.finalists
+            if best and f.config == best.config and len(o.finalists) == 2 and f.times and o.default
+        )
+        return next(won, next(lost, PlayoffResult(())))
 
     @property
     def _overtaken(self) -> bool:

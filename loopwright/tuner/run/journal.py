@@ -170,7 +170,7 @@ class LogJournal(Journal):
         self._ids: dict[str, str] = {}  # of the records that were measured themselves, by program
         if existed:
             with without_collector():
-                self._read(records.open_log(path))
+                self._read(records.load(path))
 
     def add(self, trial: Trial) -> None:
         record = self._record(trial, trial.result)

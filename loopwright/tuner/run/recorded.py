@@ -109,7 +109,7 @@ def results_of(records: Sequence[Record]) -> list[MeasureResult]:
     (medians,) = fields_of(records, "median")
     for result, median in zip(results, medians, strict=True):
         if result.error is None:
-            vars(result)["median"] = median  # which it would compute when it is first asked for
+            vars(result)["median"] = median  # which it would compute on first use
     return results
 
 

@@ -252,7 +252,7 @@ class RunState:
     def time_to_beat(self) -> float | None:
         """Seconds of one call against which trials race; None while the best could not be checked.
 
-        What is raced against is not checked itself where it loses, so it must be right.
+        A loser of a race is not checked, so the kernel that it races against must be right.
         """
         best = self.best
         if best is None:
@@ -332,8 +332,8 @@ class RunState:
 
     @property
     def total(self) -> int | None:
-        """Valid trials at which the run ends at the latest: what was asked for, or what is left of
-        the space without failures and equal programs; None where neither is known."""
+        """Valid trials at which the run ends at the latest: those requested, or what is left of the
+        space without failures and equal programs; None where neither is known."""
         limits = (self.budget.n_trial, self.most_trials)
         return min((n for n in limits if n is not None), default=None)
 

@@ -80,7 +80,7 @@ class TotalBudget:
 
     @property
     def trials(self) -> int | None:
-        """Valid results at which the call ends at the latest: the number asked for or that of all
+        """Valid results at which the call ends at the latest: the requested number or that of all
         spaces; None where neither is known."""
         limits = (self.n_trial, self.most_trials)
         return min((n for n in limits if n is not None), default=None)

@@ -378,10 +378,5 @@ def task_table(console: Console | None = None, line_s: float = 10.0) -> TaskTabl
 
     On a terminal it is redrawn after every round; elsewhere a line is printed every ``line_s``
     seconds at most, and the table at the end, on standard error without a ``console`` of rich.
-
-    Example:
-        >>> table = lw.tuner.task_table(line_s=60)
-        >>> print(isinstance(table, lw.tuner.TasksMonitor))
-        True
     """
     return TaskTable(console, line_s)

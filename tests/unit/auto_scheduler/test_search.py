@@ -229,7 +229,7 @@ def test_a_sketch_is_a_structure(capsys: pytest.CaptureFixture[str]) -> None:
 def test_evolution_finds_what_the_model_likes() -> None:
     task = auto_scheduler.SearchTask(func=product, args=(64,), target="llvm")
     model = auto_scheduler.XGBModel()
-    few = {"sample_init_min_population": 20, "evolutionary_search_population": 256}
+    few = {"sample_init_min_population": 20, "evolutionary_search_population": 64}
     policy = auto_scheduler.SketchPolicy(task, model, few, seed=1)
     initial = policy.sample_initial_population()
     assert len({state.config for state in initial}) == 20

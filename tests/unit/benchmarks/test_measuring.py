@@ -23,6 +23,7 @@ def task(monkeypatch):
     return task
 
 
+@pytest.mark.slow
 def test_a_space_is_measured_and_a_second_call_goes_on(task, tmp_path):
     few = measuring.valid_points(task)
     with Ledger(tmp_path) as ledger:

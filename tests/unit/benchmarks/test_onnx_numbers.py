@@ -30,6 +30,7 @@ def drawn(count: int) -> list[Case]:
     return [case for case in chosen if not any(m.fits(case) for m in MEANT)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:(overflow|invalid|divide):RuntimeWarning")  # the reference's
 def test_some_cases_beside_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_numbers, "by_runtime", by_reference)

@@ -49,11 +49,12 @@ def test_a_workload_does_not_teach_itself(monkeypatch):
     assert [other.name for other in heard] == ["b"]
 
 
+@pytest.mark.slow
 def test_the_records_that_come_along_can_be_described():
     log = read(RECORDS)
     names = {te.Dag.from_ops([make()[-1].op])[0].hash: name for name, make in WORKLOADS.items()}
     few = [r for r in log if r.dag == next(iter(names))]
-    log.records[:] = few
+    log.records[:] = few[:48]
     (first, *_) = pools(log, names, "itervar")
     assert first.name == "product 512x512x512"
     assert not first.samples.batch.failed.any()

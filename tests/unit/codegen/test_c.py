@@ -28,6 +28,7 @@ from loopwright.lowering import lower
 from loopwright.runtime import load_module
 from loopwright.schedule import create_schedule
 from loopwright.target import Target, host_cpu
+from tests.covering import covering
 from tests.unit.lowering.programs import CASES, packed_matmul
 from tests.unit.schedule.programs import chain
 
@@ -100,8 +101,10 @@ def test_any_name_can_be_called(name: str) -> None:
 
 
 @needs_cc
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("target", ["c -num-threads=1", "c -num-threads=2 -opt-level=3"])
+@pytest.mark.parametrize(
+    ("name", "target"),
+    covering(CASES, ["c -num-threads=1", "c -num-threads=2 -opt-level=3"], strength=1),
+)
 def test_functions_compute_what_numpy_does(name: str, target: str) -> None:
     case = CASES[name]()
     f = build(case.s, case.args, target, name=name)
@@ -370,6 +373,7 @@ def test_a_let_of_another_type_is_refused() -> None:
 # ------------------------------------------------------------------ tuning
 
 
+@pytest.mark.slow
 @needs_cc
 def test_tasks_with_target_c_are_tuned(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Builders compile with the C compiler, runners link the object and time it."""
@@ -377,7 +381,7 @@ def test_tasks_with_target_c_are_tuned(tmp_path: Path, request: pytest.FixtureRe
         pytest.skip("builders ask the real CPU for the flags of the C compiler")
     task = lw.create_task("matmul", args=(32, 32, 32), target="c -num-threads=1")
     log = tmp_path / "log.jsonl"
-    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+    option = lw.measure_option(lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1))
     callbacks = [lw.callback.log_to_file(log)]
     summary = lw.tuner.RandomTuner(task, seed=0).tune(2, option, callbacks=callbacks)
     assert summary.failures == {}

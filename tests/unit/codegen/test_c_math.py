@@ -104,7 +104,10 @@ def function(fn: str) -> Callable[..., Any]:
     return lambda a: getattr(te, fn)(a)
 
 
-@pytest.mark.parametrize("dtype", DEFINED)
+@pytest.mark.parametrize(
+    "dtype",
+    [d if d == "float64" else pytest.param(d, marks=pytest.mark.slow) for d in DEFINED],
+)
 def test_functions_are_those_of_llvm(dtype: str) -> None:
     names = [fn for fn in DEFINED[dtype] if not fn.startswith("_")]
     cases = {fn: (dtype, function(fn), "vectorized", "") for fn in names}

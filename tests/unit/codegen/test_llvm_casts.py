@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import loopwright as lw
 from loopwright import te
+from tests.covering import examples
 
 NARROW = ("int8", "uint8", "int16", "uint16")
 WHOLE = (*NARROW, "int32", "uint32", "int64")
@@ -70,7 +71,7 @@ def test_limits_of_all_types(dtype: str) -> None:
     assert not wrong(around_limits(dtype), tuple(product(WHOLE, (4, 8, 32))))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(numbers=st.lists(st.floats(width=32), min_size=64, max_size=64))
 def test_any_number(numbers: list[float]) -> None:
     cases = tuple((to, 16) for to in (*NARROW, "int32"))

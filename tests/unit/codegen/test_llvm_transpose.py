@@ -10,6 +10,7 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.schedule import Schedule, create_schedule
+from tests.covering import covering
 
 TARGET = "llvm -num-threads=1"
 
@@ -32,9 +33,16 @@ def lanes(dtype: str) -> int:
     return min(lw.Target(TARGET).vector_bytes // np.dtype(dtype).itemsize, 16)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int16", "uint8"])
-@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (32, 96), (70, 50), (3, 200)])
-def test_against_numpy(dtype: str, rows: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    covering(
+        ["float32", "float64", "float16", "int16", "uint8"],
+        [(64, 64), (32, 96), (70, 50), (3, 200)],
+        strength=1,
+    ),
+)
+def test_against_numpy(dtype: str, shape: tuple[int, int]) -> None:
+    rows, columns = shape
     n = lanes(dtype)
     tiles = ((n, n), (2 * n, n), (n, 2 * n), (n // 2, n))
     s, tensors = swapped(rows, columns, dtype, *tiles)

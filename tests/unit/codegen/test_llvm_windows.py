@@ -14,6 +14,7 @@ from loopwright import te
 from loopwright.codegen.build import build
 from loopwright.runtime.linker import architecture
 from loopwright.schedule import create_schedule
+from tests.covering import examples
 
 ROW = 40
 TARGETS = ["llvm -num-threads=1", "llvm -num-threads=1 -mcpu=x86-64-v3"]
@@ -71,7 +72,7 @@ def right(count: int, done: list[tuple[str, int]]) -> npt.NDArray[np.int64]:
     return np.clip(j, 0, ROW - 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(steps(), st.integers(17, 70), st.sampled_from(["float32", "int32", "float64", "int8"]))
 @pytest.mark.parametrize("target", TARGETS)
 def test_any_index_of_small_steps(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loopwright import te
-from loopwright.codegen.gpu.split import Kernel, SplitProgram, split_host_device
+from loopwright.codegen.gpu.split import SplitKernel, SplitProgram, split_host_device
 from loopwright.codegen.manifests import device_code
 from loopwright.errors import CodegenError
 from loopwright.ir.buffer import Buffer, Load
@@ -38,7 +38,7 @@ def split(body: Stmt, *params: Buffer) -> SplitProgram:
     return split_host_device(Func("f", params, (False,) * len(params), body), "test")
 
 
-def names(k: Kernel) -> list[str]:
+def names(k: SplitKernel) -> list[str]:
     return [b.name for b in k.parameters]
 
 

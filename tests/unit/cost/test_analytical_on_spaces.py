@@ -16,8 +16,8 @@ from loopwright.task.sampling import digits_of
     ("name", "least"),
     [
         ("matmul", 0.9),
-        ("conv2d", 0.85),
-        pytest.param("depthwise", 0.85, marks=pytest.mark.slow),  # of conv2d's kind, ten seconds
+        pytest.param("conv2d", 0.85, marks=pytest.mark.slow),  # several seconds, as its kind
+        pytest.param("depthwise", 0.85, marks=pytest.mark.slow),
     ],
 )
 def test_it_ranks_a_measured_space(name: str, least: float) -> None:

@@ -17,6 +17,7 @@ from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Func, View, is_launch
 from loopwright.schedule import Schedule
 from loopwright.task import create_task
+from tests.covering import examples
 from tests.unit.cost import gpu_workloads as workloads
 from tests.unit.lowering import gpu_programs, tensor_core_programs
 
@@ -98,7 +99,7 @@ def candidates(name: str, n: int, seed: int) -> Iterator[tuple[Schedule, list[lw
 
 @pytest.mark.parametrize("name", workloads.TEMPLATES)
 def test_random_points_take_what_their_programs_take(name: str) -> None:
-    for s, args in candidates(name, 40, 3):
+    for s, args in candidates(name, examples(15), 3):
         check_nests(s)
         (kernel,) = kernels_of(s.state, CUDA)
         check_kernel(kernel, lw.lower(s, args))

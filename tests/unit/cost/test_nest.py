@@ -35,7 +35,7 @@ def schedules(name: str, n: int, seed: int) -> list[Schedule]:
 
 @pytest.mark.parametrize("name", workloads.by_kind())
 def test_loops_and_regions_are_those_of_bound_inference(name: str) -> None:
-    for s in schedules(name, 12, 1):
+    for s in schedules(name, 6, 1):
         bounds = s.bounds()
         nests = {n.stage.id: n for n in nests_of(s.state)}
         assert list(nests) == [i for i in s.state.order if i in bounds.stages]
@@ -167,7 +167,7 @@ def test_touched_elements_are_those_that_are_counted(
 ) -> None:
     monkeypatch.setitem(workloads.OPERATORS, name, TINY[name])
     compared = 0
-    for s in schedules(name, 12, 2):
+    for s in schedules(name, 6, 2):
         bounds = s.bounds()
         for nest in nests_of(s.state):
             sb = bounds.stages[nest.stage.id]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from loopwright.cost.symbolic.evaluation import ColumnProgram
 from loopwright.cost.symbolic.symbols import Graph
 from loopwright.cost.symbolic.warps import sectors, wavefronts
+from tests.covering import examples
 
 POWERS = [1, 2, 4, 8, 16, 32, 64]
 DIGIT = st.tuples(
@@ -49,7 +50,7 @@ def turns_of_banks(threads: int, width: int, digits: Any) -> int:
 
 
 @given(st.integers(1, 64), WIDTHS, DIGITS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 300), deadline=None)
 def test_segments_are_those_of_all_bytes_of_all_lanes(
     threads: int, width: int, digits: list[tuple[int, int, int]]
 ) -> None:
@@ -57,7 +58,7 @@ def test_segments_are_those_of_all_bytes_of_all_lanes(
 
 
 @given(st.integers(1, 64), WIDTHS, DIGITS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 300), deadline=None)
 def test_turns_are_those_of_the_bank_with_most_words(
     threads: int, width: int, digits: list[tuple[int, int, int]]
 ) -> None:

@@ -220,7 +220,7 @@ def test_what_lowering_refuses() -> None:
         BuildError, match=r"build: expected a schedule .*, got \[Tensor\(A: .* first"
     ):
         build([p.a, p.d], p.s)  # type: ignore[arg-type]
-    with pytest.raises(TensorError, match=r"A is one tensor; where a list is asked for give \[A\]"):
+    with pytest.raises(TensorError, match=r"A is one tensor; where a list is expected give \[A\]"):
         build(p.s, p.a)  # type: ignore[arg-type]
 
 

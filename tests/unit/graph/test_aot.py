@@ -109,6 +109,10 @@ def test_arrays_of_the_caller_are_read_and_written(model: graph.CompiledModel) -
     other.run(x=np.zeros((2, 8), "float32"))
     np.testing.assert_allclose(out, _by_numpy(x), rtol=1e-4, atol=1e-5)
     assert executor.benchmark(repeat=2, number=2).min > 0
+    assert not executor.another().get_output(0).numpy().any()  # until it runs
+    weights = {"a": np.ones(2, ">f4"), "b": np.ones(2, "complex64"), "c": [1.0]}
+    module = executor._placed.kernels["model"]
+    AotExecutor(module, weights).run(x=x)  # type: ignore[arg-type]
 
 
 def test_weights_that_were_changed_are_those_of_the_function(model: graph.CompiledModel) -> None:

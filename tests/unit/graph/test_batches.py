@@ -93,7 +93,7 @@ def test_weights_are_kept_once(model: CompiledBatches) -> None:
     given = [
         array
         for batch in (1, 4, 7, 9)
-        for callee in model.executor(batch)._callees
+        for callee in model.executor(batch)._placed.callees
         for array in getattr(callee.function, "given", ())
         if isinstance(array, np.ndarray)
     ]

@@ -45,6 +45,7 @@ def test_calls_by_operator_inputs_and_attributes() -> None:
     soft = op.nn.softmax(X)
     assert _matches(is_op("nn.softmax")(wildcard()), soft)
     assert _matches(is_op("nn.softmax", "tanh")(...), soft)
+    assert is_op("nn.softmax", "tanh")(...).roots() == {"nn.softmax", "tanh"}
     assert not _matches(is_op("tanh")(wildcard()), soft)
     assert not _matches(is_op("nn.softmax")(wildcard(), wildcard()), soft)
     # Attributes that were left out have their defaults.

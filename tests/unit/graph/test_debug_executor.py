@@ -50,7 +50,7 @@ def test_calls_that_there_are_not_are_refused(model: graph.CompiledModel) -> Non
         executor.debug_get_output("sofmax_2")
     with pytest.raises(ArgumentError, match="has 1 outputs; there is no 1"):
         executor.debug_get_output(0, index=1)
-    with pytest.raises(ArgumentError, match=r"is float32\[4, 16\], got float32\[4\]"):
+    with pytest.raises(ArgumentError, match=r"call 0 is float32\[4, 16\], got float32\[4\]"):
         executor.debug_get_output(0, np.empty(4, "float32"))
     with pytest.raises(ArgumentError, match="give a whole number above zero"):
         executor.profile(0)

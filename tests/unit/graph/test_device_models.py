@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,13 +13,16 @@ import loopwright as lw
 from loopwright import graph
 from loopwright.errors import ArgumentError, OutOfMemoryError, TargetError, UsageError
 from loopwright.executors import HostStep, Model, Program, Step, Value
+from loopwright.executors.places import DevicePlace
 from loopwright.runtime import Artifact, Module
 from loopwright.runtime.artifacts.device_code import DeviceCode, LaunchSpec
 from loopwright.runtime.artifacts.manifest import ArgSpec, FunctionSpec, Manifest
 from loopwright.runtime.devices import interface as registry
 from loopwright.runtime.devices.cuda import CUDA, CudaAPI
 from loopwright.runtime.profiling import counted_copies
+from tests.pocl_kernels import needs_pocl
 from tests.unit.runtime.devices.fake_cuda import FakeDriver
+from tests.unit.runtime.devices.test_constants import scaled
 
 N = 16
 ONE = (1, 1, 1)
@@ -134,6 +138,45 @@ def test_steps_in_python_copy_to_the_host_and_back(gpus: FakeDriver) -> None:
         built.executor(graph=True)
 
 
+def test_a_weight_that_no_step_reads_is_an_output_on_the_device(gpus: FakeDriver) -> None:
+    values = (*model().program.values, Value("c", (N,), "float32", "constant"))
+    program = Program(values, model().program.steps, (0,), (3, 4), 192)
+    executor = Model(program, {"f": kernel()}, {"w": W, "c": W}).executor()
+    executor.load_params({"c": 3 * W})
+    with pytest.raises(ArgumentError, match="'output_1' is an input, a constant, or another"):
+        executor.set_output_zero_copy(1, W)
+    found: Any = executor.get_output(1)
+    assert found.device == lw.cuda(0)
+    np.testing.assert_array_equal(found.numpy(), 3 * W)
+
+
+def test_weights_are_shared_on_one_device_alone(gpus: FakeDriver) -> None:
+    built = model()
+    first, second = built.executor(), built.executor()
+    second.load_params({"w": 2 * W})
+    workspace = first._buffers
+    first.share_params(second)
+    assert first._buffers is workspace
+    first.run(x=W)
+    np.testing.assert_array_equal(first.get_output(0).numpy(), 5 * W)
+    with pytest.raises(ArgumentError, match=r"the other executor does not run on cuda\(0\)"):
+        first.share_params(built.executor("cuda:1"))
+
+
+def test_weights_change_nothing_where_there_is_no_workspace(
+    gpus: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = model().executor()
+    with monkeypatch.context() as patch:
+        patch.setattr(DevicePlace, "workspace", Mock(side_effect=OutOfMemoryError))
+        executor.load_params({"x": W})
+        with pytest.raises(OutOfMemoryError):
+            executor.load_params({"w": 2 * W})
+    for one in (executor, executor.another()):
+        one.run(x=W)
+        np.testing.assert_array_equal(one.get_output(0).numpy(), 3 * W)
+
+
 def test_what_does_not_fit_is_refused(gpus: FakeDriver) -> None:
     built = model()
     executor = built.executor()
@@ -154,6 +197,8 @@ def test_what_does_not_fit_is_refused(gpus: FakeDriver) -> None:
 
 def test_too_little_memory_says_how_much_and_what_for(gpus: FakeDriver) -> None:
     gpus._left = 0
+    with pytest.raises(OutOfMemoryError, match=r"no room for buffers \(1 bytes, 0 are free"):
+        DevicePlace(lw.cuda()).memory(model().program, "buffers", 0)
     with pytest.raises(OutOfMemoryError, match=r"no room for .* the model takes 64 bytes of weig"):
         model().executor()
 
@@ -176,6 +221,22 @@ def test_a_model_for_opencl_is_that_of_the_cpu(tmp_path: Any) -> None:
     np.testing.assert_allclose(loaded(given)[0], np.maximum(given @ w.T, 0), rtol=1e-4, atol=1e-5)
     with pytest.raises(UsageError, match="records no graphs"):
         loaded.executor(graph=True)
+
+
+@needs_pocl
+def test_a_weight_that_is_packed_stays_on_the_host_for_steps_in_python() -> None:
+    kinds = {"x": "input", "w": "constant", "y": "stored", "z": "stored"}
+    values = tuple(
+        Value(n, (64,), "float32", kind, 256 * (n == "z"))  # type: ignore[arg-type]
+        for n, kind in kinds.items()
+    )
+    program = Program(values, (Step("f", (0, 1, 2)), Step("minus", (2, 1, 3))), (0,), (3,), 512)
+    minus = HostStep("minus", lambda a, b: [a - b], 1, "NumPy")
+    built = Model(program, {"f": scaled("opencl")}, {"w": np.ones(64, "float32")}, {"minus": minus})
+    executor = built.executor()
+    assert not executor._placed.weights
+    executor.run(x=np.ones(64, "float32"))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), np.full(64, 2))
 
 
 def test_a_step_may_give_a_number_of_numpy_on_a_device(gpus: FakeDriver) -> None:

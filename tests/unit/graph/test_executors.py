@@ -118,7 +118,7 @@ def test_equal_calls_on_equal_weights_are_prepared_once() -> None:
     x, w = graph.var("x", (2, 4)), graph.const(_filled(4, 4), name="w")
     y = op.nn.dense(op.nn.dense(x, w), w)
     executor = graph.compile(graph.IRModule.from_expr(y), TARGET).executor()
-    first, second = executor._callees
+    first, second = executor._placed.callees
     assert first.function is second.function
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import loopwright as lw
 from loopwright import graph, te
 from loopwright.errors import ArgumentError, UsageError
 from loopwright.graph import op
-from loopwright.graph.building import InsideReport, KernelFinalist, KernelPlayoff
+from loopwright.graph.building import InsideReport, KernelFinalist, KernelPlayoff, _alone
 from loopwright.measure import paired_gain
 
 TARGET = "llvm -num-threads=1"
@@ -89,6 +90,11 @@ def test_records_and_the_default_take_turns(tmp_path: Path) -> None:
         assert len({len(samples) for samples in place.times}) == 1
         assert model.kernels[place.kernel] is place.winner.module
     np.testing.assert_allclose(model(DATA)[0], EXPECTED, rtol=1e-3, atol=1e-3)
+
+
+def test_what_takes_turns_stays_on_its_cpu() -> None:
+    with _alone(lw.Target(TARGET)):
+        assert len(os.sched_getaffinity(0)) == 1
 
 
 def test_without_anything_to_compare_nothing_changes() -> None:

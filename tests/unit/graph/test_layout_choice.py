@@ -204,6 +204,8 @@ def test_choices_of_other_modules_are_refused() -> None:
     choice = graph.LayoutChoice.of(other, ["NHWC"])
     with pytest.raises(GraphError, match="chosen for another module"):
         AlterOpLayout(choice)(NETWORK)
+    with pytest.raises(GraphError, match="chosen for another module"):
+        AlterOpLayout(choice)(graph.IRModule({}))  # said before what else it lacks
     with pytest.raises(GraphError, match="2 layouts for 1 places"):
         graph.LayoutChoice.of(other, ["NHWC", "NHWC"])
     with pytest.raises(UsageError, match="layouts is 'fast'; give \"measured\""):

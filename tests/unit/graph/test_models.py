@@ -138,7 +138,7 @@ def test_executors_share_what_is_computed_from_weights(model: graph.CompiledMode
     for executor, x in zip((first, second), images, strict=True):
         found = executor.get_output(1).numpy()
         np.testing.assert_allclose(found, _by_numpy(x)[1], rtol=1e-4, atol=1e-5)
-    callees = zip(first._callees, second._callees, strict=True)
+    callees = zip(first._placed.callees, second._placed.callees, strict=True)
     assert all(a.function is b.function for a, b in callees)
 
 

@@ -169,6 +169,20 @@ def test_modules_are_whole() -> None:
         graph.Function((x, x), x)
 
 
+@pytest.mark.parametrize("bind", [lambda x: graph.Function((x,), x), lambda x: graph.Let(x, x, x)])
+def test_variables_alone_are_bound(bind: Callable[[graph.Expr], graph.Expr]) -> None:
+    with pytest.raises(GraphError, match="a Constant stands where a variable is bound; put a Var"):
+        bind(graph.const(1.0))
+
+
+def test_nodes_may_be_given_in_lists() -> None:
+    x = graph.var("x", (4,))
+    call = graph.Call(op.tanh(x).op, [x])  # type: ignore[arg-type]
+    f = graph.Function([x], graph.Tuple([call, x]))  # type: ignore[arg-type]
+    (found, same) = graph.compile(_module(f), "llvm")(np.zeros(4, "float32"))
+    np.testing.assert_array_equal(found, same)
+
+
 def test_equality_is_of_the_graph_and_not_of_names() -> None:
     x, y = graph.var("x", (4,)), graph.var("y", (4,))
     assert not graph.structural_equal(op.tanh(x), op.tanh(y))

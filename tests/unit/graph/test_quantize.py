@@ -355,7 +355,9 @@ def _quantized(method: str = "min_max") -> graph.IRModule:
     return graph.quantize(_model(), _images(4), calibration=method, target="llvm")  # type: ignore
 
 
-@pytest.mark.parametrize("method", ["min_max", "percentile", "entropy"])
+@pytest.mark.parametrize(
+    "method", ["min_max", pytest.param("percentile", marks=pytest.mark.slow), "entropy"]
+)
 def test_a_quantised_model_is_near_the_model(method: str) -> None:
     module, quantized = _model(), _quantized(method)
     assert _product_dtypes(LOWER(quantized)) == {"int32"}

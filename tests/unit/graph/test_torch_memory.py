@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+from loopwright.graph.frontend.torch.memory import TensorLayout  # noqa: E402
 from loopwright.graph.torch_backend import loopwright  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("fresh_dynamo")]
@@ -493,3 +494,15 @@ def test_operators_of_ones_own_see_strides() -> None:
     got = torch.compile(function, backend=loopwright, options=ONE)(IMAGE, X)
     assert sorted(seen) == sorted(eager)
     same_in_memory(got, wanted, [], [])
+
+
+def test_what_stands_for_other_numbers_is_not_plain() -> None:
+    for tensor, contiguous, plain in (
+        (COMPLEX, True, True),
+        (COMPLEX.conj(), True, False),
+        (torch._neg_view(X), True, False),
+        (COMPLEX.T, False, False),
+    ):
+        layout = TensorLayout.of(tensor)
+        assert layout is not None
+        assert (layout.contiguous, layout.plain) == (contiguous, plain)

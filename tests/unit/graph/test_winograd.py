@@ -121,12 +121,15 @@ def bound_of(t: Transforms, data: Array, weight: Array, channels: int) -> Array:
     return roundings * UNIT * result.reshape(1, down * step, across * step, -1)
 
 
-@pytest.mark.parametrize(("channels", "step"), covering([16, 128], [2, 4], strength=1))
-def test_the_error_is_bounded(channels: int, step: int) -> None:
-    data, weight = drawn((1, 14, 10, channels), 32, int(channels == 128))
+@pytest.mark.parametrize(
+    ("channels", "step", "last"), covering([16, 128], [2, 4], [False, True], strength=1)
+)
+def test_the_error_is_bounded(channels: int, step: int, last: bool) -> None:
+    extents = (10, 6) if last else (14, 10)
+    data, weight = drawn((1, *extents, channels), 32, int(channels == 128))
     right = convolved(data, weight, (0, 0, 0, 0))
-    error = np.abs(run(step, data, weight, 0) - right)
-    stated = by_name("nn.conv_channels_last", step).error
+    error = np.abs(run(step, data, weight, 0, last) - right)
+    stated = by_name("nn.conv_channels_last" if last else "nn.conv", step).error
     assert error.max() <= stated * np.abs(right).max()
     assert (error <= bound_of(F2 if step == 2 else F4, data, weight, channels)).all()
 
@@ -137,7 +140,7 @@ def test_numbers_far_apart_keep_to_the_bound() -> None:
     data[:, ::3, ::3] *= 1e4
     right = convolved(data, weight, (0, 0, 0, 0))
     for step, transforms in ((2, F2), (4, F4)):
-        error = np.abs(run(step, data, weight, 0) - right)
+        error = np.abs(run(step, data, weight, 0, last=False) - right)
         assert (error <= bound_of(transforms, data, weight, 16)).all()
 
 

@@ -360,7 +360,7 @@ def test_memory_of_a_device_overlaps_wherever_its_handle_begins(gpus: FakeDriver
     for first in (0, 4, 12):
         with pytest.raises(ArgumentError, match=r"output 'output_0' overlaps input 'x'"):
             executor.set_output_zero_copy(0, at(first))
-    there = executor._there.there  # type: ignore[attr-defined]
+    there = executor._placed.weights
     with pytest.raises(ArgumentError, match="overlaps constant 'w'"):
         executor.set_output_zero_copy(0, there[1])
     with pytest.raises(ArgumentError, match="overlaps the memory of argument"):

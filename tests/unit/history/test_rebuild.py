@@ -14,7 +14,7 @@ import loopwright
 from loopwright import records, te
 from loopwright.errors import RecordError
 from loopwright.history.rebuilding import rebuild
-from loopwright.measure.candidate import describe
+from loopwright.measure.candidate import Candidate, describe
 from loopwright.records import Expression, Log, Record
 from loopwright.task import Task, template
 
@@ -44,7 +44,7 @@ def written(tmp_path_factory):
             schedule, tensors = task.instantiate(index)
             ids = schedule.arg_ids(tensors)
             if not index:
-                store.expression(describe(task, schedule.dag, ids, {}, 0))
+                store.expression(describe(task, Candidate(schedule.dag, [], ids, "main"), 0))
             store.append(
                 Record(
                     task.alias,

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-from loopwright.measure.candidate import describe
-from loopwright.records import Checked, Log, Record, Store, environment, open_log
+from loopwright.measure.candidate import Candidate, describe
+from loopwright.records import Checked, Log, Record, Store, environment, load
 from loopwright.task import Task
 
 
@@ -35,10 +35,12 @@ def write(path: Path, tasks: Iterable[Task], each: int = 1, seed: int = 0) -> Lo
             points = task.config_space.sample_ints(64, rng)
             legal = [i for i in points if _legal(task, i)][:each]
             schedule, args = task.instantiate(legal[0])
-            store.expression(describe(task, schedule.dag, schedule.arg_ids(args), {}, 0))
+            store.expression(
+                describe(task, Candidate(schedule.dag, [], schedule.arg_ids(args), "main"), 0)
+            )
             for trial, index in enumerate(legal):
                 store.append(record_of(task, index, trial))
-    return open_log(path)
+    return load(path)
 
 
 def _legal(task: Task, index: int) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Record, Store
-from loopwright.records.index.open import Follower
+from loopwright.records.follow import Follower
 
 
 def record(trial: int, seconds: float | None = 1e-3, **fields: object) -> Record:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from loopwright.ir.expr import Binary, Const, Var
-from loopwright.ir.node import Node
-from loopwright.ir.visitor import contains, free_vars, substitute, walk
+from loopwright.ir.visitor import contains, free_vars, nodes, substitute
 
 
 def test_substitute_shares_what_it_leaves() -> None:
@@ -17,12 +16,10 @@ def test_substitute_shares_what_it_leaves() -> None:
     assert substitute(e, {}) is e
 
 
-def test_walk_visits_parents_first() -> None:
+def test_nodes_come_parents_first() -> None:
     x, y = Var("x"), Var("y")
     e = (x + y) * y
-    seen: list[Node] = []
-    walk(e, seen.append)
-    assert seen == [e, x + y, x, y, y]
+    assert list(nodes(e)) == [e, x + y, x, y, y]
     assert free_vars(e) == {x, y}
 
 

@@ -12,9 +12,8 @@ from loopwright import te
 from loopwright.codegen.kernel_cache import program_key
 from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import Func, Store
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule, create_schedule, replay
@@ -30,12 +29,9 @@ def chain() -> tuple[Schedule, list[te.Tensor]]:
 
 def stores(f: Func) -> dict[str, set[bool]]:
     found: dict[str, set[bool]] = {}
-
-    def visit(n: Node) -> None:
+    for n in nodes(f.body):
         if isinstance(n, Store):
             found.setdefault(n.buffer.name, set()).add(n.nontemporal)
-
-    walk(f.body, visit)
     return found
 
 

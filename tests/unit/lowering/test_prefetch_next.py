@@ -16,12 +16,12 @@ from loopwright import te
 from loopwright.ir.buffer import Load
 from loopwright.ir.expr import Binary, Cast, Const, Expr, Var
 from loopwright.ir.interp.interpreter import interpret
-from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Func, If, Let, Prefetch, Seq, Stmt, Store
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering import lower
 from loopwright.lowering.context import PassContext
 from loopwright.schedule import Schedule, create_schedule
+from tests.covering import examples
 
 #: Elements of a line, of float32; the name of the packed copy.
 LINE, PACKED = 16, "B.global"
@@ -177,15 +177,9 @@ def _events(s: Stmt, env: Env) -> Iterator[Event]:
 
 
 def _loads(e: Expr, env: Env) -> Iterator[Event]:
-    found: list[Load] = []
-
-    def visit(n: Node) -> None:
-        if isinstance(n, Load):
-            found.append(n)
-
-    walk(e, visit)
-    for x in found:
-        yield "load", x.buffer.name, _element(x.buffer.extents, x.indices, env)
+    for x in nodes(e):
+        if isinstance(x, Load):
+            yield "load", x.buffer.name, _element(x.buffer.extents, x.indices, env)
 
 
 def _element(shape: tuple[int, ...], at: tuple[Expr, ...], env: Env) -> int:
@@ -261,7 +255,7 @@ def lines_are_fetched_evenly(shape: Shape) -> None:
         assert beyond < iterations if iterations < lines else beyond == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10))
 @given(shapes(3, 3, 24))
 def test_all_lines_of_the_next_panel_are_fetched_evenly(shape: Shape) -> None:
     lines_are_fetched_evenly(shape)
@@ -284,7 +278,7 @@ def nothing_else_is_fetched(shape: Shape) -> None:
         assert counter.keys() <= {LINE * n for n in range(most)}
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10))
 @given(shapes(13, 3, 24))
 def test_with_rows_left_over_nothing_else_is_fetched(shape: Shape) -> None:
     nothing_else_is_fetched(shape)

@@ -205,7 +205,7 @@ def test_three_places_in_shared_memory() -> None:
     assert text.count("barrier") == 1, "one an iteration: no two places are the same"
 
 
-@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("stages", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_virtual_threads_meet_once(stages: int) -> None:
     """A thread waits and meets the others once an iteration, not once for each virtual thread. For
     the last of four iterations a place is filled again, also where there are three."""

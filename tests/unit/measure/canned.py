@@ -22,5 +22,5 @@ class Canned:
     def add(self, candidate: Candidate, **options: object) -> Build:
         self.built += 1
         build = Build(candidate, 1.0)
-        build.outcome = kernels.built(self.texts[int(candidate.key)])
+        build.outcome = kernels.built(self.texts[int(candidate.name)])
         return build

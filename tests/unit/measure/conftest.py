@@ -12,6 +12,11 @@ from loopwright.measure.workers.process import wait_any
 from tests.unit.measure.programs import OPTION, MatmulTask
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick_measuring() -> None:
+    """Here measuring itself is tested."""
+
+
 @pytest.fixture(scope="session")
 def task() -> MatmulTask:
     return MatmulTask()

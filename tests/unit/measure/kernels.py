@@ -173,8 +173,8 @@ def dag() -> Dag:
     return Dag.from_ops([te.compute((N,), lambda i: a[i] + te.const(1, "float32"), name="B").op])[0]
 
 
-def candidate(key: str = "k") -> Candidate:
-    return Candidate(dag(), [], (0, 1), "kernel", key)
+def candidate(name: str = "kernel") -> Candidate:
+    return Candidate(dag(), [], (0, 1), name)
 
 
 def built(source: str, *, workspace: int = 0, n: int = N) -> Artifact:

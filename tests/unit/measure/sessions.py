@@ -18,7 +18,7 @@ from tests.unit.measure import kernels
 
 ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
 INPUTS = [input_set(DataPlan(), [ARG], 0, None, number)[0] for number in SETS]
-RIGHT = Answers(tuple((a + np.float32(1)).tobytes() for a in INPUTS))  # type: ignore[arg-type]
+RIGHT = Answers("r", tuple((a + np.float32(1)).tobytes() for a in INPUTS))  # type: ignore[arg-type]
 
 
 def race(session: Runner, text: str, incumbent: float | None = None) -> RaceReply | MeasureError:
@@ -40,6 +40,6 @@ def survives(session: Runner) -> None:
     """The next candidate is measured as if nothing had happened."""
     found = race(session, kernels.GOOD)
     assert isinstance(found, RaceReply), found
-    assert session.check("r", RIGHT, Closeness(1), 1.0) == CheckReply(
+    assert session.check(RIGHT, Closeness(1), 1.0) == CheckReply(
         max_error=0.0, rss=session.worker.rss
     )

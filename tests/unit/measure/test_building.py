@@ -16,7 +16,7 @@ from loopwright import te
 from loopwright.errors import InstantiationError, LowerError
 from loopwright.lowering.context import PassContext
 from loopwright.measure.building import Build, BuildPool
-from loopwright.measure.candidate import Candidate, instantiate, make_candidate
+from loopwright.measure.candidate import Candidate, instantiate
 from loopwright.measure.options import LocalBuilder
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.measure.workers.build_role import BuildRole
@@ -135,7 +135,7 @@ def test_a_build_that_takes_too_long_is_not_begun_again(pool: BuildPool) -> None
     s = te.create_schedule(c.op)
     s[c].pragma(c.op.axis[0], "auto_unroll_max_step", n**3)  # LLVM needs seconds for that
     pool.wait([pool.add(matmul(4))])
-    slow = make_candidate(s.dag, s.trace_json(), s.arg_ids([a, b, c]), "main")
+    slow = Candidate(s.dag, s.trace_json(), tuple(s.arg_ids([a, b, c])), "main")
     build = pool.add(slow, seconds=0.3)
     pool.wait([build])
     assert not build.killed

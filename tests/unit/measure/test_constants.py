@@ -152,6 +152,23 @@ def test_calls_take_turns_on_copies_of_constants(target: str, packed: bool) -> N
     assert memory.written_outside() is None
 
 
+@pytest.mark.parametrize(("parallel", "threads"), [(True, 2), (False, 1)])
+def test_a_kernel_is_pinned_with_the_threads_that_it_uses(
+    parallel: bool, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1, name="B")
+    s = create_schedule(b.op)
+    if parallel:
+        s[b].parallel(b.op.axis[0])
+    artifact = build(s, [a, b], "llvm -num-threads=2").artifact
+    kernel = CpuKernel(artifact, GuardedHostMemory(arguments(artifact)))
+    asked: list[int | None] = []
+    monkeypatch.setattr("loopwright.runtime.pinned", asked.append)
+    kernel.pinned()
+    assert asked == [threads]
+
+
 def test_without_constants_there_is_nothing_to_take_turns_on() -> None:
     a = te.placeholder((8,), name="A")
     b = te.compute((8,), lambda i: a[i] + 1, name="B")

@@ -6,7 +6,7 @@ import pytest
 
 from loopwright.measure import LocalBuilder
 from loopwright.measure.building import BuildPool
-from loopwright.measure.candidate import make_candidate
+from loopwright.measure.candidate import Candidate
 from loopwright.measure.result import ErrorKind, MeasureError
 from loopwright.runtime import Artifact
 from loopwright.runtime.artifacts.device_code import DeviceCode
@@ -19,9 +19,9 @@ pytest.importorskip("cuda.bindings", reason='needs NVRTC: pip install "loopwrigh
 def test_a_cubin_is_built_and_what_is_too_large_is_refused_with_the_reason() -> None:
     case = gpu_programs.tiled_matmul()
     ids = case.s.arg_ids(case.args)
-    fits = make_candidate(case.s.dag, case.s.trace_json(), ids, "main")
+    fits = Candidate(case.s.dag, case.s.trace_json(), ids, "main")
     small = Target("cuda -arch=sm_90 -max-threads-per-block=1").canonical
-    too_large = make_candidate(case.s.dag, case.s.trace_json(), ids, "main", target=small)
+    too_large = Candidate(case.s.dag, case.s.trace_json(), ids, "main", target=small)
     pool = BuildPool(LocalBuilder(n_parallel=1, timeout=60), Target("cuda -arch=sm_90").canonical)
     try:
         builds = [pool.add(candidate) for candidate in (fits, too_large)]

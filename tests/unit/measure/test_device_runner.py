@@ -36,7 +36,7 @@ def race(session: Runner, artifact: Artifact) -> RaceReply | MeasureError:
 def checked(session: Runner, statement: str, temporary: bool = False) -> CheckReply | MeasureError:
     raced = race(session, kernels.built(statement, temporary=temporary))
     assert isinstance(raced, RaceReply), raced
-    return session.check("r", RIGHT, Closeness(1), 1.0, seconds=raced.first)
+    return session.check(RIGHT, Closeness(1), 1.0, seconds=raced.first)
 
 
 def survives(session: Runner) -> None:

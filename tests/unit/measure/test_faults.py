@@ -89,9 +89,9 @@ def test_stopped_builder_is_killed_at_its_limit_and_costs_no_trial(
 
 def test_compiler_errors_are_typed(task: MatmulTask, measurer: Measurer) -> None:
     found = measurer.session.instantiate(8)
-    broken = Candidate(found.dag, [["split", 99]], found.arg_ids, "main", "broken trace")
-    missing = Candidate(found.dag, found.trace, (0, 1), "main", "an argument is missing")
-    named = Candidate(found.dag, found.trace, found.arg_ids, "not a name", "bad name")
+    broken = Candidate(found.dag, [["split", 99]], found.arg_ids, "main")
+    missing = Candidate(found.dag, found.trace, (0, 1), "main")
+    named = Candidate(found.dag, found.trace, found.arg_ids, "not a name")
     jobs = [measurer.session.builds.add(c) for c in (broken, missing, named)]
     measurer.session.wait_for(jobs)
     kinds = [getattr(j.outcome, "kind", None) for j in jobs]

@@ -121,6 +121,13 @@ def test_closing_the_iterator_frees_the_device_and_the_builders(
     assert error_kinds(list(measurer.measure(task.inputs(16)))) == [None]
 
 
+def test_after_its_block_it_measures_nothing(task: MatmulTask, measurer: Measurer) -> None:
+    with Measurer(task, measurer.option, beside=measurer) as m:
+        pass
+    with pytest.raises(UsageError, match="is used inside `with Measurer"):
+        list(m.measure(task.inputs(4)))
+
+
 def test_timing_adds_up(task: MatmulTask, measurer: Measurer) -> None:
     # One of its own: other tests make `measurer` work without measuring.
     with Measurer(task, measurer.option, beside=measurer) as m:

@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
+from loopwright.errors import InternalError
 from loopwright.measure import (
     ErrorKind,
     MeasureError,
     Measurer,
     MeasureResult,
 )
-from loopwright.measure.building import Build, Programs, Same
+from loopwright.measure.building import Build
 from loopwright.measure.result import is_reusable
+from loopwright.measure.workers.protocol import LoweredReply
 from loopwright.runtime import Artifact
 from tests.unit.measure import kernels
 from tests.unit.measure.programs import OPTION, MatmulTask, matmul
@@ -77,7 +79,9 @@ def test_known_programs_are_not_run(measurer: Measurer) -> None:
     assert first.code
     past = replace(first, times=(123.0,))
     before = measurer.timing["built"]
-    same, new = measured(measurer, 21, 160, known={first.program: past})
+    known = {first.program: past}
+    same, new = measured(measurer, 21, 160, known=known)
+    assert known == {first.program: past}
     assert (same.times, same.same_as, same.run_s) == ((123.0,), first.program, 0.0)
     assert new.same_as == ""
     assert measurer.timing["built"] == before + 1
@@ -105,22 +109,19 @@ def test_the_name_and_the_passes_are_in_the_key(measurer: Measurer) -> None:
 # -- the book-keeping alone ----------------------------------------------------------------------
 
 
-def lowered(program: str) -> Build:
-    build = Build(kernels.candidate("c"), 1.0)
-    build.program = program
-    return build
-
-
 def test_the_first_of_a_program_is_compiled() -> None:
-    programs = Programs({"old": MeasureResult((1.0,), program="old")})
-    first, second, old = lowered("new"), lowered("new"), lowered("old")
-    assert [programs.claim(b) for b in (first, second, old)] == [True, False, False]
-    second.outcome = Same()
-    assert programs.compiled(second) is first
-    assert programs.compiled(first) is first
-    assert programs.result("new") is None
-    programs.note(MeasureResult((2.0,), program="new"))
-    assert programs.result("new") == MeasureResult((2.0,), program="new")
+    old = MeasureResult((1.0,), program="old")
+    programs: dict[str, MeasureResult | Build] = {"old": old}
+    first, second, third = (Build(kernels.candidate("c"), 1.0, programs) for _ in range(3))
+    for build, name, outcome in ((first, "new", None), (second, "new", first), (third, "old", old)):
+        build.finish(LoweredReply(program=name), 0.5)
+        assert (build.program, build.seconds) == (name, 0.5)
+        assert build.outcome is outcome
+        with pytest.raises(InternalError, match="has no code"):
+            _ = build.compiled
+    assert programs == {"old": old, "new": first}
+    first.finish(LoweredReply(program="new"), 0.5)  # once more, after its builder was killed
+    assert first.outcome is None
 
 
 @pytest.mark.parametrize(
@@ -153,14 +154,13 @@ class LateBuilds:
         measurer.session.builds.workers = []
         measurer.session.builds.add = self.add  # type: ignore[method-assign]
 
-    def add(self, candidate: Any, *, wanted: Any = None, **options: object) -> Build:
-        build = lowered("p")
-        if wanted is not None and not wanted(build):
-            build.outcome = Same()
-        elif wanted is not None:
-            build.outcome = MeasureError(ErrorKind.BUILD_TIMEOUT, "too late")
-        else:
+    def add(self, candidate: Any, *, programs: Any = None, **options: object) -> Build:
+        build = Build(candidate, 1.0, programs)
+        build.finish(LoweredReply(program="p"), 0.0)
+        if programs is None:
             build.outcome = kernels.built(kernels.GOOD)
+        elif build.outcome is None:
+            build.outcome = MeasureError(ErrorKind.BUILD_TIMEOUT, "too late")
         self.added += 1
         return build
 

@@ -117,9 +117,9 @@ def test_whole_numbers_are_floats_where_floats_are_declared() -> None:
     ("change", "words"),
     [
         ({"message": "Nothing"}, "unknown kind"),
-        ({"slot": "1"}, "malformed CheckRequest came: '1' is no int"),
-        ({"slot": True}, "True is no int"),
-        ({"key": None}, "None is no str"),
+        ({"slot": "1"}, r"malformed CheckRequest came: Expected `int`, got `str` - at `\$.slot`"),
+        ({"slot": True}, "Expected `int`, got `bool`"),
+        ({"key": None}, "Expected `str`, got `null`"),
         ({"more": 1}, "with the fields slot, key, length, computed, exact"),
     ],
 )

@@ -30,7 +30,7 @@ def kill(session: Runner) -> None:
 
 def check(session: Runner, text: str) -> CheckReply:
     assert isinstance(race(session, text), RaceReply)
-    checked = session.check("r", RIGHT, Closeness(1), 1.0)
+    checked = session.check(RIGHT, Closeness(1), 1.0)
     assert isinstance(checked, CheckReply)
     return checked
 

@@ -50,7 +50,6 @@ with Measurer(task, option) as m:
         print("result", r.error, flush=True)
     pids = [w.pid for w in [*m.session.builds.workers, m.session.runner.worker]]
     print("pids", *pids, flush=True)
-    {end}
 """
 
 
@@ -103,47 +102,24 @@ def pids_of(text: str) -> list[int]:
 def test_script_without_main_guard_beside_files_that_shadow_modules(tmp_path: Path) -> None:
     (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(end=""))
+    script.write_text(SCRIPT)
     out = run([str(script)], tmp_path)
     assert out.count("the main module ran") == 1
     assert out.count("result None") == 2
     assert all_dead(pids_of(out))
 
 
-@pytest.mark.usefixtures("usual_signals")
-def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
-    """It is no file, but ``python -c``, beside a file that shadows a module."""
-    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
-    end = "import time; time.sleep(60)"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(end=end)],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert parent.stdout is not None
-    with parent:
-        lines = []
-        for line in parent.stdout:
-            lines.append(line)
-            if line.startswith("pids"):
-                break
-        assert lines.count("result None\n") == 2
-        pids = pids_of("".join(lines))
-        assert all(alive(p) for p in pids)
-        parent.kill()
-    assert all_dead(pids)
-
-
-def started(program: str, cwd: Path) -> subprocess.Popen[str]:
-    """A parent, which prints the processes that it has started and then waits."""
+def started(program: str, cwd: Path, *, leads: bool = False) -> subprocess.Popen[str]:
+    """A parent, which prints the processes that it has started and then waits; ``leads``: in a
+    process group of its own, as a terminal starts it."""
     return subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=cwd,
         env=environment(),
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if leads else None,
         text=True,
+        start_new_session=leads,
     )
 
 
@@ -159,6 +135,20 @@ wait_any([worker])
 print("pids", worker.pid, *take(worker).values, flush=True)
 time.sleep(60)
 """
+
+
+@pytest.mark.usefixtures("usual_signals")
+def test_parent_killed_with_kill_9(tmp_path: Path) -> None:
+    """It is no file, but ``python -c``, beside a file that shadows a module."""
+    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
+    with started(f"{SCRIPT}    import time\n    time.sleep(60)\n", tmp_path) as parent:
+        assert parent.stdout is not None
+        lines = [parent.stdout.readline() for _ in range(4)]
+        assert lines[1:3] == ["result None\n"] * 2
+        pids = pids_of(lines[3])
+        assert all(map(alive, pids))
+        parent.kill()
+    assert all_dead(pids)
 
 
 @pytest.mark.parametrize("which", ["the worker", "its whole group"])
@@ -188,15 +178,8 @@ session.load_and_race(kernels.built(kernels.GOOD), None)
 print("pids", session.worker.pid, flush=True)
 session.load_and_race(kernels.built(kernels.BUSY_HANG), None)
 """
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert parent.stdout is not None
-    with parent:
+    with started(program, tmp_path) as parent:
+        assert parent.stdout is not None
         pids = pids_of(parent.stdout.readline())
         time.sleep(0.3)
         assert alive(pids[0])
@@ -207,25 +190,10 @@ session.load_and_race(kernels.built(kernels.BUSY_HANG), None)
 @pytest.mark.usefixtures("usual_signals")
 def test_interrupt_from_the_terminal_leaves_workers_to_the_parent(tmp_path: Path) -> None:
     """Ctrl-C goes to the foreground process group; workers lead sessions of their own."""
-    end = "import time; time.sleep(60)"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(end=end)],
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert parent.stdout is not None
-    with parent:
-        lines = []
-        for line in parent.stdout:
-            lines.append(line)
-            if line.startswith("pids"):
-                break
-        pids = pids_of("".join(lines))
-        assert all(os.getpgid(p) == p for p in pids)
+    with started(WAITING, tmp_path, leads=True) as parent:
+        assert parent.stdout is not None
+        pids = pids_of(parent.stdout.readline())
+        assert [os.getpgid(p) for p in pids] == [pids[0]] * 2  # with what it has started itself
         os.killpg(parent.pid, signal.SIGINT)
         assert parent.stderr is not None
         assert "KeyboardInterrupt" in parent.stderr.read()

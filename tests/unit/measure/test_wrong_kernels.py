@@ -26,7 +26,7 @@ PLAN = DataPlan(largest=4)
 ARG = Arg("A", (kernels.N,), np.dtype("float32"), False)
 INPUTS = [input_set(PLAN, [ARG], 0, None, number)[0] for number in SETS]
 FIRST = float(INPUTS[0][0])
-ANSWERS = Answers(((INPUTS[0] + 1).tobytes(), (INPUTS[1] + 1).tobytes()), exact=True)
+ANSWERS = Answers("r", ((INPUTS[0] + 1).tobytes(), (INPUTS[1] + 1).tobytes()), exact=True)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def checked(
     times = session.sample(found.first, windows=3)
     assert isinstance(times, tuple), times
     seconds = float(np.median(times))
-    return session.check("r", ANSWERS, Closeness(1), limit, seconds=seconds)
+    return session.check(ANSWERS, Closeness(1), limit, seconds=seconds)
 
 
 @pytest.mark.parametrize("workspace", [0, 256])
@@ -119,7 +119,7 @@ def test_what_looks_before_it_works_is_timed_at_work(session: Runner) -> None:
     assert isinstance(found, RaceReply)
     times = session.sample(found.first, windows=3)
     assert isinstance(times, tuple)
-    reply = session.check("r", ANSWERS, Closeness(1), 1.0, seconds=times[0])
+    reply = session.check(ANSWERS, Closeness(1), 1.0, seconds=times[0])
     assert isinstance(reply, CheckReply)
     assert reply.problem is None
     assert min(reply.times) >= wrong_kernels.WORK_S > max(times)
@@ -135,7 +135,7 @@ def test_a_process_that_somebody_kills_brands_no_kernel(session: Runner) -> None
         time.sleep(0.3)
         os.kill(pid, signal.SIGKILL)
         os._exit(0)
-    error = session.check("r", ANSWERS, Closeness(1), 5.0)
+    error = session.check(ANSWERS, Closeness(1), 5.0)
     os.waitpid(child, 0)
     assert isinstance(error, MeasureError)
     assert error.kind == ErrorKind.RUN_CRASH

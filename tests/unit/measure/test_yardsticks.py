@@ -288,6 +288,7 @@ def test_a_playoff_goes_on_without_a_limit_that_is_refused_and_says_why_once(
 
 
 @needs_opencl
+@pytest.mark.slow
 def test_an_opencl_device_that_the_cpu_plays_is_no_other_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -153,7 +153,9 @@ def test_a_search_goes_on_in_a_log_of_the_template(tmp_path: Path) -> None:
     task = create_task("softmax", (64, 256), "llvm -num-threads=2")
     summary = lw.tuner.RandomTuner(task, seed=0).tune(
         n_trial=2,
-        measure_option=lw.measure_option("local", lw.LocalRunner(number=1, repeat=1)),
+        measure_option=lw.measure_option(
+            lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1)
+        ),
         callbacks=[lw.callback.log_to_file(str(log))],
     )
     assert summary.best_config is not None

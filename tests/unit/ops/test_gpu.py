@@ -18,12 +18,13 @@ from loopwright import ops, te
 from loopwright.errors import LowerError, TaskError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.ir.stmt import Allocate, Func
-from loopwright.ir.visitor import walk
+from loopwright.ir.visitor import nodes
 from loopwright.lowering.gpu_limits import limits_of, verify_gpu_limits
 from loopwright.ops.gpu import schedule_for_gpu
 from loopwright.space.rules.common_gpu import LaunchLimits
 from loopwright.space.rules.contraction_gpu import tiles_of
 from tests import opencl_runner
+from tests.covering import examples
 
 Case = tuple[str, tuple[object, ...]]
 SMALL: list[Case] = [
@@ -156,8 +157,8 @@ def assert_right(task: lw.Task, index: int, got: np.ndarray, inputs: list[np.nda
 def test_defaults_and_random_points_are_right(case: Case, target: str) -> None:
     task = lw.create_task(*case, target)
     space = task.config_space
-    points = [space.default_index] if target == "opencl" else space.sample_ints(2, rng=len(space))
-    for index in points:
+    drawn = space.sample_ints(examples(1, 2), rng=len(space))
+    for index in [space.default_index] if target == "opencl" else drawn:
         f, tensors = lowered(task, index)
         arrays = arrays_of(tensors)
         interpret(f, arrays, thread_order=1, races=True)
@@ -169,7 +170,7 @@ def test_points_of_large_shapes_are_within_the_limits(case: Case, target: str) -
     task = lw.create_task(*case, target)
     space = task.config_space
     assert space.is_valid(space.default_index)
-    for index in [space.default_index, *space.sample_ints(3, rng=0)]:
+    for index in [space.default_index, *space.sample_ints(examples(1, 3), rng=0)]:
         lowered(task, index)
 
 
@@ -254,14 +255,8 @@ def test_a_result_without_dimensions_is_refused() -> None:
 
 
 def shared_bytes(f: Func) -> int:
-    found: list[int] = []
-
-    def visit(n: object) -> None:
-        if isinstance(n, Allocate) and n.buffer.scope == "shared":
-            found.append(n.buffer.nbytes)
-
-    walk(f, visit)
-    return sum(found)
+    buffers = [n.buffer for n in nodes(f) if isinstance(n, Allocate)]
+    return sum(b.nbytes for b in buffers if b.scope == "shared")
 
 
 @pytest.mark.parametrize(

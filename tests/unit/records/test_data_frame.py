@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RecordError, UsageError
-from loopwright.records import Checked, Record, Store, load, open_log, to_dataframe
+from loopwright.records import Checked, Record, Store, load, to_dataframe
 
 pd = pytest.importorskip("pandas")
 
@@ -115,18 +115,14 @@ def test_no_record_gives_the_same_columns() -> None:
     assert empty.dtypes["trial"] == np.int64
 
 
-def test_a_log_its_path_and_its_index_give_one_table(tmp_path: Path, monkeypatch) -> None:
+def test_a_log_its_path_and_its_records_give_one_table(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     with Store(path) as store:
         for k in range(60):
             store.append(dataclasses.replace(FAILED if k % 7 == 3 else RECORD, trial=k))
     plain = to_dataframe(load(path))
-    monkeypatch.setattr("loopwright.records.index.open.SMALL", 0)
-    stored = open_log(path)
-    assert type(stored.records[0]) is not Record
-    pd.testing.assert_frame_equal(to_dataframe(stored), plain)
     pd.testing.assert_frame_equal(to_dataframe(str(path)), plain)
-    pd.testing.assert_frame_equal(to_dataframe(iter(stored)), plain)
+    pd.testing.assert_frame_equal(to_dataframe(iter(load(path))), plain)
     with pytest.raises(RecordError, match="no log at"):
         to_dataframe(tmp_path / "none.jsonl")
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from loopwright.errors import RecordError
-from loopwright.records import Record, Store, open_log
-from loopwright.records.index.open import Follower
+from loopwright.records import Record, Store
+from loopwright.records.follow import Follower
 from loopwright.records.line import MAX_LINE
 
 
@@ -130,25 +129,18 @@ def test_lines_that_are_not_understood_are_counted_with_their_number(path: Path)
     write(path, 1)
     news = follower.look()
     assert trials(news) == [1]
-    assert [(item.line, item.reason) for item in news.log.skipped][:2] == [
+    assert news.log.skipped == [
         (2, "not JSON"),
         (4, "torn line"),
+        (5, "longer than 16 MiB"),
     ]
-    assert any("MiB" in item.reason for item in news.log.skipped)
+    assert Follower(path).look().log.skipped == news.log.skipped
 
 
-def test_a_large_log_is_read_by_its_index_and_no_index_is_written(path: Path) -> None:
-    long = replace(record(0), check_reason="x" * 4000)
-    path.write_text((long.to_line() + "\n") * 1_200)  # more than 4 MB: it would have an index
-    follower = Follower(path)
-    assert len(follower.look().log.records) == 1_200
+def test_nothing_is_written_beside_the_log(path: Path) -> None:
+    write(path, 0)
+    Follower(path).look()
     assert os.listdir(path.parent) == [path.name]
-    open_log(path)
-    assert len(os.listdir(path.parent)) == 2
-    with_index = Follower(path).look()
-    assert with_index.log.records[-1] == long
-    write(path, 9)
-    assert trials(follower.look()) == [9]
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe"])
@@ -168,3 +160,21 @@ def test_nothing_is_lost_beside_a_writer(path: Path) -> None:
     writer.join()
     seen += trials(follower.look())
     assert seen == list(range(300))
+
+
+def test_a_look_that_fails_loses_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, *range(12))
+    follower, places, pread = Follower(path), [], os.pread
+
+    def failing(fd: int, length: int, place: int) -> bytes:
+        places.append(place)
+        if len(places) == 3:  # the first chunk, what tells the file, and the second chunk
+            raise OSError(5, "Input/output error")
+        return pread(fd, length, place)
+
+    monkeypatch.setattr("loopwright.records.follow._CHUNK", 1000)
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(RecordError, match="Input/output error"):
+        follower.look()
+    again = follower.look()
+    assert (again.restarted, trials(again)) == (True, list(range(12)))

@@ -17,13 +17,19 @@ from loopwright.records import (
     build_hash,
     load,
     load_expressions,
-    open_log,
 )
 from loopwright.records.line import MAX_LINE, sealed
 
 
 def line(trial=0):
     return Record("t", "t", [], {"kind": "llvm"}, {"a": trial}, (1.0,), trial=trial).to_line()
+
+
+def test_a_log_has_its_declared_fields_alone(tmp_path):
+    with Store(tmp_path / "log.jsonl") as store:
+        store.append(Record.from_line(line(0)))
+    log = load(tmp_path / "log.jsonl")
+    assert list(vars(log)) == ["path", "records", "headers", "dags", "skipped"]
 
 
 def test_bad_lines_are_skipped_and_counted(tmp_path):
@@ -84,7 +90,7 @@ def test_what_cannot_be_read_is_an_error(tmp_path):
         load(tmp_path / "none.jsonl")
     with pytest.raises(RecordError, match="is a directory"):
         load(tmp_path)
-    for read in (load, load_expressions, open_log):
+    for read in (load, load_expressions):
         with pytest.raises(RecordError, match="'/dev/zero' is a device; name a log file"):
             read("/dev/zero")
 

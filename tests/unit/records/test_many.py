@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopwright.records import Conditions, Reuse, once_for_equal, reuse_of, reuses_of
+from loopwright.records import Conditions, Reuse, fields_of, once_for_equal, reuse_of, reuses_of
 from tests.unit.records.test_reuse import RECORD, SAME
 
 
@@ -22,6 +22,13 @@ def test_a_function_is_asked_once_for_equal_records():
     assert [repr(one) for one in said] == [repr((r.space, r.args)) for r in many]
     assert asked == [RECORD, other, number, flag]
     assert once_for_equal(judge, [], ("space",)) == []
+
+
+def test_fields_of_many_records():
+    many = [RECORD, replace(RECORD, trial=2, space="another")]
+    assert fields_of(many, "trial", "space") == [[RECORD.trial, 2], [RECORD.space, "another"]]
+    assert fields_of(iter(many), "kind") == [[RECORD.kind] * 2]
+    assert fields_of([], "ts", "id") == [[], []]
 
 
 def test_what_many_records_are_worth_is_what_each_is_worth():

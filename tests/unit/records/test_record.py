@@ -136,6 +136,13 @@ def test_malformed_lines_say_what_is_wrong(change, words):
         Record.from_line(line_of(fields_of(make()) | change))
 
 
+@pytest.mark.parametrize("value", [(), (("split",),), {"a"}, frozenset(), [("split",)]])
+def test_lists_are_lists(value):
+    for name in ("times", "args", "trace") if type(value) is not list else ("trace",):
+        with pytest.raises(RecordError, match=f"'{name}' is malformed"):
+            Record.from_json(fields_of(make()) | {name: value})
+
+
 @pytest.mark.parametrize("line", ["", "{", "[1]", "3", "null", "[" * 100_000])
 def test_what_is_no_object_is_no_record(line):
     with pytest.raises(RecordError):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import UsageError
-from loopwright.runtime import bandwidth, fma_peak, peak
+from loopwright.runtime import Device, bandwidth, fma_peak, peak
 from loopwright.runtime.artifacts.manifest import ArgSpec
 from loopwright.target import Roof, Target, host_unit, roof_of
 
@@ -45,6 +45,21 @@ def test_bandwidth_moves_the_bytes() -> None:
     b, c, a = (np.full(1 << 15, x, np.float32) for x in (1, 2, 0))
     peak.kernel_module("triad", args, 2)(np.array([2]), b, c, a)
     assert (a == 7).all()
+
+
+@pytest.mark.parametrize(("cache", "megabytes"), [(1, 32), (16, 64), (1024, 512)])
+def test_bandwidth_takes_arrays_beyond_the_last_cache(cache, megabytes, monkeypatch) -> None:
+    asked = []
+
+    def full(size):
+        asked.append(4 * size)
+        raise MemoryError
+
+    monkeypatch.setattr(Device, "cache_sizes", property(lambda self: {"L1d": 1, "L3": cache << 20}))
+    monkeypatch.setattr(peak, "empty", full)
+    with pytest.raises(MemoryError):
+        bandwidth(1)
+    assert asked == [megabytes << 20]
 
 
 def of_words(seed, step):

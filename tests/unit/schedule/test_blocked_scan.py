@@ -18,6 +18,7 @@ from loopwright.errors import ScheduleError
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.lowering import lower
 from loopwright.schedule import Schedule, create_schedule, replay
+from tests.covering import examples
 
 Compared = Callable[[Any, Any], Any]
 Array = npt.NDArray[Any]
@@ -76,7 +77,7 @@ def check(s: Schedule, A: te.Tensor, B: te.Tensor, x: Array, want: Array) -> Non
         np.testing.assert_array_equal(got, want)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.integers(5, 19), st.integers(1, 21), st.integers(-4, 4), st.integers(2, 6),
     st.sampled_from(sorted(COMPARED)), st.sampled_from(FORMS), st.sampled_from(sorted(REDUCERS)),

@@ -225,7 +225,7 @@ def test_the_scope_of_an_argument_is_fixed() -> None:
     c = te.compute((4, 4), lambda i, j: b[i, j] + 1.0, name="C")
     s = create_schedule(c)
     s[b].set_scope("local")
-    with pytest.raises(LowerError, match="argument 'B' lies in global memory, and set_scope asked"):
+    with pytest.raises(LowerError, match="argument 'B' lies in global memory, and set_scope says"):
         lower(s, [a, b, c])
 
 

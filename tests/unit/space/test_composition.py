@@ -112,6 +112,7 @@ def test_the_best_of_each_kernel_is_put_together() -> None:
         assert all(len(c) > 1 for c in choices)
 
 
+@pytest.mark.slow
 def test_a_structure_that_was_put_together_is_searched_and_built() -> None:
     args = two_products()
     task = lw.create_task(args, target=TARGET)
@@ -262,6 +263,7 @@ def test_scopes_are_two_and_kernels_those_of_cpus(stripes) -> None:
 # ---------------------------------------------------------------- templates written by hand
 
 
+@pytest.mark.slow
 def test_a_template_joins_the_structures_of_rules(tmp_path) -> None:
     A, B = te.placeholder((24, 16), name="A"), te.placeholder((16, 32), name="B")
     C = lw.ops.matmul_compute(A, B)
@@ -279,7 +281,7 @@ def test_a_template_joins_the_structures_of_rules(tmp_path) -> None:
     assert "structure" not in by_hand.config_space.knobs
     # It is tuned beside the others, and its records go on and apply.
     log = tmp_path / "log.jsonl"
-    option = lw.measure_option(runner=lw.LocalRunner(number=1, repeat=1))
+    option = lw.measure_option(lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1))
     lw.auto_schedule(task, n_trial=12, log=log, tuner="random", measure_option=option)
     records = lw.records.load(str(log)).records
     mine = [r for r in records if r.config["structure"] == own.name]

@@ -15,7 +15,7 @@ from loopwright.space import Structure, structures
 from loopwright.space.rules.dot_instructions_cpu import dot_instruction_variants
 from loopwright.space.structure import structures_of
 from loopwright.te import Tensor
-from tests.covering import covering
+from tests.covering import covering, examples
 
 HERE = "llvm -num-threads=1"
 #: A CPU with the instructions, one that multiplies pairs of 16 bits in their place, and one with
@@ -92,11 +92,13 @@ def made(args: list[Tensor], target: str = HERE) -> list[Structure]:
         return structures_of(dot_instruction_variants, [args[-1]], args)
 
 
-def points(found: list[Structure], seed: int) -> Iterator[tuple[Structure, int]]:
-    """The default of the first structure, and random points of some others."""
+def points(
+    found: list[Structure], seed: int, others: int = examples(1, 3)
+) -> Iterator[tuple[Structure, int]]:
+    """The default of the first structure, and a random point of each of some others."""
     yield found[0], found[0].config_space.default_index
     rng = np.random.default_rng(seed)
-    for n in rng.permutation(len(found))[:3]:
+    for n in rng.permutation(len(found))[:others]:
         (index,) = found[n].config_space.sample_ints(1, seed)
         yield found[n], index
 
@@ -300,7 +302,7 @@ def test_other_sums_are_left_to_other_rules() -> None:
 @pytest.mark.parametrize("k", [64, 62])
 def test_the_tile_holds_nothing_but_instructions(k: int) -> None:
     args = product(13, 37, k, "uint8", "int8")
-    for structure, index in points(made(args, WITH), 5):
+    for structure, index in points(made(args, WITH), 5, others=3):
         if structure.name.count("packed") < 2 or "packed at root" not in structure.name:
             continue
         text = str(lw.lower(*structure.instantiate(structure.config_space.get(index))))
@@ -343,7 +345,7 @@ def test_padding_of_weights_that_lie_in_groups_may_hold_anything() -> None:
 def test_the_analytical_model_prefers_the_instruction(types: tuple[str, str], target: str) -> None:
     args = product(96, 128, 128, *types)
     with lw.Target(target):
-        found = lw.space.ranked(structures(args[-1], args), sample=64)
+        found = lw.space.ranked(structures(args[-1], args)[::2], sample=16)
     by_dots = [r.structure.name.startswith("by dot products") for r in found]
     assert by_dots == sorted(by_dots, reverse=True)
     assert found[0].speed > 2 * found[-1].speed

@@ -25,6 +25,7 @@ from loopwright.space.rules.common_gpu import Choices, unique_name
 from loopwright.task.sampling import digits_of
 from loopwright.tuner.candidate_checks import Pruning
 from tests import opencl_runner
+from tests.covering import examples
 from tests.unit.space.expressions import placeholder, product
 from tests.unit.space.on_devices import (
     ALL,
@@ -100,7 +101,7 @@ def test_each_of_two_results_has_a_kernel() -> None:
     rng = np.random.default_rng(0)
     inputs = [rng.integers(-4, 5, t.static_shape).astype(t.dtype) for t in (A, B)]
     wanted = inputs[0] @ inputs[1]
-    for structure in found[:4]:
+    for structure in found[: examples(2, 4)]:
         space = structure.config_space
         for index in {space.default_index, *space.sample_ints(1, 0)}:
             arrays = [*inputs, *(np.full(t.static_shape, np.nan, t.dtype) for t in (C, D, E))]
@@ -241,7 +242,7 @@ def test_ranked_points_can_be_launched(target: str) -> None:
         lowered(r.structure, r.config.index)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(12))
 @given(st.data())
 def test_legal_points_are_within_the_limits(data: st.DataObject) -> None:
     """Whatever the filters accept lowers, and the estimate of resources accepts it too."""

@@ -15,6 +15,7 @@ from loopwright.codegen.gpu.split import split_host_device
 from loopwright.ir.interp.interpreter import interpret
 from loopwright.space import structures
 from loopwright.te import Tensor
+from tests.covering import examples
 from tests.unit.space.expressions import Make, placeholder, product
 from tests.unit.space.on_devices import arrays_of, halves, lowered
 
@@ -64,7 +65,7 @@ def test_defaults_of_large_shapes_fit_the_registers(name: str) -> None:
     ],
 )
 def test_products_of_halves_go_to_tensor_cores(trans_b: bool, dtype: str) -> None:
-    args = halves(33, 24, 32, trans_b, dtype)
+    args = halves(17, 24, 32, trans_b, dtype)
     with lw.Target("cuda -arch=sm_80"):
         first, second, *_ = structures(args[-1], args)
     assert first.name == "fragments on tensor cores"
@@ -72,7 +73,7 @@ def test_products_of_halves_go_to_tensor_cores(trans_b: bool, dtype: str) -> Non
     space = first.config_space
     inputs = arrays_of(args)[:-1]
     wanted = inputs[0].astype("float32") @ (inputs[1].T if trans_b else inputs[1]).astype("float32")
-    for index in {space.default_index, *space.sample_ints(2, 0)}:
+    for index in {space.default_index, *space.sample_ints(examples(1, 2), 0)}:
         arrays = arrays_of(args)
         f = lowered(first, index)
         assert "mma" in str(f)

@@ -17,6 +17,7 @@ from loopwright.errors import LoopwrightError, TensorError
 from loopwright.lowering import lower_ids
 from loopwright.schedule import replay
 from loopwright.te.dag import Dag
+from tests.covering import examples
 
 Json = Any
 #: What a code generator of C, or the interpreter, would have run where it wrote out a dtype.
@@ -137,7 +138,7 @@ def damaged(draw: st.DrawFn) -> Json:
     return data
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(damaged())
 def test_damage_is_refused_or_makes_a_program(data: Json) -> None:
     try:

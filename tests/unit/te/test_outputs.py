@@ -38,7 +38,7 @@ def test_the_tensors_of_an_operation() -> None:
     assert all(t.shape == (4,) and t.op is op and op.output(k) is t for k, t in enumerate(made))
     assert op.input_tensors == [A]
     assert made[1][0] == Read(made[1], (te.const(0),), "bool", 1)
-    with pytest.raises(TensorError, match=r"S has 3 outputs; output\(3\) was asked for"):
+    with pytest.raises(TensorError, match=r"S has 3 outputs; there is no output\(3\)"):
         op.output(3)
 
 

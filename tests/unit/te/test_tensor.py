@@ -296,7 +296,7 @@ def test_errors_of_the_users_function_pass_through() -> None:
             "thread_axis: unknown tag 'threadIdx.w'; use one of",
         ),
         (lambda: te.thread_axis(), "thread_axis: unknown tag ''"),
-        (lambda: A4.op.output(1), r"A has one output; output\(1\) was asked for"),
+        (lambda: A4.op.output(1), r"A has one output; there is no output\(1\)"),
         (lambda: te.placeholder((4,), "uint4"), "unknown dtype 'uint4'"),
         (lambda: te.placeholder((4,), "real"), "unknown dtype 'real'"),
     ],

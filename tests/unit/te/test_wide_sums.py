@@ -58,10 +58,12 @@ def test_conditions_and_starting_values_stay() -> None:
     np.testing.assert_array_equal(got, np.array(exact).astype("float32"))
 
 
+@pytest.mark.slow
 def test_a_long_sum_is_checked_against_the_truth() -> None:
     A, S = squares(1 << 21)
     task = lw.create_task([A, S], target="llvm")
-    summary = lw.tuner.RandomTuner(task, seed=0).tune(n_trial=2)
+    option = lw.measure_option(lw.LocalBuilder(n_parallel=1), lw.LocalRunner(number=1, repeat=1))
+    summary = lw.tuner.RandomTuner(task, seed=0).tune(2, option)
     assert not summary.failures, "one term after the other in float32 is wrong by a thousandth"
 
 

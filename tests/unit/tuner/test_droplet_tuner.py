@@ -19,6 +19,8 @@ from loopwright.tuner import DropletTuner, GATuner, XGBTuner, find_tuner
 from loopwright.tuner.droplet_tuner import Descent, Lines, is_faster
 from tests.unit.tuner.variants import VariantContract
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 class TestDropletTuner(TunerContract):
     tuner = DropletTuner
@@ -91,6 +93,17 @@ def test_what_failed_or_lost_its_race_is_no_step():
     assert descent.centre == 9
     descent.learn([(space.get(10), MeasureResult(times=fast))])
     assert descent.centre == 10
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_knob_that_brought_the_last_gain_is_changed_first(seed):
+    space = FakeSpace((8,) * 3)
+    descent = Descent(space, 0.05)
+    before, after = (4 + 8 * middle + 64 * 4 for middle in (3, 4))
+    for index, seconds in ((before, 2e-3), (after, 1e-3)):
+        descent.learn([(space.get(index), MeasureResult(times=(seconds,)))])
+    near = descent.next(np.random.default_rng(seed), {before, after}, lambda index: True)
+    assert next(near) == after + 8
 
 
 def test_noise_moves_it_nowhere_and_a_gain_does():

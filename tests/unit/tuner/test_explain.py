@@ -90,6 +90,7 @@ def test_values_that_are_no_point_are_refused(task: Task) -> None:
         explain(task, values)
 
 
+@pytest.fixture(scope="module")
 def gated() -> Task:
     """A task of structures with two kernels, none of whose knobs is a knob of the whole space."""
 
@@ -103,14 +104,13 @@ def gated() -> Task:
     return create_automatic(tensors, (), "llvm -mcpu=skylake-avx512")
 
 
-def test_a_point_of_a_structure_is_described_as_that_structure_is() -> None:
-    task = gated()
-    space = task.config_space
+def test_a_point_of_a_structure_is_described_as_that_structure_is(gated: Task) -> None:
+    space = gated.config_space
     number = len(space.parts) - 1
     index = space.offsets[number] + 17
     part = space.parts[number]
     values = Extractor(part, "itervar").rows(digits_of(part.config_space, [17])).values[0]
-    found = {x.name: x.value for x in explain(task, index).lines}
+    found = {x.name: x.value for x in explain(gated, index).lines}
     columns = Extractor(part, "itervar").columns
     expected = {
         c.name: float(np.exp2(v) - 1 if c.logged else v)
@@ -121,20 +121,20 @@ def test_a_point_of_a_structure_is_described_as_that_structure_is() -> None:
     assert len(found) > 20
 
 
-def test_a_model_learns_from_records_of_all_structures() -> None:
-    task = gated()
-    space = task.config_space
+@pytest.mark.slow
+def test_a_model_learns_from_records_of_all_structures(gated: Task) -> None:
+    space = gated.config_space
     points = [space.offsets[n % len(space.parts)] + 31 * n for n in range(24)]
-    made = rows_of(task, points, "itervar").values
+    made = rows_of(gated, points, "itervar").values
     records = [
         Record(
-            task=task.alias, op=task.name, args=[], target={"kind": "llvm"},
+            task=gated.alias, op=gated.name, args=[], target={"kind": "llvm"},
             config=space.get(i).values, times=(1e-3 + 1e-6 * float(row[0]),),
         )
         for i, row in zip(points, made, strict=True)
     ]  # fmt: skip
-    model = learn(task, records)
+    model = learn(gated, records)
     assert model.ready
-    assert explain(task, points[3], model).predicted is not None
+    assert explain(gated, points[3], model).predicted is not None
     with pytest.raises(UsageError, match=r"are of \d+ structures, each with knobs of its own"):
-        learn(task, records, "knob")
+        learn(gated, records, "knob")

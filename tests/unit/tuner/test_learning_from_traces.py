@@ -60,7 +60,8 @@ def test_a_record_of_a_template_applies_to_the_automatic_task(op, tmp_path):
     assert s.trace_json() == lw.records.best(own).trace
 
 
-@pytest.mark.parametrize("op", ["matmul", pytest.param("dense", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ["matmul", "dense"])
 def test_records_of_templates_order_what_the_automatic_space_measured(op, tmp_path):
     log = log_of("templates", tmp_path)
     task = automatic_task(log, op)
@@ -200,7 +201,9 @@ def _batch(log):
     return traced_batch(records, expressions, lw.Target("llvm"), "itervar", False)
 
 
-def test_the_command_line_pretrains(tmp_path, capsys):
+def test_the_command_line_pretrains(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("loopwright.tuner.run.loop.default_option", FakeMeasurer)
+    monkeypatch.setattr("loopwright.cli.tune._numpy", lambda workload, stack: None)
     path = tmp_path / "many.jsonl"
     tuned(lw.create_task(products(64, 64, 64), target="llvm"), path, 12)
     source = tmp_path / "sums.py"

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from rich.cells import cell_len
@@ -76,12 +77,31 @@ def test_what_does_not_fit_is_left_out_by_rank():
     assert fitted([Part(0, "行列"), Part(1, "x")], 5) == "行列"
 
 
+def test_after_a_line_there_is_a_pause(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def three_seconds(index):
+        now[0] += 3.0
+
+    file = io.StringIO()
+    measurer = FakeMeasurer(bowl, on_trial=three_seconds)
+    RandomTuner(FakeTask()).tune(
+        n_trial=20, measure_option=measurer, callbacks=[ProgressBar(file=file)]
+    )
+    counts = [int(n) for n in re.findall(r"^(\d+)/20 ", file.getvalue(), re.MULTILINE)]
+    # A line each ten seconds, and one before the finalists are measured again.
+    assert counts == [4, 8, 12, 16, 20, 20]
+
+
 class Slow(RandomTuner):
     """Takes its time to choose, as a cost model does."""
 
+    seconds = 1.8
+
     def propose(self, n):
         self.on_phase("fitting the cost model")
-        time.sleep(1.8)
+        time.sleep(self.seconds)
         return super().propose(n)
 
 
@@ -94,7 +114,8 @@ def test_a_long_silent_step_shows_what_it_is_and_that_time_goes_on():
 
 
 def test_a_long_silent_step_is_a_line_elsewhere(monkeypatch):
-    monkeypatch.setattr(progress, "_LINE_S", 0.5)
+    monkeypatch.setattr(progress, "_LINE_S", 0.2)
+    monkeypatch.setattr(Slow, "seconds", 0.8)
     file = io.StringIO()
     Slow(FakeTask()).tune(
         n_trial=4, measure_option=FakeMeasurer(bowl), callbacks=[ProgressBar(file=file)]

@@ -92,4 +92,5 @@ def test_a_range_is_kept_in_order():
     tuner = GridSearchTuner(FakeTask(FakeSpace((10, 10))), range_idx=(20, 23))
     assert [c.index for c in tuner.ask(10)] == [20, 21, 22, 23]
     tuner.reset()
+    assert tuner.best_iter == 0  # as AutoTVM has it
     assert [c.index for c in tuner.ask(2)] == [20, 21]

@@ -507,6 +507,7 @@ def test_headers_say_that_tasks_share_a_budget(tmp_path):
 # -- for real ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # `tests/cli/test_tune_tasks.py` tunes real ones by day
 def test_real_tasks_share_the_processes(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     started = []

@@ -92,6 +92,10 @@ def test_history_of_another_shape_orders_the_first_round(feature_type):
     assert first_round(taught) < first_round(fresh) - 0.8
     assert taught.history.used == 200
     assert "200 results of 1 other task" in taught.notes[0]
+    # Without an analytical model it is the best of random points, which half would not be.
+    index, _ = taught.most_promising()
+    assert cost(taught.space.get(index)) < 2e-3
+    assert fresh.most_promising() is None
 
 
 def test_records_are_taken_as_they_are(tmp_path):
@@ -154,6 +158,7 @@ def rounds(tuner, count):
     return found
 
 
+@pytest.mark.usefixtures("few_trees")
 def test_a_misleading_history_fades():
     misled = XGBTuner(task_of(256), analytical=False)
     misled.load_history(history(64, 300, time=opposite))
@@ -162,6 +167,7 @@ def test_a_misleading_history_fades():
     assert min(found[4:]) < fresh[0] - 0.8
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("cut", [pytest.param(5, marks=pytest.mark.slow), 16, 41])
 def test_a_pretrained_run_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path, cut):
     def run(path, **more):

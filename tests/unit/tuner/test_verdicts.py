@@ -244,3 +244,22 @@ def test_the_time_for_the_playoff_is_a_share_of_the_run(tmp_path):
     assert 0 < plan.timeout <= 50
     assert (plan.places, plan.flop) == (8, 1_000_000)
     assert statistics.median(Noting(bowl).times_again(plan.default)) == bowl(0)
+
+
+def test_a_winner_of_the_log_that_loses_when_it_is_timed_again_is_said_to(tmp_path):
+    """Its record keeps the verdict, and the times of now stand beside it."""
+    _, first = tune(tmp_path)
+    default = 0
+
+    class Turned(FakeMeasurer):
+        def times_again(self, config):
+            return [1e-3 if config.index == default else 2e-3] * 20
+
+    before = (tmp_path / "log.jsonl").read_text()
+    _, again = tune(tmp_path, Turned(bowl))
+    assert (tmp_path / "log.jsonl").read_text() == before
+    assert again.best_config.index == first.best_config.index
+    assert again.verdict == first.verdict
+    assert again.in_turns.verdict.outcome is Outcome.SLOWER
+    assert (again.in_turns.best, again.in_turns.default) == (2e-3, 1e-3)
+    assert any("measured now: " in line for line in again.verdicts())

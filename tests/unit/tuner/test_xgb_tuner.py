@@ -19,6 +19,7 @@ from loopwright.tuner.evolution import Evolution
 from loopwright.tuner.model.candidates import CandidateBatches
 from tests.unit.tuner.variants import VariantContract
 
+pytestmark = pytest.mark.usefixtures("few_trees")
 KNOB = {"feature_type": "knob", "analytical": False}
 
 

@@ -33,6 +33,11 @@ def onnx_package() -> Any:
     return onnx
 
 
+def numpy_dtype(number: int) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = onnx_package().helper.tensor_dtype_to_np_dtype(number)
+    return dtype
+
+
 def load(model: str | Path | bytes | onnx.ModelProto) -> Any:
     """A model from a file (external data are read from its folder), from bytes, or as it is."""
     onnx = onnx_package()
@@ -79,16 +84,16 @@ def check_opset(model: Any) -> dict[str, int]:
     """The versions of the domains of a model. An opset older than the supported ones counts as the
     first of them, where no operator of the model has changed in between.
     """
-    found = opsets(model.opset_import)
-    own = found.get("")
+    versions = opsets(model.opset_import)
+    own = versions.get("")
     if own is not None and 0 < own < OPSETS[0] and _unchanged(model.graph, own):
-        own = found[""] = OPSETS[0]
-    if own not in OPSETS and (own is not None or not found):
+        own = versions[""] = OPSETS[0]
+    if own not in OPSETS and (own is not None or not versions):
         raise GraphError(
             f"the model is of opset {own or 'none'}; {OPSETS[0]} to {OPSETS[-1]} are supported: "
             "convert it with onnx.version_converter"
         )
-    return found
+    return versions
 
 
 def _unchanged(graph: Any, opset: int) -> bool:
@@ -132,27 +137,27 @@ def dense_of(tensor: Any) -> Array:
 
 def nodes_of(function: Any, call: Any) -> list[Any]:
     """The nodes of a function, with the attributes of a node that calls it."""
-    given = {a.name: a for a in (*function.attribute_proto, *call.attribute)}
-    return [_with_attributes(n, given) for n in function.node]
+    attributes = {a.name: a for a in (*function.attribute_proto, *call.attribute)}
+    return [_with_attributes(n, attributes) for n in function.node]
 
 
-def _with_attributes(node: Any, given: Mapping[str, Any]) -> Any:
+def _with_attributes(node: Any, attributes: Mapping[str, Any]) -> Any:
     onnx = onnx_package()
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
-    del made.attribute[:]
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
     for attribute in node.attribute:
-        value = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        value = attributes.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
         if value is None:
             continue
-        filled = made.attribute.add()
+        filled = copy.attribute.add()
         filled.CopyFrom(value)
         filled.name = attribute.name
         if value is attribute and attribute.type == onnx.AttributeProto.GRAPH:
-            nodes = [_with_attributes(n, given) for n in attribute.g.node]
+            nodes = [_with_attributes(n, attributes) for n in attribute.g.node]
             del filled.g.node[:]
             filled.g.node.extend(nodes)
-    return made
+    return copy
 
 
 def body_of(node: Any, versions: Mapping[str, int], types: Sequence[Type | None]) -> Any:
@@ -178,9 +183,9 @@ def body_of(node: Any, versions: Mapping[str, int], types: Sequence[Type | None]
         function.ParseFromString(text)
     if not function.node:
         return None
-    known = {a.name for a in function.attribute_proto}
+    names = {a.name for a in function.attribute_proto}
     for name, attribute in schema.attributes.items():
-        if name not in known and attribute.default_value.name:
+        if name not in names and attribute.default_value.name:
             function.attribute_proto.add().CopyFrom(attribute.default_value)
     return function
 

@@ -35,10 +35,6 @@ class _Around:
     importer: OnnxImporter
     scope: Scope
 
-    @property
-    def types(self) -> ExprTypes:
-        return self.importer.types
-
     def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]:
         """The outputs of a graph that is an attribute of a node, for values of its inputs."""
         inner = self.scope.new_child()
@@ -88,10 +84,10 @@ class OnnxImporter:
                 raise GraphError(f"weight {name!r} is malformed: {exc}") from exc
 
     def result(self, name: str, scope: Scope) -> Expr:
-        found = scope[name]
-        if not isinstance(found, Expr):
+        value = scope[name]
+        if not isinstance(value, Expr):
             raise GraphError(f"output {name!r} is not made by any node")
-        return found
+        return value
 
     def check(self) -> None:
         """Raise one error for all that was not converted, with the inputs that must be known."""
@@ -102,8 +98,7 @@ class OnnxImporter:
         raise UnboundInputsError(text, inputs) if inputs else GraphError(text)
 
     def _refuse(self, node: str, reason: str, inputs: tuple[str, ...] = ()) -> None:
-        line = " ".join(reason.split())
-        self.refused.append((f"{self._path}{node}", line, inputs))
+        self.refused.append((f"{self._path}{node}", " ".join(reason.split()), inputs))
 
     def convert(self, proto: Any, scope: Scope) -> None:
         """Bind the outputs of a node; note what cannot be converted."""
@@ -115,11 +110,11 @@ class OnnxImporter:
             inputs = [scope[name] if name else None for name in proto.input]
             if any(isinstance(e, Unconverted) for e in inputs):
                 return
-            made = self._made(proto, [e for e in inputs if not isinstance(e, Unconverted)], scope)
-            for value in made:
+            values = self._made(proto, [e for e in inputs if not isinstance(e, Unconverted)], scope)
+            for value in values:
                 _ = value is None or self.types[value]
             for n, name in enumerate(proto.output):
-                if name and (n >= len(made) or made[n] is None):
+                if name and (n >= len(values) or values[n] is None):
                     raise GraphError(f"its output {name!r} is not supported")
         except LoopwrightError as exc:
             reason = str(exc).partition("\n")[0]
@@ -130,8 +125,8 @@ class OnnxImporter:
                     self._refuse(label, fallen, unbound)
                 return
             del self.refused[before:]  # of what is inside of it, which is computed with it
-            made = fallen
-        for name, value in zip(proto.output, made, strict=False):
+            values = fallen
+        for name, value in zip(proto.output, values, strict=False):
             scope[name] = value
 
     def _fallen_back(self, proto: Any, scope: Scope, reason: str) -> Sequence[Expr | None] | str:
@@ -151,25 +146,25 @@ class OnnxImporter:
     ) -> Sequence[Expr | None]:
         own = files.domain(proto.domain)
         narrow = None if own else nodes.check_taken(proto.op_type, inputs, self.types)
-        known = None if narrow else folded(proto, inputs, self._versions)
-        if known is not None:
-            return known
+        results = None if narrow else folded(proto, inputs, self._versions)
+        if results is not None:
+            return results
         function = self._functions.get((own, proto.op_type))
         if function is not None:
             return self._expanded(proto, function, {}, inputs)
         version = self._versions.get(own)
         if version is None:
             raise GraphError(f"the model imports no version of domain {own!r}")
-        found = nodes.converter_of(files.operator(proto), version)
-        if found is not None:
+        convert = nodes.converter_of(files.operator(proto), version)
+        if convert is not None:
             value_of = files.onnx_package().helper.get_attribute_value
             attrs = {a.name: _plain(value_of(a)) for a in proto.attribute}
-            around = _Around(self, scope)
             names = proto.name or _first(proto.output), tuple(inputs), attrs, tuple(proto.output)
-            node = Node(files.operator(proto), *names, version, around)
+            around = _Around(self, scope)
+            node = Node(files.operator(proto), *names, version, around, self.types)
             # The nodes of a graph inside of it are operators that round by themselves.
             inner = any(a.HasField("g") for a in proto.attribute)
-            outputs = conversion.listed(found(node)) if inner else nodes.outputs_of(node, found)
+            outputs = conversion.listed(convert(node)) if inner else nodes.outputs_of(node, convert)
             return [self.types.mark(e, narrow) for e in outputs] if narrow else outputs
         types = [None if e is None else self.types[e] for e in inputs]
         function = files.body_of(proto, self._versions, types)
@@ -190,12 +185,12 @@ class OnnxImporter:
             scope[name] = inputs[n] if n < len(inputs) else None
         for node in files.nodes_of(body, proto):
             inner.convert(node, scope)
-        made = [scope.get(n) for n in body.output]
-        wanted = [m for m, name in zip(made, proto.output, strict=False) if name]
+        values = [scope.get(n) for n in body.output]
+        wanted = [m for m, name in zip(values, proto.output, strict=False) if name]
         if any(isinstance(m, Unconverted) for m in wanted):
             self.refused.extend(inner.refused)
             raise _InsideError("a graph inside of it was refused")
-        return [None if isinstance(m, Unconverted) else m for m in made]
+        return [None if isinstance(m, Unconverted) else m for m in values]
 
 
 def _first(names: Sequence[str]) -> str:

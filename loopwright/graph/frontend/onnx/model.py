@@ -10,7 +10,7 @@ import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError, TensorError, did_you_mean
-from loopwright.graph.frontend.onnx.files import check_opset, load, onnx_package
+from loopwright.graph.frontend.onnx.files import check_opset, load, numpy_dtype
 from loopwright.graph.frontend.onnx.importer import OnnxImporter, Scope
 from loopwright.graph.frontend.onnx.node import NAMES, UnboundInputsError, constant, storage
 from loopwright.graph.ir.expr import Expr, Function, Size, TensorType, Tuple, Var
@@ -143,20 +143,20 @@ class _Inputs:
         if info.type.WhichOneof("value") == "optional_type" and self._constants[info.name] is None:
             return None
         declared = info.type.tensor_type.elem_type
-        wanted = _numpy_dtype(declared) if declared else None
+        wanted = numpy_dtype(declared) if declared else None
         value = np.asarray(self._constants[info.name])
         if wanted is not None and value.dtype != wanted:
             raise GraphError(f"input {info.name!r} is {wanted}, got a constant of {value.dtype}")
         return constant(self._importer.types, value, info.name)
 
-    def _variable(self, name: str, declared: Any, given: Sequence[Size | str] | None) -> Var:
-        var = Var(name, self._type(name, declared, given))
-        dtype = _numpy_dtype(declared.tensor_type.elem_type).name
+    def _variable(self, name: str, declared: Any, extents: Sequence[Size | str] | None) -> Var:
+        var = Var(name, self._type(name, declared, extents))
+        dtype = numpy_dtype(declared.tensor_type.elem_type).name
         if dtype in NAMES:
             self._importer.types.mark(var, dtype)
         return var
 
-    def _type(self, name: str, declared: Any, given: Sequence[Size | str] | None) -> TensorType:
+    def _type(self, name: str, declared: Any, extents: Sequence[Size | str] | None) -> TensorType:
         kind = declared.WhichOneof("value")
         if kind != "tensor_type":
             raise GraphError(
@@ -164,23 +164,23 @@ class _Inputs:
             )
         tensor = declared.tensor_type
         try:
-            dtype = _numpy_dtype(tensor.elem_type).name
+            dtype = numpy_dtype(tensor.elem_type).name
             dtype = storage(dtype) if dtype in NAMES else dtypes.check(dtype)
         except (TensorError, KeyError) as exc:
             raise GraphError(f"input {name!r}: {exc}") from exc
-        if given is None and not tensor.HasField("shape"):
+        if extents is None and not tensor.HasField("shape"):
             raise GraphError(f"input {name!r} has no shape; give it: shape={{{name!r}: ...}}")
-        shape = [self._size(d, name) for d in tensor.shape.dim] if given is None else given
+        shape = [self._size(d, name) for d in tensor.shape.dim] if extents is None else extents
         named = self._sizes  # which all inputs share
         sizes = (named.setdefault(n, te.size_var(n)) if isinstance(n, str) else n for n in shape)
-        found = TensorType(tuple(sizes), dtype)
-        if 0 in found.shape:
+        t = TensorType(tuple(sizes), dtype)
+        if 0 in t.shape:
             raise UnboundInputsError(
-                f"input {name!r} is {found}, which has no elements: it cannot be an input of "
+                f"input {name!r} is {t}, which has no elements: it cannot be an input of "
                 "kernels; if nodes can do without, give it as one of constants={...}",
                 [name],
             )
-        return found
+        return t
 
     def _size(self, dim: Any, name: str) -> Size | str:
         if not dim.HasField("dim_value") and not dim.dim_param:
@@ -189,8 +189,3 @@ class _Inputs:
                 f"shape={{{name!r}: ...}}"
             )
         return int(dim.dim_value) if dim.HasField("dim_value") else str(dim.dim_param)
-
-
-def _numpy_dtype(number: int) -> np.dtype[Any]:
-    found: np.dtype[Any] = onnx_package().helper.tensor_dtype_to_np_dtype(number)
-    return found

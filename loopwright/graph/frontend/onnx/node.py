@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -36,9 +36,6 @@ class UnboundInputsError(GraphError):
 
 
 class Surroundings(Protocol):
-    @property
-    def types(self) -> ExprTypes: ...
-
     def subgraph(self, graph: Any, args: Sequence[Expr | None]) -> list[Expr]: ...
 
 
@@ -54,6 +51,7 @@ class Node(ImportedNode):
         outputs: names of its outputs; empty ones are not asked for.
         opset: the version of the operators of its domain.
         around: the graph in which it stands.
+        types: of expressions.
     """
 
     operator: str
@@ -63,16 +61,13 @@ class Node(ImportedNode):
     outputs: tuple[str, ...]
     opset: int
     around: Surroundings
-    types: ExprTypes = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "types", self.around.types)
+    types: ExprTypes
 
     def __getitem__(self, index: int) -> Expr:
         """An input; GraphError where it is left out."""
-        if (found := self.optional(index)) is None:
+        if (e := self.optional(index)) is None:
             raise GraphError(f"its input {index} is missing")
-        return found
+        return e
 
     @property
     def given(self) -> list[Expr]:
@@ -83,8 +78,8 @@ class Node(ImportedNode):
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute, or a default; floats are rounded to float32, as ONNX stores them."""
-        found = self.attrs.get(name, default)
-        return float(np.float32(found)) if isinstance(found, float) else found
+        value = self.attrs.get(name, default)
+        return float(np.float32(value)) if isinstance(value, float) else value
 
     def cast(self, e: Expr, dtype: str) -> Expr:
         """A tensor as another dtype; itself where it has it."""
@@ -92,8 +87,8 @@ class Node(ImportedNode):
 
     def known(self, index: int) -> np.ndarray[Any, Any] | None:
         """The elements of an input that has to be known, such as a shape; None: left out."""
-        found = self.optional(index)
-        return None if found is None else self.value(found, f"input {index}")
+        e = self.optional(index)
+        return None if e is None else self.value(e, f"input {index}")
 
     def value(self, e: Expr, what: str) -> np.ndarray[Any, Any]:
         """The elements of an expression that is known when the model is imported. Raises
@@ -112,8 +107,8 @@ class Node(ImportedNode):
 
     def numbers(self, index: int) -> tuple[int, ...] | None:
         """The integers of an input that controls the computation; None: left out."""
-        found = self.known(index)
-        return None if found is None else tuple(int(n) for n in found.reshape(-1))
+        elements = self.known(index)
+        return None if elements is None else tuple(int(n) for n in elements.reshape(-1))
 
     def needed(self, index: int) -> tuple[int, ...]:
         """The integers of an input; GraphError where it is left out."""
@@ -126,8 +121,8 @@ class Node(ImportedNode):
 
     def is_half(self, e: Expr) -> bool:
         """Whether an expression is a tensor of 16-bit floats."""
-        found = self.types[e]
-        return isinstance(found, TensorType) and found.dtype in dtypes.HALVES
+        t = self.types[e]
+        return isinstance(t, TensorType) and t.dtype in dtypes.HALVES
 
     def __str__(self) -> str:
         return f"{self.operator} {self.name!r}" if self.name else self.operator
@@ -165,7 +160,7 @@ def one_call(
     @converter(name, since)
     def convert(node: Node) -> Expr:
         inputs = [node[n] for n in range(max(len(node.inputs), 1))]
-        values = {own: node.attr(*known) for own, known in attrs.items()}
+        values = {own: node.attr(*source) for own, source in attrs.items()}
         flags = {own: bool(values[own]) for own in attrs if isinstance(attrs[own][1], bool)}
         return node.call(operator, *inputs, **values | flags)
 
@@ -264,20 +259,20 @@ def stored(value: Any) -> np.ndarray[Any, Any]:
 
 
 def constant(types: ExprTypes, value: Any, name: str = "") -> Expr:
-    made, dtype = const(stored(value), name=name), np.asarray(value).dtype.name
-    return types.mark(made, dtype) if dtype in NAMES else made
+    array, dtype = const(stored(value), name=name), np.asarray(value).dtype.name
+    return types.mark(array, dtype) if dtype in NAMES else array
 
 
 def check_taken(operator: str, inputs: Sequence[Expr | None], types: ExprTypes) -> str | None:
     """The narrow dtype of the result of an operator that moves elements; None for other operators.
     Raises GraphError where an operator that computes with its elements gets a narrow dtype.
     """
-    found = [types.narrow(e) for e in inputs if e is not None]
-    if operator in COMPUTING or not any(found):
+    narrow = [types.narrow(e) for e in inputs if e is not None]
+    if operator in COMPUTING or not any(narrow):
         return None
-    name = next(n for n in found if n)
+    name = next(n for n in narrow if n)
     if operator not in MOVING:
         raise GraphError(f"it cannot compute with {name}; Cast it to float32 or int32 before")
-    if operator == "Concat" and set(found) != {name}:
+    if operator == "Concat" and set(narrow) != {name}:
         raise GraphError(f"tensors of a concatenation differ: one of them is {name}")
     return name

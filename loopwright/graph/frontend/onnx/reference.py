@@ -21,7 +21,7 @@ import numpy as np
 from loopwright import dtypes
 from loopwright.errors import GraphError, TensorError
 from loopwright.graph.frontend.conversion import ExprTypes
-from loopwright.graph.frontend.onnx.files import domain, onnx_package, operator
+from loopwright.graph.frontend.onnx.files import domain, numpy_dtype, onnx_package, operator
 from loopwright.graph.frontend.onnx.node import INTEGERS, NAMES, storage, stored
 from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.expr import Expr
@@ -43,8 +43,8 @@ def folded(
     node: Any, inputs: Sequence[Expr | None], versions: Mapping[str, int]
 ) -> list[Expr | None] | None:
     """The results of a node over few known numbers; None where it is not such a node."""
-    known = [e for e in inputs if isinstance(e, ir.Constant)]
-    if len(known) < sum(e is not None for e in inputs) or not _is_foldable(node, known):
+    constants = [e for e in inputs if isinstance(e, ir.Constant)]
+    if len(constants) < sum(e is not None for e in inputs) or not _is_foldable(node, constants):
         return None
     try:
         results = iter(_evaluated(node, inputs, versions[""]))
@@ -53,20 +53,20 @@ def folded(
     return [next(results) if name else None for name in node.output]
 
 
-def _is_foldable(node: Any, known: Sequence[ir.Constant]) -> bool:
+def _is_foldable(node: Any, constants: Sequence[ir.Constant]) -> bool:
     # Axes of a reduction are no data: none of them may be all.
-    data = known[:1] if node.op_type.startswith("Reduce") else known
+    data = constants[:1] if node.op_type.startswith("Reduce") else constants
     empty = any(e.data.size == 0 for e in data)
-    if domain(node.domain) or not known or not (empty or node.op_type in _OPERATORS):
+    if domain(node.domain) or not constants or not (empty or node.op_type in _OPERATORS):
         return False
-    if not empty and any(e.type.dtype in dtypes.HALVES for e in known):
+    if not empty and any(e.type.dtype in dtypes.HALVES for e in constants):
         return False  # which the reference rounds at each step
-    if dtypes.is_float(known[0].type.dtype):
-        if node.op_type == "Pow" and (known[0].data <= 0).any():
+    if dtypes.is_float(constants[0].type.dtype):
+        if node.op_type == "Pow" and (constants[0].data <= 0).any():
             return False  # NumPy takes a square root to 0.5, which -inf does not have and -0 keeps
         if node.op_type == "OneHot":
             return False  # places are cut to whole numbers, which the reference does not do
-    return sum(e.data.size for e in known) <= _FEW and not _makes_many(node, known)
+    return sum(e.data.size for e in constants) <= _FEW and not _makes_many(node, constants)
 
 
 def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[ir.Constant]:
@@ -74,8 +74,8 @@ def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[ir.
     from onnx import NodeProto, defs, helper
     from onnx.reference import ReferenceEvaluator
 
-    known = [e for e in inputs if isinstance(e, ir.Constant)]
-    if node.op_type == "ReduceMean" and known[0].data.size == 0:
+    constants = [e for e in inputs if isinstance(e, ir.Constant)]
+    if node.op_type == "ReduceMean" and constants[0].data.size == 0:
         node = NodeProto.FromString(node.SerializeToString())
         node.op_type = "ReduceL1"  # as in ONNX Runtime, the mean of nothing is 0
 
@@ -85,7 +85,7 @@ def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[ir.
 
     graph = helper.make_graph([node], "folded", infos(node.input), infos(node.output))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    feeds = {name: e.data for name, e in zip(filter(None, node.input), known, strict=True)}
+    feeds = {name: e.data for name, e in zip(filter(None, node.input), constants, strict=True)}
     results = ReferenceEvaluator(model).run(None, feeds)
     schema = defs.get_schema(node.op_type, opset, "")
     pairs = zip(schema.inputs, inputs, strict=False)
@@ -98,17 +98,17 @@ def _evaluated(node: Any, inputs: Sequence[Expr | None], opset: int) -> list[ir.
     ]
 
 
-def _makes_many(node: Any, known: Sequence[ir.Constant]) -> bool:
+def _makes_many(node: Any, args: Sequence[ir.Constant]) -> bool:
     """Whether a node's result may have more elements than its inputs, and more than a few."""
     if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
-        return float(np.prod(np.maximum(known[-1].data.astype("float64"), 1))) > _FEW
+        return float(np.prod(np.maximum(args[-1].data.astype("float64"), 1))) > _FEW
     if node.op_type == "Range":
-        start, limit, delta = (float(e.data.reshape(-1)[0]) for e in known)
+        start, limit, delta = (float(e.data.reshape(-1)[0]) for e in args)
         return abs(limit - start) > _FEW * abs(delta)
     if node.op_type == "OneHot":
-        return known[0].data.size * float(known[1].data.reshape(-1)[0]) > _FEW
+        return args[0].data.size * float(args[1].data.reshape(-1)[0]) > _FEW
     if node.op_type == "Pad":
-        return len(known) > 1 and float(np.abs(known[1].data.astype("float64")).sum()) > _FEW
+        return len(args) > 1 and float(np.abs(args[1].data.astype("float64")).sum()) > _FEW
     return False
 
 
@@ -129,34 +129,34 @@ def fallen_back(
     no reference implementation, or shapes or dtypes are not known.
     """
     model = _model_of(node, inputs, types, versions)
-    found = _output_types(model)
+    pairs = _output_types(model)
     step = _function_of(model, list(inputs), [types.narrow(e) for e in inputs.values()])
-    storages = [ir.TensorType(s, storage(d) if d in NAMES else dtypes.check(d)) for s, d in found]
+    storages = [ir.TensorType(s, storage(d) if d in NAMES else dtypes.check(d)) for s, d in pairs]
     result = storages[0] if len(storages) == 1 else ir.TupleType(tuple(storages))
     label = f"{operator(node)} {node.name!r}" if node.name else operator(node)
     host = ir.HostFunction(operator(node), step, result, BY, reason, span=label)
     call = ir.Call(host, tuple(inputs.values()), span=label)
-    made: list[Expr] = [ir.TupleGetItem(call, n) for n in range(len(storages))]
-    made = [call] if len(storages) == 1 else made
-    for e, (_, dtype) in zip(made, found, strict=True):
+    parts: list[Expr] = [ir.TupleGetItem(call, n) for n in range(len(storages))]
+    parts = [call] if len(storages) == 1 else parts
+    for e, (_, dtype) in zip(parts, pairs, strict=True):
         if dtype in NAMES:
             types.mark(e, dtype)
-    outputs = iter(made)
+    outputs = iter(parts)
     return [next(outputs) if name else None for name in node.output]
 
 
 def captured(node: Any) -> list[str]:
     """Names that the subgraphs of a node read from the graphs around it."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for graph in (a.g for a in node.attribute if a.HasField("g")):
         own = {i.name for i in graph.input} | {t.name for t in graph.initializer}
         for inner in graph.node:
             for name in (*inner.input, *captured(inner)):
                 if name and name not in own:
-                    found[name] = None
+                    names[name] = None
             own.update(inner.output)
-        found |= {o.name: None for o in graph.output if o.name not in own}
-    return list(found)
+        names |= {o.name: None for o in graph.output if o.name not in own}
+    return list(names)
 
 
 def _model_of(
@@ -165,19 +165,19 @@ def _model_of(
     """A model of one node; small known inputs are part of it, since they may decide shapes."""
     onnx = onnx_package()
     helper = onnx.helper
-    known = {
+    constants = {
         name: e.data
         for name, e in inputs.items()
         if isinstance(e, ir.Constant) and e.data.size <= _FEW and types.narrow(e) is None
     }
-    others = {name: e for name, e in inputs.items() if name not in known}
+    others = {name: e for name, e in inputs.items() if name not in constants}
     infos = []
     for name, e in others.items():
         t = types.tensor(e)
         dtype = _numpy_dtype(types.narrow(e) or t.dtype)
         proto = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), t.shape)
         infos.append(helper.make_value_info(name, proto))
-    weights = [onnx.numpy_helper.from_array(np.asarray(x), name) for name, x in known.items()]
+    weights = [onnx.numpy_helper.from_array(np.asarray(x), name) for name, x in constants.items()]
     outputs = [helper.make_value_info(n, onnx.TypeProto()) for n in node.output if n]
     graph = helper.make_graph([node], "fallback", infos, outputs, weights)
     imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
@@ -202,7 +202,7 @@ def _type_of(info: Any) -> tuple[tuple[int, ...], str]:
     tensor = info.type.tensor_type
     if not all(d.HasField("dim_value") for d in tensor.shape.dim):
         raise GraphError(f"the shape of its output {info.name!r} depends on data")
-    name = onnx_package().helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    name = numpy_dtype(tensor.elem_type).name
     if name not in NAMES:
         try:
             dtypes.check(name)
@@ -219,13 +219,13 @@ def _function_of(model: Any, names: Sequence[str], narrow: Sequence[str | None])
     except Exception as exc:  # it raises what the class of the operator raises
         text = " ".join(str(exc).split())
         raise GraphError(f"onnx has no reference implementation of it: {text:.120}") from exc
-    given = {i.name for i in model.graph.input}
+    fed = {i.name for i in model.graph.input}
 
     def run(*arrays: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         feed = {
             name: _as_onnx(x, dtype)
             for name, x, dtype in zip(names, arrays, narrow, strict=True)
-            if name in given
+            if name in fed
         }
         return [stored(x) for x in evaluator.run(None, feed)]
 
@@ -245,5 +245,5 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-    return found
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype

@@ -154,34 +154,34 @@ def as_step(
     may fail, so that its order among others counts.
     """
     tensors = [is_tensor(t) and not is_empty(t) for t in results]
-    types = [held_type(t) for t, made in zip(results, tensors, strict=True) if made]
-    known = [t for t in types if t is not None]
-    if len(known) < len(types) or not (known or turn):
+    types = [held_type(t) for t, full in zip(results, tensors, strict=True) if full]
+    held_types = [t for t in types if t is not None]
+    if len(held_types) < len(types) or not (held_types or turn):
         return deferred
     if turn is not None:
-        known.append(_TURN)
-    one = len(known) == 1
+        held_types.append(_TURN)
+    one = len(held_types) == 1
     label = " > ".join(deferred.names)
     host = HostFunction(
         deferred.names[-1].partition(" ")[0],
         partial(_run, deferred, several, tensors, turn is not None),
-        known[0] if one else TupleType(tuple(known)),
+        held_types[0] if one else TupleType(tuple(held_types)),
         BY,
         deferred.reason,
         span=label,
     )
     behind = () if turn is None or turn.last is None else (turn.last,)
     call = Call(host, (*deferred.reads, *behind), span=label)
-    parts = [call] if one else [TupleGetItem(call, n) for n in range(len(known))]
+    parts = [call] if one else [TupleGetItem(call, n) for n in range(len(held_types))]
     if turn is not None:
         turn.last = parts.pop()
     places = iter(parts)
-    found: list[Any] = []
-    for t, made in zip(results, tensors, strict=True):
+    values: list[Any] = []
+    for t, full in zip(results, tensors, strict=True):
         memory = TensorLayout.of(t)  # None where it is no tensor
-        empty = None if memory is None or made else memory.empty()
-        found.append(held(next(places), t) if made else empty)
-    return found if several else found[0]
+        empty = None if memory is None or full else memory.empty()
+        values.append(held(next(places), t) if full else empty)
+    return values if several else values[0]
 
 
 @dataclass
@@ -195,10 +195,10 @@ def _run(
     deferred: Deferred, several: bool, tensors: Sequence[bool], turn: bool, *arrays: Array
 ) -> list[Array]:
     with torch_package().no_grad():
-        given = map(as_tensor, arrays[: len(deferred.reads)])
-        found = deferred.value(dict(zip(deferred.reads, given, strict=True)))
-    values = zip(found if several else [found], tensors, strict=True)
-    return [elements_of(t) for t, made in values if made] + [_DONE] * turn
+        inputs = map(as_tensor, arrays[: len(deferred.reads)])
+        result = deferred.value(dict(zip(deferred.reads, inputs, strict=True)))
+    values = zip(result if several else [result], tensors, strict=True)
+    return [elements_of(t) for t, full in values if full] + [_DONE] * turn
 
 
 #: Runs that are timed, behind one that is not; the share from which on there is a warning; the

@@ -49,10 +49,10 @@ class TorchImporter:
         Tensors are returned as expressions, `Carried` or `Deferred`, other values as they are.
         """
         self.values = dict(bound)
-        found: Any = []
+        returned: Any = []
         for node in module.graph.nodes:
             if node.op == "output":
-                found = self._resolved(node.args[0])
+                returned = self._resolved(node.args[0])
             elif node.op == "get_attr":
                 value = attribute(module, node.target)
                 self.values[node] = constant_of(value, node.target) if is_tensor(value) else value
@@ -65,7 +65,7 @@ class TorchImporter:
                 self._bases[node] = base
         if self._refused:
             raise GraphError(refusal(self._refused))
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+        return list(returned) if isinstance(returned, (list, tuple)) else [returned]
 
     def base_of(self, node: Any) -> Any:
         """The node whose value holds the storage of a node's tensor: itself, or a view's base."""
@@ -100,14 +100,14 @@ class TorchImporter:
             return self._effect(node) if name == "with_effects" else None
         results, several = _results(node.meta.get("val"))
         if results and all(map(fallback.is_empty, results)):
-            found = [memory.empty() for memory in map(TensorLayout.of, results) if memory]
-            return found if several else found[0]
+            empties = [memory.empty() for memory in map(TensorLayout.of, results) if memory]
+            return empties if several else empties[0]
         try:
-            made = self._made(node, args, kwargs, leaves, results)
+            outputs = self._made(node, args, kwargs, leaves, results)
         except LoopwrightError as exc:
             reason = " ".join(str(exc).partition("\n")[0].split())
             return self._fallen(node, node.target, node.args, results, several, reason)
-        return made if several else made[0]
+        return outputs if several else outputs[0]
 
     def _fallen(
         self, node: Any, target: Any, args: Sequence[Any], results: Sequence[Any], several: bool,
@@ -130,20 +130,20 @@ class TorchImporter:
         lone = alone and carried and shared_base(node, self._bases) is node
         if lone and not (random or several):
             return deferred
-        found = fallback.as_step(
+        result = fallback.as_step(
             deferred, results, several, self.turn if counts or random else None
         )
-        if random and isinstance(found, Deferred):
+        if random and isinstance(result, Deferred):
             self._refused.append((label, "how many random numbers it draws depends on data"))
-        return found
+        return result
 
     def _effect(self, node: Any) -> Any:
         """A call with effects, ordered after the token of the one before."""
         _, target, *args = node.args
         results = list(node.meta["val"])[1:]
         several = len(results) > 1
-        found = self._fallen(node, target, args, results, several, "it may fail", counts=True)
-        return found if found is UNCONVERTED else [None, *(found if several else [found])]
+        outputs = self._fallen(node, target, args, results, several, "it may fail", counts=True)
+        return outputs if outputs is UNCONVERTED else [None, *(outputs if several else [outputs])]
 
     def _made(
         self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any], leaves: Sequence[Any],
@@ -160,8 +160,8 @@ class TorchImporter:
         elements = sum(prod(n for n in shape if isinstance(n, int)) for shape in extents)
         if not tensors and not _is_random(node.target) and elements <= _LARGE:
             with torch.no_grad():
-                found = node.target(*args, **kwargs)
-            return [constant_of(t) for t in fallback.leaves_of(found)]
+                result = node.target(*args, **kwargs)
+            return [constant_of(t) for t in fallback.leaves_of(result)]
         if any(map(is_tensor, (*args, *kwargs.values()))):
             raise GraphError("it reads a tensor without elements")
         plain = {k: v for k, v in kwargs.items() if k not in _OF_RESULTS}

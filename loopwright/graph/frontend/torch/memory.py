@@ -107,10 +107,10 @@ class TensorLayout:
         if not is_tensor(tensor) or tensor.layout is not torch_package().strided:
             return None
         sizes = (tensor.untyped_storage().nbytes(), tensor.storage_offset(), *tensor.shape)
-        found = [_number(n, numbers) for n in (*sizes, *tensor.stride())]
-        if None in found[1:]:
+        values = [_number(n, numbers) for n in (*sizes, *tensor.stride())]
+        if None in values[1:]:
             return None
-        whole, offset, *extents = found
+        whole, offset, *extents = values
         rank = tensor.dim()
         shape, strides = tuple(extents[:rank]), tuple(extents[rank:])
         turned = tensor.is_conj(), tensor.is_neg()
@@ -174,9 +174,9 @@ class TensorLayout:
         if base.dtype != self.dtype:
             size = base.untyped_storage().nbytes() // base.dtype.itemsize
             base = base.as_strided((size,), (1,)).view(self.dtype)
-        found = base.as_strided(self.shape, self.strides, self.offset)
-        found = torch._conj(found) if self.conjugate else found
-        return torch._neg_view(found) if self.negative else found
+        view = base.as_strided(self.shape, self.strides, self.offset)
+        view = torch._conj(view) if self.conjugate else view
+        return torch._neg_view(view) if self.negative else view
 
 
 def expression_of(value: Any) -> Any:
@@ -187,9 +187,9 @@ def _number(value: Any, numbers: Mapping[Any, int] | None) -> Any:
     """A number, with values for its symbols; None where one has none."""
     if type(value) is int:
         return value
-    known = expression_of(value)
-    known = known.subs(numbers) if numbers and known is not None else known
-    return int(known) if getattr(known, "is_Integer", False) else None
+    expr = expression_of(value)
+    expr = expr.subs(numbers) if numbers and expr is not None else expr
+    return int(expr) if getattr(expr, "is_Integer", False) else None
 
 
 def _packed(shape: Sequence[int]) -> tuple[int, ...]:
@@ -211,8 +211,8 @@ def storage_of(value: Any) -> int | None:
     return number
 
 
-def shared_base(node: Any, known: Mapping[Any, Any]) -> Any:
+def shared_base(node: Any, bases: Mapping[Any, Any]) -> Any:
     """The node of a functional ``torch.fx`` graph that made the storage of a node's tensor."""
     storage = storage_of(node.meta.get("val"))
-    read = [r for n in node.all_input_nodes for r in (n, *n.all_input_nodes) if r in known]
-    return next((known[r] for r in read if storage_of(r.meta["val"]) == storage), node)
+    read = [r for n in node.all_input_nodes for r in (n, *n.all_input_nodes) if r in bases]
+    return next((bases[r] for r in read if storage_of(r.meta["val"]) == storage), node)

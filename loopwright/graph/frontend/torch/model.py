@@ -50,11 +50,11 @@ def _attention(
             left_out = left_out[:, None, None, :]
         scores = scores.masked_fill(left_out, float("-inf"))
     weights = torch.softmax(scores, -1)
-    found = torch.matmul(weights, v).transpose(1, 2).flatten(2)
-    found = linear(found, proj_weight, proj_bias)
+    heads = torch.matmul(weights, v).transpose(1, 2).flatten(2)
+    heads = linear(heads, proj_weight, proj_bias)
     if not need_weights:
-        return found, query.new_empty(0)
-    return found, weights.mean(1) if average_attn_weights else weights
+        return heads, query.new_empty(0)
+    return heads, weights.mean(1) if average_attn_weights else weights
 
 
 def _encoder_layer(
@@ -154,9 +154,9 @@ def _exported(model: Any, example_inputs: Sequence[Any] | None) -> Any:
             "a torch.nn.Module needs example_inputs=(...), a tensor for each of its inputs: their "
             "shapes and dtypes are those of the module"
         )
-    given = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
+    args = (example_inputs,) if isinstance(example_inputs, torch.Tensor) else tuple(example_inputs)
     try:
-        return torch.export.export(model, given)
+        return torch.export.export(model, args)
     except Exception as exc:  # the exporter raises what the model raises, and errors of its own
         text = " ".join(str(exc).split())
         raise GraphError(f"torch.export cannot export the model: {text:.400}") from exc
@@ -173,8 +173,7 @@ def _imported(program: Any, fallback: bool) -> IRModule:
     holders = [n for n in program.graph.nodes if n.op == "placeholder"]
     pairs = zip(holders, signature.input_specs, strict=True)
     bound = {node: _input(program, node, spec) for node, spec in pairs}
-    importer = TorchImporter(fallback)
-    outputs = importer.outputs(program.graph_module, bound)
+    outputs = TorchImporter(fallback).outputs(program.graph_module, bound)
     for n, value in enumerate(outputs):
         if not isinstance(value, Expr):
             problem = f"{value!r:.60}; a module gives tensors alone"
@@ -192,16 +191,16 @@ def _input(program: Any, node: Any, spec: Any) -> Any:
             return spec.arg.value
         return Var(node.name, input_type(node.name, node.meta["val"]))
     if spec.kind.name in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
-        known = {**program.constants, **program.state_dict}
-        return const(as_array(known[spec.target]), name=spec.target)
+        tensors = {**program.constants, **program.state_dict}
+        return const(as_array(tensors[spec.target]), name=spec.target)
     raise GraphError(f"input {node.name!r} of the model is a {spec.kind.name}; give tensors")
 
 
 def input_type(name: str, value: Any) -> Any:
     """The type of an input; GraphError where no kernel takes such a tensor."""
-    found = tensor_type_of(value)
-    if found is not None:
-        return found
+    t = tensor_type_of(value)
+    if t is not None:
+        return t
     shape = ", ".join(map(str, value.shape))
     if not all(isinstance(n, int) for n in value.shape):
         raise GraphError(

@@ -97,10 +97,10 @@ class Node(ImportedNode):
 
     @property
     def result(self) -> TensorType:
-        found = self.results[0] if self.results else None
-        if found is None:
+        t = self.results[0] if self.results else None
+        if t is None:
             raise GraphError("what it gives is no tensor that a program holds")
-        return found
+        return t
 
     def number(self, value: Any, dtype: str) -> Constant:
         """A constant; a Python integer beyond the dtype wraps."""
@@ -191,11 +191,11 @@ def _outputs(
     node: Node, convert: Converter, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[Expr | None]:
     """The outputs of a converter; 16-bit ones are computed in float32 and rounded once."""
-    made = listed(convert(node, *args, **kwargs))
-    made += [None] * (len(node.results) - len(made))
+    outputs = listed(convert(node, *args, **kwargs))
+    outputs += [None] * (len(node.results) - len(outputs))
     inputs = [e for e in leaves_of([args, kwargs]) if isinstance(e, Expr)]
-    if node.types.round_once([e for e in made if e is not None], inputs):
-        return made
+    if node.types.round_once([e for e in outputs if e is not None], inputs):
+        return outputs
     results = [
         replace(t, dtype=WIDE) if t is not None and t.dtype in dtypes.HALVES else t
         for t in node.results
@@ -222,19 +222,19 @@ def converted(node: Node, args: Sequence[Any], kwargs: dict[str, Any]) -> list[E
     where there is no converter, it cannot take this call, an output that is read is missing, or one
     has another type.
     """
-    found = converter_of(node.operator)
-    if found is None:
+    convert = converter_of(node.operator)
+    if convert is None:
         raise GraphError("there is no converter of this operator")
     try:
-        inspect.signature(found).bind(node, *args, **kwargs)
+        inspect.signature(convert).bind(node, *args, **kwargs)
     except TypeError as exc:
         raise GraphError(f"its converter does not take its arguments: {exc}") from exc
-    made = _outputs(node, found, args, kwargs)
-    for n, (e, wanted, used) in enumerate(zip(made, node.results, node.used, strict=True)):
+    outputs = _outputs(node, convert, args, kwargs)
+    for n, (e, wanted, used) in enumerate(zip(outputs, node.results, node.used, strict=True)):
         if not used:
             continue
         if e is None:
             raise GraphError(f"its output {n} is not supported")
         if node.types[e] != wanted:
             raise GraphError(f"its output {n} is {wanted}, its converter makes {node.types[e]}")
-    return made
+    return outputs

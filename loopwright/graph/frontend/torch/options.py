@@ -64,22 +64,22 @@ class Options:
         return current if threads == os.cpu_count() else Target(f"llvm -num-threads={threads}")
 
 
-def options_of(given: Mapping[str, Any] | None) -> Options:
+def options_of(values: Mapping[str, Any] | None) -> Options:
     """The options of a dictionary; GraphError where one is unknown, or malformed."""
-    known = [f.name for f in fields(Options)]
-    for name in given or {}:
-        if name not in known:
+    names = [f.name for f in fields(Options)]
+    for name in values or {}:
+        if name not in names:
             raise GraphError(
-                f"the backend loopwright has no option {name!r}{did_you_mean(str(name), known)}; "
-                f"it has {', '.join(known)}"
+                f"the backend loopwright has no option {name!r}{did_you_mean(str(name), names)}; "
+                f"it has {', '.join(names)}"
             )
-    made = Options(**(given or {}))
-    trials = made.trials
+    options = Options(**(values or {}))
+    trials = options.trials
     if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int)):
         raise GraphError(f"option trials is {trials!r}; give a whole number")
-    if made.tunes and not isinstance(made.history, (str, os.PathLike, type(None))):
+    if options.tunes and not isinstance(options.history, (str, os.PathLike, type(None))):
         raise GraphError(
             "trials and timeout tune into a log: give its path as the option history, got a "
-            f"{type(made.history).__name__}"
+            f"{type(options.history).__name__}"
         )
-    return made
+    return options

@@ -31,34 +31,33 @@ class InputView:
     index: int  # of the input
     calls: tuple[Callable[[Any], Any], ...] = ()  # lead from the input to it, in order
 
-    def __call__(self, made: Sequence[Any], inputs: Sequence[Any]) -> Any:
+    def __call__(self, storages: Sequence[Any], inputs: Sequence[Any]) -> Any:
         return reduce(lambda tensor, call: call(tensor), self.calls, inputs[self.index])
 
 
 def _storage_view(index: int, memory: TensorLayout | None) -> Callable[..., Any]:
     """A tensor over a storage that the program makes, of a layout there; None: all of it."""
     if memory is None:
-        return lambda made, inputs: made[index]
-    return lambda made, inputs: memory.of_base(made[index])
+        return lambda storages, inputs: storages[index]
+    return lambda storages, inputs: memory.of_base(storages[index])
 
 
 def input_views(graph: Any, holders: Sequence[Any]) -> dict[Any, InputView]:
     """The nodes of a ``torch.fx`` graph that are tensors over the memory of its placeholders."""
-    found = {node: InputView(n) for n, node in enumerate(holders)}
+    views = {node: InputView(n) for n, node in enumerate(holders)}
     for node in graph.nodes:
         before = node.all_input_nodes
-        if len(before) != 1 or before[0] not in found or node.op != "call_function":
+        if len(before) != 1 or before[0] not in views or node.op != "call_function":
             continue
         storage = storage_of(node.meta.get("val"))
         if storage is not None and storage == storage_of(before[0].meta.get("val")):
-            view = found[before[0]]
-            found[node] = InputView(view.index, (*view.calls, partial(_called, node)))
-    return found
+            view = views[before[0]]
+            views[node] = InputView(view.index, (*view.calls, partial(_called, node)))
+    return views
 
 
 def _called(node: Any, tensor: Any) -> Any:
-    map_arg = torch_package().fx.node.map_arg
-    args, kwargs = map_arg((node.args, node.kwargs), lambda _: tensor)
+    args, kwargs = torch_package().fx.node.map_arg((node.args, node.kwargs), lambda _: tensor)
     return node.target(*args, **kwargs)
 
 
@@ -87,15 +86,15 @@ def eager_layouts(
             expr = expression_of(symbol)
             if getattr(expr, "is_symbol", False) and type(number) is int:
                 numbers[expr] = number
-    found: list[EagerLayout | None] = []
+    layouts: list[EagerLayout | None] = []
     for t in outputs:
         memory = TensorLayout.of(t, numbers)
         if memory is None:
-            found.append(None)
+            layouts.append(None)
             continue
         symbolic = not all(type(n) is int for n in _sizes(t))
-        found.append(EagerLayout(memory, storage_of(t) or 0, symbolic and 1 in memory.shape))
-    return found
+        layouts.append(EagerLayout(memory, storage_of(t) or 0, symbolic and 1 in memory.shape))
+    return layouts
 
 
 def _sizes(value: Any) -> tuple[Any, ...]:
@@ -120,21 +119,21 @@ def outputs_of(importer: TorchImporter, graph: Any, eager: Sequence[EagerLayout 
     nodes = list(graph.graph.nodes)
     (returned,) = nodes[-1].args
     inputs = input_views(graph.graph, [n for n in nodes if n.op == "placeholder"])
-    known = [*eager, *[None] * (len(returned) - len(eager))]
-    relaid = _relaid(importer, returned, known)
-    made, places = Made([], [], []), dict[Any, int]()
+    layouts = [*eager, *[None] * (len(returned) - len(eager))]
+    relaid = _relaid(importer, returned, layouts)
+    plan, places = Made([], [], []), dict[Any, int]()
     whole_of: dict[Any, Any] = {}  # the node that is an object for all of a storage
-    for number, (node, layout) in enumerate(zip(returned, known, strict=True)):
+    for number, (node, layout) in enumerate(zip(returned, layouts, strict=True)):
         value = importer.values[node] if hasattr(node, "meta") else node
         memory = TensorLayout.of(node.meta.get("val")) if hasattr(node, "meta") else None
         if isinstance(value, Deferred) or (memory is None and isinstance(value, Expr)):
             raise GraphError(f"output {number} of the graph is a tensor that no program holds")
         if memory is None or value is None:
-            made.outputs.append(value)
+            plan.outputs.append(value)
         elif node in inputs:
-            made.outputs.append(inputs[node])
+            plan.outputs.append(inputs[node])
         elif is_tensor(value) and importer.base_of(node) is node:
-            made.outputs.append(lambda made, inputs, memory=memory: memory.empty())
+            plan.outputs.append(lambda storages, inputs, memory=memory: memory.empty())
         else:
             base = importer.base_of(node)
             around = TensorLayout.of(base.meta["val"])
@@ -143,21 +142,20 @@ def outputs_of(importer: TorchImporter, graph: Any, eager: Sequence[EagerLayout 
             assert around is not None
             key = base, around, layout and layout.storage
             if key not in places:
-                places[key] = len(made.results)
-                _add(made, importer.values[base], around)
+                places[key] = len(plan.results)
+                _add(plan, importer.values[base], around)
             whole = memory == around and memory.plain
             whole = whole and whole_of.setdefault(key, node) is node
-            own = None if whole else memory.after(around)
-            made.outputs.append(_storage_view(places[key], own))
-    return made
+            plan.outputs.append(_storage_view(places[key], None if whole else memory.after(around)))
+    return plan
 
 
 def _relaid(
-    importer: TorchImporter, returned: Sequence[Any], known: Sequence[EagerLayout | None]
+    importer: TorchImporter, returned: Sequence[Any], layouts: Sequence[EagerLayout | None]
 ) -> dict[Any, TensorLayout]:
     """Layouts of storages that eager PyTorch lays out otherwise as a whole."""
-    found: dict[Any, TensorLayout] = {}
-    for node, layout in zip(returned, known, strict=True):
+    relaid: dict[Any, TensorLayout] = {}
+    for node, layout in zip(returned, layouts, strict=True):
         if layout is None or layout.guessed or not hasattr(node, "meta"):
             continue
         base, eager = importer.base_of(node), layout.memory
@@ -165,18 +163,18 @@ def _relaid(
         if memory is None or None in (memory.order, eager.order) or memory.shape != eager.shape:
             continue
         if memory == TensorLayout.of(base.meta["val"]):
-            found[base] = eager
-    return found
+            relaid[base] = eager
+    return relaid
 
 
-def _add(made: Made, value: Any, memory: TensorLayout) -> None:
+def _add(plan: Made, value: Any, memory: TensorLayout) -> None:
     if isinstance(value, Carried):
-        made.results.append(value.expr)
-        made.layouts.append(lambda elements: memory.filled(value.tensor(elements)))
+        plan.results.append(value.expr)
+        plan.layouts.append(lambda elements: memory.filled(value.tensor(elements)))
     elif memory.order is None:
-        made.results.append(value)
-        made.layouts.append(memory.filled)
+        plan.results.append(value)
+        plan.layouts.append(memory.filled)
     else:
         moved = memory.order != tuple(range(len(memory.order)))
-        made.results.append(get_op("transpose")(value, axes=memory.order) if moved else value)
-        made.layouts.append(None)
+        plan.results.append(get_op("transpose")(value, axes=memory.order) if moved else value)
+        plan.layouts.append(None)

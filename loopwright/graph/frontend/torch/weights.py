@@ -218,8 +218,8 @@ def _memory(tensor: Any) -> npt.NDArray[np.uint8]:
     torch = torch_package()
     span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     flat = torch.as_strided(tensor, (span,), (1,), tensor.storage_offset())
-    found: npt.NDArray[np.uint8] = flat.view(torch.uint8).numpy()
-    return found
+    memory: npt.NDArray[np.uint8] = flat.view(torch.uint8).numpy()
+    return memory
 
 
 def _reads(model: Model) -> tuple[Counter[int], set[int]]:

@@ -12,7 +12,7 @@ import loopwright as lw
 from loopwright import te, tir
 from loopwright.codegen.c.expressions import Prelude
 from loopwright.codegen.gpu.opencl import OPENCL_C, OpenClWriter
-from loopwright.codegen.gpu.split import Kernel
+from loopwright.codegen.gpu.split import SplitKernel
 from loopwright.errors import CodegenError, LowerError, TensorError, UsageError
 from loopwright.ir.buffer import Buffer
 from loopwright.ir.expr import Var
@@ -99,7 +99,7 @@ def test_malformed_calls_do_not_pass_the_verifier() -> None:
 
 def test_code_of_devices_refuses_it() -> None:
     call = CallPacked("tests.f", ())
-    kernel = Kernel("k", (), (), (), call, (), (), frozenset())
+    kernel = SplitKernel("k", (), (), (), call, (), (), frozenset())
     writer = OpenClWriter(Prelude(True, OPENCL_C), kernel, frozenset())
     with pytest.raises(
         CodegenError, match=r"opencl: call_packed 'tests.f' stands in code of a device"

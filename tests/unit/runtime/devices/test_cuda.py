@@ -82,7 +82,7 @@ def test_parts_of_memory_and_offsets_of_copies(api: CudaAPI) -> None:
     api.copy(there, 16, host(b), 0, 8)
     assert np.isnan(b[0])
     assert b[1] == 3
-    with pytest.raises(ArgumentError, match="bytes 60 to 68 of the target are asked for"):
+    with pytest.raises(ArgumentError, match="bytes 60 to 68 are outside the target"):
         api.copy(host(a), 0, there, 60, 8)
 
 

@@ -98,7 +98,7 @@ def test_what_is_refused(api: DeviceAPI) -> None:
     memory = api.allocate(0, 16)
     with pytest.raises(ArgumentError, match="a part of other memory"):
         api.free(memory.part(4, 4))
-    with pytest.raises(ArgumentError, match="bytes 8 to 24 of the source"):
+    with pytest.raises(ArgumentError, match="bytes 8 to 24 are outside the source"):
         api.copy(memory, 8, memory, 0, 16)
     api.free(memory)
 

@@ -6,7 +6,7 @@ unrolled. Control flow that depends on data has no place in a program of kernels
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 
 import numpy as np
 
@@ -105,13 +105,12 @@ def scan_batches(node: Node) -> list[Expr]:
     """The same for each batch by itself, as opset 8 has it."""
     if node.optional(0) is not None:
         raise GraphError("sequences of several lengths are not supported")
-    scanned, given = node.attr("num_scan_inputs"), node.given
+    scanned, inputs = node.attr("num_scan_inputs"), node.given
     backward = node.attr("directions", (0,) * scanned)
     results: list[list[Expr]] = []
-    for n in _rounds(node.shape(given[-1])[0]):
-        own = [_unstacked(node, e, n) for e in given]
-        axes = (0,) * scanned
-        values, kept = _scanned(node, own[:-scanned], own[-scanned:], axes, backward)
+    for n in _rounds(node.shape(inputs[-1])[0]):
+        own = [_unstacked(node, e, n) for e in inputs]
+        values, kept = _scanned(node, own[:-scanned], own[-scanned:], (0,) * scanned, backward)
         results.append([*values, *(_stacked(node, p) for p in kept)])
     return [_stacked(node, parts) for parts in zip(*results, strict=True)]
 
@@ -122,10 +121,10 @@ def scan_batches(node: Node) -> list[Expr]:
 
 
 def parts_of(node: Node, index: int) -> tuple[Expr, ...]:
-    found = node[index]
-    if not isinstance(found, Tuple):
+    sequence = node[index]
+    if not isinstance(sequence, Tuple):
         raise GraphError(f"its input {index} is a tensor, where a sequence is needed")
-    return found.fields
+    return sequence.fields
 
 
 def _place(node: Node, index: int, count: int, default: int | None = None) -> int:
@@ -182,16 +181,16 @@ def concatenated(node: Node) -> Expr:
 @converter("SplitToSequence")
 def split(node: Node) -> Expr:
     """Parts of an axis: of one extent, of several, or of one element each."""
-    axis, given = node.attr("axis", 0), node.known(1)
+    axis, extents = node.attr("axis", 0), node.known(1)
     extent = node.shape(node[0])[axis]
-    each = 1 if given is None else int(given.reshape(-1)[0])
+    each = 1 if extents is None else int(extents.reshape(-1)[0])
     lengths = [min(each, extent - at) for at in range(0, extent, max(each, 1))]
-    if given is not None and given.ndim:
-        lengths = [int(n) for n in given]
+    if extents is not None and extents.ndim:
+        lengths = [int(n) for n in extents]
     if sum(lengths) != extent:
         raise GraphError(f"parts of {lengths} do not fill {extent} elements")
     parts = parts_of_axis(node, lengths, axis)
-    if given is None and not node.attr("keepdims", 1):
+    if extents is None and not node.attr("keepdims", 1):
         parts = [node.call("squeeze", p, axis=axis) for p in parts]
     return Tuple(tuple(parts))
 
@@ -234,21 +233,17 @@ class _Layer:
         return sliced(self.node, e, (begin,), (begin + self.hidden,), (axis,))
 
     def add(self, *parts: Expr) -> Expr:
-        return reduce(partial(self.node.call, "add"), parts)
-
-    def times(self, a: Expr, b: Expr) -> Expr:
-        return self.node.call("multiply", a, b)
+        return reduce(self.node.add, parts)
 
     def dense(self, x: Expr, weight: Expr) -> Expr:
-        """x times a transposed weight."""
         return self.node.call("nn.dense", x, weight)
 
     def activated(self, number: int, e: Expr) -> Expr:
         """One of the layer's activations, after its clip."""
         name = self._activations[number]
         if name not in _ACTIVATIONS:
-            known = ", ".join(_ACTIVATIONS)
-            raise GraphError(f"its activation {name!r} is not supported; there are {known}")
+            names = ", ".join(_ACTIVATIONS)
+            raise GraphError(f"its activation {name!r} is not supported; there are {names}")
         clip = self.node.attr("clip")
         if clip:
             e = self.node.call("clip", e, a_min=-clip, a_max=clip)
@@ -272,32 +267,33 @@ def _gru(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
         layer.activated(0, layer.add(layer.gate(x, n), layer.dense(h, weights[n]), biases[n]))
         for n in (0, 1)
     )
+    inner: Expr
     if node.attr("linear_before_reset", 0):
-        inner = layer.times(reset, layer.add(layer.dense(h, weights[2]), biases[2]))
+        inner = node.multiply(reset, layer.add(layer.dense(h, weights[2]), biases[2]))
     else:
-        inner = layer.add(layer.dense(layer.times(reset, h), weights[2]), biases[2])
+        inner = layer.add(layer.dense(node.multiply(reset, h), weights[2]), biases[2])
     hidden = layer.activated(1, layer.add(layer.gate(x, 2), inner))
-    rest = node.call("subtract", const(np.ones((), node.dtype(update))), update)
-    return [layer.add(layer.times(rest, hidden), layer.times(update, h))]
+    rest = node.subtract(const(np.ones((), node.dtype(update))), update)
+    return [layer.add(node.multiply(rest, hidden), node.multiply(update, h))]
 
 
 def _lstm(layer: _Layer, x: Expr, state: list[Expr]) -> list[Expr]:
     """Gates in the order input, output, forget, cell; peepholes in that order, without the cell."""
-    h, c = state
+    node, (h, c) = layer.node, state
     whole = layer.add(x, layer.dense(h, layer.recurrent), layer.recurrent_bias)
     gates = [layer.gate(whole, n) for n in range(4)]
-    peepholes = None if layer.node.optional(7) is None else layer.part(7)
+    peepholes = None if node.optional(7) is None else layer.part(7)
 
     def seen(number: int, gate: Expr, cell: Expr) -> Expr:
         if peepholes is None:
             return gate
-        return layer.add(gate, layer.times(cell, layer.gate(peepholes, number, 0)))
+        return layer.add(gate, node.multiply(cell, layer.gate(peepholes, number, 0)))
 
     inputs = layer.activated(0, seen(0, gates[0], c))
     forget = layer.activated(0, seen(2, gates[2], c))
-    cell = layer.add(layer.times(forget, c), layer.times(inputs, layer.activated(1, gates[3])))
+    cell = layer.add(node.multiply(forget, c), node.multiply(inputs, layer.activated(1, gates[3])))
     output = layer.activated(0, seen(1, gates[1], cell))
-    return [layer.times(output, layer.activated(2, cell)), cell]
+    return [node.multiply(output, layer.activated(2, cell)), cell]
 
 
 _STEP = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
@@ -305,9 +301,8 @@ _STEP = {"RNN": _rnn, "GRU": _gru, "LSTM": _lstm}
 
 def _held(node: Node, lengths: Expr, step: int, new: list[Expr], old: list[Expr]) -> list[Expr]:
     """States after a step; sequences that have ended keep their old ones."""
-    column = node.call("reshape", lengths, newshape=(-1, 1))
-    goes_on = node.call("greater", column, step)
-    return [node.call("where", goes_on, n, o) for n, o in zip(new, old, strict=True)]
+    goes_on = node.call("greater", node.reshape(lengths, newshape=(-1, 1)), step)
+    return [node.where(goes_on, n, o) for n, o in zip(new, old, strict=True)]
 
 
 def _direction(
@@ -318,7 +313,7 @@ def _direction(
     """
     layer = _Layer(node, x, direction)
     steps, batch, features = node.shape(x)
-    rows = node.call("reshape", x, newshape=(steps * batch, features))
+    rows = node.reshape(x, newshape=(steps * batch, features))
     inputs = layer.add(layer.dense(rows, layer.weights), layer.bias)
     state = [layer.start(5)] + ([layer.start(6)] if node.operator == "LSTM" else [])
     kept: list[Expr] = []
@@ -332,7 +327,7 @@ def _direction(
         state = _held(node, lengths, n, new, state)
         kept += _held(node, lengths, n, new[:1], [layer.zeros()])
     kept = kept[::-1] if backward else kept
-    wide = [node.call("reshape", h, newshape=(1, 1, batch, layer.hidden)) for h in kept]
+    wide = [node.reshape(h, newshape=(1, 1, batch, layer.hidden)) for h in kept]
     return node.call("concatenate", *wide, axis=0), state
 
 
@@ -350,11 +345,11 @@ def recurrent(node: Node) -> list[Expr]:
         raise GraphError(f"{steps} steps, or a state in layout 1, are not supported")
     how = node.attr("direction", "forward")
     backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[how]
-    found = [_direction(node, x, n, back, lengths) for n, back in enumerate(backward)]
-    every = node.call("concatenate", *(f[0] for f in found), axis=1)
+    directions = [_direction(node, x, n, back, lengths) for n, back in enumerate(backward)]
+    every = node.call("concatenate", *(f[0] for f in directions), axis=1)
     lasts = []
     for n in range(2 if node.operator == "LSTM" else 1):
-        wide = [node.call("expand_dims", f[1][n], axis=0) for f in found]
+        wide = [node.call("expand_dims", f[1][n], axis=0) for f in directions]
         lasts.append(node.call("concatenate", *wide, axis=0))
     if node.attr("layout", 0):
         every = node.call("transpose", every, axes=(2, 0, 1, 3))

@@ -33,22 +33,18 @@ _ALPHA, _GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 one_call("Selu", "nn.elu", alpha=("alpha", _ALPHA), gamma=("gamma", _GAMMA))
 
 converter("Identity")(lambda node: node[0])
-converter("Reciprocal")(lambda n: n.call("divide", const(1, n.dtype(n[0])), n[0]))
-converter("Softsign")(lambda n: n.call("divide", n[0], n.call("add", n.call("abs", n[0]), 1)))
+converter("Reciprocal")(lambda n: n.divide(const(1, n.dtype(n[0])), n[0]))
+converter("Softsign")(lambda n: n.divide(n[0], n.add(n.call("abs", n[0]), 1)))
 converter("HardSigmoid")(lambda n: _hard_sigmoid(n, n.attr("alpha", 0.2), n.attr("beta", 0.5)))
 converter("Gelu", 20)(
     lambda n: n.call("nn.gelu", n[0], approximate=n.attr("approximate", "none") == "tanh")
 )
-converter("Mish", 18)(
-    lambda n: n.call("multiply", n[0], n.call("tanh", n.call("nn.softplus", n[0])))
-)
+converter("Mish", 18)(lambda n: n.multiply(n[0], n.call("tanh", n.call("nn.softplus", n[0]))))
 converter("Swish", 24)(
-    lambda n: n.call(
-        "multiply", n[0], n.call("sigmoid", n.call("multiply", n[0], n.attr("alpha", 1.0)))
-    )
+    lambda n: n.multiply(n[0], n.call("sigmoid", n.multiply(n[0], n.attr("alpha", 1.0))))
 )
 one_call("Celu", "nn.elu", since=12, alpha=("alpha", 1.0), scale=("alpha", 1.0))
-converter("HardSwish", 14)(lambda n: n.call("multiply", n[0], _hard_sigmoid(n, 1 / 6, 0.5)))
+converter("HardSwish", 14)(lambda n: n.multiply(n[0], _hard_sigmoid(n, 1 / 6, 0.5)))
 
 
 @converter("Add")
@@ -57,13 +53,12 @@ converter("HardSwish", 14)(lambda n: n.call("multiply", n[0], _hard_sigmoid(n, 1
 @converter("Div")
 def arithmetic(node: Node) -> Expr:
     """Before opset 7 the second input is broadcast on request, from an axis on."""
-    found, other = node[0], node[1]
+    x, other = node[0], node[1]
     axis = node.attr("axis")
     if node.opset < 7 and node.attr("broadcast", 0) and axis is not None:
-        after = node.rank(found) - axis % node.rank(found) - node.rank(other)
-        shape = (*node.shape(other), *(1,) * after)
-        other = node.call("reshape", other, newshape=shape)
-    return node.call(_SAME[node.operator], found, other)
+        after = node.rank(x) - axis % node.rank(x) - node.rank(other)
+        other = node.reshape(other, newshape=(*node.shape(other), *(1,) * after))
+    return node.call(_SAME[node.operator], x, other)
 
 
 _CHAINED = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
@@ -75,12 +70,12 @@ _CHAINED = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
 @converter("Mean")
 def chained(node: Node) -> Expr:
     """One input after the other; the mean is the sum by their number."""
-    found = node[0]
+    total = node[0]
     for other in node.given[1:]:
-        found = node.call(_CHAINED[node.operator], found, other)
+        total = node.call(_CHAINED[node.operator], total, other)
     if node.operator == "Mean":
-        return node.call("multiply", found, 1 / len(node.given))
-    return found
+        return node.multiply(total, 1 / len(node.given))
+    return total
 
 
 @converter("Erf")
@@ -112,7 +107,7 @@ def power(node: Node) -> Expr:
 def sign(node: Node) -> Expr:
     """-1, 0 or 1; 0 of both zeros, NaN of NaN."""
     x, zero = node[0], const(0, node.dtype(node[0]))
-    return node.call("where", node.call("equal", x, zero), zero, node.call("sign", x))
+    return node.where(node.call("equal", x, zero), zero, node.call("sign", x))
 
 
 @converter("Mod")
@@ -120,13 +115,12 @@ def mod(node: Node) -> Expr:
     """The remainder with the sign of the divisor, or with ``fmod`` as C has it."""
     if node.attr("fmod", 0):
         return node.call("fmod", node[0], node[1])
-    found = node.call("mod", node[0], node[1])
-    if not dtypes.is_float(node.dtype(found)):
-        return found
-    zero = const(0, node.dtype(found))
+    rest = node.call("mod", node[0], node[1])
+    if not dtypes.is_float(node.dtype(rest)):
+        return rest
+    zero = const(0, node.dtype(rest))
     # A zero, too, has the sign of the divisor.
-    signed = node.call("divide", zero, node[1])
-    return node.call("where", node.call("equal", found, zero), signed, found)
+    return node.where(node.call("equal", rest, zero), node.divide(zero, node[1]), rest)
 
 
 @converter("BitShift")
@@ -137,11 +131,11 @@ def bit_shift(node: Node) -> Expr:
     inside = node.call("less", node[1], width)
     if not dtypes.is_unsigned(dtype):  # a negative number of places is a large one
         inside = node.call("logical_and", inside, node.call("greater_equal", node[1], 0))
-    held = node.call("where", inside, node[1], np.array(width - 1, dtype))
+    held = node.where(inside, node[1], np.array(width - 1, dtype))
     if node.attr("direction") == "RIGHT" and not dtypes.is_unsigned(dtype):
         return node.call("right_shift", node[0], held)
     name = "left_shift" if node.attr("direction") == "LEFT" else "right_shift"
-    return node.call("where", inside, node.call(name, node[0], held), np.zeros((), dtype))
+    return node.where(inside, node.call(name, node[0], held), np.zeros((), dtype))
 
 
 @converter("IsInf")
@@ -149,12 +143,12 @@ def is_infinite(node: Node) -> Expr:
     """Whether x is infinite, of a sign that the attributes select."""
     zero, x = np.zeros((), node.dtype(node[0])), node[0]
     up, down = node.attr("detect_positive", 1), node.attr("detect_negative", 1)
-    found = node.call("isinf", x)
+    infinite = node.call("isinf", x)
     if up and down:
-        return found
+        return infinite
     if up or down:
-        return node.call("logical_and", found, node.call("greater" if up else "less", x, zero))
-    return node.call("logical_and", found, node.call("logical_not", found))
+        return node.call("logical_and", infinite, node.call("greater" if up else "less", x, zero))
+    return node.call("logical_and", infinite, node.call("logical_not", infinite))
 
 
 def _largest(dtype: str) -> float:
@@ -172,13 +166,13 @@ def clip(node: Node) -> Expr:
 
 @converter("Clip", since=11)
 def clip_by_inputs(node: Node) -> Expr:
-    found, dtype = node[0], node.dtype(node[0])
+    x, dtype = node[0], node.dtype(node[0])
     for n, name in ((1, "maximum"), (2, "minimum")):
         bound = node.optional(n)
         if bound is None and dtypes.is_float(dtype):
             bound = const(_largest(dtype) * (-1 if n == 1 else 1), dtype)
-        found = found if bound is None else node.call(name, found, bound)
-    return found
+        x = x if bound is None else node.call(name, x, bound)
+    return x
 
 
 @converter("PRelu")
@@ -186,19 +180,19 @@ def prelu_by_channel(node: Node) -> Expr:
     """One slope for all, or one for each channel."""
     count = node.shape(node[1])[0] if node.rank(node[1]) else 1
     shape = (count, *(1,) * (node.rank(node[0]) - 2)) if count > 1 else ()
-    return node.call("nn.prelu", node[0], node.call("reshape", node[1], newshape=shape))
+    return node.call("nn.prelu", node[0], node.reshape(node[1], newshape=shape))
 
 
 @converter("ThresholdedRelu")
 def thresholded_relu(node: Node) -> Expr:
     """x where it is larger than alpha, else 0."""
     above = node.call("greater", node[0], node.attr("alpha", 1.0))
-    return node.call("where", above, node[0], np.zeros((), node.dtype(node[0])))
+    return node.where(above, node[0], np.zeros((), node.dtype(node[0])))
 
 
 def _hard_sigmoid(node: Node, alpha: float, beta: float) -> Expr:
     """clip(alpha * x + beta, 0, 1)."""
-    line = node.call("add", node.call("multiply", node[0], alpha), beta)
+    line = node.add(node.multiply(node[0], alpha), beta)
     return node.call("clip", line, a_min=0.0, a_max=1.0)
 
 
@@ -208,6 +202,5 @@ def shrink(node: Node) -> Expr:
     if not dtypes.is_float(node.dtype(node[0])):
         return computed_in(node, shrink, "float64")
     x, bias, edge = node[0], node.attr("bias", 0.0), node.attr("lambd", 0.5)
-    zero = np.zeros((), node.dtype(x))
-    low = node.call("where", node.call("less", x, -edge), node.call("add", x, bias), zero)
-    return node.call("where", node.call("greater", x, edge), node.call("subtract", x, bias), low)
+    low = node.where(node.call("less", x, -edge), node.add(x, bias), np.zeros((), node.dtype(x)))
+    return node.where(node.call("greater", x, edge), node.subtract(x, bias), low)

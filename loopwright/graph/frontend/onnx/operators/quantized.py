@@ -8,6 +8,7 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.files import numpy_dtype
 from loopwright.graph.frontend.onnx.node import INTEGERS, NAMES, Node, bounds, converter, storage
 from loopwright.graph.frontend.onnx.operators.windows import biased, window_of
 from loopwright.graph.ir.expr import Constant, Expr, const
@@ -17,10 +18,8 @@ from loopwright.graph.op.shapes import pads_of
 
 def dtype_of(number: int, narrow: bool = False) -> str:
     """The dtype of an ONNX number, which may be a narrow one if ``narrow``."""
-    import onnx
-
     try:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(number)
+        dtype = numpy_dtype(number)
     except KeyError as exc:
         raise GraphError(f"its dtype is number {number}, which ONNX does not have") from exc
     return dtype.name if narrow and dtype.name in NAMES else dtypes.check(dtype)
@@ -52,12 +51,12 @@ def converted(node: Node, e: Expr, dtype: str, saturate: bool = True, rounding: 
     if dtype in INTEGERS:
         bits, signed = INTEGERS[dtype]
         whole = node.call("cast", wide, dtype="int32")
-        found = node.call("wrap_integer", whole, bits=bits, signed=signed)
+        code = node.call("wrap_integer", whole, bits=bits, signed=signed)
     else:
         number = node.call("cast", wide, dtype="float32")
         attrs = {"dtype": dtype, "saturate": saturate, "rounding": rounding}
-        found = node.call("encode_float", number, **attrs)
-    return node.types.mark(found, dtype)
+        code = node.call("encode_float", number, **attrs)
+    return node.types.mark(code, dtype)
 
 
 def _cast(node: Node, dtype: str) -> Expr:
@@ -91,12 +90,12 @@ def _along(node: Node, e: Expr, x: Expr, axis: int, block: int) -> Expr:
     """
     rank = node.rank(x)
     if node.rank(e) == 0 or node.shape(e) == (1,):
-        return node.call("reshape", e, newshape=()) if node.rank(e) else e
+        return node.reshape(e, newshape=()) if node.rank(e) else e
     at = axis % rank
     if block:
         places = np.arange(node.shape(x)[at]) // block
         return node.call("take", e, places.astype("int64"), axis=at)
-    return node.call("reshape", e, newshape=tuple(-1 if d == at else 1 for d in range(rank)))
+    return node.reshape(e, newshape=tuple(-1 if d == at else 1 for d in range(rank)))
 
 
 def quantized(
@@ -116,16 +115,16 @@ def quantized(
         raise GraphError(f"quantised tensors of {dtype} are not supported")
     wide = "float64" if node.dtype(x) == "float64" else "float32"
     x, scale = node.cast(x, wide), node.cast(scale, wide)
-    found: Expr = node.call("divide", x, scale)
+    quotient: Expr = node.divide(x, scale)
     if precision in dtypes.HALVES:
-        found = node.cast(node.cast(found, precision), wide)
-    found = node.call("round", found) if whole else found
+        quotient = node.cast(node.cast(quotient, precision), wide)
+    quotient = node.call("round", quotient) if whole else quotient
     if not whole:  # whose zero is 0, and only tells the dtype
-        return converted(node, found, dtype, saturate)
+        return converted(node, quotient, dtype, saturate)
     if zero is not None:
-        found = node.call("add", found, node.cast(zero, wide))
+        quotient = node.add(quotient, node.cast(zero, wide))
     low, high = bounds(dtype) if dtype in INTEGERS else dtypes.limits(dtype)
-    held = node.call("clip", found, a_min=float(low), a_max=float(high))
+    held = node.call("clip", quotient, a_min=float(low), a_max=float(high))
     if dtype in INTEGERS:
         return node.types.mark(node.call("cast", held, dtype=storage(dtype)), dtype)
     return node.call("cast", held, dtype=dtype)
@@ -138,7 +137,7 @@ def _parameter(node: Node, e: Expr | None, dtype: str) -> Expr:
     shape = () if node.shape(e) == (1,) else node.shape(e)
     if isinstance(e, Constant):  # is seen as one by `FakeQuantizationToInteger`
         return const(e.data.reshape(shape), dtype)
-    e = e if shape == node.shape(e) else node.call("reshape", e, newshape=shape)
+    e = e if shape == node.shape(e) else node.reshape(e, newshape=shape)
     return node.cast(e, dtype)
 
 
@@ -158,13 +157,11 @@ def quantize_linear(node: Node) -> Expr:
     dtype = dtype_of(number, narrow=True) if number else dtype
     precise = node.attr("precision", 0)
     division = dtype_of(precise) if precise else node.dtype(node[1]) if node.opset >= 23 else ""
-    plain = _is_plain(node, node.dtype(x), dtype, block)
-    if plain and division not in dtypes.HALVES:
+    if _is_plain(node, node.dtype(x), dtype, block) and division not in dtypes.HALVES:
         return _plain(node, "qnn.quantize", axis, out_dtype=dtype)
     scale = _along(node, node[1], x, axis, block)
     offset = None if zero is None else _along(node, widened(node, zero), x, axis, block)
-    saturate = bool(node.attr("saturate", 1))
-    return quantized(node, x, scale, offset, dtype, saturate, division)
+    return quantized(node, x, scale, offset, dtype, bool(node.attr("saturate", 1)), division)
 
 
 def _plain(node: Node, name: str, axis: int, **attrs: Any) -> Expr:
@@ -183,13 +180,13 @@ def dequantize_linear(node: Node) -> Expr:
         return _plain(node, "qnn.dequantize", axis)
     scale = node.cast(_along(node, node[1], x, axis, block), "float32")
     if any_dtype(node, x) in FORMATS:  # whose zero is 0
-        return node.cast(node.call("multiply", widened(node, x), scale), dtype)
-    found, zero = node.cast(widened(node, x), "int32"), node.optional(2)
+        return node.cast(node.multiply(widened(node, x), scale), dtype)
+    whole, zero = node.cast(widened(node, x), "int32"), node.optional(2)
     if zero is not None:
         offset = node.cast(_along(node, widened(node, zero), x, axis, block), "int32")
-        found = node.call("subtract", found, offset)
-    found = node.cast(found, "float32")
-    return node.cast(node.call("multiply", found, scale), dtype)
+        whole = node.subtract(whole, offset)
+    whole = node.cast(whole, "float32")
+    return node.cast(node.multiply(whole, scale), dtype)
 
 
 def _subtract_zero_point(node: Node, x: Expr, zero: Expr | None, axis: int) -> Expr:
@@ -199,7 +196,7 @@ def _subtract_zero_point(node: Node, x: Expr, zero: Expr | None, axis: int) -> E
         return x
     if not node.rank(zero) == node.rank(x) > 1:
         zero = _along(node, zero, x, axis, 0)
-    return node.call("subtract", x, node.cast(zero, "int32"))
+    return node.subtract(x, node.cast(zero, "int32"))
 
 
 converter("MatMulInteger", 10)(lambda n: _multiplied(n, n[0], n.optional(2), n[1], n.optional(3)))
@@ -238,8 +235,7 @@ def _stands_for_itself(zero: Expr | None) -> bool:
 
 
 def _less(node: Node, total: Expr, zero: Expr, sums: Any) -> Expr:
-    added = node.call("multiply", node.cast(zero, "int32"), const(sums, "int32"))
-    return node.call("subtract", total, added)
+    return node.subtract(total, node.multiply(node.cast(zero, "int32"), const(sums, "int32")))
 
 
 def _convolved(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Expr | None) -> Expr:
@@ -248,11 +244,10 @@ def _convolved(node: Node, x: Expr, zero: Expr | None, w: Expr, weight_zero: Exp
     attrs["groups"] = node.attr("group", 1)
     pads = pads_of(attrs["padding"], node.rank(x) - 2)
     padded = any(pair != (0, 0) for pair in pads) and not _stands_for_itself(zero)
-    known = isinstance(zero, Constant) and zero.data.size == 1
-    if (padded and not known) or not _are_bytes(node, x, w, weight_zero, 0):
+    one_zero = isinstance(zero, Constant) and zero.data.size == 1
+    if (padded and not one_zero) or not _are_bytes(node, x, w, weight_zero, 0):
         shifted = _subtract_zero_point(node, x, zero, 1)
-        weight = _subtract_zero_point(node, w, weight_zero, 0)
-        return node.call("nn.conv", shifted, weight, **attrs)
+        return node.call("nn.conv", shifted, _subtract_zero_point(node, w, weight_zero, 0), **attrs)
     assert isinstance(w, Constant)
     if padded:
         assert isinstance(zero, Constant)
@@ -276,8 +271,7 @@ def _requantized(node: Node, total: Expr, axis: int) -> Expr:
     scale_a = _along(node, node.cast(node[1], "float32"), total, -2, 0)
     scale_b = node.cast(node[4], "float32")
     scale_b = scale_b if node.rank(scale_b) > 1 else _along(node, scale_b, total, axis, 0)
-    scale = node.call("multiply", scale_a, scale_b)
-    real = node.call("multiply", node.cast(total, "float32"), scale)
+    real = node.multiply(node.cast(total, "float32"), node.multiply(scale_a, scale_b))
     result, offset = (_along(node, node[n], total, axis, 0) for n in (6, 7))
     return quantized(node, real, result, offset, node.dtype(node[7]))
 
@@ -300,8 +294,8 @@ def dynamic_quantize_linear(node: Node) -> list[Expr]:
     x = node[0]
     low, high = (node.call(name, x) for name in ("min", "max"))
     low, high = node.call("minimum", low, 0), node.call("maximum", high, 0)
-    scale: Expr = node.call("divide", node.call("subtract", high, low), 255)
-    scale = node.call("where", node.call("equal", scale, 0), np.ones((), "float32"), scale)
-    zero = node.call("round", node.call("divide", node.call("negative", low), scale))
+    scale: Expr = node.divide(node.subtract(high, low), 255)
+    scale = node.where(node.call("equal", scale, 0), np.ones((), "float32"), scale)
+    zero = node.call("round", node.divide(node.call("negative", low), scale))
     held = node.call("cast", node.call("clip", zero, a_min=0.0, a_max=255.0), dtype="uint8")
     return [quantized(node, x, scale, held, "uint8"), scale, held]

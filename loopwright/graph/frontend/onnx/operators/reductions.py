@@ -30,9 +30,9 @@ def _reduced(node: Node, axes: tuple[int, ...] | None) -> Expr:
         case "ReduceL1":
             return over("sum", node.call("abs", x))
         case "ReduceL2":
-            return node.call("sqrt", over("sum", node.call("multiply", x, x)))
+            return node.call("sqrt", over("sum", node.multiply(x, x)))
         case "ReduceSumSquare":
-            return over("sum", node.call("multiply", x, x))
+            return over("sum", node.multiply(x, x))
         case "ReduceLogSum":
             return node.call("log", over("sum", x))
         case "ReduceLogSumExp":
@@ -49,13 +49,11 @@ def _log_sum_exp(node: Node, axes: tuple[int, ...] | None) -> Expr:
     kept = bool(node.attr("keepdims", 1))
 
     def top(keepdims: bool) -> Expr:
-        found = node.call("max", node[0], axis=axes, keepdims=keepdims)
-        zero = np.zeros((), node.dtype(found))
-        return node.call("where", node.call("isinf", found), zero, found)
+        largest = node.call("max", node[0], axis=axes, keepdims=keepdims)
+        return node.where(node.call("isinf", largest), np.zeros((), node.dtype(largest)), largest)
 
-    exps = node.call("exp", node.call("subtract", node[0], top(True)))
-    logs = node.call("log", node.call("sum", exps, axis=axes, keepdims=kept))
-    return node.call("add", logs, top(kept))
+    exps = node.call("exp", node.subtract(node[0], top(True)))
+    return node.add(node.call("log", node.call("sum", exps, axis=axes, keepdims=kept)), top(kept))
 
 
 def _unchanged(node: Node) -> Expr:
@@ -65,7 +63,7 @@ def _unchanged(node: Node) -> Expr:
         case "ReduceL1" | "ReduceL2":
             return node.call("abs", x)
         case "ReduceSumSquare":
-            return node.call("multiply", x, x)
+            return node.multiply(x, x)
         case "ReduceLogSum":
             return node.call("log", x)
     return x
@@ -107,19 +105,19 @@ def _forward(n: int, kept: int, inverse: bool) -> np.ndarray[Any, Any]:
     """The map (part, part of the result, element, frequency) of a complex transform."""
     angles = 2 * np.pi * np.outer(np.arange(n), np.arange(kept)) / n
     cosine, sine = np.cos(angles), np.sin(angles) * (-1 if inverse else 1)
-    found = np.array([[cosine, -sine], [sine, cosine]])
-    return found / n if inverse else found
+    matrix = np.array([[cosine, -sine], [sine, cosine]])
+    return matrix / n if inverse else matrix
 
 
-def _real_again(n: int, given: int) -> np.ndarray[Any, Any]:
+def _real_again(n: int, frequencies: int) -> np.ndarray[Any, Any]:
     """The map from the first half of the frequencies to real numbers."""
-    angles = 2 * np.pi * np.outer(np.arange(given), np.arange(n)) / n
-    twice = np.full((given, 1), 2.0)
+    angles = 2 * np.pi * np.outer(np.arange(frequencies), np.arange(n)) / n
+    twice = np.full((frequencies, 1), 2.0)
     twice[0] = 1
-    if n % 2 == 0 and given == n // 2 + 1:
+    if n % 2 == 0 and frequencies == n // 2 + 1:
         twice[-1] = 1
-    found = np.array([[np.cos(angles) * twice], [-np.sin(angles) * twice]])
-    return np.asarray(found / n)
+    matrix = np.array([[np.cos(angles) * twice], [-np.sin(angles) * twice]])
+    return np.asarray(matrix / n)
 
 
 def transformed(
@@ -170,8 +168,7 @@ def stft(node: Node) -> Expr:
     places = np.arange(0, total - length + 1, step)[:, None] + np.arange(length)
     frames: Expr = node.call("take", node[0], places.astype("int64"), axis=1)
     if window is not None:
-        column = node.call("reshape", window, newshape=(length, 1))
-        frames = node.call("multiply", frames, column)
+        frames = node.multiply(frames, node.reshape(window, newshape=(length, 1)))
     return transformed(node, frames, 2, None, False, bool(node.attr("onesided", 1)))
 
 
@@ -189,7 +186,7 @@ def columns_to_image(node: Node) -> Expr:
         free = image[d] + pads[d] + pads[rank + d] - (block[d] - 1) * dilation[d] - 1
         places.append(free // strides[d] + 1)
         extra.append(free % strides[d])
-    x, channels = node.call("reshape", node[0], newshape=(batch, rows, *places)), rows // inner
+    x, channels = node.reshape(node[0], newshape=(batch, rows, *places)), rows // inner
     # A weight that puts each row of a block at its own position.
     one = np.eye(inner).reshape(inner, 1, *block)
     weight = const(np.tile(one, (channels, *(1,) * (rank + 1))).astype(node.dtype(x)))
@@ -212,5 +209,5 @@ def mel_weight_matrix(node: Node) -> Expr:
     up = np.where(middle > begin, (at - begin) / np.maximum(middle - begin, 1), at == middle)
     down = (end - at) / np.maximum(end - middle, 1)
     rising, falling = (at >= begin) & (at <= middle), (at >= middle) & (at < end)
-    found = np.where(falling, down, np.where(rising, up, 0))
-    return const(found.astype(dtype_of(node.attr("output_datatype", 1))))
+    weights = np.where(falling, down, np.where(rising, up, 0))
+    return const(weights.astype(dtype_of(node.attr("output_datatype", 1))))

@@ -108,14 +108,14 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
         rounds = mode == "cubic" or node.attr("antialias", 0)
 
         def convert(wide: Node) -> Expr:
-            found = _resized(wide, axes, defaults)
-            return wide.call("round", found) if rounds else found
+            image = _resized(wide, axes, defaults)
+            return wide.call("round", image) if rounds else image
 
         return computed_in(node, convert, "float32")
     if mode not in _MODES:
         raise GraphError(f"its mode is {mode!r}; there are {', '.join(_MODES)}")
     how = node.attr("coordinate_transformation_mode", defaults["coordinates"])
-    found, dtype = node[0], node.dtype(node[0])
+    image, dtype = node[0], node.dtype(node[0])
     outside = []
     for axis in axes:
         places = axis.places(how)
@@ -124,7 +124,7 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
             rounding = node.attr("nearest_mode", defaults["nearest"])
             numbers = _rounded(axis, places.astype("float64"), rounding)
             whole = np.clip(numbers, 0, axis.old - 1).astype("int64")
-            found = node.call("take", found, whole, axis=axis.axis)
+            image = node.call("take", image, whole, axis=axis.axis)
             continue
         kernel, reach = _triangle, 1
         if mode == "cubic":
@@ -132,15 +132,15 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
         antialias = bool(node.attr("antialias", 0) and axis.scale < 1)
         exclude = bool(node.attr("exclude_outside", 0))
         numbers, weights = _taps(axis, places, kernel, reach, antialias, exclude)
-        found = node.call("nn.resample", found, numbers, weights.astype(dtype), axis=axis.axis)
+        image = node.call("nn.resample", image, numbers, weights.astype(dtype), axis=axis.axis)
     if how != "tf_crop_and_resize":
-        return found
-    rank = node.rank(found)  # elements outside of the old image have the extrapolation value
+        return image
+    rank = node.rank(image)  # elements outside of the old image have the extrapolation value
     beyond = np.zeros((1,) * rank, "bool")
     for axis, flags in outside:
         beyond = beyond | flags.reshape([-1 if d == axis.axis else 1 for d in range(rank)])
-    value = np.array(node.attr("extrapolation_value", 0.0), node.dtype(found))
-    return node.call("where", const(beyond), value, found)
+    value = np.array(node.attr("extrapolation_value", 0.0), node.dtype(image))
+    return node.where(const(beyond), value, image)
 
 
 def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list[_Axis]:
@@ -149,13 +149,13 @@ def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list
     named = [a % len(old) for a in node.attr("axes", range(len(old)))]
     regions = [(0.0, 1.0)] * len(named)
     if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
-        given = node.known(1)
-        if given is None or given.size != 2 * len(named):
+        region = node.known(1)
+        if region is None or region.size != 2 * len(named):
             raise GraphError("its region of interest does not fit its axes")
-        values = given.astype("float64").tolist()
+        values = region.astype("float64").tolist()
         regions = list(zip(values[: len(named)], values[len(named) :], strict=True))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
-    found = []
+    axes = []
     if sizes is not None:
         ratios = [np.asarray(n / old[a], real) for n, a in zip(sizes, named, strict=True)]
         if policy != "stretch":
@@ -163,16 +163,16 @@ def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list
             ratios = [one] * len(named)
             sizes = [int(np.floor(one * old[a] + 0.5)) for a in named]
         parts = zip(named, sizes, ratios, regions, strict=True)
-        found = [_Axis(a, old[a], n, s, r) for a, n, s, r in parts]
+        axes = [_Axis(a, old[a], n, s, r) for a, n, s, r in parts]
     elif scales is not None:
         if len(scales) != len(named):
             raise GraphError(f"it has {len(scales)} scales for {len(named)} axes")
         for a, s, (begin, end) in zip(named, scales, regions, strict=True):
             new = int(np.floor(old[a] * (end - begin) * s))
-            found.append(_Axis(a, old[a], new, np.asarray(s, real), (begin, end)))
+            axes.append(_Axis(a, old[a], new, np.asarray(s, real), (begin, end)))
     else:
         raise GraphError("it has neither scales nor sizes")
-    return [x for x in found if x.new != x.old or x.scale != 1 or x.region != (0.0, 1.0)]
+    return [x for x in axes if x.new != x.old or x.scale != 1 or x.region != (0.0, 1.0)]
 
 
 @converter("Resize", since=11)
@@ -231,9 +231,8 @@ def deformable_convolution(node: Node) -> Expr:
     attrs |= {"kernel_size": kernel, "offset_groups": node.attr("offset_group", 1)}
     mask = [] if node.optional(4) is None else [node[4]]
     columns = node.call("nn.deformable_columns", x, node[2], *mask, **attrs)
-    flat = node.call("reshape", w, newshape=(rows, inner * kernel[0] * kernel[1], 1, 1))
-    found = node.call("nn.conv", columns, flat, groups=node.attr("group", 1))
-    return biased(node, found, 3)
+    flat = node.reshape(w, newshape=(rows, inner * kernel[0] * kernel[1], 1, 1))
+    return biased(node, node.call("nn.conv", columns, flat, groups=node.attr("group", 1)), 3)
 
 
 one_call("Det", "det", since=11)

@@ -57,8 +57,8 @@ def constant_of_shape(node: Node) -> Expr:
 
 @converter("Shape")
 def shape_of(node: Node) -> Expr:
-    found = node.shape(node[0])
-    return const(np.array(found[node.attr("start", 0) : node.attr("end", len(found))], "int64"))
+    shape = node.shape(node[0])
+    return const(np.array(shape[node.attr("start", 0) : node.attr("end", len(shape))], "int64"))
 
 
 @converter("Range", since=11)
@@ -74,7 +74,7 @@ def reshape(node: Node) -> Expr:
     shape = node.needed(1)
     if node.attr("allowzero", 0) and 0 in shape:
         raise GraphError("tensors without elements are not supported")
-    return node.call("reshape", node[0], newshape=shape)
+    return node.reshape(node[0], newshape=shape)
 
 
 @converter("Flatten")
@@ -85,7 +85,7 @@ def flatten(node: Node) -> Expr:
     if axis == 1 and not node.type_of(node[0]).static:
         return node.call("nn.batch_flatten", node[0])
     old = node.shape(node[0])
-    return node.call("reshape", node[0], newshape=(prod(old[:axis]), prod(old[axis:])))
+    return node.reshape(node[0], newshape=(prod(old[:axis]), prod(old[axis:])))
 
 
 @converter("DepthToSpace")
@@ -105,8 +105,8 @@ def blocks(node: Node) -> Expr:
         split = (n, c, h // b, b, w // b, b)
         order = (0, 3, 5, 1, 2, 4) if by_columns else (0, 1, 3, 5, 2, 4)
         shape = (n, c * b * b, h // b, w // b)
-    parts = node.call("reshape", node[0], newshape=split)
-    return node.call("reshape", node.call("transpose", parts, axes=order), newshape=shape)
+    parts = node.reshape(node[0], newshape=split)
+    return node.reshape(node.call("transpose", parts, axes=order), newshape=shape)
 
 
 @converter("Concat")
@@ -132,9 +132,9 @@ def tile(node: Node) -> Expr:
         raise GraphError(f"it repeats {len(repeats)} dimensions of {len(old)}")
     split = tuple(n for extent in old for n in (1, extent))
     wide = tuple(n for pair in zip(repeats, old, strict=True) for n in pair)
-    apart = node.call("reshape", node[0], newshape=split)
+    apart = node.reshape(node[0], newshape=split)
     shape = tuple(r * n for r, n in zip(repeats, old, strict=True))
-    return node.call("reshape", node.call("broadcast_to", apart, shape=wide), newshape=shape)
+    return node.reshape(node.call("broadcast_to", apart, shape=wide), newshape=shape)
 
 
 def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = None) -> Expr:
@@ -149,10 +149,10 @@ def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = No
         if isinstance(extent, int):
             extents[a] = len(range(extent)[slice(*bounds)])
     if any(same(n, 0) for n in extents):
-        known = [n for n in extents if isinstance(n, int)]
-        if len(known) < len(extents):
+        numbers = [n for n in extents if isinstance(n, int)]
+        if len(numbers) < len(extents):
             raise GraphError("its result has no elements, and an extent that is not known")
-        return const(np.empty(known, node.dtype(e)))
+        return const(np.empty(numbers, node.dtype(e)))
     return node.call("strided_slice", e, begin=begin, end=end, strides=strides, axes=named)
 
 
@@ -183,8 +183,7 @@ def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
 
 def parts_of_axis(node: Node, extents: Sequence[int], axis: int) -> list[Expr]:
     """The first input in parts along an axis."""
-    ends = np.cumsum(extents).tolist()
-    bounds = zip(extents, ends, strict=True)
+    bounds = zip(extents, np.cumsum(extents).tolist(), strict=True)
     return [sliced(node, node[0], (end - n,), (end,), (axis,)) for n, end in bounds]
 
 
@@ -203,29 +202,29 @@ def _padded(node: Node, pads: Sequence[int], value: Expr, axes: Sequence[int] | 
         width[a] = (low, high)
     if mode == "constant":
         return _surrounded(node, width, value)
-    found = node[0]
+    x = node[0]
     for a, (low, high) in enumerate(width):
         if (low, high) == (0, 0):
             continue
         whole = np.pad(np.arange(old[a]), (max(low, 0), max(high, 0)), mode=mode)
         numbers = whole[max(-low, 0) : len(whole) - max(-high, 0)]
-        found = node.call("take", found, numbers.astype("int64"), axis=a)
-    return found
+        x = node.call("take", x, numbers.astype("int64"), axis=a)
+    return x
 
 
 def _surrounded(node: Node, width: Sequence[tuple[int, int]], value: Expr) -> Expr:
     """Pad with one value, or crop where a width is negative."""
-    found, old = node[0], node.shape(node[0])
+    x, old = node[0], node.shape(node[0])
     if any(n < 0 for pair in width for n in pair):
         begin = [max(-low, 0) for low, _ in width]
         end = [n - max(-high, 0) for n, (_, high) in zip(old, width, strict=True)]
-        found = sliced(node, found, begin, end, None)
+        x = sliced(node, x, begin, end, None)
     pads = [(max(low, 0), max(high, 0)) for low, high in width]
     if node.types.tensor(value).shape == () and not isinstance(value, Constant):
-        inside = np.pad(np.ones(node.shape(found), "bool"), pads)
-        return node.call("where", const(inside), node.call("nn.pad", found, pad_width=pads), value)
+        inside = np.pad(np.ones(node.shape(x), "bool"), pads)
+        return node.where(const(inside), node.call("nn.pad", x, pad_width=pads), value)
     fill = node.value(value, "padding").reshape(-1)[0].item()
-    return node.call("nn.pad", found, pad_width=pads, pad_value=fill)
+    return node.call("nn.pad", x, pad_width=pads, pad_value=fill)
 
 
 @converter("Pad")
@@ -245,7 +244,7 @@ def compress(node: Node) -> Expr:
         raise GraphError("no element is chosen; tensors without elements are not supported")
     data, axis = node[0], node.attr("axis")
     if axis is None:
-        data, axis = node.call("reshape", data, newshape=(-1,)), 0
+        data, axis = node.reshape(data, newshape=(-1,)), 0
     return node.call("take", data, numbers.astype("int64"), axis=axis)
 
 
@@ -260,8 +259,8 @@ def one_hot(node: Node) -> Expr:
 
 def _topk(node: Node, k: int) -> list[Expr]:
     attrs = {"axis": node.attr("axis", -1), "largest": bool(node.attr("largest", 1))}
-    found = node.call("topk", node[0], k=k, **attrs)
-    return [TupleGetItem(found, 0), TupleGetItem(found, 1)]
+    both = node.call("topk", node[0], k=k, **attrs)
+    return [TupleGetItem(both, 0), TupleGetItem(both, 1)]
 
 
 @converter("TensorScatter", since=24)
@@ -273,9 +272,9 @@ def tensor_scatter(node: Node) -> Expr:
     begins = node.optional(2)
     if begins is None:
         begins = const(np.zeros(shape[0], "int64"))
-    column = node.call("reshape", begins, newshape=(-1, *(1,) * (len(shape) - 1)))
+    column = node.reshape(begins, newshape=(-1, *(1,) * (len(shape) - 1)))
     row = np.arange(length).reshape([length if d == axis else 1 for d in range(len(shape))])
-    places = node.call("add", column, row)
+    places = node.add(column, row)
     if node.attr("mode", "linear") == "circular":
         places = node.call("mod", places, shape[axis])
     places = node.call("broadcast_to", places, shape=node.shape(update))

@@ -128,13 +128,13 @@ class _Ensemble:
 
 def _sets(values: np.ndarray[Any, Any]) -> Iterator[list[float]]:
     """Consecutive sets, each terminated by NaN."""
-    found: list[float] = []
+    members: list[float] = []
     for v in values.tolist():
         if np.isnan(v):
-            yield found
-            found = []
+            yield members
+            members = []
         else:
-            found.append(v)
+            members.append(v)
 
 
 def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
@@ -158,8 +158,7 @@ def _leaves_of(node: Node, x: Expr, ensemble: _Ensemble) -> Expr:
         results.append(node.call("isnan", value))
         pairs = zip(results, tests, strict=True)
         ways: list[Expr] = [node.call("logical_and", e, read(test)) for e, test in pairs]
-        goes = reduce(partial(node.call, "logical_or"), ways)
-        at = node.call("where", goes, read(true), read(false))
+        at = node.where(reduce(partial(node.call, "logical_or"), ways), read(true), read(false))
     return at
 
 
@@ -176,15 +175,15 @@ def tree_ensemble(node: Node) -> Expr:
     own = node.call("equal", target, np.arange(node.attr("n_targets"), dtype="int64"))
     big = np.finfo(dtype).max
     nothing = {"min": big, "max": -big}.get(how, 0)
-    met = node.call("where", own, weight, const(nothing, dtype))
-    found: Expr = node.call("sum" if how == "mean" else how, met, axis=1)
+    met = node.where(own, weight, const(nothing, dtype))
+    scores: Expr = node.call("sum" if how == "mean" else how, met, axis=1)
     if how == "mean":
-        found = node.call("multiply", found, 1 / len(ensemble.roots))
+        scores = node.multiply(scores, 1 / len(ensemble.roots))
     after = node.attr("post_transform", 0)
     if after not in _POST:
         raise GraphError(f"its post_transform is {after}; there are {', '.join(map(str, _POST))}")
     last = _POST[after]
-    return found if last is None else node.call(last[0], found, **last[1])
+    return scores if last is None else node.call(last[0], scores, **last[1])
 
 
 converter(f"{_DOMAIN}::Binarizer")(
@@ -195,9 +194,8 @@ converter(f"{_DOMAIN}::Binarizer")(
 @converter(f"{_DOMAIN}::ArrayFeatureExtractor")
 def array_feature_extractor(node: Node) -> Expr:
     """Some elements of the last axis; a vector is a table of one row."""
-    numbers = node.call("reshape", node[1], newshape=(-1,))
-    found = node.call("take", node[0], numbers, axis=-1)
-    return found if node.rank(node[0]) > 1 else node.call("expand_dims", found, axis=0)
+    columns = node.call("take", node[0], node.reshape(node[1], newshape=(-1,)), axis=-1)
+    return columns if node.rank(node[0]) > 1 else node.call("expand_dims", columns, axis=0)
 
 
 @converter("TfIdfVectorizer", since=9)
@@ -221,8 +219,8 @@ def tfidf_vectorizer(node: Node) -> Expr:
     spread = np.zeros((len(columns), size), "float32")
     spread[np.arange(len(columns)), columns] = 1
     every = node.call("cast", node.call("concatenate", *counts, axis=1), dtype="float32")
-    found = _weighted(node, node.call("matmul", every, spread), size)
-    return found if is_table else node.call("squeeze", found, axis=0)
+    result = _weighted(node, node.call("matmul", every, spread), size)
+    return result if is_table else node.call("squeeze", result, axis=0)
 
 
 def _ngrams(node: Node) -> Iterator[tuple[int, np.ndarray[Any, Any], int]]:
@@ -252,18 +250,17 @@ def _occurrences(node: Node, table: Expr, n: int, grams: np.ndarray[Any, Any]) -
             same.append(node.call("equal", wide, grams[:, part].astype(dtype)))
         fits = reduce(partial(node.call, "logical_and"), same)
         totals.append(node.call("sum", node.call("cast", fits, dtype="int32"), axis=1))
-    return reduce(partial(node.call, "add"), totals) if totals else None
+    return reduce(node.add, totals) if totals else None
 
 
 def _weighted(node: Node, counts: Expr, size: int) -> Expr:
-    mode, given = node.attr("mode"), node.attr("weights")
-    weights = np.ones(size, "float32") if given is None else np.array(given, "float32")[:size]
+    mode, weights = node.attr("mode"), node.attr("weights")
+    weights = np.ones(size, "float32") if weights is None else np.array(weights, "float32")[:size]
     match mode:
         case "TF":
             return counts
         case "TFIDF":
-            return node.call("multiply", counts, weights)
+            return node.multiply(counts, weights)
         case "IDF":
-            some = node.call("greater", counts, 0)
-            return node.call("where", some, weights, np.zeros((), "float32"))
+            return node.where(node.call("greater", counts, 0), weights, np.zeros((), "float32"))
     raise GraphError(f"its mode is {mode!r}; there are TF, IDF and TFIDF")

@@ -49,32 +49,32 @@ def _pads(
 ) -> tuple[tuple[int, int], ...]:
     rank, how = len(reach), node.attr("auto_pad", "NOTSET")
     if how in ("NOTSET", ""):
-        given = node.attr("pads", (0,) * (2 * rank))
-        return tuple(zip(given[:rank], given[rank:], strict=True))
+        pads = node.attr("pads", (0,) * (2 * rank))
+        return tuple(zip(pads[:rank], pads[rank:], strict=True))
     if how == "VALID":
         return ((0, 0),) * rank
     if how not in ("SAME_UPPER", "SAME_LOWER"):
         raise GraphError(f"its auto_pad is {how!r}; there are NOTSET, VALID and SAME_*")
-    found = []
+    pairs = []
     for n, r, s in zip(size, reach, strides, strict=True):
         whole = max((-(-n // s) - 1) * s + r - n, 0)
         less, rest = whole // 2, whole - whole // 2
-        found.append((less, rest) if how == "SAME_UPPER" else (rest, less))
-    return tuple(found)
+        pairs.append((less, rest) if how == "SAME_UPPER" else (rest, less))
+    return tuple(pairs)
 
 
 @converter("Conv")
 def conv(node: Node) -> Expr:
     size, kernel = node.shape(node[0], 2), node.shape(node[1], 2)
     attrs = window_of(node, kernel, size).attrs
-    found: Expr = node.call("nn.conv", node[0], node[1], groups=node.attr("group", 1), **attrs)
-    return biased(node, found, 2)
+    product: Expr = node.call("nn.conv", node[0], node[1], groups=node.attr("group", 1), **attrs)
+    return biased(node, product, 2)
 
 
-def biased(node: Node, found: Expr, index: int) -> Expr:
+def biased(node: Node, x: Expr, index: int) -> Expr:
     """Add a number for each channel, where the node has that input."""
     bias = node.optional(index)
-    return found if bias is None else node.call("nn.bias_add", found, bias, axis=1)
+    return x if bias is None else node.call("nn.bias_add", x, bias, axis=1)
 
 
 @converter("ConvTranspose")
@@ -138,7 +138,7 @@ def average_pool(node: Node) -> Expr:
         at = steps * window.strides[d] + taps - low
         first, last = (-low, n + high) if counted else (0, n)
         share = share[..., None] / ((at >= first) & (at < last)).sum(axis=1)
-    return node.call("multiply", total, share[None, None].astype(node.dtype(total)))
+    return node.multiply(total, share[None, None].astype(node.dtype(total)))
 
 
 @converter("LpPool")
@@ -174,10 +174,10 @@ def max_unpool(node: Node) -> Expr:
     along = zip(old[2:], strides, kernel, pads[:rank], pads[rank:], strict=True)
     shape = (*old[:2], *((n - 1) * s + k - low - high for n, s, k, low, high in along))
     zeros = node.call("broadcast_to", const(0, node.dtype(node[0])), shape=(prod(shape),))
-    flat = [node.call("reshape", node[n], newshape=(-1,)) for n in (1, 0)]
-    found = node.call("reshape", node.call("scatter_elements", zeros, *flat), newshape=shape)
+    flat = [node.reshape(node[n], newshape=(-1,)) for n in (1, 0)]
+    image = node.reshape(node.call("scatter_elements", zeros, *flat), newshape=shape)
     wanted = node.numbers(2) or shape
     if any(w < n for w, n in zip(wanted, shape, strict=True)):
         raise GraphError(f"its output_shape {wanted} is smaller than {shape}")
     width = [(0, w - n) for w, n in zip(wanted, shape, strict=True)]
-    return node.call("nn.pad", found, pad_width=width)
+    return node.call("nn.pad", image, pad_width=width)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial, reduce
+from functools import reduce
 
 from loopwright.errors import GraphError
 from loopwright.graph.frontend.torch.node import Node, Operand, category, converter
@@ -30,8 +30,7 @@ def function(node: Node, x: Expr) -> Expr:
 
 @converter("isnan", "isinf")
 def is_special(node: Node, x: Expr) -> Expr:
-    found = x if category(node.dtype(x)) == 2 else node.cast(x, "float32")
-    return node.call(node.operator, found)
+    return node.call(node.operator, x if category(node.dtype(x)) == 2 else node.cast(x, "float32"))
 
 
 @converter("sign")
@@ -40,7 +39,7 @@ def sign(node: Node, x: Expr) -> Expr:
     if node.dtype(x) == "bool":
         return x
     above, below = (node.as_result(node.call(name, x, 0)) for name in ("greater", "less"))
-    return node.call("subtract", above, below)
+    return node.subtract(above, below)
 
 
 @converter("logical_not", "bitwise_not")
@@ -60,7 +59,7 @@ def total(node: Node, x: Operand, y: Operand, alpha: float = 1) -> Expr:
         return node.call("logical_or", node.as_result(x), node.as_result(y))
     added = node.as_result(y)
     if alpha != 1:
-        added = node.call("multiply", added, alpha)
+        added = node.multiply(added, alpha)
     name = "add" if node.operator.startswith("add") else "subtract"
     return node.call(name, node.as_result(x), added)
 
@@ -77,10 +76,10 @@ def div_mode(node: Node, x: Operand, y: Operand, rounding_mode: str | None = Non
     a, b = node.as_result(x), node.as_result(y)
     floats = category(node.result.dtype) == 2
     if rounding_mode is None:
-        return node.call("divide", a, b)
+        return node.divide(a, b)
     if rounding_mode == "trunc":
-        found = node.call("divide", a, b)
-        return node.call("trunc", found) if floats else found
+        quotient = node.divide(a, b)
+        return node.call("trunc", quotient) if floats else quotient
     if rounding_mode != "floor":
         raise GraphError(f"its rounding_mode is {rounding_mode!r}; there are trunc and floor")
     return node.call("floor_divide", a, b)
@@ -103,11 +102,11 @@ def power(node: Node, x: Operand, y: Operand) -> Expr:
     if isinstance(y, Expr):
         return node.call("power", base, node.as_result(y))
     if y in (1, 2, 3):
-        return reduce(partial(node.call, "multiply"), [base] * int(y))
+        return reduce(node.multiply, [base] * int(y))
     if category(node.result.dtype) == 2 and y in (0.5, -0.5):
         return node.call("sqrt" if y > 0 else "rsqrt", base)
     if category(node.result.dtype) == 2 and y == -1:
-        return node.call("divide", node.as_result(1.0), base)
+        return node.divide(node.as_result(1.0), base)
     return node.call("power", base, node.as_result(y))
 
 
@@ -141,32 +140,29 @@ def logical(node: Node, x: Expr, y: Operand) -> Expr:
 
 @converter("where.self")
 def where(node: Node, condition: Expr, x: Expr, y: Expr) -> Expr:
-    return node.call("where", node.cast(condition, "bool"), node.as_result(x), node.as_result(y))
+    return node.where(node.cast(condition, "bool"), node.as_result(x), node.as_result(y))
 
 
 @converter("clamp")
 def clamp(node: Node, x: Expr, min: float | None = None, max: float | None = None) -> Expr:
-    return _clipped(node, node.as_result(x), min, max)
+    bounds = [min, max]
+    if category(node.result.dtype) < 2:
+        bounds = [None if b is None else int(b) for b in bounds]
+    return node.call("clip", node.as_result(x), a_min=bounds[0], a_max=bounds[1])
 
 
 @converter("hardtanh")
 def hardtanh(node: Node, x: Expr, min_val: float = -1, max_val: float = 1) -> Expr:
     """Clamp between two bounds; ReLU6 is one."""
-    return _clipped(node, x, min_val, max_val)
-
-
-def _clipped(node: Node, x: Expr, *bounds: float | None) -> Expr:
-    if category(node.result.dtype) < 2:
-        bounds = tuple(None if b is None else int(b) for b in bounds)
-    return node.call("clip", x, a_min=bounds[0], a_max=bounds[1])
+    return clamp(node, x, min_val, max_val)
 
 
 @converter("clamp.Tensor")
 def clamp_tensor(node: Node, x: Expr, min: Expr | None = None, max: Expr | None = None) -> Expr:
-    found = node.as_result(x)
+    held = node.as_result(x)
     if min is not None:
-        found = node.call("maximum", found, node.as_result(min))
-    return found if max is None else node.call("minimum", found, node.as_result(max))
+        held = node.call("maximum", held, node.as_result(min))
+    return held if max is None else node.call("minimum", held, node.as_result(max))
 
 
 @converter("gelu")
@@ -185,5 +181,5 @@ def leaky_relu(node: Node, x: Expr, negative_slope: float = 0.01) -> Expr:
     return node.call("nn.leaky_relu", x, alpha=negative_slope)
 
 
-converter("silu")(lambda node, x: node.call("multiply", x, node.call("sigmoid", x)))
-converter("reciprocal")(lambda node, x: node.call("divide", node.as_result(1.0), node.as_result(x)))
+converter("silu")(lambda node, x: node.multiply(x, node.call("sigmoid", x)))
+converter("reciprocal")(lambda node, x: node.divide(node.as_result(1.0), node.as_result(x)))

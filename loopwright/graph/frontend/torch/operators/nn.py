@@ -10,7 +10,6 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
-from loopwright.graph.frontend.conversion import standardised
 from loopwright.graph.frontend.torch.node import Node, converter
 from loopwright.graph.ir.expr import Call, Expr
 from loopwright.graph.ir.visitor import called
@@ -70,11 +69,11 @@ def group_norm(
 ) -> list[Expr | None]:  # fmt: skip
     shape = node.shape(x)
     grouped = node.reshaped(x, (n, group, prod(shape[1:]) // group))
-    found = node.reshaped(standardised(node.call, grouped, (2,), eps), shape)
+    result = node.reshaped(node.standardised(grouped, (2,), eps), shape)
     column = (c, *(1,) * (len(shape) - 2))
     for name, e in (("multiply", weight), ("add", bias)):
-        found = found if e is None else node.call(name, found, node.reshaped(e, column))
-    return [found]
+        result = result if e is None else node.call(name, result, node.reshaped(e, column))
+    return [result]
 
 
 @converter("embedding")
@@ -98,8 +97,8 @@ def linear(node: Node, x: Expr, weight: Expr, bias: Expr | None = None) -> Expr:
     require_one_dtype(node, x, weight, bias)
     if bias is None:
         return node.call("nn.dense", x, weight)
-    found = node.call("nn.dense", x, weight, out_dtype=wide_sums(node, x))
-    return node.as_result(node.call("add", found, node.cast(bias, node.dtype(found))))
+    rows = node.call("nn.dense", x, weight, out_dtype=wide_sums(node, x))
+    return node.as_result(node.add(rows, node.cast(bias, node.dtype(rows))))
 
 
 @converter("mm", "bmm", "matmul", "dot", "mv")
@@ -114,9 +113,9 @@ def product(node: Node, x: Expr, y: Expr, out_dtype: str = "") -> Expr:
 
 def require_one_dtype(node: Node, *operands: Expr | None) -> None:
     """Raise GraphError unless operands have one dtype, as PyTorch does."""
-    found = sorted({node.dtype(e) for e in operands if e is not None})
-    if len(found) > 1:
-        raise GraphError(f"its operands are of different dtypes: {', '.join(found)}")
+    names = sorted({node.dtype(e) for e in operands if e is not None})
+    if len(names) > 1:
+        raise GraphError(f"its operands are of different dtypes: {', '.join(names)}")
 
 
 def wide_sums(node: Node, x: Expr) -> str:
@@ -138,15 +137,15 @@ def added_product(
 ) -> Expr:
     """beta * added + alpha * x y."""
     require_one_dtype(node, added, x, y)
-    found = product(node, x, y, wide_sums(node, x))
+    result = product(node, x, y, wide_sums(node, x))
     if alpha != 1:
-        found = node.call("multiply", found, alpha)
+        result = node.multiply(result, alpha)
     if beta == 0:
-        return node.as_result(found)
-    added = node.cast(added, node.dtype(found))
+        return node.as_result(result)
+    added = node.cast(added, node.dtype(result))
     if beta != 1:
-        added = node.call("multiply", added, beta)
-    return node.as_result(node.call("add", found, added))
+        added = node.multiply(added, beta)
+    return node.as_result(node.add(result, added))
 
 
 @converter("_scaled_dot_product_flash_attention_for_cpu")
@@ -174,18 +173,17 @@ def attention(
     turned = (*range(rank - 2), rank - 1, rank - 2)
     factor = 1 / math.sqrt(width) if scale is None else scale
     scores: Expr = node.call("matmul", q, node.call("transpose", k, axes=turned))
-    scores = node.call("multiply", scores, factor)
+    scores = node.multiply(scores, factor)
     if is_causal:
         mask = node.number(np.tril(np.ones((rows, columns), "bool")), "bool")
     if mask is None or node.dtype(mask) != "bool":
         if mask is not None:
-            scores = node.call("add", scores, node.cast(mask, node.dtype(q)))
+            scores = node.add(scores, node.cast(mask, node.dtype(q)))
         return node.call("matmul", node.call("nn.softmax", scores, axis=-1), v)
     # A row of which nothing is left gives 0. A finite bound keeps it free of NaN before that.
     least = node.number(np.float32(-1e30) if node.dtype(q) != "float16" else -6e4, node.dtype(q))
-    weights = node.call("nn.softmax", node.call("where", mask, scores, least), axis=-1)
-    zero = node.number(0, node.dtype(q))
-    return node.call("matmul", node.call("where", mask, weights, zero), v)
+    weights = node.call("nn.softmax", node.where(mask, scores, least), axis=-1)
+    return node.call("matmul", node.where(mask, weights, node.number(0, node.dtype(q))), v)
 
 
 def _repeated(node: Node, x: Expr, heads: int) -> Expr:

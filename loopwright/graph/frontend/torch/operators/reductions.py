@@ -17,8 +17,8 @@ Dims = int | Sequence[int] | None
 def axes(node: Node, x: Expr, dim: Dims) -> tuple[int, ...]:
     """The dimensions that a reduction is over, from 0."""
     rank = node.rank(x)
-    given = (dim,) if isinstance(dim, int) else tuple(dim or range(rank))
-    return tuple(sorted(node.axis(d, rank) for d in given)) if rank else ()
+    dims = (dim,) if isinstance(dim, int) else tuple(dim or range(rank))
+    return tuple(sorted(node.axis(d, rank) for d in dims)) if rank else ()
 
 
 def _reduced(node: Node, name: str, x: Expr, dim: Dims, keepdim: bool) -> Expr:
@@ -31,8 +31,7 @@ def _reduced(node: Node, name: str, x: Expr, dim: Dims, keepdim: bool) -> Expr:
 def total(
     node: Node, x: Expr, dim: Dims = None, keepdim: bool = False, dtype: object = None
 ) -> Expr:
-    name = node.operator.partition(".")[0]
-    return _reduced(node, name, node.as_result(x), dim, keepdim)
+    return _reduced(node, node.operator.partition(".")[0], node.as_result(x), dim, keepdim)
 
 
 @converter("amax", "amin", "max", "min")
@@ -52,8 +51,8 @@ def place(node: Node, x: Expr, dim: int | None = None, keepdim: bool = False) ->
     flat = dim is None or not node.rank(x)
     data = node.reshaped(x, (prod(node.shape(x)),)) if flat else x
     at = node.axis(0 if dim is None else dim, node.rank(data))
-    found = node.call(node.operator, data, axis=at, keepdims=keepdim and dim is not None)
-    return node.reshaped(found, node.extents())
+    index = node.call(node.operator, data, axis=at, keepdims=keepdim and dim is not None)
+    return node.reshaped(index, node.extents())
 
 
 @converter("any", "any.dim", "any.dims", "all", "all.dim", "all.dims")
@@ -70,8 +69,7 @@ def vector_norm(
     """The root of the sum of squares; or the sum, or the maximum, of absolute values."""
     data = node.as_result(x)
     if ord == 2:
-        squares = node.call("multiply", data, data)
-        return node.call("sqrt", _reduced(node, "sum", squares, dim, keepdim))
+        return node.call("sqrt", _reduced(node, "sum", node.multiply(data, data), dim, keepdim))
     names = {1: "sum", math.inf: "max", -math.inf: "min"}
     if ord not in names:
         raise GraphError(f"a norm of order {ord} is not supported")
@@ -92,22 +90,20 @@ def variance(
     """The mean of squared deviations, from whose number ``correction`` is subtracted; the mean."""
     over = axes(node, x, dim)
     count = prod(node.shape(x)[a] for a in over)
-    mean = node.call("mean", x, axis=over, keepdims=True)
-    centred = node.call("subtract", x, mean)
-    squares = node.call("multiply", centred, centred)
-    found: Expr = node.call("sum", squares, axis=over, keepdims=keepdim)
+    centred = node.subtract(x, node.call("mean", x, axis=over, keepdims=True))
+    result: Expr = node.call("sum", node.multiply(centred, centred), axis=over, keepdims=keepdim)
     left = count - (1 if correction is None else correction)
-    found = node.call("multiply", found, 1 / left if left > 0 else float("nan"))
+    result = node.multiply(result, 1 / left if left > 0 else float("nan"))
     if not node.operator.startswith("var_mean"):
-        return [found]
-    return [found, node.call("mean", x, axis=over, keepdims=keepdim)]
+        return [result]
+    return [result, node.call("mean", x, axis=over, keepdims=keepdim)]
 
 
 @converter("cumsum", "cumprod")
 def running(node: Node, x: Expr, dim: int, dtype: object = None) -> Expr:
-    found = node.as_result(x)
+    data = node.as_result(x)
     rank = node.rank(x)
-    return node.call(node.operator, found, axis=node.axis(dim, rank)) if rank else found
+    return node.call(node.operator, data, axis=node.axis(dim, rank)) if rank else data
 
 
 @converter("sort", "sort.stable")
@@ -123,7 +119,6 @@ def topk(
     node: Node, x: Expr, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Expr]:
     data = x if node.rank(x) else node.reshaped(x, (1,))
-    at = node.axis(dim, node.rank(data))
-    found = node.call("topk", data, k=k, axis=at, largest=largest)
-    parts: list[Expr] = [TupleGetItem(found, 0), TupleGetItem(found, 1)]
+    both = node.call("topk", data, k=k, axis=node.axis(dim, node.rank(data)), largest=largest)
+    parts: list[Expr] = [TupleGetItem(both, 0), TupleGetItem(both, 1)]
     return parts if node.rank(x) else [node.reshaped(e, ()) for e in parts]

@@ -24,15 +24,12 @@ def same(node: Node, x: Expr, source: object = None, **_: object) -> Expr:
     if node.operator != "copy":
         return node.as_result(x)
     assert isinstance(source, Expr)
-    return _widened(node, node.as_result(source))
+    return expand(node, node.as_result(source))
 
 
 @converter("expand")
-def expand(node: Node, x: Expr, size: Sequence[int], implicit: bool = False) -> Expr:
-    return _widened(node, x)
-
-
-def _widened(node: Node, x: Expr) -> Expr:
+def expand(node: Node, x: Expr, *_: object, **__: object) -> Expr:
+    """The elements in the shape of the result, which PyTorch has worked out."""
     shape = node.extents()
     return x if node.shape(x) == shape else node.call("broadcast_to", x, shape=shape)
 
@@ -109,10 +106,9 @@ def split_with_sizes(node: Node, x: Expr, split_sizes: Sequence[int], dim: int =
 @converter("split.Tensor")
 def split(node: Node, x: Expr, split_size: int, dim: int = 0) -> list[Expr]:
     """Parts of one size, the last of which may be smaller."""
-    at = node.axis(dim, node.rank(x))
-    extent = node.shape(x)[at]
-    begins = range(0, extent, split_size)
-    return [_cut(node, x, at, b, min(b + split_size, extent)) for b in begins]
+    extent = node.shape(x)[node.axis(dim, node.rank(x))]
+    sizes = [min(split_size, extent - begin) for begin in range(0, extent, split_size)]
+    return split_with_sizes(node, x, sizes, dim)
 
 
 @converter("unbind.int")
@@ -128,17 +124,17 @@ def repeat(node: Node, x: Expr, repeats: Sequence[int]) -> Expr:
     old = (1,) * (len(repeats) - node.rank(x)) + node.shape(x)
     apart = [n for pair in zip((1,) * len(old), old, strict=True) for n in pair]
     wide = [n for pair in zip(repeats, old, strict=True) for n in pair]
-    found = node.call("broadcast_to", node.reshaped(x, apart), shape=tuple(wide))
-    return node.reshaped(found, node.extents())
+    repeated = node.call("broadcast_to", node.reshaped(x, apart), shape=tuple(wide))
+    return node.reshaped(repeated, node.extents())
 
 
 @converter("flip")
 def flip(node: Node, x: Expr, dims: Sequence[int]) -> Expr:
-    found, shape = x, node.shape(x)
+    flipped, shape = x, node.shape(x)
     for d in dims if shape else ():
         at = node.axis(d, len(shape))
-        found = _cut(node, found, at, shape[at] - 1, -shape[at] - 1, -1)
-    return found
+        flipped = _cut(node, flipped, at, shape[at] - 1, -shape[at] - 1, -1)
+    return flipped
 
 
 @converter("tril", "triu")
@@ -148,8 +144,7 @@ def triangle(node: Node, x: Expr, diagonal: int = 0) -> Expr:
 
 @converter("full_like", "fill.Scalar", "full", "new_full")
 def full_like(node: Node, x: object, *values: Operand, **_: object) -> Expr:
-    value = values[-1]
-    return _widened(node, node.as_result(value))
+    return expand(node, node.as_result(values[-1]))
 
 
 @converter("slice_scatter")
@@ -197,40 +192,40 @@ def index_select(node: Node, x: Expr, dim: int, index: Expr) -> Expr:
     rank = node.rank(x)
     if not rank:
         return x
-    found = index if node.rank(index) else node.reshaped(index, (1,))
-    return node.call("take", x, found, axis=node.axis(dim, rank))
+    numbers = index if node.rank(index) else node.reshaped(index, (1,))
+    return node.call("take", x, numbers, axis=node.axis(dim, rank))
 
 
 @converter("index.Tensor")
 def index(node: Node, x: Expr, indices: Sequence[Expr | None]) -> Expr:
     """Elements by index tensors for one dimension, or for several consecutive ones."""
-    given = [(d, e) for d, e in enumerate(indices) if e is not None]
-    if any(node.dtype(e) in ("bool", "uint8") for _, e in given):
+    indexed = [(d, e) for d, e in enumerate(indices) if e is not None]
+    if any(node.dtype(e) in ("bool", "uint8") for _, e in indexed):
         raise GraphError("how many elements a mask leaves depends on data")
-    first, tensors = given[0][0], [e for _, e in given]
-    if len(given) == 1:
+    first, tensors = indexed[0][0], [e for _, e in indexed]
+    if len(indexed) == 1:
         return node.call("take", x, tensors[0], axis=first)
-    if [d for d, _ in given] != list(range(first, first + len(given))):
+    if [d for d, _ in indexed] != list(range(first, first + len(indexed))):
         raise GraphError("indices of dimensions that do not follow each other are not supported")
-    outer = node.rank(x) - len(given)
+    outer = node.rank(x) - len(indexed)
     shape = node.extents()[first : len(node.extents()) - (outer - first)]
     columns = []
-    for d, e in given:
+    for d, e in indexed:
         wide = node.cast(e, "int64")
         extent = node.number(node.shape(x)[d], "int64")
-        wide = node.call("where", node.call("less", wide, 0), node.call("add", wide, extent), wide)
+        wide = node.where(node.call("less", wide, 0), node.add(wide, extent), wide)
         if node.shape(wide) != shape:
             wide = node.call("broadcast_to", wide, shape=shape)
         columns.append(node.reshaped(wide, (*shape, 1)))
     rows = node.call("concatenate", *columns, axis=len(shape))
     if first == 0:
         return node.call("gather_nd", x, rows)
-    order = (*range(first, first + len(given)), *range(first))
-    order = (*order, *range(first + len(given), node.rank(x)))
-    found = node.call("gather_nd", node.call("transpose", x, axes=order), rows)
+    order = (*range(first, first + len(indexed)), *range(first))
+    order = (*order, *range(first + len(indexed), node.rank(x)))
+    result = node.call("gather_nd", node.call("transpose", x, axes=order), rows)
     inner = len(shape)
     back = (*range(inner, inner + first), *range(inner), *range(inner + first, inner + outer))
-    return node.call("transpose", found, axes=back)
+    return node.call("transpose", result, axes=back)
 
 
 #: Reductions of ATen by the names that they have here.

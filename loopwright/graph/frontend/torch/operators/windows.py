@@ -19,8 +19,8 @@ Numbers = int | Sequence[int]
 
 
 def several(value: Numbers, rank: int) -> tuple[int, ...]:
-    given = (value,) if isinstance(value, int) else tuple(value)
-    return given * rank if len(given) == 1 else given
+    numbers = (value,) if isinstance(value, int) else tuple(value)
+    return numbers * rank if len(numbers) == 1 else numbers
 
 
 @converter("convolution")
@@ -40,14 +40,14 @@ def convolution(
     }
     if transposed:
         attrs["output_padding"] = several(output_padding, rank)
-        found = node.call("nn.conv_transpose", x, weight, **attrs)
+        result = node.call("nn.conv_transpose", x, weight, **attrs)
     else:
         wide = "" if bias is None else wide_sums(node, x)
-        found = node.call("nn.conv", x, weight, out_dtype=wide, **attrs)
+        result = node.call("nn.conv", x, weight, out_dtype=wide, **attrs)
     if bias is None:
-        return found
-    bias = node.cast(bias, node.dtype(found))
-    return node.as_result(node.call("nn.bias_add", found, bias, axis=1))
+        return result
+    bias = node.cast(bias, node.dtype(result))
+    return node.as_result(node.call("nn.bias_add", result, bias, axis=1))
 
 
 def _window(
@@ -90,8 +90,8 @@ def avg_pool(
         raise GraphError("a mean over windows that leave the padded image is not supported")
     if divisor_override is None:
         return node.call("nn.avg_pool", x, **attrs, count_include_pad=count_include_pad)
-    found = node.call("nn.avg_pool", x, **attrs, count_include_pad=True)
-    return node.call("multiply", found, prod(attrs["pool_size"]) / divisor_override)
+    mean = node.call("nn.avg_pool", x, **attrs, count_include_pad=True)
+    return node.multiply(mean, prod(attrs["pool_size"]) / divisor_override)
 
 
 @converter("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d")
@@ -108,18 +108,18 @@ def adaptive_avg_pool(node: Node, x: Expr, output_size: Numbers) -> Expr:
 @converter("constant_pad_nd")
 def constant_pad(node: Node, x: Expr, pad: Sequence[int], value: float = 0) -> Expr:
     """Pad the last dimensions with one value; crop them where the padding is negative."""
-    rank, found = node.rank(x), x
+    rank, inside = node.rank(x), x
     pairs = [(0, 0)] * (rank - len(pad) // 2)
     pairs += [(pad[n], pad[n + 1]) for n in range(len(pad) - 2, -1, -2)]
     if any(n < 0 for p in pairs for n in p):
         shape = node.shape(x)
         begin = [max(-low, 0) for low, _ in pairs]
         end = [n + min(high, 0) for n, (_, high) in zip(shape, pairs, strict=True)]
-        found = node.call("strided_slice", x, begin=begin, end=end)
+        inside = node.call("strided_slice", x, begin=begin, end=end)
     width = [(max(low, 0), max(high, 0)) for low, high in pairs]
     if not any(n for p in width for n in p):
-        return found
-    return node.call("nn.pad", found, pad_width=width, pad_value=value)
+        return inside
+    return node.call("nn.pad", inside, pad_width=width, pad_value=value)
 
 
 @converter(*(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
@@ -128,24 +128,24 @@ def mirrored_pad(node: Node, x: Expr, padding: Sequence[int]) -> Expr:
     if any(n < 0 for n in padding):
         raise GraphError("negative padding, which takes elements away, is not supported")
     mode: Any = "reflect" if node.operator.startswith("reflection") else "edge"
-    found, rank = x, node.rank(x)
+    image, rank = x, node.rank(x)
     for n in range(len(padding) // 2):
         at = rank - 1 - n
         places = np.pad(np.arange(node.shape(x)[at]), padding[2 * n : 2 * n + 2], mode=mode)
-        found = node.call("take", found, places, axis=at)
-    return found
+        image = node.call("take", image, places, axis=at)
+    return image
 
 
 @converter("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
 def upsample_nearest(
     node: Node, x: Expr, output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> Expr:
-    found = x
+    image = x
     for d, (old, new) in enumerate(zip(node.shape(x)[2:], node.extents()[2:], strict=True)):
         step = old / new if scale_factors is None else 1 / scale_factors[d]
         places = [min(floor(n * step), old - 1) for n in range(new)]
-        found = node.call("take", found, np.array(places, "int64"), axis=d + 2)
-    return found
+        image = node.call("take", image, np.array(places, "int64"), axis=d + 2)
+    return image
 
 
 @converter("upsample_bilinear2d.vec", "upsample_linear1d.vec", "upsample_trilinear3d.vec")
@@ -153,7 +153,7 @@ def upsample_linear(
     node: Node, x: Expr, output_size: Sequence[int] | None, align_corners: bool,
     scale_factors: Sequence[float] | None,
 ) -> Expr:  # fmt: skip
-    found = x
+    image = x
     for d, (old, new) in enumerate(zip(node.shape(x)[2:], node.extents()[2:], strict=True)):
         step = old / new if scale_factors is None else 1 / scale_factors[d]
         places = ((np.arange(new) + 0.5) * step - 0.5).clip(0.0)
@@ -162,7 +162,6 @@ def upsample_linear(
         low = np.minimum(np.floor(places), old - 1).astype("int64")
         taps = np.stack([low, np.minimum(low + 1, old - 1)], axis=1)
         part = places - low
-        weights = np.stack([1 - part, part], axis=1)
-        constants = (taps, node.number(weights, node.dtype(x)))
-        found = node.call("nn.resample", found, *constants, axis=d + 2)
-    return found
+        constants = (taps, node.number(np.stack([1 - part, part], axis=1), node.dtype(x)))
+        image = node.call("nn.resample", image, *constants, axis=d + 2)
+    return image

@@ -1,0 +1,96 @@
+"""Reading what came to a log since the last look, while another process writes it."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopwright.errors import RecordError
+from loopwright.records.line import BOM, MAX_LINE
+from loopwright.records.log import Log, take_line, without_collector
+from loopwright.records.record import SharedValues
+
+_CHUNK = MAX_LINE + (1 << 16)  # bytes that are read at once; more than the longest line
+#: So many bytes before the place that was reached tell whether the file is still the same one.
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class News:
+    """Changes of a log since the last look."""
+
+    exists: bool  # False while there is no file at the path
+    #: True where ``log`` begins at the first line: at the first look, and when the file was cut,
+    #: replaced or removed; what was read before is void.
+    restarted: bool
+    log: Log  # the lines since the last look
+
+
+class Follower:
+    """Reads a log that is written at the same time, or does not exist yet.
+
+    It takes no lock and writes nothing, so that the writer never waits. Only whole lines are read:
+    one that is being written comes with the next look.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._inode: tuple[int, int] | None = None
+        self._restart()
+
+    def _restart(self) -> None:
+        self._end = self._lines = 0
+        self._before = b""
+        self._shared = SharedValues()
+        self._in_long = False  # the place that was reached is inside a line that is too long
+
+    def look(self) -> News:
+        """Read the new lines; raises a RecordError where the path is no readable regular file."""
+        log = Log(self.path)
+        try:
+            if not stat.S_ISREG(os.stat(self.path).st_mode):
+                raise RecordError(f"{str(self.path)!r} is no regular file; name a log")
+            with open(self.path, "rb") as file, without_collector():
+                status = os.fstat(file.fileno())
+                restarted = not self._is_same(file.fileno(), status)
+                if restarted:
+                    self._restart()
+                    self._inode = (status.st_dev, status.st_ino)
+                while self._end < status.st_size and self._take(file.fileno(), log):
+                    pass
+            return News(True, restarted, log)
+        except FileNotFoundError:
+            restarted = self._inode is not None
+            self._inode = None
+            return News(False, restarted, log)
+        except OSError as exc:
+            self._inode = None  # lines of this look are lost: the next begins at the first one
+            reason = exc.strerror or exc
+            raise RecordError(f"cannot read the log {str(self.path)!r}: {reason}") from exc
+
+    def _is_same(self, fd: int, status: os.stat_result) -> bool:
+        """Whether the file is the one that was read before, with nothing cut off."""
+        if self._inode != (status.st_dev, status.st_ino) or status.st_size < self._end:
+            return False
+        length = len(self._before)
+        return os.pread(fd, length, self._end - length) == self._before
+
+    def _take(self, fd: int, log: Log) -> bool:
+        """Read the whole lines of a chunk; False where there is none."""
+        data = os.pread(fd, _CHUNK, self._end)
+        lines = data[: data.rfind(b"\n") + 1]
+        if not lines and len(data) == _CHUNK:
+            lines = data  # the part of a line that is too long, which `take_line` says
+        for raw in io.BytesIO(lines if self._end else lines.removeprefix(BOM)):
+            if not self._in_long:
+                self._lines += 1
+                take_line(log, self._lines, raw, self._shared)
+            self._in_long = not raw.endswith(b"\n")
+        if lines:
+            self._end += len(lines)
+            length = min(_REMEMBERED, self._end)
+            self._before = os.pread(fd, length, self._end - length)
+        return bool(lines)
