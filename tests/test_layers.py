@@ -154,9 +154,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "records": (
         ("line", "error_kinds"),
-        ("provenance",),
+        ("provenance", "verdict"),
         ("record",),
-        ("store",),
+        ("own_lines", "store"),
         ("log",),
         ("bulk", "follow", "validation"),
         ("reuse",),

@@ -11,7 +11,7 @@ from pathlib import Path
 from loopwright.errors import RecordError
 from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import Log, take_line, without_collector
-from loopwright.records.record import SharedValues
+from loopwright.records.own_lines import SharedValues
 
 _CHUNK = MAX_LINE + (1 << 16)  # bytes that are read at once; more than the longest line
 #: So many bytes before the place that was reached tell whether the file is still the same one.

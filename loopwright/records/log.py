@@ -26,16 +26,9 @@ from loopwright.records.line import (
     begins_log,
     parse_line,
 )
+from loopwright.records.own_lines import SharedValues, own_record
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import (
-    VERSION,
-    Expression,
-    Record,
-    SharedValues,
-    check_version,
-    own_record,
-    task_key,
-)
+from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"

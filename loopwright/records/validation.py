@@ -16,7 +16,8 @@ from loopwright.records.line import (
     is_own_line,
 )
 from loopwright.records.log import raw_lines, read_line
-from loopwright.records.record import Expression, Record, SharedValues, own_record
+from loopwright.records.own_lines import SharedValues, own_record
+from loopwright.records.record import Expression, Record
 
 
 class LineKind(StrEnum):
