@@ -16,7 +16,13 @@ import click
 
 from loopwright.cli import console
 from loopwright.cli.console import harmless
-from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
+from loopwright.errors import (
+    InternalError,
+    LoopwrightError,
+    UsageError,
+    did_you_mean,
+    plain_interrupts,
+)
 from loopwright.version import __version__
 
 if TYPE_CHECKING:
@@ -112,7 +118,7 @@ def run(argv: Sequence[str] | None) -> int:
     args = [arg for arg in args if arg != "--debug"]
     try:
         level, args = console.split_verbosity(args)
-        with _ended_like_interrupted(), console.log_shown(level):
+        with _ended_like_interrupted(), plain_interrupts(), console.log_shown(level):
             code = app.main(
                 args or ["--help"],
                 prog_name=console.program_name(),

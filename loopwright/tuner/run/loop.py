@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Generic, TypeVar
 
 from loopwright import records
-from loopwright.errors import RecordError, TuneError, UsageError
+from loopwright.errors import RecordError, TuneError, UsageError, plain_interrupts
 from loopwright.measure import (
     MeasureOption,
     Measurer,
@@ -103,12 +103,13 @@ def check_arguments(
 
 def _whole_run(run: Run) -> Summary:
     try:
-        with without_collector():  # it would look for cycles among all trials, again and again
-            run.resume()
-        while plan := run.current_round():
-            run.measure(plan)
-            run.tell(plan)
-        run.playoff()
+        with plain_interrupts():
+            with without_collector():  # it would look for cycles among all trials, again and again
+                run.resume()
+            while plan := run.current_round():
+                run.measure(plan)
+                run.tell(plan)
+            run.playoff()
     except KeyboardInterrupt:
         run.stop = ("interrupted", "interrupted")
         raise TuningInterrupted(run.finish()) from None
