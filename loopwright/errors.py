@@ -105,7 +105,7 @@ class InternalError(LoopwrightError):
 
 @contextmanager
 def plain_interrupts() -> Iterator[None]:
-    """Ctrl-C while a library is imported: its loader may raise an ImportError from it (pybind11)."""
+    """Let Ctrl-C while a library is imported be one: pybind11 raises an ImportError from it."""
     try:
         yield
     except ImportError as error:
