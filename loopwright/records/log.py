@@ -346,6 +346,7 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         if not all(isinstance(name, str) for name in config):
             raise TypeError("the name of a knob is no text")
         parsed = _target(str(target))
+        args = [*args, kwargs] if kwargs else args
         failure = _failure(int(error_no), list(map(float, costs)))
         extra = {"target": target, "index": data["config"].get("index")}
         if kwargs:
@@ -367,14 +368,32 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         raise RecordError("malformed AutoTVM record") from exc
 
 
+#: Options of a target string that say of which code and which board a time is.
+_OPTIONS = ("model", "mcpu", "mattr", "num_threads", "mtriple", "arch")
+
+
 def _target(text: str) -> dict[str, Json]:
-    """Kind, CPU and model of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
-    words = text.split()
-    if not words:
+    """Kind, code and board of a target string such as ``llvm -keys=cpu -mcpu=skylake``; families
+    only where they are more than those that the kind has anyway.
+    """
+    kind, *words = text.split() or [""]
+    if not kind:
         raise ValueError("empty target")
-    options = (word.lstrip("-").partition("=") for word in words[1:])
-    wanted = {n: v for n, _, v in options if n in ("mcpu", "model") and v not in ("", "unknown")}
-    return {"kind": words[0], **wanted}
+    pairs = (word.lstrip("-").partition("=") for word in words)
+    options = {name.replace("-", "_"): v.strip("'\"") for name, _, v in pairs}
+    options.setdefault("mtriple", options.get("target", ""))  # its name in older strings
+    target: dict[str, Json] = {
+        name: v for name, v in options.items() if name in _OPTIONS and v not in ("", "unknown")
+    }
+    threads = target.pop("num_threads", "")
+    if threads.isdecimal() and len(threads) < 10:
+        target["num_threads"] = int(threads)
+    usual = ["cpu"] if kind in ("llvm", "c") else [kind, "gpu"]
+    keys = list(filter(None, options.get("keys", "").split(","))) or usual
+    keys = list(dict.fromkeys(filter(None, [options.get("device"), *keys])))
+    if not {kind, "cpu", "gpu"}.issuperset(keys):
+        target["keys"] = keys
+    return {"kind": kind, **target}
 
 
 def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:

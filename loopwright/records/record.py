@@ -35,7 +35,7 @@ from loopwright.records.line import (
     parse_line,
     sealed,
 )
-from loopwright.records.provenance import hardware, threads
+from loopwright.records.provenance import hardware, machine_of, threads
 
 
 class Outcome(StrEnum):
@@ -385,7 +385,8 @@ class Record:
         if common := vars(self).get("_common"):  # msgspec writes its values as `json` does
             middle = _encode_sorted((self.config, self.trace))[1:-1]
             return hashlib.sha256(common.head + middle + common.tail).hexdigest()
-        parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
+        machine = machine_of(self.env, self.target)
+        parts = [self.task, self.dag, self.target, self.config, self.trace, machine]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Json]:
@@ -633,7 +634,7 @@ class _Common:
         #: The text whose hash is `Record.candidate`, around configuration and trace.
         head = canonical_json([own["task"], own["dag"], own["target"]])
         self.head = head[:-1].encode() + b","
-        self.tail = f",{canonical_json(own['hardware'])}]".encode()
+        self.tail = f",{canonical_json(machine_of(own['env'], own['target']))}]".encode()
         own["_common"] = self
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
