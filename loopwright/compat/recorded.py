@@ -54,6 +54,14 @@ def target_text(record: Record) -> str:
     return " ".join([record.kind, *(f"-{n.replace('_', '-')}={v}" for n, v in texts.items())])
 
 
+class _Unknown(ConfigSpace):
+    """A space of which no knob and no point is known."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        return (0,)
+
+
 class RecordedTask(Task):
     """Name, arguments and target of a record, without a space; ``why`` is the reason why there is
     no task of them here, and what running the template raises."""
@@ -66,7 +74,7 @@ class RecordedTask(Task):
         self.name, self.why = record.op, why
         self.args = tuple(map(_tuples, record.args))
         self.target = RecordedTarget(record)
-        self.config_space = ConfigSpace()
+        self.config_space = _Unknown()
         self.config_space.freeze()
         self.alias, self.dag_hash = record.task, record.dag
         self.key = record.expression or record.task

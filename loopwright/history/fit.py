@@ -151,9 +151,10 @@ def _features(target: Mapping[str, Json]) -> Json:
 
 def _keys(target: Mapping[str, Json]) -> list[str]:
     """Families of a target, that of its ``-device`` first."""
-    kind = KINDS.get(str(target.get("kind")))
-    keys = target.get("keys") or (kind.keys if kind is not None else ())
-    return list(dict.fromkeys(filter(None, [target.get("device"), *keys])))
+    kind, keys = KINDS.get(str(target.get("kind"))), target.get("keys")
+    if not isinstance(keys, list):
+        keys = () if kind is None else kind.keys
+    return list(dict.fromkeys(str(key) for key in (target.get("device"), *keys) if key))
 
 
 def _cpu(target: Mapping[str, Json]) -> tuple[str, str]:

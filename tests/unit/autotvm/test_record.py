@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from loopwright import autotvm, records
-from loopwright.errors import LoopwrightError, RecordError, UsageError
+from loopwright.errors import LoopwrightError, RecordError, SpaceError, UsageError
 from loopwright.measure import MeasureError
 from loopwright.task import why_not_applied
 from loopwright.task.dispatch import clear_fallback_cache
 from loopwright.testing.tuner_contract import FakeMeasurer
+from loopwright.tuner.model.transfer_model import History
 
 TASK = autotvm.task.create("matmul", args=(16, 16, 16, False, False, "float32"), target="llvm")
 
@@ -57,6 +58,18 @@ def test_pairs_are_a_history(log):
     tuner = autotvm.tuner.XGBTuner(TASK)
     pairs = autotvm.record.load_from_file(log)
     assert tuner.load_history(pairs, min_seed_records=100) == len(records.load(log))
+
+
+def test_pairs_without_a_space_teach_nothing(log):
+    pairs = list(autotvm.record.load_from_file(log))
+    lines = [foreign(name="no/such"), foreign(unroll=None), foreign(target="llvm -mtriple=s390x")]
+    strangers = [autotvm.record.decode(line) for line in lines]
+    history = History()
+    history.add_given(TASK, [*pairs, *strangers])
+    assert history.foreign == len(strangers)
+    assert [len(inp.task.config_space) for inp, _ in strangers] == [0, 0, 0]
+    with pytest.raises(SpaceError):
+        strangers[0][0].task.config_space.get(0)
 
 
 def test_pairs_are_applied_as_their_log_is(log):
