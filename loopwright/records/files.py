@@ -38,7 +38,7 @@ def pick(
     source or the log of a run, whose measurements would be lost.
 
     Args:
-        k: Number of records of each task, hardware and number of threads.
+        k: Number of records of each task, hardware (CPU and board) and number of threads.
         announce: Called with one line of text about skipped lines of the sources; None: not
             reported.
 

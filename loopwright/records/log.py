@@ -6,29 +6,39 @@ import gc
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeAlias
-
+from dataclasses import dataclass
+from dataclasses import field
 from loopwright.errors import RecordError
 from loopwright.files import FileKind
 from loopwright.presenting import counted
 from loopwright.records.error_kinds import ErrorKind
-from loopwright.records.line import (
-    BOM,
-    MAX_LINE,
-    Json,
-    NotJsonError,
-    TornLineError,
-    UnknownVersionError,
-    begins_log,
-    parse_line,
-)
-from loopwright.records.own_lines import SharedValues, own_record
+from loopwright.records.line import BOM
+from loopwright.records.line import Json
+from loopwright.records.line import MAX_LINE
+from loopwright.records.line import NotJsonError
+from loopwright.records.line import TornLineError
+from loopwright.records.line import UnknownVersionError
+from loopwright.records.line import begins_log
+from loopwright.records.line import parse_line
+from loopwright.records.own_lines import SharedValues
+from loopwright.records.own_lines import own_record
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
+from loopwright.records.record import Expression
+from loopwright.records.record import Record
+from loopwright.records.record import VERSION
+from loopwright.records.record import check_version
+from loopwright.records.record import task_key
+from pathlib import Path
+from typing import Any
+from typing import ClassVar
+from typing import NamedTuple
+from typing import TypeAlias
+
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
@@ -339,6 +349,7 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         if not all(isinstance(name, str) for name in config):
             raise TypeError("the name of a knob is no text")
         parsed = _target(str(target))
+        args = [*args, kwargs] if kwargs else args
         failure = _failure(int(error_no), list(map(float, costs)))
         extra = {"target": target, "index": data["config"].get("index")}
         if kwargs:
@@ -360,14 +371,32 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         raise RecordError("malformed AutoTVM record") from exc
 
 
+#: Options of a target string that say of which code and which board a time is.
+_OPTIONS = ("model", "mcpu", "mattr", "num_threads", "mtriple", "arch")
+
+
 def _target(text: str) -> dict[str, Json]:
-    """Kind, CPU and model of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
-    words = text.split()
-    if not words:
+    """Kind, code and board of a target string such as ``llvm -keys=cpu -mcpu=skylake``; families
+    only where they are more than those that the kind has anyway.
+    """
+    kind, *words = text.split() or [""]
+    if not kind:
         raise ValueError("empty target")
-    options = (word.lstrip("-").partition("=") for word in words[1:])
-    wanted = {n: v for n, _, v in options if n in ("mcpu", "model") and v not in ("", "unknown")}
-    return {"kind": words[0], **wanted}
+    pairs = (word.lstrip("-").partition("=") for word in words)
+    options = {name.replace("-", "_"): v.strip("'\"") for name, _, v in pairs}
+    options.setdefault("mtriple", options.get("target", ""))  # its name in older strings
+    target: dict[str, Json] = {
+        name: v for name, v in options.items() if name in _OPTIONS and v not in ("", "unknown")
+    }
+    threads = target.pop("num_threads", "")
+    if threads.isdecimal() and len(threads) < 10:
+        target["num_threads"] = int(threads)
+    usual = ["cpu"] if kind in ("llvm", "c") else [kind, "gpu"]
+    keys = list(filter(None, options.get("keys", "").split(","))) or usual
+    keys = list(dict.fromkeys(filter(None, [options.get("device"), *keys])))
+    if not {kind, "cpu", "gpu"}.issuperset(keys):
+        target["keys"] = keys
+    return {"kind": kind, **target}
 
 
 def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:

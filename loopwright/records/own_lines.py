@@ -23,7 +23,7 @@ from loopwright.records.line import (
     check_limits,
     is_own_line,
 )
-from loopwright.records.provenance import hardware, threads
+from loopwright.records.provenance import hardware, machine_of, threads
 from loopwright.records.record import FIELD_TYPES, LEFT_OUT, WRITTEN, Count, Record, fits, id_of
 
 #: Fields of which many lines of a log hold the same text.
@@ -102,7 +102,7 @@ class _Common:
         own["threads"] = threads(own["target"], own["env"])
         head = canonical_json([own["task"], own["dag"], own["target"]])
         self._head = head[:-1].encode() + b","
-        self._tail = f",{canonical_json(own['hardware'])}]".encode()
+        self._tail = f",{canonical_json(machine_of(own['env'], own['target']))}]".encode()
         own["_common"] = self
 
     def candidate(self, record: Record) -> str:

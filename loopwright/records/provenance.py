@@ -59,17 +59,31 @@ def device_of(env: Mapping[str, Json]) -> Mapping[str, Json]:
 
 
 def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
-    """Name the hardware that decides a time: CPU model, vector extensions, target of the code.
+    """Name the hardware that decides a time: CPU model, vector extensions, target of the code, and
+    the board that the target names by its ``-model``.
 
     For a device: the model, the number of its processors and the architecture of its code, or the
-    version of the driver where the driver compiles the code. One line of text to compare; empty
-    when nothing is known.
+    version of the driver where the driver compiles the code. Where the machine is not known, as in
+    logs of AutoTVM, families (``-device``, ``-keys``), triple and architecture of the target are
+    part of the board. One line of text to compare; empty when nothing is known.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
         >>> print(bool(lw.records.hardware(lw.records.environment(), records[0].target)))
         True
     """
+    machine = machine_of(env, target)
+    family = () if env else ("keys", "mtriple", "arch")
+    words = filter(None, (_text(target.get(name)) for name in family))
+    board = [_text(target.get("model")), " ".join(words)]
+    if not any(board):
+        return machine
+    parts = machine.split(" | ")
+    return " | ".join([*parts, *[""] * (4 - len(parts)), *board])
+
+
+def machine_of(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
+    """The part of `hardware` that leaves the target's words for the board out."""
     if device := device_of(env):
         code = device.get("arch") or f"driver {_text(device.get('driver'))}"
         return f"{_text(device.get('name'))} | {_text(device.get('processors'))} | {_text(code)}"

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -256,7 +256,16 @@ class Task:
     def is_of(self, record: Record) -> bool:
         """Whether a record is of this task, under whatever name."""
         same_kind = record.kind == self.kind
-        return record.task == self.alias or (same_kind and record.dag in self.dag_hashes)
+        return record.task in self.aliases or (same_kind and record.dag in self.dag_hashes)
+
+    @cached_property
+    def aliases(self) -> tuple[str, ...]:
+        """Names in records: the alias, and those that leave default arguments out, as records of
+        AutoTVM may, and older ones of a template that got a new argument."""
+        if self.automatic:
+            return (self.alias,)
+        spellings = self.template.spellings(self.args)
+        return tuple(task_key(self.name, args, self.kind) for args in spellings)
 
     def _alias(self) -> str:
         return task_key(self.name, self.args, self.kind)

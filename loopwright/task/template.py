@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -141,6 +141,19 @@ class Template:
             _plain(value, f"template {self.name!r}: argument {names[min(at, len(names) - 1)]!r}")
             for at, value in enumerate(bound.args)
         )
+
+    def spellings(self, args: tuple[Json, ...]) -> Iterator[tuple[Json, ...]]:
+        """The arguments as records may have them: all, then without the last ones as long as these
+        are the defaults."""
+        yield args
+        for count in reversed(range(len(args))):
+            try:
+                meant = self.bind(args[:count])
+            except TaskError:
+                return
+            if repr(meant) != repr(args):  # 0 is not False
+                return
+            yield args[:count]
 
     def default_values(self, args: tuple[Json, ...]) -> Mapping[str, Json] | None:
         """Knob values of the default configuration, where the template says; it says so for its
