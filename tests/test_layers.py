@@ -130,7 +130,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tasks",),
     ),
     "ops": (
-        ("gpu",),
+        ("gpu", "topi"),
         ("operator",),
         ("tiles", "tensor_core"),
         ("elementwise", "gemm", "rows", "windows", "matmul_int8"),

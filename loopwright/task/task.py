@@ -309,6 +309,16 @@ class Task:
             return
 
 
+@dataclass(frozen=True)
+class Seed:
+    """A record of another system's template, as a task sees it."""
+
+    workload: str  #: operator here that computes the same, with its parameters as far as known
+    #: Gives the point of the task's space that it names, None where there is none, and remarks on
+    #: what the record says and the point does not; None where it is of another workload.
+    point: Callable[[], tuple[ConfigEntity | None, tuple[str, ...]]] | None
+
+
 def create_task(
     name: str | Template | Callable[..., Any], args: Iterable[Json] = (), target: TargetLike = None
 ) -> Task:

@@ -40,6 +40,8 @@ class Template:
     Attributes, beside those of `loopwright.template`:
         function: the function itself.
         make_task: makes the task of this template, some arguments and a target; None: a `Task`.
+        seed_of: gives the `Seed` of a task and a record of another system, or None; None: there are
+            no such records.
 
     Example:
         >>> print(lw.ops.matmul.name)
@@ -66,6 +68,7 @@ class Template:
         self.make_inputs = make_inputs
         self.default = default
         self.make_task: Function | None = None
+        self.seed_of: Function | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
