@@ -235,6 +235,8 @@ def _dense(args: Sequence[Any]) -> _Sizes:
     (m, k), dtype = _tensor(args[0], (2,))
     weight, _ = _tensor(args[1], (2, 3))
     n = weight[0] if len(weight) == 2 else weight[0] * weight[2]
+    if weight[1] != k:
+        raise ValueError
     return {"M": m, "N": n, "K": k, "dtype": dtype}
 
 
@@ -245,7 +247,9 @@ def _batch_matmul(args: Sequence[Any]) -> _Sizes:
     if batch != other:
         raise _NotHereError("one of its operands is the same for the whole batch")
     m, k = reversed(a) if trans_a else a
-    n = b[0] if trans_b else b[1]
+    n, along = b if trans_b else reversed(b)
+    if along != k:
+        raise ValueError
     sizes = {"B": batch, "M": m, "N": n, "K": k, "dtype": dtype}
     return {**sizes, "trans_a": trans_a, "trans_b": bool(trans_b)}
 
@@ -315,9 +319,12 @@ def _conv2d_nchwc(here: _Context) -> list[_Choice]:
     choices = []
     if taps == (1, 1):
         lines = here.config.get("tile_oh", 1)
-        if lines != 1:
+        if type(lines) is not int or lines < 1:
+            raise _NotHereError(f"tile_oh is {_json(lines)}, no number of lines")
+        if lines > 1:
             here.remarks.append(
-                f"tile_oh={lines}: a register tile here has columns of one line, a task {lines}"
+                f"tile_oh={lines}: a register tile here lies in one line, and has {ow * lines} "
+                f"columns of it; a task has {lines} lines"
             )
     else:
         unrolled = bool(here.config.get("unroll_kw"))
@@ -333,7 +340,7 @@ def _conv2d_nchwc(here: _Context) -> list[_Choice]:
         here.remarks.append("tasks go through channels before images here, TOPI's after them")
     return [
         *choices,
-        *here.tile("row_block", ow, oc),
+        *here.tile("row_block", ow * lines, oc),
         _Choice("ahead", 0, ()),
         _Choice("vector_block", 1, ()),
         _Choice("beside", lines, ("tile_oh",)),

@@ -311,10 +311,13 @@ def test_what_a_point_leaves_out_is_said():
     assert "tile_ic: all taps of one channel follow each other here" in text
     assert "unroll_kw=False: the taps of a line are written out here" in text
     assert "tile_ow=[2, 7], tile_oc=[2, 24]: tile=[7, 24] is no choice of this space" in text
-    config = {"tile_ic": [4, 4], "tile_oc": [3, 16], "tile_ow": [2, 7], "tile_oh": 2}
+    config = {"tile_ic": [4, 4], "tile_oc": [3, 16], "tile_ow": [7, 2], "tile_oh": 2}
     point, text = said("conv2d", (1, 16, 14, 14, 48, 1, 1), *conv2d(16, 14, 48, 1, **config))
-    assert (point["tile"].val, point["beside"].val) == ((7, 16), 2)
-    assert text == "tile_oh=2: a register tile here has columns of one line, a task 2"
+    assert (point["tile"].val, point["beside"].val) == ((4, 16), 2)
+    assert text == (
+        "tile_oh=2: a register tile here lies in one line, and has 4 columns of it; a task has 2 "
+        "lines"
+    )
     config = {"tile_y": [2, 4], "tile_x": [8, 3], "tile_k": [4, 16]}
     arguments = [tensor(8, 64), tensor(24, 64), tensor(24), "float32"]
     _, text = said("dense", (8, 24, 64), "dense_nopack.x86", arguments, config, target=TARGETS[0])
@@ -411,6 +414,55 @@ def test_records_that_name_no_point_say_why():
     task = task_of("conv2d", args, TARGETS[1])
     assert seed_of(task, record("matmul", [8, 8, 8], {})) is None
     assert seed_of(task, record("conv2d_hwcn.cuda", [], {})) is None
+    dense = task_of("matmul", (8, 32, 64, False, True), "opencl")
+    for op, *shapes in (("dense_pack.x86", (8, 64), (32, 63)), ("dense_nopack.x86", (8, 64))):
+        _, remarks = seed_of(dense, record(op, [tensor(*shape) for shape in shapes], {})).point()
+        assert remarks == (f"{op}: its arguments are others than are known here",)
     # The groups of another operator are no concern of this one.
     depthwise = conv2d(16, 14, 48, 3, 1, 1, kind="depthwise_conv2d_NCHWc.x86", **config)
     assert seed_of(task, record(*depthwise)).point is None
+
+
+JUNK = [None, True, -1, 0, 10**20, 1.5, "SAME", [], [1, 2], [0] * 4, [[]], {"a": 1}, [None, None]]
+X, W = tensor(1, 16, 14, 14), tensor(48, 16, 3, 3)
+GOOD = [
+    (
+        ("conv2d", (1, 16, 14, 14, 48, 3, 3, 1, 1)),
+        ("conv2d_NCHWc.x86", [X, W, [1, 1], [1, 1], [1, 1]]),
+        {"tile_ic": [16, 1], "tile_oc": [3, 16], "tile_ow": [2, 7], "unroll_kw": True},
+    ),
+    (
+        ("conv2d", (1, 16, 14, 14, 48, 1, 1)),
+        ("conv2d_NCHWc.x86", [X, tensor(48, 16, 1, 1), [1, 1], 0, [1, 1]]),
+        {"tile_ic": [4, 4], "tile_oc": [3, 16], "tile_ow": [2, 7], "tile_oh": 1},
+    ),
+    (
+        ("dense", (8, 32, 64)),
+        ("dense_pack.x86", [tensor(8, 64), tensor(32, 64)]),
+        {"tile_y": [1, 2, 4], "tile_x": [2, 1, 16], "tile_k": [32, 2], "tile_inner": [8, 1]},
+    ),
+    (
+        ("batch_matmul", (2, 8, 32, 64, False, True)),
+        ("batch_matmul.x86", [tensor(2, 8, 64), tensor(2, 32, 64)]),
+        {"tile_y": [8, 1], "tile_x": [4, 8], "tile_k": [4, 16]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "line", "config"), GOOD)
+def test_whatever_a_line_holds_is_a_point_or_a_reason(task, line, config):
+    own, (op, args) = task_of(*task, TARGETS[1]), line
+    point, remarks = seed_of(own, record(op, args, config)).point()
+    assert point is not None
+    assert remarks == ()
+    for junk in JUNK:
+        others = [(args, {**config, name: junk}) for name in config]
+        others += [([*args[:n], junk, *args[n + 1 :]], config) for n in range(len(args))]
+        tensors = [n for n, arg in enumerate(args) if isinstance(arg, list) and "TENSOR" in arg]
+        for n in tensors:
+            others += [([*args[:n], ["TENSOR", junk, "float32"], *args[n + 1 :]], config)]
+        for arguments, knobs in others:
+            seed = seed_of(own, record(op, arguments, knobs))
+            if seed.point is not None:
+                point, remarks = seed.point()
+                assert point is not None or remarks

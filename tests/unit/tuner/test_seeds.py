@@ -7,6 +7,7 @@ import json
 import pytest
 
 import loopwright as lw
+from loopwright.compat.autotvm import Pair
 from loopwright.testing.tuner_contract import FakeMeasurer
 from loopwright.tuner import RandomTuner, XGBTuner, log_to_file
 
@@ -128,5 +129,10 @@ def test_own_records_and_pairs_are_what_they_were(log, tmp_path):
     assert tuner.load_history([*pairs, *own]) == 2 * len(own)
     assert tuner.load_history(lw.records.load(log)) == 2 * len(own) + 5
     assert tuner.pretrained == [*pairs, *own]
+    # A pair of AutoTVM's form has its record.
+    foreign = [Pair(record, pairs[0][0]) for record in lw.records.load(log)]
+    assert tuner.load_history(foreign) == 2 * len(own) + 10
+    assert tuner.pretrained == [*pairs, *own]
+    assert len(tuner.seeds.points) == 1
     with pytest.raises(lw.errors.UsageError, match="load_history takes records"):
         tuner.load_history([3])
