@@ -328,7 +328,8 @@ def _conv2d_nchwc(here: _Context) -> list[_Choice]:
             )
     else:
         unrolled = bool(here.config.get("unroll_kw"))
-        choices = [_Choice("taps", 1, ()), _Choice("unroll", taps[1] if unrolled else 1, ())]
+        written_out = taps[1] if unrolled else 1
+        choices = [_Choice("taps", 1, ()), _Choice("unroll", written_out, ("unroll_kw",))]
         if ic > 1:
             here.remarks.append(
                 "tile_ic: all taps of one channel follow each other here, TOPI takes one tap of a "
@@ -369,8 +370,10 @@ def _dots(here: _Context, tile: Callable[[int], list[int]]) -> list[_Choice]:
     if "dot" not in [e.value for e in here.space.knobs["pack"].entities]:
         raise _NotHereError("vectors go along the reduction, which is not how this operand lies")
     y, x, k = (here.sizes(f"tile_{name}", 2)[-1] for name in "yxk")
+    # Narrow operands are summed in 32 bits.
+    summed = "float64" if here.own["dtype"] == "float64" else "float32"
     with here.task.target:
-        lanes = vector_lanes(str(here.own["dtype"]))
+        lanes = vector_lanes(summed)
     if k != lanes:
         here.remarks.append(
             f"{here.said('tile_k')}: partial sums here are whole vectors, of {lanes}"

@@ -318,8 +318,16 @@ def test_what_a_point_leaves_out_is_said():
         "tile_oh=2: a register tile here lies in one line, and has 4 columns of it; a task has 2 "
         "lines"
     )
+    config = {"tile_ic": [3, 1], "tile_oc": [1, 16], "tile_ow": [1, 7], "unroll_kw": True}
+    _, text = said("conv2d", (1, 3, 17, 17, 16, 11, 11), *conv2d(3, 17, 16, 11, **config))
+    assert text == "unroll_kw=True: unroll=11 is no choice of this space, in whose place 8 is taken"
     config = {"tile_y": [2, 4], "tile_x": [8, 3], "tile_k": [4, 16]}
     arguments = [tensor(8, 64), tensor(24, 64), tensor(24), "float32"]
+    narrow = [tensor(8, 64, dtype="float16"), tensor(24, 64, dtype="float16")]
+    point, text = said(
+        "dense", (8, 24, 64, True, True, "float16"), "dense_nopack.x86", narrow, config
+    )
+    assert (point["tile_i"].size, point["tile_j"].size, text) == ((-1, 1, 4), (-1, 1, 3), "")
     _, text = said("dense", (8, 24, 64), "dense_nopack.x86", arguments, config, target=TARGETS[0])
     assert text == "tile_k=[4, 16]: partial sums here are whole vectors, of 8"
     point, text = said(
