@@ -54,7 +54,8 @@ def tune_command(
     pretrain: tuple[str, ...] = cli.option(
         "--pretrain FILE",
         "A log, of any workloads, from which the tuner's cost model learns before it starts; its "
-        "records do not count as trials. Several may be given.",
+        "records do not count as trials. Of a log of TVM's operators (conv2d_NCHWc.x86), the best "
+        "points that its knobs name are measured first. Several may be given.",
         of="workload",
         type=click.Path(exists=True, dir_okay=False),
         multiple=True,

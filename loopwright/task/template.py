@@ -5,19 +5,25 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from types import CodeType
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-from loopwright.errors import TaskError, did_you_mean
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from loopwright.errors import TaskError
+from loopwright.errors import did_you_mean
 from loopwright.records import Json
 from loopwright.target import Target
 from loopwright.task.template_config import running_config
+from pathlib import Path
+from types import CodeType
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 if TYPE_CHECKING:
     from loopwright.schedule import Schedule
     from loopwright.te import Tensor
+
 
 #: All templates by name.
 TASKS: dict[str, Template] = {}
@@ -40,6 +46,8 @@ class Template:
     Attributes, beside those of `loopwright.template`:
         function: the function itself.
         make_task: makes the task of this template, some arguments and a target; None: a `Task`.
+        seed_of: gives the `Seed` of a task and a record of another system, or None; None: there are
+            no such records.
 
     Example:
         >>> print(lw.ops.matmul.name)
@@ -66,6 +74,7 @@ class Template:
         self.make_inputs = make_inputs
         self.default = default
         self.make_task: Function | None = None
+        self.seed_of: Function | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
