@@ -9,35 +9,28 @@ import functools
 import hashlib
 import json
 import math
-import msgspec
 import statistics
 import sys
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from loopwright.errors import RecordError
-from loopwright.records.error_kinds import ErrorKind
-from loopwright.records.error_kinds import FAILED_AGAIN
-from loopwright.records.line import Json
-from loopwright.records.line import UnknownVersionError
-from loopwright.records.line import body_of
-from loopwright.records.line import canonical_json
-from loopwright.records.line import parse_line
-from loopwright.records.line import sealed
-from loopwright.records.provenance import hardware
-from loopwright.records.provenance import machine_of
-from loopwright.records.provenance import threads
-from loopwright.records.verdict import verdict_of
-from msgspec import Meta
-from typing import Annotated
-from typing import Any
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
+import msgspec
+from msgspec import Meta
+
+from loopwright.errors import RecordError
+from loopwright.records.error_kinds import FAILED_AGAIN, ErrorKind
+from loopwright.records.line import (
+    Json,
+    UnknownVersionError,
+    body_of,
+    canonical_json,
+    parse_line,
+    sealed,
+)
+from loopwright.records.provenance import hardware, machine_of, threads
+from loopwright.records.verdict import verdict_of
 
 VERSION = 1  # the version written, and the newest that is understood
 

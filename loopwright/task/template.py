@@ -5,20 +5,15 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from loopwright.errors import TaskError
-from loopwright.errors import did_you_mean
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from loopwright.errors import TaskError, did_you_mean
 from loopwright.records import Json
 from loopwright.target import Target
 from loopwright.task.template_config import running_config
-from pathlib import Path
-from types import CodeType
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import TypeAlias
 
 if TYPE_CHECKING:
     from loopwright.schedule import Schedule
