@@ -58,11 +58,13 @@ from loopwright.records.store import Store
 if TYPE_CHECKING:
     from loopwright.records.bulk import grouped
     from loopwright.records.follow import Follower, News
+    from loopwright.records.foreign import origin_of
     from loopwright.records.log import (
         ERRORS,
         LOG,
         check_has_records,
         check_is_log,
+        no_log,
         raw_lines,
         without_collector,
         without_records,

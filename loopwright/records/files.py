@@ -12,14 +12,24 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from loopwright.errors import RecordError, UsageError
 from loopwright.files import destination, replaced
-from loopwright.records.line import BOM, MAX_LINE
-from loopwright.records.log import LOG, Log, check_has_records, check_is_log, load, without_records
+from loopwright.records.foreign import is_lines, is_result
+from loopwright.records.line import BEGINNING, BOM, MAX_LINE
+from loopwright.records.log import (
+    LOG,
+    Log,
+    check_has_records,
+    check_is_log,
+    lines_of,
+    load,
+    read_line,
+    without_records,
+)
 from loopwright.records.query import by_task, kept
 from loopwright.records.record import Record, header_line
 
@@ -215,11 +225,22 @@ def _write(
 
 def _raw_lines(path: AnyPath) -> Iterator[bytes]:
     with open(path, "rb") as file:
+        if not is_lines(file.peek(BEGINNING)):
+            yield from filter(None, map(_own_line, lines_of(file)))
+            return
         raw = file.readline(MAX_LINE).removeprefix(BOM)
         while raw:
             if line := raw.rstrip(b"\r\n"):
                 yield line
             raw = file.readline(MAX_LINE)
+
+
+def _own_line(raw: bytes) -> bytes:
+    """A line as it is, without its newline; a result of another tuner as a line of a record."""
+    with suppress(RecordError):
+        if is_result(raw) and isinstance(record := read_line(raw), Record):
+            return record.to_line().encode()
+    return raw.rstrip(b"\r\n")
 
 
 @contextmanager
