@@ -101,7 +101,7 @@ class Document:
             self._at += 1
             while self._skip() not in ("", "}"):
                 self._take_field()
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, RecursionError):
             self.results.append((self._at, None))
 
     @property
@@ -124,6 +124,8 @@ class Document:
 
     def _take_field(self) -> None:
         name = self._value()
+        if not isinstance(name, str):
+            raise ValueError("the name of a field is no text")
         if self._skip() in ("{", "[") and name in _HOLDERS:
             self.holder = name
             self._take_results()
@@ -370,7 +372,7 @@ def ansor_as_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         version = ascii(data["v"])[1:20].rstrip("'")
         raise UnknownVersionError(f"Ansor record of version {version} (v0.2 to v0.6 can be read)")
     try:
-        (workload, target, *_), (_, steps) = data["i"]
+        (workload, target, *_), (_, steps), result = *data["i"], data["r"]
         op, args = _workload(workload)
         knobs: dict[str, Json] = {}
         for kind, stage, *values in steps:
@@ -388,7 +390,7 @@ def ansor_as_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
     return {
         "input": [target, op, args, {}],
         "config": {"index": None, "entity": entity},
-        "result": data["r"],
+        "result": result,
         "version": 0.2,
     }
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+from contextlib import nullcontext
 
 import pytest
 
@@ -281,12 +282,19 @@ def test_an_objective_that_is_no_time_is_said(path):
         '{"results": [}',
         '{"cache": {]',
         '{"cache": {1: {}}, "kernel_name": 1}',
+        '{"results": [], 5: 1}',
+        '{"i": [["[]", "llvm"], [[], []]], "v": "v0.6"}',
+        '{"i": [["[]", "llvm"], [[], [["SP"]]]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
+        '{"i": [["[]", "llvm"], [[], [["AN", 1]]]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
+        '{"i": [[5, null], 7], "r": [], "v": "v0.2"}',
     ],
 )
 def test_malformed_results_are_counted(path, text):
     log = load(written(path, text))
     assert all(record.error is not None or record.times for record in log)
-    assert len(log) + len(log.skipped) > 0 or log.headers
+    assert log.records or log.skipped or log.headers
+    with pytest.raises(RecordError) if not log.records else nullcontext():
+        check_has_records(log)
 
 
 def test_logs_are_made_of_results(whole, tmp_path):
