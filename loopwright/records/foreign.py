@@ -33,7 +33,7 @@ _MAX_FILE = 1 << 29  # bytes of the largest file that is read as one JSON object
 #: The field that holds the results, with the field of a record for what else they store.
 _HOLDERS = {"cache": "kernel_tuner", "results": "t4"}
 _NAMES = "device_name|kernel_name|problem_size|tune_params(?:_keys)?|objective|metadata"
-_OBJECT = re.compile(rf'\s*\{{\s*"(?:{_NAMES}|schema_version|cache|results)"\s*:'.encode())
+_OBJECT = re.compile(rf'\s*\{{\s*"(?:{_NAMES}|\$schema|schema_version|cache|results)"\s*:'.encode())
 _BETWEEN = re.compile(r"[\s,:]*")
 _MOST_TORN = 100  # results that are passed over: each may be searched to the end of the text
 
@@ -247,10 +247,9 @@ def _from_kernel_tuner(data: Mapping[str, Json]) -> dict[str, Json]:
     seconds = _seconds(rest.get("time"), "ms")
     error = None
     if word is not None:
-        kind = _KERNEL_TUNER_FAILURES.get(word, ErrorKind.RUN_ERROR)
-        error = {"kind": kind.value, "text": f"Kernel Tuner says {word}; its text was not kept"}
+        error = _failure("Kernel Tuner", word, _KERNEL_TUNER_FAILURES)
     elif seconds is None:
-        error = {"kind": ErrorKind.RUN_ERROR.value, "text": f"its time is {rest['time']}"}
+        error = _no_time(rest["time"])
     return {
         **_task(common["op"], common["args"], data["trial"], config, seconds, error),
         "env": {"device": {"name": common["device"]}} if common["device"] else {},
@@ -272,13 +271,12 @@ def _from_t4(data: Mapping[str, Json]) -> dict[str, Json]:
         validity = "correctness"
     error, seconds = None, None
     if validity != "correct":
-        kind = _T4_FAILURES.get(str(validity), ErrorKind.RUN_ERROR)
-        error = {"kind": kind.value, "text": f"T4 says {validity}; its text was not kept"}
+        error = _failure("T4", validity, _T4_FAILURES)
     else:
         value, unit = _t4_time(result, times, common["unit"])
         seconds = _seconds(value, unit)
         if seconds is None:
-            error = {"kind": ErrorKind.RUN_ERROR.value, "text": f"its time is {value}"}
+            error = _no_time(value)
     config, unit = result["configuration"], common["unit"]
     compilation = times.get("compilation", times.get("compilation_time"))
     return {
@@ -288,6 +286,15 @@ def _from_t4(data: Mapping[str, Json]) -> dict[str, Json]:
         "ts": _moment(result.get("timestamp")),
         "t4": {name: value for name, value in result.items() if name != "configuration"},
     }
+
+
+def _failure(origin: str, word: Json, kinds: Mapping[str, ErrorKind]) -> dict[str, str]:
+    kind = kinds.get(str(word), ErrorKind.RUN_ERROR)
+    return {"kind": kind.value, "text": f"{origin} says {str(word)[:60]}; its text was not kept"}
+
+
+def _no_time(value: Json) -> dict[str, str]:
+    return {"kind": ErrorKind.RUN_ERROR.value, "text": f"its time is {str(value)[:60]}"}
 
 
 def _t4_time(
@@ -372,7 +379,8 @@ def ansor_as_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         version = ascii(data["v"])[1:20].rstrip("'")
         raise UnknownVersionError(f"Ansor record of version {version} (v0.2 to v0.6 can be read)")
     try:
-        (workload, target, *_), (_, steps), result = *data["i"], data["r"]
+        (workload, target, *_), (_, steps) = data["i"]
+        result = data["r"]
         op, args = _workload(workload)
         knobs: dict[str, Json] = {}
         for kind, stage, *values in steps:

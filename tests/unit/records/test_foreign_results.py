@@ -282,6 +282,7 @@ def test_an_objective_that_is_no_time_is_said(path):
         '{"results": [}',
         '{"cache": {]',
         '{"cache": {1: {}}, "kernel_name": 1}',
+        '{"$schema": 1, "tune_params": 1, "cache": {"a": {"__error__": ["x"]}, "b": {"time": []}}}',
         '{"results": [], 5: 1}',
         '{"i": [["[]", "llvm"], [[], []]], "v": "v0.6"}',
         '{"i": [["[]", "llvm"], [[], [["SP"]]]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
