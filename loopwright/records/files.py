@@ -11,17 +11,37 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import contextmanager
+from contextlib import suppress
+from loopwright.errors import RecordError
+from loopwright.errors import UsageError
+from loopwright.files import destination
+from loopwright.files import replaced
+from loopwright.records.foreign import is_lines
+from loopwright.records.foreign import is_result
+from loopwright.records.line import BEGINNING
+from loopwright.records.line import BOM
+from loopwright.records.line import MAX_LINE
+from loopwright.records.log import LOG
+from loopwright.records.log import Log
+from loopwright.records.log import check_has_records
+from loopwright.records.log import check_is_log
+from loopwright.records.log import lines_of
+from loopwright.records.log import load
+from loopwright.records.log import read_line
+from loopwright.records.log import without_records
+from loopwright.records.query import by_task
+from loopwright.records.query import kept
+from loopwright.records.record import Record
+from loopwright.records.record import header_line
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
+from typing import TypeAlias
 
-from loopwright.errors import RecordError, UsageError
-from loopwright.files import destination, replaced
-from loopwright.records.line import BOM, MAX_LINE
-from loopwright.records.log import LOG, Log, check_has_records, check_is_log, load, without_records
-from loopwright.records.query import by_task, kept
-from loopwright.records.record import Record, header_line
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Announce: TypeAlias = Callable[[str], None]  # told what a person should know
@@ -215,11 +235,22 @@ def _write(
 
 def _raw_lines(path: AnyPath) -> Iterator[bytes]:
     with open(path, "rb") as file:
+        if not is_lines(file.peek(BEGINNING)):
+            yield from filter(None, map(_own_line, lines_of(file)))
+            return
         raw = file.readline(MAX_LINE).removeprefix(BOM)
         while raw:
             if line := raw.rstrip(b"\r\n"):
                 yield line
             raw = file.readline(MAX_LINE)
+
+
+def _own_line(raw: bytes) -> bytes:
+    """A line as it is, without its newline; a result of another tuner as a line of a record."""
+    with suppress(RecordError):
+        if is_result(raw) and isinstance(record := read_line(raw), Record):
+            return record.to_line().encode()
+    return raw.rstrip(b"\r\n")
 
 
 @contextmanager

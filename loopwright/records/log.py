@@ -1,34 +1,56 @@
-"""Reading a log: every line that can be understood, also of AutoTVM, and a count of the others."""
+"""Reading a log: the lines that can be understood, of other tuners too, and a count of the rest."""
 
 from __future__ import annotations
 
 import gc
+import io
 import os
 import stat
+import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeAlias
-
+from dataclasses import dataclass
+from dataclasses import field
 from loopwright.errors import RecordError
 from loopwright.files import FileKind
 from loopwright.presenting import counted
 from loopwright.records.error_kinds import ErrorKind
-from loopwright.records.line import (
-    BOM,
-    MAX_LINE,
-    Json,
-    NotJsonError,
-    TornLineError,
-    UnknownVersionError,
-    begins_log,
-    parse_line,
-)
-from loopwright.records.own_lines import SharedValues, own_record
+from loopwright.records.file_kinds import described
+from loopwright.records.foreign import READABLE
+from loopwright.records.foreign import ansor_as_autotvm
+from loopwright.records.foreign import as_of_ansor
+from loopwright.records.foreign import data_of
+from loopwright.records.foreign import fields_of_result
+from loopwright.records.foreign import is_lines
+from loopwright.records.foreign import result_lines
+from loopwright.records.foreign import unpacked
+from loopwright.records.line import BEGINNING
+from loopwright.records.line import BOM
+from loopwright.records.line import Json
+from loopwright.records.line import MAX_LINE
+from loopwright.records.line import NotJsonError
+from loopwright.records.line import TornLineError
+from loopwright.records.line import UnknownVersionError
+from loopwright.records.line import begins_log
+from loopwright.records.line import parse_line
+from loopwright.records.own_lines import SharedValues
+from loopwright.records.own_lines import own_record
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
+from loopwright.records.record import Expression
+from loopwright.records.record import Record
+from loopwright.records.record import VERSION
+from loopwright.records.record import check_version
+from loopwright.records.record import task_key
+from pathlib import Path
+from typing import Any
+from typing import ClassVar
+from typing import NamedTuple
+from typing import TypeAlias
+
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
@@ -113,11 +135,12 @@ def _skipped(log: Log) -> str:
 
 
 def load(path: str | os.PathLike[str]) -> Log:
-    """Read a log of loopwright, or one of AutoTVM (version 0.2), or a mixture.
+    """Read a log of loopwright, of AutoTVM (version 0.2) or Ansor (v0.2 to v0.6), or a mixture; a
+    cache of Kernel Tuner, or results in the T4 format. Each may be gzip'd.
 
     Torn lines, lines of other programs and lines of a newer version are skipped and counted. Blank
-    lines and lines that start with ``#`` are ignored. RecordError where the file does not exist or
-    cannot be read.
+    lines and lines that start with ``#`` are ignored. A cache that was cut off, or is still being
+    written, is read as far as it goes. RecordError where the file does not exist or cannot be read.
     Example:
         >>> log = lw.records.load("matmul.jsonl")
         >>> print(len(log.records) >= 6, log.records[0].op)
@@ -164,9 +187,8 @@ def check_is_log(log: Log) -> None:
             f"{str(log.path)!r} was written by a newer loopwright ({log.skipped[0].reason}): "
             "upgrade loopwright, or name another log"
         )
-    raise RecordError(
-        f"{str(log.path)!r} is no log ({_skipped(log)}); name a file that `loopwright tune` wrote"
-    )
+    kind = f": it is {text}" if (text := described(log.path)) else ""
+    raise RecordError(f"{str(log.path)!r} is no log ({_skipped(log)}){kind}; name {READABLE}")
 
 
 def check_has_records(log: Log) -> None:
@@ -211,14 +233,9 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise RecordError(f"{str(path)!r} is a device; name a log file")
         with open(path, "rb") as file:
-            raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
-            while raw:
-                yield raw
-                while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
-                    raw = file.readline(MAX_LINE + 2)
-                raw = file.readline(MAX_LINE + 2)
+            yield from lines_of(file)
     except FileNotFoundError as exc:
-        raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
+        raise no_log(path) from exc
     except IsADirectoryError as exc:
         logs = sorted(file.name for file in Path(path).glob("*.jsonl"))
         inside = ", and holds no log (*.jsonl); name a log file"
@@ -228,6 +245,33 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
         raise RecordError(f"{str(path)!r} is a directory{inside}") from exc
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
+
+
+def no_log(path: str | os.PathLike[str]) -> RecordError:
+    return RecordError(f"no log at {str(path)!r}; tune first, or check the path")
+
+
+def lines_of(packed: io.BufferedReader) -> Iterator[bytes]:
+    """The lines of an open file, see `raw_lines`; each result of another tuner is one, too."""
+    unzipped = unpacked(packed)
+    file: io.BufferedIOBase = unzipped
+    try:
+        if not is_lines(unzipped.peek(BEGINNING)):
+            data = data_of(unzipped)
+            if (lines := result_lines(data, str(packed.name))) is not None:
+                yield from lines
+                return
+            file = io.BytesIO(data)
+        raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
+        while raw:
+            yield raw
+            while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+                raw = file.readline(MAX_LINE + 2)
+            raw = file.readline(MAX_LINE + 2)
+    except EOFError:
+        yield b"{"  # the line in which a gzip'd file was cut off
+    except zlib.error as exc:
+        raise RecordError(f"the gzip'd file {str(packed.name)!r} is damaged: {exc}") from exc
 
 
 @contextmanager
@@ -285,8 +329,8 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
     except NotJsonError:
         torn = line.startswith(b"{") or not raw.endswith(b"\n")
         raise (TornLineError("torn line") if torn else RecordError("not JSON")) from None
-    if ("v" not in data and "input" in data) or isinstance(data.get("i"), list):  # of TVM
-        return Record.from_json(_shared(before, _from_autotvm(data)))
+    if (fields := _foreign_fields(data)) is not None:
+        return Record.from_json(_shared(before, fields))
     if "header" in data:
         check_version(data)
         if not isinstance(data["header"], dict):
@@ -296,6 +340,16 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
         check_version(data)
         return Expression.from_json(data["expression"])
     return Record.from_json(_shared(before, data))
+
+
+def _foreign_fields(data: Mapping[str, Json]) -> dict[str, Json] | None:
+    """The fields of a record of another tuner; None where the line is not one."""
+    of_tvm = isinstance(data.get("i"), list)
+    if of_tvm and isinstance(data.get("v"), str):
+        return as_of_ansor(_from_autotvm(ansor_as_autotvm(data)))
+    if of_tvm or ("v" not in data and "input" in data):
+        return _from_autotvm(data)
+    return fields_of_result(data)
 
 
 def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:

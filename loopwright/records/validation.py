@@ -7,17 +7,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-
 from loopwright.errors import RecordError
-from loopwright.records.line import (
-    DamagedLineError,
-    TornLineError,
-    UnknownVersionError,
-    is_own_line,
-)
-from loopwright.records.log import raw_lines, read_line
-from loopwright.records.own_lines import SharedValues, own_record
-from loopwright.records.record import Expression, Record
+from loopwright.records.foreign import origin_of
+from loopwright.records.line import DamagedLineError
+from loopwright.records.line import TornLineError
+from loopwright.records.line import UnknownVersionError
+from loopwright.records.line import is_own_line
+from loopwright.records.log import raw_lines
+from loopwright.records.log import read_line
+from loopwright.records.own_lines import SharedValues
+from loopwright.records.own_lines import own_record
+from loopwright.records.record import Expression
+from loopwright.records.record import Record
 
 
 class LineKind(StrEnum):
@@ -25,7 +26,11 @@ class LineKind(StrEnum):
     HEADER = "header"
     EXPRESSION = "expression"
     COMMENT = "comment"  # a blank line, or one that begins with ``#``
-    FOREIGN = "AutoTVM record"  # which is read
+    #: Of other tuners, which are read.
+    AUTOTVM = "AutoTVM record"
+    ANSOR = "Ansor record"
+    KERNEL_TUNER = "Kernel Tuner record"
+    T4 = "T4 record"
     #: Of a newer version of loopwright, or of another version of TVM: whole, but ignored.
     UNKNOWN_VERSION = "unknown version"
     TORN = "torn"  # cut off, as by a crash in the middle of writing
@@ -135,6 +140,6 @@ def _report(number: int, raw: bytes) -> LineReport:
         case Expression():
             return LineReport(number, LineKind.EXPRESSION, line.hash)
         case Record():
-            kind = LineKind.FOREIGN if "autotvm" in line.extra else LineKind.RECORD
-            return LineReport(number, kind, line.id)
+            kind = f"{origin} record" if (origin := origin_of(line)) else LineKind.RECORD
+            return LineReport(number, LineKind(kind), line.id)
     return LineReport(number, LineKind.HEADER, str(line.get("run", "")))

@@ -65,7 +65,7 @@ FILES: dict[str, tuple[bytes | None, str]] = {
     "blank.jsonl": (b"\n\n# a comment\n", "'blank.jsonl' is empty; tune into it"),
     "torn.jsonl": (b'{"v":1,"task":"[\\"matmul\\",[32', "is no log (1 line skipped"),
     "picture.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01" * 50, "is no log (101 lines"),
-    "README.md": (b"# Tuning\n\nRun `make tune`.\n", "(1 x not JSON)); name a file that"),
+    "README.md": (b"# Tuning\n\nRun `make tune`.\n", "(1 x not JSON)): it is text"),
     "array.json": (b"[1, 2]\n", "1 line skipped, the first is line 1"),
     "pretty.json": (b'{\n  "v": 1\n}\n', "3 lines skipped, the first is line 1"),
     "table.csv": (b"id,seconds\na,1\n", "2 lines skipped, the first is line 1 (2 x not JSON)"),

@@ -192,7 +192,7 @@ def _other_names(record: Record, own: Sequence[Record]) -> str:
 def _speed(log: Log, record: Record) -> str:
     from loopwright.cli.logs.record_text import speed_text
     from loopwright.inspection import work_of
-    from loopwright.records import spread
+    from loopwright.records import origin_of, spread
 
     if record.error is not None:
         text = " ".join(str(record.error.get("text", "")).split())
@@ -209,7 +209,8 @@ def _speed(log: Log, record: Record) -> str:
     else:
         parts.append(f"answer not checked{f': {why}' if (why := record.check_reason) else ''}")
     if work is None:
-        keeper = "AutoTVM keeps" if "autotvm" in record.extra else "the log has"
+        origin = origin_of(record)
+        keeper = f"{origin} keeps" if origin else "the log has"
         parts.append(f"GFLOP/s not known: {keeper} no expression to count from")
     return "; ".join(parts)
 
@@ -302,9 +303,11 @@ def _changed(near: Neighbours | None) -> str:
 
 def _schedule(log: Log, record: Record) -> Iterator[str]:
     """Its schedule as Python, or the reason why that is not known."""
+    from loopwright.records import origin_of
+
     unknown = "Its schedule is not known: "
-    if "autotvm" in record.extra:
-        yield wrapped(f"{unknown}AutoTVM logs the knobs, and not what the template made")
+    if origin := origin_of(record):
+        yield wrapped(f"{unknown}{origin} keeps the knobs, and not the kernel that they make")
     elif not record.dag or not record.trace:
         yield wrapped(f"{unknown}it was never built, so the log has no steps")
     else:
