@@ -8,49 +8,41 @@ import os
 import stat
 import zlib
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
 from loopwright.errors import RecordError
 from loopwright.files import FileKind
 from loopwright.presenting import counted
 from loopwright.records.error_kinds import ErrorKind
 from loopwright.records.file_kinds import described
-from loopwright.records.foreign import READABLE
-from loopwright.records.foreign import ansor_as_autotvm
-from loopwright.records.foreign import as_of_ansor
-from loopwright.records.foreign import data_of
-from loopwright.records.foreign import fields_of_result
-from loopwright.records.foreign import is_lines
-from loopwright.records.foreign import result_lines
-from loopwright.records.foreign import unpacked
-from loopwright.records.line import BEGINNING
-from loopwright.records.line import BOM
-from loopwright.records.line import Json
-from loopwright.records.line import MAX_LINE
-from loopwright.records.line import NotJsonError
-from loopwright.records.line import TornLineError
-from loopwright.records.line import UnknownVersionError
-from loopwright.records.line import begins_log
-from loopwright.records.line import parse_line
-from loopwright.records.own_lines import SharedValues
-from loopwright.records.own_lines import own_record
+from loopwright.records.foreign import (
+    READABLE,
+    ansor_as_autotvm,
+    as_of_ansor,
+    data_of,
+    fields_of_result,
+    is_lines,
+    result_lines,
+    unpacked,
+)
+from loopwright.records.line import (
+    BEGINNING,
+    BOM,
+    MAX_LINE,
+    Json,
+    NotJsonError,
+    TornLineError,
+    UnknownVersionError,
+    begins_log,
+    parse_line,
+)
+from loopwright.records.own_lines import SharedValues, own_record
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import Expression
-from loopwright.records.record import Record
-from loopwright.records.record import VERSION
-from loopwright.records.record import check_version
-from loopwright.records.record import task_key
-from pathlib import Path
-from typing import Any
-from typing import ClassVar
-from typing import NamedTuple
-from typing import TypeAlias
-
+from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"

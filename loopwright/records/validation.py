@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+
 from loopwright.errors import RecordError
 from loopwright.records.foreign import origin_of
-from loopwright.records.line import DamagedLineError
-from loopwright.records.line import TornLineError
-from loopwright.records.line import UnknownVersionError
-from loopwright.records.line import is_own_line
-from loopwright.records.log import raw_lines
-from loopwright.records.log import read_line
-from loopwright.records.own_lines import SharedValues
-from loopwright.records.own_lines import own_record
-from loopwright.records.record import Expression
-from loopwright.records.record import Record
+from loopwright.records.line import (
+    DamagedLineError,
+    TornLineError,
+    UnknownVersionError,
+    is_own_line,
+)
+from loopwright.records.log import raw_lines, read_line
+from loopwright.records.own_lines import SharedValues, own_record
+from loopwright.records.record import Expression, Record
 
 
 class LineKind(StrEnum):
