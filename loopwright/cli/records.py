@@ -181,6 +181,15 @@ def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None
         if terminal_width() is not None:
             echo("\n".join(wrapped(line, 2) for line in record_text.heading(records)))
         print_table(record_text.record_columns(log, records, terminal_width()))
+        _print_legend(log, records)
+
+
+def _print_legend(log: Log, records: Sequence[Record]) -> None:
+    from loopwright.records import STRUCTURE, value_text
+
+    shown = {value_text(r.config[STRUCTURE]) for r in records if STRUCTURE in r.config}
+    for line in record_text.structures_legend(log, shown):
+        echo(line)
 
 
 def _print_standings(log: Log, standing: Standings) -> None:
@@ -193,6 +202,7 @@ def _print_standings(log: Log, standing: Standings) -> None:
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
     more = [TextColumn("to best", to_best), TextColumn("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
+    _print_legend(log, records)
     parts = [f"{len(records)} of {counted(standing.candidates, 'candidate')}"]
     if standing.default is None:
         parts.append("the default configuration is not known")

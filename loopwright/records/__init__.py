@@ -102,10 +102,13 @@ if TYPE_CHECKING:
     )
     from loopwright.records.reports.knobs import (
         ABSENT,
+        STRUCTURE,
         KnobColumn,
         config_text,
         config_texts,
         knobs_of,
+        structure_ids,
+        structure_legend,
         value_text,
         varying_knobs,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import os
 import re
@@ -165,6 +166,21 @@ def test_structures_are_compared_by_their_best(cli, file, instant):
     assert ratios == [float(f"{x:.2f}") for x in others[:3]]
     of_a_template = dataclasses.replace(chosen, config={"tile": 1})
     assert not list(structure_lines(of_a_template, held))
+    ids = records.structure_ids(held)
+    number = ids[records.value_text(chosen.config["structure"])]
+    shown_alone = cli("records", "show", "p.jsonl", "best").out
+    assert f"structure: {number} {chosen.config['structure']}" in shown_alone
+    for verb in ("list", "top", "importance"):
+        output = cli("records", verb, "p.jsonl").out
+        shown = set(re.findall(r"\bS\d+\b", output))
+        legend = dict(re.findall(r"^(S\d+) +(.*)$", output, re.M))
+        assert shown == set(legend)
+        assert all(ids[records.value_text(name)] == k for k, name in legend.items())
+        assert 'structure="' not in output
+    assert chosen.config["structure"] in cli("records", "list", "p.jsonl", "--csv").out
+    cli("report", "p.jsonl", "-o", "p.html")
+    page = Path("p.html").read_text(encoding="utf-8")
+    assert all(page.count(f">{html.escape(name)}<") == 1 for name in best)
 
 
 def test_a_point_of_no_structure(cli, file):

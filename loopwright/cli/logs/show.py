@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -27,14 +27,21 @@ if TYPE_CHECKING:
 _OTHERS = 3
 
 
-def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
+def structure_lines(
+    record: Record, own: Sequence[Record], ids: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Its structure and the next best ones for its task and machine; nothing without structures."""
     from loopwright.inspection import structure_of, tried_structures
+    from loopwright.records import value_text
 
     name = structure_of(record)
     if name is None:
         return
-    yield wrapped(f"{'structure:':10} {harmless(name)}", 10)
+
+    def named(name: str) -> str:
+        return harmless(" ".join(filter(None, ((ids or {}).get(value_text(name)), name))))
+
+    yield wrapped(f"{'structure:':10} {named(name)}", 10)
     tried = tried_structures(own)
     own_time = next((s.seconds for s in tried if s.name == name), None)
     others = [s for s in tried if s.name != name and s.seconds is not None]
@@ -45,7 +52,7 @@ def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
     for other in others[:_OTHERS]:
         assert other.seconds is not None
         count = counted(other.trials, "record")
-        text = f"{other.seconds / own_time:.2f} x its time, {count}: {harmless(other.name)}"
+        text = f"{other.seconds / own_time:.2f} x its time, {count}: {named(other.name)}"
         yield wrapped(f"          {text}", 12)
     if len(others) > _OTHERS:
         yield f"          and {len(others) - _OTHERS} more"
@@ -145,6 +152,7 @@ def _described(
     """A record in words, from those of its task and machine, and the candidates, best first."""
     from loopwright.cli.logs.record_text import minute_text, setup_title
     from loopwright.inspection import applies_here, time_text
+    from loopwright.records import structure_ids
 
     yield f"record {record.id} of {log.path}"
     yield _named("task", setup_title(record))
@@ -167,7 +175,7 @@ def _described(
     here = applies_here(record, log.records)
     yield _named("here", f"{'applied' if here.applied else 'not applied'}: {here.reason}")
     yield from (wrapped(f"          {difference}", 12) for difference in here.differs)
-    yield from structure_lines(record, own)
+    yield from structure_lines(record, own, structure_ids(log.records))
     yield ""
     yield from _knobs(record, own)
     yield ""
