@@ -21,7 +21,18 @@ from tests.sources import Source, read
 PACKAGE = Path(__file__).parents[1] / "loopwright"
 
 # What anybody may import; among each other these import only what stands before them.
-BASE = ("version", "errors", "lazy", "presenting", "time_limit", "files", "env", "dtypes", "target")
+BASE = (
+    "version",
+    "errors",
+    "lazy",
+    "presenting",
+    "time_limit",
+    "files",
+    "env",
+    "dtypes",
+    "extras",
+    "target",
+)
 
 FLOORS = {
     **dict.fromkeys(BASE, 0),

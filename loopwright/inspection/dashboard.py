@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import LoopwrightError, RecordError
+from loopwright.extras import install
 from loopwright.inspection.report.collect import page_of
 from loopwright.inspection.report.html import (
     PageParts,
@@ -211,6 +212,6 @@ def serve(report: LiveReport, listener: socket.socket) -> None:
 
 def _missing(error: ImportError) -> LoopwrightError:
     return LoopwrightError(
-        f"the dashboard needs Starlette and uvicorn ({error}): pip install "
-        "'loopwright[dashboard]'; `loopwright report` makes a page without them"
+        f"the dashboard needs Starlette and uvicorn ({error}): {install('dashboard')}; "
+        "`loopwright report` makes a page without them"
     )

@@ -17,6 +17,7 @@ from loopwright.cli.logs.reading import Filters, OutputForm, largest_setup, load
 from loopwright.cli.options import argument, force_option, option, verb
 from loopwright.cli.tables import TextColumn, bars, cut, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError, UsageError
+from loopwright.extras import install
 from loopwright.files import FileKind, Output, check, write
 from loopwright.presenting import counted
 
@@ -131,7 +132,7 @@ def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bo
         from matplotlib.figure import Figure
     except ImportError as exc:
         raise UsageError(
-            "-o needs matplotlib: pip install 'loopwright[plot]'; without -o a text plot is printed"
+            f"-o needs matplotlib: {install('plot')}; without -o a text plot is printed"
         ) from exc
     kind = os.path.splitext(out)[1]
     if kind not in _CREATOR:
