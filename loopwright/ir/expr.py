@@ -213,6 +213,9 @@ class ExprOps:
         power: Expr = NUMPY[operator.pow](base, self)
         return power
 
+    def __divmod__(self, divisor: ExprLike) -> tuple[Expr, Expr]:
+        return self // divisor, self % divisor
+
     def __invert__(self) -> Expr:
         return invert(self)
 

@@ -51,6 +51,9 @@ class Tensor(NDArrayOperatorsMixin):
         A (2, 3) float32 2
         >>> print(A[0, 2])
         A[0, 2]
+        >>> B = np.maximum(A * 2 + 1, 0)
+        >>> print(B, "by", B.op.body)
+        Tensor(maximum: float32[2, 3]) by max(add[i0, i1], 0.0)
     """
 
     __slots__ = ("dtype", "op", "shape", "value_index")
@@ -113,6 +116,11 @@ class Tensor(NDArrayOperatorsMixin):
             options = {}
         ir.check_call(ufunc, method, options)
         return _matmul(*operands) if ufunc is np.matmul else _elementwise(ufunc, operands)
+
+    def astype(self, dtype: str) -> Any:
+        """Each element in another dtype; floats that become integers as of `Expr.astype`."""
+        axes = _axes(self.shape)
+        return _computed("astype", self.shape, axes, (_element(self, axes).astype(dtype),))
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         if function is np.where:

@@ -29,6 +29,7 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     from loopwright.inspection import works_of
     from loopwright.presenting import duration
     from loopwright.records import (
+        STRUCTURE,
         config_texts,
         fields_of,
         spreads,
@@ -48,7 +49,9 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     minutes = {minute: minute_text(clock) for minute, clock in by_minute.items()}
     varies = width is None or len(set(threads)) > 1
     names = varying_knobs(records) if width is not None and len(records) > 1 else None
-    texts = config_texts(records, names, structure_ids(log.records))
+    (configs,) = fields_of(records, "config")
+    structures = structure_ids(log.records) if any(STRUCTURE in c for c in configs) else None
+    texts = config_texts(records, names, structures)
     seconds = ["-" if m is None else duration(m) for m in medians]
     apart = ["-" if s is None else f"{s:.1%}" for s in spreads(times)]
     columns = [
@@ -71,7 +74,7 @@ def structures_legend(log: Log, shown: Collection[str]) -> Iterator[str]:
     """The lines below a table that say what the ids of its structures stand for."""
     from loopwright.records import structure_ids, structure_legend
 
-    for number, name in structure_legend(structure_ids(log.records), shown):
+    for number, name in structure_legend(structure_ids(log.records) if shown else {}, shown):
         yield wrapped(f"{number:4} {harmless(name)}", 5)
 
 

@@ -152,7 +152,7 @@ def _described(
     """A record in words, from those of its task and machine, and the candidates, best first."""
     from loopwright.cli.logs.record_text import minute_text, setup_title
     from loopwright.inspection import applies_here, time_text
-    from loopwright.records import structure_ids
+    from loopwright.records import STRUCTURE, structure_ids
 
     yield f"record {record.id} of {log.path}"
     yield _named("task", setup_title(record))
@@ -175,7 +175,8 @@ def _described(
     here = applies_here(record, log.records)
     yield _named("here", f"{'applied' if here.applied else 'not applied'}: {here.reason}")
     yield from (wrapped(f"          {difference}", 12) for difference in here.differs)
-    yield from structure_lines(record, own, structure_ids(log.records))
+    if STRUCTURE in record.config:
+        yield from structure_lines(record, own, structure_ids(log.records))
     yield ""
     yield from _knobs(record, own)
     yield ""

@@ -168,6 +168,7 @@ def test_numbers_beside_tensors_and_broadcasting() -> None:
         lambda p, q, u, b, s: np.clip(u, None, 9),
         lambda p, q, u, b, s: np.round(p * 7),
         lambda p, q, u, b, s: abs(p) + +q,
+        lambda p, q, u, b, s: (p * 9).astype("int32") + u,
         lambda p, q, u, b, s: sum([p, p, q]),
         lambda p, q, u, b, s: -s // q,
         lambda p, q, u, b, s: divmod(p, 0.3)[1],
@@ -223,6 +224,7 @@ def test_scalars_and_arrays_of_numpy_beside_elements() -> None:
     assert str(np.float32(2) * A[0]) == "2.0 * A[0]"
     assert (np.int64(3) + J[0]).dtype == "int32"
     assert [str(e) for e in np.arange(3) * J[0]] == ["0 * J[0]", "J[0]", "2 * J[0]"]
+    assert [str(e) for e in divmod(J[0], 3)] == ["J[0] // 3", "J[0] % 3"]
     assert float(te.const(2.5)) == 2.5
     assert int(te.const(7)) == 7
 
