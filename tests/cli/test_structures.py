@@ -170,8 +170,9 @@ def test_structures_are_compared_by_their_best(cli, file, instant):
     number = ids[records.value_text(chosen.config["structure"])]
     shown_alone = cli("records", "show", "p.jsonl", "best").out
     assert f"structure: {number} {chosen.config['structure']}" in shown_alone
-    for verb in ("list", "top", "importance"):
-        output = cli("records", verb, "p.jsonl").out
+    pair = [next(r.id for r in held if r.config["structure"] == name) for name in list(best)[:2]]
+    for verb, more in (("list", []), ("top", []), ("importance", []), ("compare", pair)):
+        output = cli("records", verb, "p.jsonl", *more).out
         shown = set(re.findall(r"\bS\d+\b", output))
         legend = dict(re.findall(r"^(S\d+) +(.*)$", output, re.M))
         assert shown == set(legend)
