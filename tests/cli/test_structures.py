@@ -171,17 +171,31 @@ def test_structures_are_compared_by_their_best(cli, file, instant):
     shown_alone = cli("records", "show", "p.jsonl", "best").out
     assert f"structure: {number} {chosen.config['structure']}" in shown_alone
     pair = [next(r.id for r in held if r.config["structure"] == name) for name in list(best)[:2]]
-    for verb, more in (("list", []), ("top", []), ("importance", []), ("compare", pair)):
-        output = cli("records", verb, "p.jsonl", *more).out
-        shown = set(re.findall(r"\bS\d+\b", output))
-        legend = dict(re.findall(r"^(S\d+) +(.*)$", output, re.M))
-        assert shown == set(legend)
+    for verb, more in (("list", []), ("top", []), ("compare", pair)):
+        legend = legend_of(cli("records", verb, "p.jsonl", *more).out)
         assert all(ids[records.value_text(name)] == k for k, name in legend.items())
-        assert 'structure="' not in output
     assert chosen.config["structure"] in cli("records", "list", "p.jsonl", "--csv").out
+
+
+def legend_of(output):
+    """The legend below a table, which has just the ids of the table, and the table no name."""
+    legend = dict(re.findall(r"^(S\d+) +(.*)$", output, re.M))
+    assert set(re.findall(r"\bS\d+\b", output)) == set(legend)
+    assert legend
+    assert 'structure="' not in output
+    return legend
+
+
+@pytest.mark.slow  # trees are learned for each
+@pytest.mark.usefixtures("instant")
+def test_importance_and_the_page_name_structures_by_one_legend(cli, file):
+    tune(cli, file, 40)
+    ids = records.structure_ids(records.load("p.jsonl").records)
+    legend = legend_of(cli("records", "importance", "p.jsonl").out)
+    assert all(ids[records.value_text(name)] == k for k, name in legend.items())
     cli("report", "p.jsonl", "-o", "p.html")
     page = Path("p.html").read_text(encoding="utf-8")
-    assert all(page.count(f">{html.escape(name)}<") == 1 for name in best)
+    assert all(page.count(f">{html.escape(json.loads(name))}<") == 1 for name in ids)
 
 
 def test_a_point_of_no_structure(cli, file):

@@ -78,7 +78,7 @@ BINARY = [f for f in UFUNCS if f.nin == 2 and f not in (np.power, np.float_power
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
 def test_functions_of_one_operand(dtype: str) -> None:
     of_all(UNARY, [dtype])
 
@@ -91,7 +91,9 @@ def test_functions_of_two_operands(dtypes: list[str]) -> None:
 
 @pytest.mark.slow  # the other dtypes and pairs of them: 20 more kernels
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("left", ["int8", "uint8", "int64", "uint64", "float16", "float64"])
+@pytest.mark.parametrize(
+    "left", ["int8", "int32", "uint8", "int64", "uint64", "float16", "float64"]
+)
 def test_functions_of_other_dtypes(left: str) -> None:
     of_all(UNARY, [left])
     for right in ("int8", "uint8", "uint64", "int64", "float32", "float16", "bool", left):
@@ -125,6 +127,7 @@ def test_constant_powers_of_elements_and_tensors(exponents: list[float]) -> None
     check(made, [x, n], [X, N])
 
 
+@pytest.mark.slow  # a function of pow each
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_powers_of_expressions() -> None:
     x, n = te.placeholder(X.shape, name="x"), te.placeholder(N.shape, "int32", name="n")
