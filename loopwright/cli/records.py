@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import click
 from collections.abc import Sequence
 from itertools import compress
-from typing import TYPE_CHECKING
-
-import click
-
-from loopwright.cli.console import announce, echo
-from loopwright.cli.logs import compare, files, record_text, show, statistics
-from loopwright.cli.logs.reading import Filters, OutputForm, load_log
-from loopwright.cli.options import argument, option, verb
-from loopwright.cli.tables import TextColumn, print_lines, print_table, terminal_width, wrapped
+from loopwright.cli.console import announce
+from loopwright.cli.console import echo
+from loopwright.cli.logs import compare
+from loopwright.cli.logs import files
+from loopwright.cli.logs import record_text
+from loopwright.cli.logs import show
+from loopwright.cli.logs import statistics
+from loopwright.cli.logs.reading import Filters
+from loopwright.cli.logs.reading import OutputForm
+from loopwright.cli.logs.reading import load_log
+from loopwright.cli.options import argument
+from loopwright.cli.options import option
+from loopwright.cli.options import verb
+from loopwright.cli.tables import TextColumn
+from loopwright.cli.tables import print_lines
+from loopwright.cli.tables import print_table
+from loopwright.cli.tables import terminal_width
+from loopwright.cli.tables import wrapped
 from loopwright.errors import RecordError
 from loopwright.presenting import counted
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from loopwright.records import Log, Ratio, Record, Standings
+    from loopwright.records import Log
+    from loopwright.records import Ratio
+    from loopwright.records import Record
+    from loopwright.records import Standings
 
 
 class _InOrder(click.Group):
@@ -182,6 +196,15 @@ def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None
         if terminal_width() is not None:
             echo("\n".join(wrapped(line, 2) for line in record_text.heading(records)))
         print_table(record_text.record_columns(log, records, terminal_width()))
+        _print_legend(log, records)
+
+
+def _print_legend(log: Log, records: Sequence[Record]) -> None:
+    from loopwright.records import STRUCTURE, value_text
+
+    shown = {value_text(r.config[STRUCTURE]) for r in records if STRUCTURE in r.config}
+    for line in record_text.structures_legend(log, shown):
+        echo(line)
 
 
 def _print_standings(log: Log, standing: Standings) -> None:
@@ -194,6 +217,7 @@ def _print_standings(log: Log, standing: Standings) -> None:
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
     more = [TextColumn("to best", to_best), TextColumn("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
+    _print_legend(log, records)
     parts = [f"{len(records)} of {counted(standing.candidates, 'candidate')}"]
     if standing.default is None:
         parts.append("the default configuration is not known")

@@ -83,7 +83,8 @@ def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapp
     except _DAMAGE as error:
         text = " ".join(str(error).split())
         raise UsageError(
-            f"{source} is no model of loopwright, or was damaged ({text:.120}); save it again"
+            f"{source} is no model of loopwright, or was damaged ({text:.120}); save it again. "
+            "lw.load_module reads the file of a kernel"
         ) from error
 
 

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from loopwright.errors import RecordError
+from loopwright.errors import UsageError
+from loopwright.records import Json
+from loopwright.records import Log
+from loopwright.records import Record
+from loopwright.records import Store
+from loopwright.records import check_is_log
+from loopwright.records import load
+from loopwright.records import load_lines
+from loopwright.task import ConfigEntity
+from loopwright.task import DispatchContext
+from loopwright.task import Scheduled
+from loopwright.task import TargetLike
+from loopwright.task import Task
+from loopwright.task import task_of
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
-
-from loopwright.errors import RecordError, UsageError
-from loopwright.records import Json, Log, Record, Store, load, load_lines
-from loopwright.task import ConfigEntity, DispatchContext, Scheduled, TargetLike, Task, task_of
+from typing import Any
+from typing import Protocol
+from typing import TypeAlias
+from typing import cast
 
 
 class HasRecord(Protocol):
@@ -33,7 +50,12 @@ def logs_of(source: Source | Iterable[Any] | None) -> Iterator[Log]:
     elif (record := _record(source)) is not None:
         yield Log(Path("records"), [record])
     elif isinstance(source, (str, os.PathLike)) and not _is_line(source):
-        yield from map(load, _files(Path(source)))
+        path = Path(source)
+        for log in map(load, _files(path)):
+            # In a folder the file of another program is passed over, with a warning.
+            if log.skipped and not path.is_dir():
+                check_is_log(log)
+            yield log
     elif isinstance(source, (str, bytes)):
         yield load_lines([source])
     elif hasattr(source, "readline"):

@@ -10,12 +10,13 @@ from __future__ import annotations
 # `loopwright.ir.node.same`, which builds nothing.
 #
 # NaN: ``max`` and ``min`` give NaN when either operand is NaN (as ``numpy.maximum``), everywhere.
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import reduce as fold
 from numbers import Number
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 import numpy as np
 
@@ -99,11 +100,7 @@ def tracing(what: str) -> Iterator[None]:
 def _operators(op: str) -> tuple[_Method, _Method]:
     """The method of an operator, and the one that Python calls for the operand on the right."""
 
-    def reflected(a: ExprOps, b: ExprLike) -> Expr:
-        # On the left a scalar of NumPy is a plain number: NumPy hands an array's elements as such.
-        return binary(op, b.item() if isinstance(b, np.generic) else b, a)
-
-    return lambda a, b: binary(op, a, b), reflected
+    return lambda a, b: binary(op, a, b), lambda a, b: binary(op, b, a)
 
 
 def traced() -> str:
@@ -111,11 +108,90 @@ def traced() -> str:
     return _traced.get()
 
 
+#: What NumPy's functions, and ``**``, make of expressions: Python's operators, and what
+#: `loopwright.te.ufuncs` adds.
+NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.true_divide: operator.truediv,
+    np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod,
+    np.left_shift: operator.lshift,
+    np.right_shift: operator.rshift,
+    np.bitwise_and: operator.and_,
+    np.bitwise_or: operator.or_,
+    np.bitwise_xor: operator.xor,
+    np.invert: operator.inv,
+    np.negative: operator.neg,
+    np.positive: operator.pos,
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+}
+
+
+def counterpart(functions: Mapping[Callable[..., Any], Any], numpy: Callable[..., Any]) -> Any:
+    """Find what stands for a function of NumPy; TensorError where nothing does."""
+    if numpy not in functions:
+        raise TensorError(
+            f"np.{numpy.__name__} has no counterpart for tensor expressions; write te.compute with "
+            "functions of te, and with te.sum and the like for a reduction"
+        )
+    return functions[numpy]
+
+
+def check_call(ufunc: np.ufunc, method: str, options: Mapping[str, object]) -> None:
+    """Refuse what a function of NumPy cannot do with expressions."""
+    if method != "__call__":
+        raise TensorError(
+            f"np.{ufunc.__name__}.{method} of a tensor expression: write te.compute, with te.sum "
+            "and the like for a reduction"
+        )
+    if options:
+        asked = ", ".join(f"{name}=" for name in options)
+        raise TensorError(f"np.{ufunc.__name__} of a tensor expression does not take {asked}")
+
+
+def no_value(x: object) -> NoReturn:
+    """Say that ``math.sqrt``, ``float`` and the like want a number."""
+    text = repr(x) if len(repr(x)) <= 80 else f"{repr(x)[:77]}..."
+    raise TensorError(
+        f"{text} is no number yet, as math.sqrt, math.exp, float and int want one; use te.sqrt, "
+        "te.exp and their like, or np.sqrt, and .astype(dtype) to convert"
+    )
+
+
+def _object_array(x: object) -> np.ndarray[Any, Any]:
+    if isinstance(x, np.ndarray):
+        return x.astype(object)
+    one = np.empty((), object)
+    one[()] = x
+    return one
+
+
 class ExprOps:
     __slots__ = ()
-    #: Above that of NumPy's scalars, so that ``np.int64(3) == i`` asks the axis, and below that of
-    #: its arrays, which calculate with each element.
-    __array_priority__ = -1.0
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *operands: Any, **options: object
+    ) -> Any:
+        check_call(ufunc, method, options)
+        function = counterpart(NUMPY, ufunc)
+        if any(isinstance(x, np.ndarray) and x.ndim for x in operands):
+            each = np.frompyfunc(function, ufunc.nin, ufunc.nout)
+            return each(*(_object_array(x) for x in operands))
+        # A scalar of NumPy is a plain number: NumPy hands an array's elements as such.
+        plain = (x.item() if isinstance(x, np.generic | np.ndarray) else x for x in operands)
+        return function(*plain)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Any, options: Mapping[str, Any]
+    ) -> Any:
+        return counterpart(NUMPY, function)(*args, **options)
 
     __add__, __radd__ = _operators("+")
     __sub__, __rsub__ = _operators("-")
@@ -129,14 +205,44 @@ class ExprOps:
     __or__, __ror__ = _operators("|")
     __xor__, __rxor__ = _operators("^")
 
+    def __pow__(self, exponent: ExprLike) -> Expr:
+        power: Expr = NUMPY[operator.pow](self, exponent)
+        return power
+
+    def __rpow__(self, base: ExprLike) -> Expr:
+        power: Expr = NUMPY[operator.pow](base, self)
+        return power
+
+    def __divmod__(self, divisor: ExprLike) -> tuple[Expr, Expr]:
+        return self // divisor, self % divisor
+
     def __invert__(self) -> Expr:
         return invert(self)
+
+    def __pos__(self) -> Expr:
+        return as_expr(self)
+
+    def __abs__(self) -> Expr:
+        size: Expr = NUMPY[np.absolute](self)
+        return size
+
+    def __round__(self, ndigits: None = None) -> Expr:
+        if ndigits is not None:
+            raise TensorError(f"round(x, {ndigits}): expressions are rounded to whole numbers")
+        nearest: Expr = NUMPY[np.rint](self)
+        return nearest
 
     def __neg__(self) -> Expr:
         e = as_expr(self)
         if e.dtype == "bool":
             raise TensorError("'-' on a bool operand: cast it to an integer type first")
         return const(-e.value, e.dtype) if isinstance(e, Const) else Unary("-", e, e.dtype)
+
+    def __float__(self) -> float:
+        return float(self.value) if isinstance(self, Const) else no_value(self)
+
+    def __int__(self) -> int:
+        return int(self.value) if isinstance(self, Const) else no_value(self)
 
     __lt__ = _operators("<")[0]
     __le__ = _operators("<=")[0]

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from loopwright.extras import install
 from loopwright.records import Store
 from tests.cli.conftest import WORKLOAD
 from tests.cli.record_tables import on_terminal, table, write
@@ -123,7 +124,7 @@ def test_a_curve_without_matplotlib(cli, night, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ran = cli("records", "curve", night[0], "-o", "x.png")
     assert ran.code == 2
-    assert "-o needs matplotlib: pip install 'loopwright[plot]'" in ran.error
+    assert f"-o needs matplotlib: {install('plot')}" in ran.error
 
 
 def test_tables_of_two_tasks_have_a_line_between_them(cli, tmp_path):

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from loopwright.cli import watch
+from loopwright.extras import install
 from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Store
 from loopwright.records.follow import Follower
@@ -281,7 +282,7 @@ def test_dashboard_says_what_is_not_installed(
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     error = cli("dashboard", "log.jsonl").error
     assert "the dashboard needs Starlette and uvicorn" in error
-    assert "pip install 'loopwright[dashboard]'; `loopwright report` makes a page" in error
+    assert f"{install('dashboard')}; `loopwright report` makes a page" in error
 
 
 def test_dashboard_refuses(cli: Cli) -> None:

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import click
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from loopwright.cli.console import echo
+from loopwright.cli.console import harmless
+from loopwright.cli.logs.reading import Filters
+from loopwright.cli.logs.reading import check_one_setup
+from loopwright.cli.logs.reading import find_record
+from loopwright.cli.logs.reading import load_log
+from loopwright.cli.options import any_of
+from loopwright.cli.options import argument
+from loopwright.cli.options import flag
+from loopwright.cli.options import option
+from loopwright.cli.options import verb
+from loopwright.cli.tables import TextColumn
+from loopwright.cli.tables import table_lines
+from loopwright.cli.tables import terminal_width
+from loopwright.cli.tables import wrapped
+from loopwright.errors import LoopwrightError
+from loopwright.errors import RecordError
+from loopwright.presenting import counted
 from typing import TYPE_CHECKING
 
-import click
-
-from loopwright.cli.console import echo, harmless
-from loopwright.cli.logs.reading import (
-    Filters,
-    check_one_setup,
-    find_record,
-    load_log,
-)
-from loopwright.cli.options import any_of, argument, flag, option, verb
-from loopwright.cli.tables import TextColumn, table_lines, terminal_width, wrapped
-from loopwright.errors import LoopwrightError, RecordError
-from loopwright.presenting import counted
-
 if TYPE_CHECKING:
-    from loopwright.records import Importance, Log, Neighbours, Record
+    from loopwright.records import Importance
+    from loopwright.records import Log
+    from loopwright.records import Neighbours
+    from loopwright.records import Record
 
 
 #: Other structures that are named.
 _OTHERS = 3
 
 
-def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
+def structure_lines(
+    record: Record, own: Sequence[Record], ids: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Its structure and the next best ones for its task and machine; nothing without structures."""
     from loopwright.inspection import structure_of, tried_structures
+    from loopwright.records import value_text
 
     name = structure_of(record)
     if name is None:
         return
-    yield wrapped(f"{'structure:':10} {harmless(name)}", 10)
+
+    def named(name: str) -> str:
+        return harmless(" ".join(filter(None, ((ids or {}).get(value_text(name)), name))))
+
+    yield wrapped(f"{'structure:':10} {named(name)}", 10)
     tried = tried_structures(own)
     own_time = next((s.seconds for s in tried if s.name == name), None)
     others = [s for s in tried if s.name != name and s.seconds is not None]
@@ -45,7 +62,7 @@ def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
     for other in others[:_OTHERS]:
         assert other.seconds is not None
         count = counted(other.trials, "record")
-        text = f"{other.seconds / own_time:.2f} x its time, {count}: {harmless(other.name)}"
+        text = f"{other.seconds / own_time:.2f} x its time, {count}: {named(other.name)}"
         yield wrapped(f"          {text}", 12)
     if len(others) > _OTHERS:
         yield f"          and {len(others) - _OTHERS} more"
@@ -145,6 +162,7 @@ def _described(
     """A record in words, from those of its task and machine, and the candidates, best first."""
     from loopwright.cli.logs.record_text import minute_text, setup_title
     from loopwright.inspection import applies_here, time_text
+    from loopwright.records import STRUCTURE, structure_ids
 
     yield f"record {record.id} of {log.path}"
     yield _named("task", setup_title(record))
@@ -167,7 +185,8 @@ def _described(
     here = applies_here(record, log.records)
     yield _named("here", f"{'applied' if here.applied else 'not applied'}: {here.reason}")
     yield from (wrapped(f"          {difference}", 12) for difference in here.differs)
-    yield from structure_lines(record, own)
+    if STRUCTURE in record.config:
+        yield from structure_lines(record, own, structure_ids(log.records))
     yield ""
     yield from _knobs(record, own)
     yield ""

@@ -90,6 +90,10 @@ class Artifact:
         target = Path(path)
         manifest_path = target.with_name(f"{target.name}.json")
         objects = _read(target, "the object file")
+        if objects.startswith(b"PK") and b'"loopwright.model"' in objects[:200]:
+            raise UsageError(
+                f"{target} is a model, of many kernels: lw.graph.load({str(target)!r}) reads it"
+            )
         text = _read(manifest_path, f"the manifest of {target}")
         try:
             manifest = json.loads(text)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import GraphError
+from loopwright.extras import install
 from loopwright.graph.ir.expr import TensorType, TupleType, Type
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ def onnx_package() -> Any:
     try:
         import onnx
     except ImportError as exc:
-        raise GraphError(
-            'ONNX models need the package onnx: pip install "loopwright[onnx]"'
-        ) from exc
+        raise GraphError(f"ONNX models need the package onnx: {install('onnx')}") from exc
     return onnx
 
 
