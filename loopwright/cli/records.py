@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import click
 from collections.abc import Sequence
 from itertools import compress
-from loopwright.cli.console import announce
-from loopwright.cli.console import echo
-from loopwright.cli.logs import compare
-from loopwright.cli.logs import files
-from loopwright.cli.logs import record_text
-from loopwright.cli.logs import show
-from loopwright.cli.logs import statistics
-from loopwright.cli.logs.reading import Filters
-from loopwright.cli.logs.reading import OutputForm
-from loopwright.cli.logs.reading import load_log
-from loopwright.cli.options import argument
-from loopwright.cli.options import option
-from loopwright.cli.options import verb
-from loopwright.cli.tables import TextColumn
-from loopwright.cli.tables import print_lines
-from loopwright.cli.tables import print_table
-from loopwright.cli.tables import terminal_width
-from loopwright.cli.tables import wrapped
-from loopwright.errors import RecordError
-from loopwright.presenting import counted
 from typing import TYPE_CHECKING
 
+import click
+
+from loopwright.cli.console import announce, echo
+from loopwright.cli.logs import compare, files, record_text, show, statistics
+from loopwright.cli.logs.reading import Filters, OutputForm, load_log
+from loopwright.cli.options import argument, option, verb
+from loopwright.cli.tables import TextColumn, print_lines, print_table, terminal_width, wrapped
+from loopwright.errors import RecordError
+from loopwright.presenting import counted
+
 if TYPE_CHECKING:
-    from loopwright.records import Log
-    from loopwright.records import Ratio
-    from loopwright.records import Record
-    from loopwright.records import Standings
+    from loopwright.records import Log, Ratio, Record, Standings
 
 
 class _InOrder(click.Group):

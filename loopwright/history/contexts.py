@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from loopwright.errors import RecordError
-from loopwright.errors import UsageError
-from loopwright.records import Json
-from loopwright.records import Log
-from loopwright.records import Record
-from loopwright.records import Store
-from loopwright.records import check_is_log
-from loopwright.records import load
-from loopwright.records import load_lines
-from loopwright.task import ConfigEntity
-from loopwright.task import DispatchContext
-from loopwright.task import Scheduled
-from loopwright.task import TargetLike
-from loopwright.task import Task
-from loopwright.task import task_of
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-from typing import Protocol
-from typing import TypeAlias
-from typing import cast
+from typing import Any, Protocol, TypeAlias, cast
+
+from loopwright.errors import RecordError, UsageError
+from loopwright.records import Json, Log, Record, Store, check_is_log, load, load_lines
+from loopwright.task import ConfigEntity, DispatchContext, Scheduled, TargetLike, Task, task_of
 
 
 class HasRecord(Protocol):

@@ -11,24 +11,24 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from loopwright.errors import LoopwrightError
-from loopwright.errors import RecordError
-from loopwright.extras import install
-from loopwright.inspection.report.collect import page_of
-from loopwright.inspection.report.html import PageParts
-from loopwright.inspection.report.html import document
-from loopwright.inspection.report.html import logs_of
-from loopwright.inspection.report.html import parts_of
-from loopwright.inspection.report.html import title_of
-from loopwright.inspection.report.html import waiting
-from loopwright.inspection.report.page_data import Page
-from loopwright.presenting import harmless_lines
-from loopwright.records import Follower
-from loopwright.records import Log
-from loopwright.records import no_log
-from loopwright.version import __version__
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from loopwright.errors import LoopwrightError, RecordError
+from loopwright.extras import install
+from loopwright.inspection.report.collect import page_of
+from loopwright.inspection.report.html import (
+    PageParts,
+    document,
+    logs_of,
+    parts_of,
+    title_of,
+    waiting,
+)
+from loopwright.inspection.report.page_data import Page
+from loopwright.presenting import harmless_lines
+from loopwright.records import Follower, Log, no_log
+from loopwright.version import __version__
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import click
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from loopwright.cli.console import echo
-from loopwright.cli.console import harmless
-from loopwright.cli.logs.reading import Filters
-from loopwright.cli.logs.reading import check_one_setup
-from loopwright.cli.logs.reading import find_record
-from loopwright.cli.logs.reading import load_log
-from loopwright.cli.options import any_of
-from loopwright.cli.options import argument
-from loopwright.cli.options import flag
-from loopwright.cli.options import option
-from loopwright.cli.options import verb
-from loopwright.cli.tables import TextColumn
-from loopwright.cli.tables import table_lines
-from loopwright.cli.tables import terminal_width
-from loopwright.cli.tables import wrapped
-from loopwright.errors import LoopwrightError
-from loopwright.errors import RecordError
-from loopwright.presenting import counted
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import click
+
+from loopwright.cli.console import echo, harmless
+from loopwright.cli.logs.reading import Filters, check_one_setup, find_record, load_log
+from loopwright.cli.options import any_of, argument, flag, option, verb
+from loopwright.cli.tables import TextColumn, table_lines, terminal_width, wrapped
+from loopwright.errors import LoopwrightError, RecordError
+from loopwright.presenting import counted
+
 if TYPE_CHECKING:
-    from loopwright.records import Importance
-    from loopwright.records import Log
-    from loopwright.records import Neighbours
-    from loopwright.records import Record
+    from loopwright.records import Importance, Log, Neighbours, Record
 
 
 #: Other structures that are named.
