@@ -49,8 +49,10 @@ FLOORS = {
     "testing": 8,
     "auto_scheduler": 9,
     "autotvm": 9,
+    "contrib": 9,
     "cli": 9,
     "tir": 9,
+    "topi": 9,
     "__main__": 10,
 }
 
