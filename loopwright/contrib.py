@@ -22,7 +22,6 @@ _TABLES = {
             "graph_executor": _NETWORK,
             "graph_runtime": _NETWORK,
             "random": "loopwright.nd.random_fill fills an array",
-            "tedd": "print(s.as_python()) writes the steps, print(loopwright.lower(s, args)) loops",
         },
     ),
     "cc": Table(
@@ -35,6 +34,13 @@ _TABLES = {
             "have_tensorcore"
         },
         {"compile_cuda": "loopwright.build(s, args, 'cuda') compiles, by NVRTC"},
+    ),
+    "tedd": Table(
+        "Pictures of schedules for Graphviz.",
+        {
+            "loopwright.compat.tedd": "viz_dataflow_graph viz_itervar_relationship_graph "
+            "viz_schedule_tree"
+        },
     ),
     "utils": Table("Folders for a while.", {"loopwright.compat.contrib": "TempDirectory tempdir"}),
 }

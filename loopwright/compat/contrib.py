@@ -6,33 +6,34 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from loopwright.errors import RunError, TargetError, UsageError
 from loopwright.runtime import Module, cuda
 from loopwright.target import Target
 
 
-class TempDirectory(TemporaryDirectory[str]):
+class TempDirectory:
     """A folder that is removed with the object, or by `remove`; ``temp_dir`` is its path."""
 
-    @property
-    def temp_dir(self) -> str:
-        return self.name
+    def __init__(self) -> None:
+        self.temp_dir = tempfile.mkdtemp()
+        self._removal = weakref.finalize(self, shutil.rmtree, self.temp_dir, ignore_errors=True)
 
     def relpath(self, name: str) -> str:
         """The path of a file in the folder."""
-        return os.path.join(self.name, name)
+        return os.path.join(self.temp_dir, name)
 
     def listdir(self) -> list[str]:
         """Names of what is in the folder, sorted."""
-        return sorted(os.listdir(self.name))
+        return sorted(os.listdir(self.temp_dir))
 
     def remove(self) -> None:
         """Remove the folder with all in it."""
-        self.cleanup()
+        self._removal()
 
 
 def tempdir() -> TempDirectory:
@@ -46,7 +47,7 @@ def tempdir() -> TempDirectory:
         >>> print(folder.listdir())
         ['add.o', 'add.o.json']
     """
-    return TempDirectory(ignore_cleanup_errors=True)
+    return TempDirectory()
 
 
 def create_shared(

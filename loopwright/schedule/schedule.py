@@ -140,6 +140,10 @@ class Schedule(ScheduleBase):
         other._detach(self)
         return other
 
+    def normalize(self) -> Schedule:
+        """A `copy`, as scripts for TVM ask for it: loops begin at 0 here."""
+        return self.copy()
+
     @property
     def stages(self) -> list[Stage]:
         """All stages in topological order."""

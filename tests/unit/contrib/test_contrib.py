@@ -33,8 +33,10 @@ def test_a_folder_goes_with_its_object() -> None:
     assert (folder.listdir(), os.path.dirname(path)) == (["x.txt"], folder.temp_dir)
     folder.remove()
     assert not os.path.exists(path)
-    with utils.tempdir() as name:
-        assert os.path.isdir(name)
+    folder = utils.tempdir()
+    name = folder.temp_dir
+    assert os.path.isdir(name)
+    del folder
     assert not os.path.exists(name)
 
 

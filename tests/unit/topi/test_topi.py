@@ -153,6 +153,20 @@ def test_templates_find_the_stage_that_pads(padding: int) -> None:
     assert tvm.lower(s, [data, kernel, conv])
 
 
+def test_a_space_has_as_many_points_as_in_tvm() -> None:
+    """The splits and knobs of TVM's tutorial for CUDA, of which TVM prints the number of points."""
+    data, kernel = (te.placeholder(shape) for shape in ((1, 512, 7, 7), (512, 512, 3, 3)))
+    conv = topi.nn.conv2d_nchw(data, kernel, (1, 1), (1, 1), dilation=1, out_dtype="float32")
+    s, cfg = te.create_schedule([conv.op]), tvm.autotvm.ConfigSpace()
+    for number, axis in enumerate(s[conv].op.axis[1:]):
+        cfg.define_split(f"tile_{number}", axis, num_outputs=4)
+    for number, axis in enumerate(s[conv].op.reduce_axis):
+        cfg.define_split(f"part_{number}", axis, num_outputs=3)
+    cfg.define_knob("auto_unroll_max_step", [0, 512, 1500])
+    cfg.define_knob("unroll_explicit", [0, 1])
+    assert cfg.range_length == 10_454_400
+
+
 @pytest.mark.parametrize("home", ["generic", "x86"])
 def test_schedules_are_the_default_of_the_target(home: str) -> None:
     A = te.placeholder((64, 256), name="A")
