@@ -50,8 +50,8 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
         if isinstance(op, PlaceholderOp):
             raise ScheduleError(f"create_schedule: {op.name!r} is an input; give what is computed")
         outs.append(op)
-    if not outs or len(set(results)) != len(results):
-        raise ScheduleError("create_schedule: expected one or more distinct operations")
+    if not outs:
+        raise ScheduleError("create_schedule: expected one or more operations")
     dag, index = Dag.from_ops(list(dict.fromkeys(outs)))
     return Schedule(dag, {op: i for op, i in index.items()})
 
@@ -133,11 +133,16 @@ class Schedule(ScheduleBase):
     def copy(self) -> Schedule:
         """An independent copy: steps of one of the two are not steps of the other.
 
-        Tensors of the expression name stages of both, tensors that steps made only of their own.
+        Axes, and tensors that there were before, mean the same in both; what a step of one of the
+        two makes afterwards is its own.
         """
         other = copy(self)
-        other._detach()
+        other._detach(self)
         return other
+
+    def normalize(self) -> Schedule:
+        """A `copy`, as scripts for TVM ask for it: loops begin at 0 here."""
+        return self.copy()
 
     @property
     def stages(self) -> list[Stage]:

@@ -168,7 +168,8 @@ class Stage(StageRef):
 
         Args:
             factor: extent of the inner loop (at most that of the parent), or
-            nparts: extent of the outer loop. Exactly one of the two.
+            nparts: extent of the outer loop (at most that of the parent, unless it becomes
+                threads). Exactly one of the two.
             disable_predication: insist that the split is even, so that it needs no test. (TE takes
                 the caller's word for that, and runs over the end where it is not so.)
 
