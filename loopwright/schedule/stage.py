@@ -573,8 +573,13 @@ class Stage(StageRef):
     def compute_inline(self) -> None:
         """Substitute this stage's expression into its readers.
 
+        Where the expression of a reader would pass 32 768 nodes, as after ``x = x + x`` forty
+        times, large stages that are read more than once are computed once: in the reader's
+        innermost loop, or at root if several elements are read.
+
         Raises:
-            ScheduleError: the stage is a reduction, an output or an input.
+            ScheduleError: the stage is a reduction, an output or an input; (when lowered) the
+                expression is too large all the same.
 
         Example:
             >>> A = te.placeholder((8,), name="A")
