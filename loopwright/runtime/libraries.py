@@ -174,6 +174,8 @@ def link_loaded(manifest: Manifest, library: ctypes.CDLL) -> Linked:
             _address(library, "lw_pool_configure")
         )
         pool.follow(configure, manifest.num_threads)
+        if hasattr(library, pool.WATCH):
+            pool.watch(_address(library, pool.WATCH))
     if calls_packed(manifest):
         bind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_address(library, packed_calls.CONFIGURE))
         bind(packed_calls.call_address())
@@ -284,7 +286,7 @@ def export(
         (room / "fastcall.o").write_bytes(_object(fastcall.fastcall_text()))
         (room / "manifest.c").write_text(_manifest_c(manifest) + _start_c(manifest, uses_pool))
         exported = [*names, "lw_manifest", *fastcall.SYMBOLS]
-        exported += ["lw_pool_configure"] if uses_pool else []
+        exported += ["lw_pool_configure", pool.WATCH] if uses_pool else []
         files = ["manifest.c", *objects, "fastcall.o"]
         if calls_packed(source.contents):
             (room / "packed.c").write_text(_PACKED % packed_calls.UNBOUND)

@@ -13,7 +13,7 @@ from typing import Any
 from loopwright.errors import TensorError
 from loopwright.ir.affine import Extent, interval, to_affine
 from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, as_expr, tracing
-from loopwright.ir.node import same
+from loopwright.ir.node import Node, same
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Reduce, Reduced, Tuple, outputs_of
 from loopwright.ir.sizes import Shape, Sizes, SizeVar
@@ -80,8 +80,9 @@ def compute(
             ``i1`` and so on, by dimension.
 
     Raises:
-        TensorError: wrong number of arguments, a value that is no expression, a reduction inside
-            another expression, an element that lies outside its tensor, the truth of a condition
+        TensorError: wrong number of arguments, a value that is no expression, one of more than
+            262 144 nodes with what it uses several times written out, a reduction inside another
+            expression, an element that lies outside its tensor, the truth of a condition
             that depends on the element (``if i == j``).
 
     Example:
@@ -103,6 +104,7 @@ def compute(
     with tracing(f"compute {name!r}"):
         result = fcompute(*[a.var for a in axes])
     body = _body(result, name)
+    _check_size(body, name)
     op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
     op.attrs, op.axis, op.body = dict(attrs or {}), axes, body
     op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
@@ -167,6 +169,27 @@ def _axis_names(
             f"the shape has {ndim} dimension(s)"
         )
     return names
+
+
+#: Nodes of a body in which each use of a part counts: more code than any target takes.
+_MOST_NODES = 1 << 18
+
+
+def _check_size(body: Expr, name: str) -> None:
+    """Refuse a body that later walks, which visit a part at each of its uses, would not end."""
+    sizes: dict[int, int] = {}
+
+    def size(n: Node) -> int:
+        if id(n) not in sizes:
+            sizes[id(n)] = 1 + sum(map(size, n.children()))
+        return sizes[id(n)]
+
+    if (total := size(body)) > _MOST_NODES:
+        raise TensorError(
+            f"compute {name!r}: the expression has {total} nodes, more than {_MOST_NODES}, where "
+            "parts that it uses several times are written out; give these parts computes of their "
+            "own, which schedules inline or share"
+        )
 
 
 def _check_body(op: ComputeOp) -> None:

@@ -13,6 +13,7 @@ from loopwright.graph.transform.cleanup import (
     InferType,
     RemoveUnusedFunctions,
 )
+from loopwright.graph.transform.contractions import OrderContractions
 from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
 from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
 from loopwright.graph.transform.parallel_products import SplitConcatenation
@@ -50,6 +51,7 @@ def _before(module: IRModule, target: Target | None) -> list[Pass]:
         FakeQuantizationToInteger,
         QnnCanonicalize,
         SimplifyInference,
+        OrderContractions,
         FoldConstant,
         SimplifyExpr,
         *([ReassociateConstants, FoldScaleAxis] if relaxed else []),

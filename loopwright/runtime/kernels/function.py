@@ -331,7 +331,9 @@ def workspace_limit() -> int:
 
 
 def failure(function: Function, code: int) -> Exception:
-    """The error of a function that returned `code` in this thread."""
+    """The error of a function that returned `code` in this thread; Ctrl-C is raised."""
+    if code == pool.INTERRUPTED:
+        raise pool.interruption()
     complaint = function._image.complaint(code)
     if complaint is not None:
         return complaint
