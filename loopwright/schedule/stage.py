@@ -2,54 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any, SupportsIndex, TypeVar
+
 from loopwright.errors import ScheduleError
-from loopwright.ir.expr import Binary
-from loopwright.ir.expr import Cast
-from loopwright.ir.expr import Const
-from loopwright.ir.expr import Expr
-from loopwright.ir.expr import IterVar
-from loopwright.ir.expr import Var
-from loopwright.ir.kinds import AttachKind
-from loopwright.ir.kinds import MarkKind
-from loopwright.ir.kinds import Scope
+from loopwright.ir.expr import Binary, Cast, Const, Expr, IterVar, Var
+from loopwright.ir.kinds import AttachKind, MarkKind, Scope
 from loopwright.ir.sizes import Symbol
 from loopwright.schedule import primitives as steps
-from loopwright.schedule.apply import apply
-from loopwright.schedule.apply import validate_bounds
+from loopwright.schedule.apply import apply, validate_bounds
 from loopwright.schedule.bounds.infer import infer_bounds
 from loopwright.schedule.primitives.layout import trace_map
 from loopwright.schedule.primitives.loops import check_even
-from loopwright.schedule.primitives.placement import group_label
-from loopwright.schedule.primitives.placement import members
-from loopwright.schedule.primitives.sampling import Place
-from loopwright.schedule.primitives.sampling import perfect_tiles
-from loopwright.schedule.resolution import ScheduleBase
-from loopwright.schedule.resolution import StageLike
-from loopwright.schedule.resolution import StageOp
-from loopwright.schedule.resolution import StageRef
-from loopwright.schedule.state import FuseRel
-from loopwright.schedule.state import PragmaValue
-from loopwright.schedule.state import Sampled
-from loopwright.schedule.state import SplitRel
-from loopwright.schedule.state import StageId
-from loopwright.schedule.state import StageState
-from loopwright.te import ComputeOp
-from loopwright.te import Operation
-from loopwright.te import PlaceholderOp
-from loopwright.te import THREAD_TAGS
-from loopwright.te import Tensor
-from loopwright.te import TensorIntrin
-from loopwright.te import intrinsic_from_json
-from loopwright.te import require_equal
-from typing import Any
-from typing import SupportsIndex
-from typing import TypeVar
-
+from loopwright.schedule.primitives.placement import group_label, members
+from loopwright.schedule.primitives.sampling import Place, perfect_tiles
+from loopwright.schedule.resolution import ScheduleBase, StageLike, StageOp, StageRef
+from loopwright.schedule.state import FuseRel, PragmaValue, Sampled, SplitRel, StageId, StageState
+from loopwright.te import (
+    THREAD_TAGS,
+    ComputeOp,
+    Operation,
+    PlaceholderOp,
+    Tensor,
+    TensorIntrin,
+    intrinsic_from_json,
+    require_equal,
+)
 
 ThreadAxis = IterVar | str | tuple[str, int | None]
 _MOST_TILES = 1 << 17
