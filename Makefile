@@ -59,7 +59,7 @@ DEV_STAMP  := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test browser oldest torch fuzz fuzz-devices check format bench replay soak conformance nightly tuners docs \
+.PHONY: help tune smoke test browser oldest torch fuzz fuzz-devices fuzz-inputs check format bench replay soak conformance nightly tuners docs \
 	package clean
 
 help: ## list the targets
@@ -110,6 +110,10 @@ fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins 
 	$(BIN)/python -m fuzzing.fuzz --kind threads \
 		--target "opencl $(WIDE)" --target "cuda $(WIDE)" --seed $(SEED) --count $(DEVICE_COUNT)
 
+fuzz-inputs: $(DEV_STAMP) ## slightly broken models, graphs, programs, logs and artifacts (SEED=0 COUNT=1000 MINUTES=)
+	$(BIN)/python -m fuzzing.fuzz --kind inputs --seed $(SEED) \
+		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
+
 soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
 	$(BIN)/python -m benchmarks.soak --trials $(SOAK)
 
@@ -134,6 +138,7 @@ nightly: ## what takes too long for every change: the slow tests, other CPUs, th
 	$(MAKE) torch
 	$(MAKE) conformance
 	$(MAKE) fuzz MINUTES=60
+	$(MAKE) fuzz-inputs MINUTES=20
 	$(MAKE) fuzz-devices
 
 check: $(DEV_STAMP) ## formatting, lint, types, import layers
