@@ -29,13 +29,13 @@ def damaged_json(d: Draw, data: Json) -> Json:
     """A copy of a document of which up to three places are changed."""
     out = copy.deepcopy(data)
     for _ in range(d.pick((1, 1, 2, 3))):
-        places = list(_places(out))
-        if places:
-            _change(d, *d.pick(places), others=places)
+        there = list(places(out))
+        if there:
+            _change(d, *d.pick(there), others=there)
     return out
 
 
-def _places(data: Json) -> Iterator[tuple[Any, Any]]:
+def places(data: Json) -> Iterator[tuple[Any, Any]]:
     """Each container with each of its keys, over all levels."""
     waiting = [data]
     while waiting:

@@ -210,6 +210,7 @@ def lower(
     if not isinstance(s, Schedule):
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
+    s = s.with_arguments(tensors)
     # No array holds what is computed inside another stage.
     inside = {
         sid
