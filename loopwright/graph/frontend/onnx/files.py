@@ -166,6 +166,13 @@ def dense_of(tensor: Any) -> Array:
     return dense.reshape(shape)
 
 
+def check_texts(*texts: str | bytes) -> None:
+    """Refuse names that are no UTF-8, which protobuf gives as bytes."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise GraphError(f"{text!r:.60} in the model is no text in UTF-8; export it again")
+
+
 def check_node(node: Any, versions: Mapping[str, int]) -> None:
     """Refuse a node whose inputs and attributes are not those that its operator declares."""
     onnx = onnx_package()

@@ -76,6 +76,7 @@ class OnnxImporter:
         dense = ((t.name, t, files.array_of) for t in graph.initializer)
         sparse = ((t.values.name, t, files.dense_of) for t in graph.sparse_initializer)
         for name, tensor, read in (*dense, *sparse):
+            files.check_texts(name)
             try:
                 scope[name] = nodes.constant(self.types, read(tensor), name)
             except LoopwrightError as exc:
@@ -101,6 +102,8 @@ class OnnxImporter:
 
     def convert(self, proto: Any, scope: Scope) -> None:
         """Bind the outputs of a node; note what cannot be converted."""
+        texts = proto.op_type, proto.domain, proto.name, *proto.input, *proto.output
+        files.check_texts(*texts, *(a.name for a in proto.attribute))
         label = f"{files.operator(proto)} {proto.name or _first(proto.output)!r}"
         before = len(self.refused)
         for name in proto.output:
