@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,7 +176,6 @@ def check_texts(*texts: str | bytes) -> None:
 
 def check_node(node: Any, versions: Mapping[str, int]) -> None:
     """Refuse a node whose inputs and attributes are not those that its operator declares."""
-    onnx = onnx_package()
     for a in node.attribute:
         if a.ref_attr_name:
             raise GraphError(
@@ -183,22 +183,34 @@ def check_node(node: Any, versions: Mapping[str, int]) -> None:
                 "is around it"
             )
     own = domain(node.domain)
-    try:
-        schema = onnx.defs.get_schema(node.op_type, versions.get(own, 0), own)
-    except onnx.defs.SchemaError:
-        return
-    least, most = schema.min_input, schema.max_input
+    least, most, declared_attributes = _declared(node.op_type, versions.get(own, 0), own)
     if not least <= len(node.input) <= most:
         raise GraphError(f"it has {len(node.input)} inputs; {node.op_type} takes {least} to {most}")
     types = {a.name: a.type for a in node.attribute}
-    for name, declared in schema.attributes.items():
-        if name not in types and declared.required:
+    for name, number, required in declared_attributes:
+        if name not in types and required:
             raise GraphError(f"its attribute {name!r} is missing")
-        if name in types and types[name] != declared.type.value:
+        if name in types and types[name] != number:
             raise GraphError(
                 f"its attribute {name!r} is of type {_type_name(types[name])}; "
-                f"{node.op_type} takes {declared.type.name}"
+                f"{node.op_type} takes {_type_name(number)}"
             )
+
+
+@lru_cache(maxsize=1 << 10)
+def _declared(
+    op_type: str, version: int, own: str
+) -> tuple[int, int, tuple[tuple[str, int, bool], ...]]:
+    """Least and most inputs of an operator, and its attributes with their types, and whether they
+    are required; of an unknown one, whatever there is.
+    """
+    defs = onnx_package().defs
+    try:
+        schema = defs.get_schema(op_type, version, own)
+    except defs.SchemaError:
+        return 0, 1 << 31, ()
+    attributes = ((n, int(a.type.value), a.required) for n, a in schema.attributes.items())
+    return schema.min_input, schema.max_input, tuple(attributes)
 
 
 def _type_name(number: int) -> str:

@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.files import check_elements
 from loopwright.graph.frontend.onnx.node import Node, converter, one_call
 from loopwright.graph.ir.expr import Expr, const
 from loopwright.graph.op.shapes import axis_of
@@ -98,6 +99,7 @@ def layer_normalization(node: Node) -> list[Expr]:
     dtype, bias = node.dtype(x), node.optional(2)
     if len([n for n in node.outputs if n]) == 1 and dtype == "float32":
         inner = node.shape(x, axis)
+        check_elements(inner)
         beta = bias if bias is not None else const(np.zeros(inner, dtype))
         if node.shape(node[1]) == node.shape(beta) == inner:
             attrs = {"axis": axis, "epsilon": epsilon}
@@ -179,7 +181,10 @@ def dropout(node: Node) -> list[Expr]:
         ratio = node.known(1)
         if ratio is None or ratio.reshape(-1)[0] != 0:
             raise GraphError("a model in training mode is not supported")
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return [node[0]]
     dtype = "bool" if node.opset >= 10 else node.dtype(node[0])
+    check_elements(node.shape(node[0]))
     return [node[0], const(np.ones(node.shape(node[0]), dtype))]
 
 
