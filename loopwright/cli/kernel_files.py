@@ -50,6 +50,7 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
         if isinstance(task, AutomaticTask):  # known without a look at its space
             schedule = create_schedule(list(dict.fromkeys(t.op for t in task.program.outputs)))
             tensors = list(task.program.args)
+            schedule = schedule.with_arguments(tensors)
         else:
             schedule, tensors = task.instantiate(task.fallback())
         args = list(schedule.arg_ids(tensors))

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
 from loopwright.executors import Kind, Program, SizedProgram, SizedValue, Step
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir import expr as ir
@@ -80,7 +80,10 @@ class _Planner:
             if e not in inner and e not in where:
                 where[e] = self._numbers(e, where, bound, used)
         inputs = [where[p][0] for p in main.params]
-        program = self._program(inputs, where[main.body], main.attrs.get(OUTPUT_NAMES, ()))
+        names = main.attrs.get(OUTPUT_NAMES, ())
+        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+            raise GraphError(f"the attribute {OUTPUT_NAMES} of main is {shown(names)}, no names")
+        program = self._program(inputs, where[main.body], names)
         return SizedPlan(program, self.kernels, self.constants, self.calls, self.hosts)
 
     def _numbers(

@@ -12,14 +12,14 @@ import enum
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any
+from functools import cached_property, lru_cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from loopwright import te
-from loopwright.errors import GraphError, LoopwrightError, did_you_mean
+from loopwright.errors import GraphError, LoopwrightError, did_you_mean, shown
 from loopwright.graph.ir import expr as ir
 from loopwright.graph.rounding import computed
 from loopwright.lowering import PassContext
@@ -73,13 +73,16 @@ class Op:
             GraphError: too few or too many inputs, an attribute that is unknown or missing, or of a
                 type that no attribute has.
         """
-        least, most = len(self.inputs) - self.optional, len(self.inputs)
-        if len(args) < least or (len(args) > most and not self.variadic):
-            wanted = f"{least} or more" if self.variadic else f"{least} to {most}"
-            wanted = str(most) if least == most and not self.variadic else wanted
-            raise GraphError(f"{self.name} takes {wanted} inputs, got {len(args)}")
+        self._check_count(len(args))
         exprs = tuple(a if isinstance(a, ir.Expr) else ir.const(a) for a in args)
         return ir.Call(ir.OpRef(self.name), exprs, self.complete(attrs), span=span)
+
+    def _check_count(self, count: int) -> None:
+        least, most = len(self.inputs) - self.optional, len(self.inputs)
+        if count < least or (count > most and not self.variadic):
+            wanted = f"{least} or more" if self.variadic else f"{least} to {most}"
+            wanted = str(most) if least == most and not self.variadic else wanted
+            raise GraphError(f"{self.name} takes {wanted} inputs, got {count}")
 
     def complete(self, attrs: Mapping[str, Any]) -> ir.Attrs:
         """The given attributes, and defaults for the others; GraphError as of `__call__`."""
@@ -94,7 +97,22 @@ class Op:
         missing = [name for name, value in values.items() if value is _REQUIRED]
         if missing:
             raise GraphError(f"{self.name} needs the attribute {', '.join(missing)}")
-        return MappingProxyType({n: _plain(self.name, n, v) for n, v in values.items()})
+        plain = {n: _plain(self.name, n, v) for n, v in values.items()}
+        for name, value in plain.items():
+            if not _fits(value, self._hints.get(name)):
+                raise GraphError(
+                    f"{self.name}: attribute {name!r} is {shown(value)}; give "
+                    f"{inspect.signature(self.compute).parameters[name].annotation}"
+                )
+        return MappingProxyType(plain)
+
+    @cached_property
+    def _hints(self) -> Mapping[str, Any]:
+        """The types that the computation declares, as far as they are known."""
+        try:
+            return get_type_hints(self.compute)
+        except (NameError, TypeError):  # of a function that is not ours
+            return {}
 
     def tensors(self, args: Sequence[te.Tensor], attrs: ir.Attrs) -> list[te.Tensor]:
         """The tensors of a call with all attributes; 16-bit results are rounded once."""
@@ -102,6 +120,7 @@ class Op:
 
     def type_of(self, args: Sequence[ir.Type], attrs: ir.Attrs) -> ir.Type:
         """The type of a call; GraphError where the operator takes no such arguments."""
+        self._check_count(len(args))
         for n, t in enumerate(args):
             if not isinstance(t, ir.TensorType):
                 raise GraphError(f"{self.name} takes tensors, but input {n} is {t}")
@@ -133,6 +152,20 @@ def _plain(op: str, name: str, value: Any) -> Any:
         return tuple(_plain(op, name, v) for v in value)
     raise GraphError(
         f"{op}: attribute {name!r} is {value!r:.60}; give numbers, text, or lists of them"
+    )
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether an attribute has the type that is declared for it; 0 and 1 may stand for a bool."""
+    inner = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if get_origin(hint) is Sequence:
+        return isinstance(value, tuple) and all(_fits(v, inner[0]) for v in value)
+    if hint is float:
+        return isinstance(value, (int, float))
+    return hint not in (bool, int, str, NoneType) or isinstance(
+        value, int if hint is bool else hint
     )
 
 

@@ -42,14 +42,7 @@ from loopwright.lowering.passes.threads import (
     lower_warp_memory,
 )
 from loopwright.lowering.passes.vectorize import skip_vectorize, unroll_loop, vectorize_loop
-from loopwright.schedule import (
-    Bounds,
-    Schedule,
-    StageId,
-    StageState,
-    State,
-    share_inlined,
-)
+from loopwright.schedule import Bounds, Schedule, StageId, StageState, State, share_inlined
 from loopwright.te import ArgId, OperandBuffer, Tensor, read_arg_id
 
 # ---------------------------------------------------------------- constant operands
@@ -217,6 +210,7 @@ def lower(
     if not isinstance(s, Schedule):
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
+    s = s.with_arguments(tensors)
     # No array holds what is computed inside another stage.
     inside = {
         sid

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -151,10 +150,10 @@ class Record:
         times = tuple(self.times)
         for value in times:
             number = not isinstance(value, bool) and hasattr(value, "__float__")
-            if not number or not 0 < float(value) < math.inf:
+            if not number or not 0 < float(value) <= _MOST_SECONDS:
                 raise RecordError(
                     f"field 'times' holds {str(value)[:60]!r}; each time is a finite number of "
-                    "seconds above 0"
+                    f"seconds above 0, and at most {_MOST_SECONDS:g}"
                 )
         object.__setattr__(self, "times", tuple(map(float, times)))
 
@@ -291,12 +290,14 @@ def check_version(data: Mapping[str, Json]) -> None:
 
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-#: Finite numbers of at least 0, such as seconds. A whole one stays whole, since ids depend on it.
+#: Finite numbers of at least 0, such as errors. A whole one stays whole, since ids depend on it.
 _Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 _LAST_SECOND = 253402300799  # the last second of the year 9999: what a calendar can show
 _Moment = (
     Annotated[int, Meta(ge=0, le=_LAST_SECOND)] | Annotated[float, Meta(ge=0, le=_LAST_SECOND)]
 )
+_MOST_SECONDS = 1e30  # so that sums of any number of lines are finite
+_Seconds = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 
 
 class _Error(msgspec.Struct):
@@ -352,6 +353,7 @@ FIELD_TYPES |= {
     "trace": _Trace,
     "resources": dict[str, Count] | None,
     "ts": _Moment,
+    **dict.fromkeys(("build_s", "run_s", "prepare_s"), _Seconds),
 }
 del FIELD_TYPES["extra"]
 

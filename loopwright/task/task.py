@@ -251,7 +251,7 @@ class Task:
                 f"task {self}: tuning needs sizes that are known, and the program has the size "
                 f"variables {', '.join(sizes)}; give the template ints for them"
             )
-        return result[0], list(result[1])
+        return result[0].with_arguments(result[1]), list(result[1])
 
     def is_of(self, record: Record) -> bool:
         """Whether a record is of this task, under whatever name."""

@@ -9,12 +9,13 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
 from loopwright.graph.frontend.conversion import ExprTypes, ImportedNode, listed
 from loopwright.graph.ir.expr import Constant, Expr, TensorType, const
 from loopwright.graph.ir.visitor import free_vars
 from loopwright.graph.kernels import evaluate
 from loopwright.graph.op.narrow import FORMATS, SCALE
+from loopwright.graph.op.shapes import axis_of
 from loopwright.graph.rounding import WIDE
 
 #: From a node to its outputs: one, or several in order.
@@ -80,6 +81,28 @@ class Node(ImportedNode):
         """An attribute, or a default; floats are rounded to float32, as ONNX stores them."""
         value = self.attrs.get(name, default)
         return float(np.float32(value)) if isinstance(value, float) else value
+
+    def each(
+        self, name: str, count: int, default: int | None = None, least: int | None = None
+    ) -> tuple[int, ...]:
+        """An attribute of one integer for each of some dimensions, by default all one number."""
+        values = self.attrs.get(name, None if default is None else (default,) * count)
+        if values is None or len(values) != count:
+            raise GraphError(f"its {name} are {shown(values)}; give {count} numbers")
+        if least is not None and min(values, default=least) < least:
+            raise GraphError(f"its {name} are {shown(values)}; give numbers from {least} on")
+        return tuple(values)
+
+    def axis(self, e: Expr, default: int, name: str = "axis") -> int:
+        """An attribute that is an axis of an expression, counted from 0."""
+        return axis_of(self.attr(name, default), self.rank(e))
+
+    def one(self, index: int) -> Any:
+        """The number of an input that has one element, which has to be known."""
+        elements = self.value(self[index], f"input {index}")
+        if elements.size != 1:
+            raise GraphError(f"its input {index} has {elements.size} elements; one is needed")
+        return elements.item()
 
     def cast(self, e: Expr, dtype: str) -> Expr:
         """A tensor as another dtype; itself where it has it."""
