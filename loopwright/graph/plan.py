@@ -114,9 +114,12 @@ class _Planner:
                 self.hosts[name] = host
                 return self._add_step(e, name, [where[a][0] for a in e.args])
         where_from = f" ({e.span})" if e.span else ""
+        advice = "run FuseOps before"
+        if isinstance(e, ir.If):
+            advice = "build its branches as two models, and choose in Python"
         raise GraphError(
             f"a {type(e).__name__}{where_from} has no place in a program of kernels: the graph "
-            "executor runs calls one after the other; run FuseOps before"
+            f"executor runs calls one after the other; {advice}"
         )
 
     def _step(self, call: ir.Call, function: ir.Function, args: list[int]) -> list[int]:

@@ -7,7 +7,6 @@ is left out.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from loopwright.errors import RecordError, UsageError
-from loopwright.files import destination, replaced
+from loopwright.files import LOCKS, destination, flock, replaced
 from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import LOG, Log, check_has_records, check_is_log, load, without_records
 from loopwright.records.query import by_task, kept
@@ -240,9 +239,9 @@ def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Keep others from appending to a file, which may be replaced while this waits for them."""
-    while path.exists():
+    while LOCKS and path.exists():
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            flock(file.fileno())
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 yield
                 return

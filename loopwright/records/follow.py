@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopwright.errors import RecordError
+from loopwright.files import read_at
 from loopwright.records.line import BOM, MAX_LINE
 from loopwright.records.log import Log, take_line, without_collector
 from loopwright.records.record import SharedValues
@@ -76,11 +77,11 @@ class Follower:
         if self._inode != (status.st_dev, status.st_ino) or status.st_size < self._end:
             return False
         length = len(self._before)
-        return os.pread(fd, length, self._end - length) == self._before
+        return read_at(fd, length, self._end - length) == self._before
 
     def _take(self, fd: int, log: Log) -> bool:
         """Read the whole lines of a chunk; False where there is none."""
-        data = os.pread(fd, _CHUNK, self._end)
+        data = read_at(fd, _CHUNK, self._end)
         lines = data[: data.rfind(b"\n") + 1]
         if not lines and len(data) == _CHUNK:
             lines = data  # the part of a line that is too long, which `take_line` says
@@ -92,5 +93,5 @@ class Follower:
         if lines:
             self._end += len(lines)
             length = min(_REMEMBERED, self._end)
-            self._before = os.pread(fd, length, self._end - length)
+            self._before = read_at(fd, length, self._end - length)
         return bool(lines)

@@ -180,8 +180,8 @@ def _print_two(rows: Sequence[TaskComparison]) -> None:
     ratios = [row.ratio for row in both if row.ratio is not None]
     same = sum(bool(ratio.same) for ratio in ratios)
     faster = sum(ratio.value < 1.0 and not ratio.same for ratio in ratios)
-    count = counted(len(both), "task")
-    echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
+    count, slower = counted(len(both), "task"), len(ratios) - same - faster
+    echo(f"{count} in both: A is faster in {slower}, B in {faster}; {same} cannot be told apart")
 
 
 def _task_columns(rows: Sequence[TaskComparison]) -> list[TextColumn]:

@@ -18,6 +18,7 @@ from loopwright.measure import (
     MeasureOption,
     Measurer,
     MeasurerLike,
+    check_can_measure,
     lock_log,
     measure_option,
     measured_on,
@@ -135,6 +136,7 @@ def open_run(
         devices = option.runner.devices
     if devices is not None:
         tuner.task.target.check_machine()
+        check_can_measure()
         measured_on(tuner.task.target, devices)
     path = next((c.path for c in callbacks if isinstance(c, LogToFile)), None)
     run_id = records.new_run()

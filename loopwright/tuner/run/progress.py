@@ -133,7 +133,8 @@ class ProgressBar(Monitor):
         if in_notebook():
             self._begin()
         if self._notebook is not None:
-            self._notebook.show(self._noted("\n".join(summary.lines())))
+            # In one line: the summary is the value of the cell, which shows all of it.
+            self._notebook.show(self._noted(summary.line()))
             self.close()
             return
         self.close()

@@ -297,6 +297,7 @@ class Run:
         gains = {name: outcome.gain_over(name, samples) for name in outcome.beside}
         return Summary(
             task=self.task.key,
+            title=str(self.task),
             stopped=self.stop[0],
             reason=self.stop[1],
             trials=state.valid,
