@@ -75,7 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("executors",),
     ),
     "executors": (
-        ("program",),
+        ("c_headers", "program"),
         ("callees", "saved"),
         ("places",),
         ("executor",),

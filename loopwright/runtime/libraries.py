@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -19,6 +20,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -254,6 +256,14 @@ def export(
             "without fcompile"
         )
     path = Path(path)
+    if (form or path.suffix.lstrip(".")) == "tar":
+        if more or kind.holds != "object" or fcompile is not None:
+            raise UsageError(
+                "export_library: a .tar holds the object file of a module that was built here for "
+                "llvm or c, unlinked; name the file .so for anything else"
+            )
+        write(Output(path, _tar(source), TAR_FILE), force=force)
+        return path
     check((path, LIBRARY_FILE), force=force)
     if kind.holds == "library":
         write(Output(path, source.objects, LIBRARY_FILE), force=force)
@@ -341,6 +351,41 @@ def _archive(
             files.append(POOL)
         _run([archiver, "rcsD", "out.a", *files], room)
         return (room / "out.a").read_bytes()
+
+
+def _tar(source: Artifact) -> bytes:
+    """Pack what `save` writes into one file; it is linked when it is loaded."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, data in zip(_MEMBERS, source.files(), strict=True):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def read_tar(path: Path, data: bytes) -> Artifact:
+    """The artifact in a tar; UsageError where it is none of ours; others as of `Artifact.load`."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            opened = [tar.extractfile(name) for name in _MEMBERS]
+            objects, text = (b"" if file is None else file.read() for file in opened)
+    except (KeyError, tarfile.TarError):
+        raise UsageError(
+            f"{path} is a tar, but not one that export_library wrote, whole; export it again"
+        ) from None
+    names = [f"{name} in {path}" for name in _MEMBERS]
+    return Artifact.of_files(objects, text, *names)
+
+
+def is_tar(data: bytes) -> bool:
+    """Whether bytes begin like a tar."""
+    return data[257:262] == b"ustar"
+
+
+#: The members of a tar.
+_MEMBERS = (KERNEL, f"{KERNEL}.json")
+TAR_FILE = FileKind("a library", lambda data: is_tar(data) and data.startswith(KERNEL.encode()))
 
 
 def _write_sealed(path: Path, data: bytes, *, force: bool) -> Path:

@@ -303,7 +303,8 @@ class Module:
         Args:
             path: the file, such as ``matmul.so``; replaced in one step and returned. With the
                 ending ``.a`` it is a static library, for a linker and for `load_module`, which then
-                needs LLVM.
+                needs LLVM. With ``.tar`` it is what `save` writes, in one file, which takes no
+                linker; `load_module` reads it with LLVM.
             cc: the compiler that links; default the first of cc, gcc, clang.
             fcompile: links instead of ``cc``, with a toolchain of another name or machine: called
                 as ``fcompile(output, files, options=[...])``, it writes a shared object of the
@@ -335,6 +336,8 @@ class Module:
                 return cls(libraries.read_library(target, data))
             if libraries.is_archive(data):
                 return cls(libraries.read_static_library(target, data))
+            if libraries.is_tar(data):
+                return cls(libraries.read_tar(target, data))
         return cls(Artifact.load(path))
 
     def time_evaluator(
