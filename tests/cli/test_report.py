@@ -60,8 +60,8 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
-        (["log.jsonl", "none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
+        (["none.jsonl"], 2, "no log at 'none.jsonl'; tune first, or check the path"),
+        (["log.jsonl", "none.jsonl"], 2, "no log at 'none.jsonl'; tune first, or check the path"),
         ([".", "-o", "x.html"], 1, "'.' is a directory; name a log"),
         (["log.jsonl", "-o", "log.jsonl"], 2, "-o log.jsonl: that is the log itself"),
         (["log.jsonl", "-o", ""], 1, "cannot write .: it is a folder; name a file"),
