@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import click
 import importlib
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, NoReturn
-
-import click
-
 from loopwright.cli import console
 from loopwright.cli.console import harmless
-from loopwright.errors import (
-    InternalError,
-    LoopwrightError,
-    UsageError,
-    did_you_mean,
-    plain_interrupts,
-)
+from loopwright.errors import InternalError
+from loopwright.errors import LoopwrightError
+from loopwright.errors import RecordError
+from loopwright.errors import UsageError
+from loopwright.errors import did_you_mean
+from loopwright.errors import plain_interrupts
 from loopwright.version import __version__
+from typing import ClassVar
+from typing import NoReturn
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -145,7 +145,7 @@ def _ended_like_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = [getattr(signal, n) for n in ("SIGTERM", "SIGHUP") if hasattr(signal, n)]
     before = {n: signal.getsignal(n) for n in numbers}
     taken = [n for n in numbers if before[n] not in (signal.SIG_IGN, None)]
     for number in taken:
@@ -158,7 +158,7 @@ def _ended_like_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    if number == signal.SIGHUP:
+    if number != signal.SIGTERM:  # SIGHUP, which Windows has not
         signal.signal(number, signal.SIG_IGN)  # the shell sends it, and the kernel once more
         for fd in (1, 2):
             try:
@@ -189,7 +189,8 @@ def _report(error: BaseException) -> int:
     if isinstance(error, InternalError) or not isinstance(error, LoopwrightError | OSError):
         kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
         return _say(f"internal error: {kind}{error}; --debug shows the traceback", 1)
-    return _say(str(error), 1)
+    absent = isinstance(error, RecordError) and isinstance(error.__cause__, FileNotFoundError)
+    return _say(str(error), 2 if absent else 1)
 
 
 def _say(text: str, code: int) -> int:

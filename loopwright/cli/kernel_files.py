@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import numpy as np
+from collections.abc import Mapping
+from collections.abc import Sequence
+from loopwright import dtypes
+from loopwright import files
+from loopwright.cli.workload import WorkloadSubject
+from loopwright.errors import LoopwrightError
+from loopwright.errors import RunError
+from loopwright.errors import UsageError
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from loopwright import dtypes, files
-from loopwright.cli.workload import WorkloadSubject
-from loopwright.errors import LoopwrightError, RunError, UsageError
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from loopwright.measure import Array, Closeness
-    from loopwright.runtime import Arg, Module
+    from loopwright.measure import Array
+    from loopwright.measure import Closeness
+    from loopwright.runtime import Arg
+    from loopwright.runtime import Module
     from loopwright.task import Task
     from loopwright.te import Dag
 
@@ -28,18 +33,22 @@ _MOST_POINTS = 1 << 22
 
 def check_free(output: str, *, force: bool) -> None:
     """Refuse to write over other files, before anything is built."""
+    from loopwright.executors import HEADER
     from loopwright.runtime import LIBRARY_FILE, MANIFEST, OBJECT
 
-    parts = [(Path(output), OBJECT), (Path(f"{output}.json"), MANIFEST)]
-    is_library = Path(output).suffix == ".so"
-    files.check(*([(Path(output), LIBRARY_FILE)] if is_library else parts), force=force)
+    path = Path(output)
+    parts = [(path, OBJECT), (Path(f"{output}.json"), MANIFEST)]
+    library = [(path, LIBRARY_FILE), (path.with_suffix(".h"), HEADER)]
+    files.check(*(library if path.suffix == ".so" else parts), force=force)
 
 
 def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool) -> list[Path]:
     """Write a kernel whose manifest names the workload: a shared object where ``output`` ends in
-    ``.so``, else an object file with its manifest beside it. Returns the files, the kernel's first.
+    ``.so``, with a header for C, else an object file with its manifest beside it. Returns the
+    files, the kernel's first.
     """
     from loopwright import runtime
+    from loopwright.executors import HEADER, c_header
     from loopwright.schedule import create_schedule
     from loopwright.space import AutomaticTask
 
@@ -58,7 +67,11 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
     manifest = {**module.artifact.manifest, "workload": says}
     named = runtime.Module(runtime.Artifact(manifest, module.artifact.objects))
     if Path(output).suffix == ".so":
-        return [named.export_library(output, force=force)]
+        path = named.export_library(output, force=force)
+        header = path.with_suffix(".h")
+        text = c_header(named.artifact.contents, str(task).replace("*/", ""))
+        files.write(files.Output(header, text.encode(), HEADER), force=force)
+        return [path, header]
     path = named.save(output, force=force)
     return [path, Path(f"{path}.json")]
 

@@ -230,7 +230,8 @@ class TunerChoice:
     tuner: str = option(
         "--tuner NAME",
         "The tuner, which chooses what to measure next. xgb: a model that learns from the "
-        "results; ga: a genetic search; random; grid: all in order.",
+        "results; droplet: a descent to faster neighbours; ga: a genetic search; random; grid: all "
+        "in order.",
         shown="xgb",  # that of `loopwright.tuner`, which is not loaded for it
         shell_complete=_completed_tuners,
     )

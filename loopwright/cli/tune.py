@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
+import click
 import json
 import math
 import os
-import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
-
-import click
-
 from loopwright import tuner as tuning
 from loopwright.cli import options as cli
-from loopwright.cli.console import announce, folded, harmless, progress_console, result_console
-from loopwright.cli.model import ModelOptions, SubjectOptions, refuse_other_options
-from loopwright.cli.numpy_process import NumpyProcess, input_specs
-from loopwright.cli.tune_tasks import check_log, tune_model
+from loopwright.cli.console import announce
+from loopwright.cli.console import folded
+from loopwright.cli.console import harmless
+from loopwright.cli.console import progress_console
+from loopwright.cli.console import result_console
+from loopwright.cli.model import ModelOptions
+from loopwright.cli.model import SubjectOptions
+from loopwright.cli.model import refuse_other_options
+from loopwright.cli.numpy_process import NumpyProcess
+from loopwright.cli.numpy_process import input_specs
+from loopwright.cli.tune_tasks import built_file
+from loopwright.cli.tune_tasks import check_log
+from loopwright.cli.tune_tasks import tune_model
 from loopwright.cli.workload import WorkloadSubject
-from loopwright.errors import InstantiationError, UsageError
-from loopwright.inspection import default_schedule, locked
-from loopwright.measure import arithmetic_roof, measured_on
+from loopwright.errors import InstantiationError
+from loopwright.errors import UsageError
+from loopwright.inspection import default_schedule
+from loopwright.inspection import locked
+from loopwright.measure import arithmetic_roof
+from loopwright.measure import check_can_measure
+from loopwright.measure import measured_on
 from loopwright.presenting import counted
-from loopwright.records import Json, load
-from loopwright.runtime import get_num_threads, runs_on_cpu
+from loopwright.records import Json
+from loopwright.records import load
+from loopwright.runtime import get_num_threads
+from loopwright.runtime import runs_on_cpu
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from loopwright.measure import MachineLimit
+    from rich.console import Console
 
 
 #: Parameters of options that the words of a workload hold.
@@ -98,6 +110,7 @@ def tune_command(
     task = workload.task
     path = log or workload.default_log
     # Impossible requests are refused before anything is measured.
+    check_can_measure()
     task.target.check_machine()
     searcher = kind(task, seed=tuner.seed, **tuner_options)
     for taught in pretrain:
@@ -297,17 +310,12 @@ def _next_steps(
     workload: WorkloadSubject, summary: tuning.Summary, path: str, asked: int | None
 ) -> list[str]:
     """Commands for further steps; ``asked`` is the number of requested trials."""
-    from loopwright.codegen import backend_of
-    from loopwright.runtime import artifact_kind
-
     task = workload.task
     most = summary.most_trials
     most = task.config_space.range_length if most is None else most
     stem = path.removesuffix(".jsonl")
     unused = (f"{stem}.fresh{n}.jsonl" for n in ("", *range(2, 1000)))
     fresh = next((log for log in unused if not os.path.lexists(log)), f"{stem}.fresh.jsonl")
-    extension = artifact_kind(backend_of(task.target).artifact_kind).extension
-    output = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', task.name)}.{extension}"
     lines = ["next:"]
 
     def add(name: str, verb: str, *options: str) -> None:
@@ -318,5 +326,5 @@ def _next_steps(
         add("continue", "tune", *cli.again(path, trials, (*_SUBJECT, reached)))
     add("start over", "tune", *cli.again(fresh, without=_SUBJECT))
     add("compare", "bench", "--history", path, *cli.one_device())
-    add("build", "build", "--history", path, "-o", output)
+    add("build", "build", "--history", path, "-o", built_file(workload))
     return lines

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
-
 import numpy as np
-
-from loopwright.errors import GraphError, shown
-from loopwright.executors import Kind, Program, SizedProgram, SizedValue, Step
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from loopwright.errors import GraphError
+from loopwright.errors import shown
+from loopwright.executors import Kind
+from loopwright.executors import Program
+from loopwright.executors import SizedProgram
+from loopwright.executors import SizedValue
+from loopwright.executors import Step
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir import expr as ir
-from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
+from loopwright.graph.ir.module import IRModule
+from loopwright.graph.ir.module import MAIN
+from loopwright.graph.ir.module import OUTPUT_NAMES
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
 from loopwright.ir.printer import unique
-from loopwright.ir.sizes import SizeVar, size_json, size_vars
+from loopwright.ir.sizes import SizeVar
+from loopwright.ir.sizes import size_json
+from loopwright.ir.sizes import size_vars
+from typing import Any
+from typing import Generic
+from typing import TypeAlias
+from typing import TypeVar
+
 
 P = TypeVar("P", Program, SizedProgram)
 
@@ -117,9 +130,12 @@ class _Planner:
                 self.hosts[name] = host
                 return self._add_step(e, name, [where[a][0] for a in e.args])
         where_from = f" ({e.span})" if e.span else ""
+        advice = "run FuseOps before"
+        if isinstance(e, ir.If):
+            advice = "build its branches as two models, and choose in Python"
         raise GraphError(
             f"a {type(e).__name__}{where_from} has no place in a program of kernels: the graph "
-            "executor runs calls one after the other; run FuseOps before"
+            f"executor runs calls one after the other; {advice}"
         )
 
     def _step(self, call: ir.Call, function: ir.Function, args: list[int]) -> list[int]:

@@ -6,14 +6,20 @@ import io
 import os
 import stat
 from dataclasses import dataclass
-from pathlib import Path
-
 from loopwright.errors import RecordError
+from loopwright.files import read_at
 from loopwright.records.file_kinds import open_at_once
 from loopwright.records.foreign import is_lines
-from loopwright.records.line import BEGINNING, BOM, MAX_LINE
-from loopwright.records.log import Log, lines_of, take_line, without_collector
+from loopwright.records.line import BEGINNING
+from loopwright.records.line import BOM
+from loopwright.records.line import MAX_LINE
+from loopwright.records.log import Log
+from loopwright.records.log import lines_of
+from loopwright.records.log import take_line
+from loopwright.records.log import without_collector
 from loopwright.records.own_lines import SharedValues
+from pathlib import Path
+
 
 _CHUNK = MAX_LINE + (1 << 16)  # bytes that are read at once; more than the longest line
 #: So many bytes before the place that was reached tell whether the file is still the same one.
@@ -96,11 +102,11 @@ class Follower:
         if self._inode != (status.st_dev, status.st_ino) or status.st_size < self._end:
             return False
         length = len(self._before)
-        return os.pread(fd, length, self._end - length) == self._before
+        return read_at(fd, length, self._end - length) == self._before
 
     def _take(self, fd: int, log: Log) -> bool:
         """Read the whole lines of a chunk; False where there is none."""
-        data = os.pread(fd, _CHUNK, self._end)
+        data = read_at(fd, _CHUNK, self._end)
         lines = data[: data.rfind(b"\n") + 1]
         if not lines and len(data) == _CHUNK:
             lines = data  # the part of a line that is too long, which `take_line` says
@@ -112,5 +118,5 @@ class Follower:
         if lines:
             self._end += len(lines)
             length = min(_REMEMBERED, self._end)
-            self._before = os.pread(fd, length, self._end - length)
+            self._before = read_at(fd, length, self._end - length)
         return bool(lines)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -19,32 +20,42 @@ import re
 import shutil
 import struct
 import subprocess
+import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from loopwright import env
+from loopwright.errors import RunError
+from loopwright.errors import TargetError
+from loopwright.errors import UsageError
+from loopwright.files import FileKind
+from loopwright.files import Output
+from loopwright.files import check
+from loopwright.files import write
+from loopwright.runtime import linker
+from loopwright.runtime import packed_calls
+from loopwright.runtime import pool
+from loopwright.runtime.artifacts import artifact
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.kinds import ArtifactKind
+from loopwright.runtime.artifacts.kinds import artifact_kind
+from loopwright.runtime.artifacts.manifest import JsonObject
+from loopwright.runtime.artifacts.manifest import Manifest
+from loopwright.runtime.kernels import fastcall
+from loopwright.runtime.linker import Linked
+from loopwright.runtime.objects import LEVELS
+from loopwright.runtime.objects import calls_packed
+from loopwright.runtime.objects import check_host
+from loopwright.runtime.objects import defined_symbols
+from loopwright.runtime.objects import elf_section
+from loopwright.runtime.objects import enabled
+from loopwright.runtime.objects import with_callbacks
 from pathlib import Path
 from typing import Any
 
-from loopwright import env
-from loopwright.errors import RunError, TargetError, UsageError
-from loopwright.files import FileKind, Output, check, write
-from loopwright.runtime import linker, packed_calls, pool
-from loopwright.runtime.artifacts import artifact
-from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.artifacts.kinds import ArtifactKind, artifact_kind
-from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
-from loopwright.runtime.kernels import fastcall
-from loopwright.runtime.linker import Linked
-from loopwright.runtime.objects import (
-    LEVELS,
-    calls_packed,
-    check_host,
-    defined_symbols,
-    elf_section,
-    enabled,
-    with_callbacks,
-)
 
 SECTION = b".loopwright"
 ZEROS = "0" * 64
@@ -256,6 +267,14 @@ def export(
             "without fcompile"
         )
     path = Path(path)
+    if (form or path.suffix.lstrip(".")) == "tar":
+        if more or kind.holds != "object" or fcompile is not None:
+            raise UsageError(
+                "export_library: a .tar holds the object file of a module that was built here for "
+                "llvm or c, unlinked; name the file .so for anything else"
+            )
+        write(Output(path, _tar(source), TAR_FILE), force=force)
+        return path
     check((path, LIBRARY_FILE), force=force)
     if kind.holds == "library":
         write(Output(path, source.objects, LIBRARY_FILE), force=force)
@@ -343,6 +362,41 @@ def _archive(
             files.append(POOL)
         _run([archiver, "rcsD", "out.a", *files], room)
         return (room / "out.a").read_bytes()
+
+
+def _tar(source: Artifact) -> bytes:
+    """Pack what `save` writes into one file; it is linked when it is loaded."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, data in zip(_MEMBERS, source.files(), strict=True):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def read_tar(path: Path, data: bytes) -> Artifact:
+    """The artifact in a tar; UsageError where it is none of ours; others as of `Artifact.load`."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            opened = [tar.extractfile(name) for name in _MEMBERS]
+            objects, text = (b"" if file is None else file.read() for file in opened)
+    except (KeyError, tarfile.TarError):
+        raise UsageError(
+            f"{path} is a tar, but not one that export_library wrote, whole; export it again"
+        ) from None
+    names = [f"{name} in {path}" for name in _MEMBERS]
+    return Artifact.of_files(objects, text, *names)
+
+
+def is_tar(data: bytes) -> bool:
+    """Whether bytes begin like a tar."""
+    return data[257:262] == b"ustar"
+
+
+#: The members of a tar.
+_MEMBERS = (KERNEL, f"{KERNEL}.json")
+TAR_FILE = FileKind("a library", lambda data: is_tar(data) and data.startswith(KERNEL.encode()))
 
 
 def _write_sealed(path: Path, data: bytes, *, force: bool) -> Path:

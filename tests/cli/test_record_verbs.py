@@ -158,7 +158,9 @@ def test_compare_two_logs_and_two_machines(cli, log, tmp_path):
     assert "2.00" in text
     assert "CPU: Zen 5 -> Arm" in text
     assert "only in B: dense(8)" in text
-    assert text.splitlines()[-1] == "1 task in both: B is faster in 0, and 0 cannot be told apart"
+    assert (
+        text.splitlines()[-1] == "1 task in both: A is faster in 1, B in 0; 0 cannot be told apart"
+    )
     assert "1 window, no interval" in text
     assert cli("records", "merge", log, other, "-o", "both.jsonl").code == 0
     rows = table(cli("records", "compare", "both.jsonl", "--csv").out)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import pytest
 import sys
 from dataclasses import replace
-
-import pytest
-
 from loopwright.extras import install
 from loopwright.records import Store
 from tests.cli.conftest import WORKLOAD
-from tests.cli.record_tables import on_terminal, table, write
+from tests.cli.record_tables import on_terminal
+from tests.cli.record_tables import table
+from tests.cli.record_tables import write
 from tests.unit.inspection.logs import record_of
 from tests.unit.records.reports.made_logs import record
+
 
 VERDICT = {
     **{"outcome": "faster", "gain": 0.5, "margin": 0.02, "rounds": 20, "default": ""},
@@ -94,7 +95,7 @@ def test_comparing_logs_with_different_tasks(cli, tmp_path, monkeypatch):
     text = cli("records", "compare", *names).out
     assert "only in A: dense(8)" in text
     assert "not comparable: conv(8) has no usable record in B" in text
-    assert "1 task in both: B is faster in 1, and 0 cannot be told apart" in text
+    assert "1 task in both: A is faster in 0, B in 1; 0 cannot be told apart" in text
     assert "+50% +-2%" in text
     rows = [json.loads(row) for row in cli("records", "compare", *names, "--json").out.splitlines()]
     assert [row["ratio"] for row in rows] == [pytest.approx(0.5), None, None]
@@ -102,7 +103,7 @@ def test_comparing_logs_with_different_tasks(cli, tmp_path, monkeypatch):
     # What cannot be told apart is not counted as faster, though its ratio is below 1.
     near = [record(0, times=(0.9e-3, 0.99e-3, 1e-3, 1.1e-3, 0.98e-3))]
     text = cli("records", "compare", names[0], write(tmp_path / "c.jsonl", near)).out
-    assert "1 task in both: B is faster in 0, and 1 cannot be told apart" in text
+    assert "1 task in both: A is faster in 0, B in 0; 1 cannot be told apart" in text
 
 
 def test_a_curve_of_failures_and_one_of_many_steps(cli, tmp_path):

@@ -6,23 +6,25 @@ import errno
 import io
 import os
 import pty
+import pytest
 import re
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
-
-import pytest
-from rich.console import Console
-
 from loopwright.cli import watch
 from loopwright.extras import install
-from loopwright.inspection.watch import Watcher, writers_of
+from loopwright.inspection.watch import Watcher
+from loopwright.inspection.watch import writers_of
 from loopwright.records import Store
 from loopwright.records.follow import Follower
+from pathlib import Path
+from rich.console import Console
 from tests.cli.conftest import Cli
-from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
+from tests.unit.inspection.report_logs import SCRIPT
+from tests.unit.inspection.report_logs import made_up
+from tests.unit.inspection.report_logs import trial
+from tests.unit.inspection.report_logs import write
 
 
 @pytest.fixture
@@ -61,8 +63,8 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
-        (["log.jsonl", "none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
+        (["none.jsonl"], 2, "no log at 'none.jsonl'; tune first, or check the path"),
+        (["log.jsonl", "none.jsonl"], 2, "no log at 'none.jsonl'; tune first, or check the path"),
         ([".", "-o", "x.html"], 1, "'.' is a directory; name a log"),
         (["log.jsonl", "-o", "log.jsonl"], 2, "-o log.jsonl: that is the log itself"),
         (["log.jsonl", "-o", ""], 1, "cannot write .: it is a folder; name a file"),

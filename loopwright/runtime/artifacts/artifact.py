@@ -10,13 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field
+from loopwright.errors import RunError
+from loopwright.errors import UsageError
+from loopwright.files import FileKind
+from loopwright.files import Output
+from loopwright.files import write
+from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.artifacts.manifest import JsonObject
+from loopwright.runtime.artifacts.manifest import Manifest
+from loopwright.runtime.artifacts.manifest import read_format
 from pathlib import Path
 
-from loopwright.errors import RunError, UsageError
-from loopwright.files import FileKind, Output, write
-from loopwright.runtime.artifacts import kinds as artifact_kinds
-from loopwright.runtime.artifacts.manifest import JsonObject, Manifest, read_format
 
 #: Fields of a manifest on disk that identify the two files.
 _CHECKSUMS = ("object_sha256", "sha256")
@@ -67,18 +73,18 @@ class Artifact:
             UsageError: a file of another kind is at one of the two paths.
         """
         target = Path(path)
+        objects, text = self.files()
+        manifest_path = target.with_name(f"{target.name}.json")
+        write(Output(target, objects, OBJECT), Output(manifest_path, text, MANIFEST), force=force)
+        return target
+
+    def files(self) -> tuple[bytes, bytes]:
+        """The object file and the manifest, each with the checksum of the other."""
         manifest = {k: v for k, v in self.manifest.items() if k not in _CHECKSUMS}
         manifest["object_sha256"] = hashlib.sha256(self.objects).hexdigest()
         manifest["sha256"] = manifest_checksum(manifest)
         text = json.dumps(manifest, indent=1) + "\n"
-        objects = self.objects + _SEAL + manifest["sha256"].encode()
-        manifest_path = target.with_name(f"{target.name}.json")
-        write(
-            Output(target, objects, OBJECT),
-            Output(manifest_path, text.encode(), MANIFEST),
-            force=force,
-        )
-        return target
+        return self.objects + _SEAL + manifest["sha256"].encode(), text.encode()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Artifact:
@@ -95,13 +101,18 @@ class Artifact:
                 f"{target} is a model, of many kernels: lw.graph.load({str(target)!r}) reads it"
             )
         text = _read(manifest_path, f"the manifest of {target}")
+        return cls.of_files(objects, text, str(target), str(manifest_path))
+
+    @classmethod
+    def of_files(cls, objects: bytes, text: bytes, target: str, manifest_path: str) -> Artifact:
+        """The artifact of the contents of `files`, by their names; errors as of `load`."""
         try:
             manifest = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{manifest_path} is not a manifest: {error}") from error
         if not isinstance(manifest, dict):
             raise UsageError(f"{manifest_path} is not a manifest of loopwright; build it again")
-        read_format(manifest, str(manifest_path))
+        read_format(manifest, manifest_path)
         objects, _, seal = objects.rpartition(_SEAL)
         if "sha256" not in manifest:
             raise UsageError(
@@ -115,7 +126,7 @@ class Artifact:
                 f"{target} is not the object that {manifest_path} describes; build it again"
             )
         manifest = {k: v for k, v in manifest.items() if k not in _CHECKSUMS}
-        contents = _contents(manifest, str(manifest_path))
+        contents = _contents(manifest, manifest_path)
         check = artifact_kinds.artifact_kind(contents.kind).check
         if check is not None:
             check(contents)
