@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import click
 import importlib
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+import click
+
 from loopwright.cli import console
 from loopwright.cli.console import harmless
-from loopwright.errors import InternalError
-from loopwright.errors import LoopwrightError
-from loopwright.errors import RecordError
-from loopwright.errors import UsageError
-from loopwright.errors import did_you_mean
-from loopwright.errors import plain_interrupts
+from loopwright.errors import (
+    InternalError,
+    LoopwrightError,
+    RecordError,
+    UsageError,
+    did_you_mean,
+    plain_interrupts,
+)
 from loopwright.version import __version__
-from typing import ClassVar
-from typing import NoReturn
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

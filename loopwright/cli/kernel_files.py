@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
-from collections.abc import Mapping
-from collections.abc import Sequence
-from loopwright import dtypes
-from loopwright import files
-from loopwright.cli.workload import WorkloadSubject
-from loopwright.errors import LoopwrightError
-from loopwright.errors import RunError
-from loopwright.errors import UsageError
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from loopwright import dtypes, files
+from loopwright.cli.workload import WorkloadSubject
+from loopwright.errors import LoopwrightError, RunError, UsageError
 
 if TYPE_CHECKING:
-    from loopwright.measure import Array
-    from loopwright.measure import Closeness
-    from loopwright.runtime import Arg
-    from loopwright.runtime import Module
+    from loopwright.measure import Array, Closeness
+    from loopwright.runtime import Arg, Module
     from loopwright.task import Task
     from loopwright.te import Dag
 

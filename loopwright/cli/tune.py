@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import click
 import json
 import math
 import os
 import statistics
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from loopwright import tuner as tuning
-from loopwright.cli import options as cli
-from loopwright.cli.console import announce
-from loopwright.cli.console import folded
-from loopwright.cli.console import harmless
-from loopwright.cli.console import progress_console
-from loopwright.cli.console import result_console
-from loopwright.cli.model import ModelOptions
-from loopwright.cli.model import SubjectOptions
-from loopwright.cli.model import refuse_other_options
-from loopwright.cli.numpy_process import NumpyProcess
-from loopwright.cli.numpy_process import input_specs
-from loopwright.cli.tune_tasks import built_file
-from loopwright.cli.tune_tasks import check_log
-from loopwright.cli.tune_tasks import tune_model
-from loopwright.cli.workload import WorkloadSubject
-from loopwright.errors import InstantiationError
-from loopwright.errors import UsageError
-from loopwright.inspection import default_schedule
-from loopwright.inspection import locked
-from loopwright.measure import arithmetic_roof
-from loopwright.measure import check_can_measure
-from loopwright.measure import measured_on
-from loopwright.presenting import counted
-from loopwright.records import Json
-from loopwright.records import load
-from loopwright.runtime import get_num_threads
-from loopwright.runtime import runs_on_cpu
 from typing import TYPE_CHECKING
 
+import click
+
+from loopwright import tuner as tuning
+from loopwright.cli import options as cli
+from loopwright.cli.console import announce, folded, harmless, progress_console, result_console
+from loopwright.cli.model import ModelOptions, SubjectOptions, refuse_other_options
+from loopwright.cli.numpy_process import NumpyProcess, input_specs
+from loopwright.cli.tune_tasks import built_file, check_log, tune_model
+from loopwright.cli.workload import WorkloadSubject
+from loopwright.errors import InstantiationError, UsageError
+from loopwright.inspection import default_schedule, locked
+from loopwright.measure import arithmetic_roof, check_can_measure, measured_on
+from loopwright.presenting import counted
+from loopwright.records import Json, load
+from loopwright.runtime import get_num_threads, runs_on_cpu
+
 if TYPE_CHECKING:
-    from loopwright.measure import MachineLimit
     from rich.console import Console
+
+    from loopwright.measure import MachineLimit
 
 
 #: Parameters of options that the words of a workload hold.

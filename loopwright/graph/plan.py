@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
 import re
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from loopwright.errors import GraphError
-from loopwright.errors import shown
-from loopwright.executors import Kind
-from loopwright.executors import Program
-from loopwright.executors import SizedProgram
-from loopwright.executors import SizedValue
-from loopwright.executors import Step
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import numpy as np
+
+from loopwright.errors import GraphError, shown
+from loopwright.executors import Kind, Program, SizedProgram, SizedValue, Step
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir import expr as ir
-from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.module import MAIN
-from loopwright.graph.ir.module import OUTPUT_NAMES
+from loopwright.graph.ir.module import MAIN, OUTPUT_NAMES, IRModule
 from loopwright.graph.ir.structural import structural_hash
 from loopwright.graph.ir.visitor import post_order
 from loopwright.ir.expr import Var as IndexVar
 from loopwright.ir.printer import unique
-from loopwright.ir.sizes import SizeVar
-from loopwright.ir.sizes import size_json
-from loopwright.ir.sizes import size_vars
-from typing import Any
-from typing import Generic
-from typing import TypeAlias
-from typing import TypeVar
-
+from loopwright.ir.sizes import SizeVar, size_json, size_vars
 
 P = TypeVar("P", Program, SizedProgram)
 

@@ -10,39 +10,27 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
-from contextlib import contextmanager
-from contextlib import suppress
-from loopwright.errors import RecordError
-from loopwright.errors import UsageError
-from loopwright.files import LOCKS
-from loopwright.files import destination
-from loopwright.files import flock
-from loopwright.files import replaced
-from loopwright.records.foreign import is_lines
-from loopwright.records.foreign import is_result
-from loopwright.records.line import BEGINNING
-from loopwright.records.line import BOM
-from loopwright.records.line import MAX_LINE
-from loopwright.records.log import LOG
-from loopwright.records.log import Log
-from loopwright.records.log import check_has_records
-from loopwright.records.log import check_is_log
-from loopwright.records.log import lines_of
-from loopwright.records.log import load
-from loopwright.records.log import read_line
-from loopwright.records.log import without_records
-from loopwright.records.query import by_task
-from loopwright.records.query import kept
-from loopwright.records.record import Record
-from loopwright.records.record import header_line
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
+from loopwright.errors import RecordError, UsageError
+from loopwright.files import LOCKS, destination, flock, replaced
+from loopwright.records.foreign import is_lines, is_result
+from loopwright.records.line import BEGINNING, BOM, MAX_LINE
+from loopwright.records.log import (
+    LOG,
+    Log,
+    check_has_records,
+    check_is_log,
+    lines_of,
+    load,
+    read_line,
+    without_records,
+)
+from loopwright.records.query import by_task, kept
+from loopwright.records.record import Record, header_line
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Announce: TypeAlias = Callable[[str], None]  # told what a person should know

@@ -6,20 +6,15 @@ import io
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
+
 from loopwright.errors import RecordError
 from loopwright.files import read_at
 from loopwright.records.file_kinds import open_at_once
 from loopwright.records.foreign import is_lines
-from loopwright.records.line import BEGINNING
-from loopwright.records.line import BOM
-from loopwright.records.line import MAX_LINE
-from loopwright.records.log import Log
-from loopwright.records.log import lines_of
-from loopwright.records.log import take_line
-from loopwright.records.log import without_collector
+from loopwright.records.line import BEGINNING, BOM, MAX_LINE
+from loopwright.records.log import Log, lines_of, take_line, without_collector
 from loopwright.records.own_lines import SharedValues
-from pathlib import Path
-
 
 _CHUNK = MAX_LINE + (1 << 16)  # bytes that are read at once; more than the longest line
 #: So many bytes before the place that was reached tell whether the file is still the same one.

@@ -22,40 +22,31 @@ import struct
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from loopwright import env
-from loopwright.errors import RunError
-from loopwright.errors import TargetError
-from loopwright.errors import UsageError
-from loopwright.files import FileKind
-from loopwright.files import Output
-from loopwright.files import check
-from loopwright.files import write
-from loopwright.runtime import linker
-from loopwright.runtime import packed_calls
-from loopwright.runtime import pool
-from loopwright.runtime.artifacts import artifact
-from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.artifacts.kinds import ArtifactKind
-from loopwright.runtime.artifacts.kinds import artifact_kind
-from loopwright.runtime.artifacts.manifest import JsonObject
-from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.kernels import fastcall
-from loopwright.runtime.linker import Linked
-from loopwright.runtime.objects import LEVELS
-from loopwright.runtime.objects import calls_packed
-from loopwright.runtime.objects import check_host
-from loopwright.runtime.objects import defined_symbols
-from loopwright.runtime.objects import elf_section
-from loopwright.runtime.objects import enabled
-from loopwright.runtime.objects import with_callbacks
 from pathlib import Path
 from typing import Any
 
+from loopwright import env
+from loopwright.errors import RunError, TargetError, UsageError
+from loopwright.files import FileKind, Output, check, write
+from loopwright.runtime import linker, packed_calls, pool
+from loopwright.runtime.artifacts import artifact
+from loopwright.runtime.artifacts.artifact import Artifact
+from loopwright.runtime.artifacts.kinds import ArtifactKind, artifact_kind
+from loopwright.runtime.artifacts.manifest import JsonObject, Manifest
+from loopwright.runtime.kernels import fastcall
+from loopwright.runtime.linker import Linked
+from loopwright.runtime.objects import (
+    LEVELS,
+    calls_packed,
+    check_host,
+    defined_symbols,
+    elf_section,
+    enabled,
+    with_callbacks,
+)
 
 SECTION = b".loopwright"
 ZEROS = "0" * 64

@@ -6,38 +6,30 @@ import copy
 import ctypes
 import json
 import os
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from loopwright.errors import UsageError
-from loopwright.errors import did_you_mean
-from loopwright.files import FileKind
-from loopwright.files import Output
-from loopwright.files import write
-from loopwright.runtime import libraries
-from loopwright.runtime.artifacts import kinds as artifact_kinds
-from loopwright.runtime.artifacts.artifact import Artifact
-from loopwright.runtime.artifacts.artifact import is_sealed
-from loopwright.runtime.artifacts.kinds import CUDA_CUBIN
-from loopwright.runtime.artifacts.kinds import Link
-from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.devices.device import Device
-from loopwright.runtime.kernels import timing
-from loopwright.runtime.kernels.constants import FunctionWithConstants
-from loopwright.runtime.kernels.constants import Parts
-from loopwright.runtime.kernels.constants import parts_of
-from loopwright.runtime.kernels.constants import with_constants
-from loopwright.runtime.kernels.image import DeviceImage
-from loopwright.runtime.kernels.image import Image
-from loopwright.runtime.kernels.kernel import Kernel
-from loopwright.runtime.kernels.kernel import KernelCall
-from loopwright.runtime.kernels.symbolic import function_of
-from loopwright.runtime.libraries import LIBRARY
-from loopwright.runtime.libraries import link_loaded
-from loopwright.runtime.linker import Linked
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from loopwright.errors import UsageError, did_you_mean
+from loopwright.files import FileKind, Output, write
+from loopwright.runtime import libraries
+from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.artifacts.artifact import Artifact, is_sealed
+from loopwright.runtime.artifacts.kinds import CUDA_CUBIN, Link
+from loopwright.runtime.artifacts.manifest import Manifest
+from loopwright.runtime.devices.device import Device
+from loopwright.runtime.kernels import timing
+from loopwright.runtime.kernels.constants import (
+    FunctionWithConstants,
+    Parts,
+    parts_of,
+    with_constants,
+)
+from loopwright.runtime.kernels.image import DeviceImage, Image
+from loopwright.runtime.kernels.kernel import Kernel, KernelCall
+from loopwright.runtime.kernels.symbolic import function_of
+from loopwright.runtime.libraries import LIBRARY, link_loaded
+from loopwright.runtime.linker import Linked
 
 #: Texts of a program by kind, or functions that write them.
 Sources = Mapping[str, str | Callable[[], str]]

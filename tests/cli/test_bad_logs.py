@@ -7,23 +7,19 @@ is written.
 from __future__ import annotations
 
 import json
-import loopwright as lw
-import pytest
 import re
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from loopwright.measure.candidate import Candidate
-from loopwright.measure.candidate import describe
-from loopwright.records import Store
-from loopwright.records import load
 from pathlib import Path
-from tests.cli.conftest import Cli
-from tests.cli.conftest import WORKLOAD
-from tests.unit.inspection.logs import record_of
-from tests.unit.inspection.logs import write
-from tests.unit.records.reports.made_logs import record as made
 
+import pytest
+
+import loopwright as lw
+from loopwright.measure.candidate import Candidate, describe
+from loopwright.records import Store, load
+from tests.cli.conftest import WORKLOAD, Cli
+from tests.unit.inspection.logs import record_of, write
+from tests.unit.records.reports.made_logs import record as made
 
 #: The words behind ``loopwright``, for a log and a record of it.
 Words = Callable[[str, str], list[str]]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import pytest
 import sys
 from dataclasses import replace
+
+import pytest
+
 from loopwright.extras import install
 from loopwright.records import Store
 from tests.cli.conftest import WORKLOAD
-from tests.cli.record_tables import on_terminal
-from tests.cli.record_tables import table
-from tests.cli.record_tables import write
+from tests.cli.record_tables import on_terminal, table, write
 from tests.unit.inspection.logs import record_of
 from tests.unit.records.reports.made_logs import record
-
 
 VERDICT = {
     **{"outcome": "faster", "gain": 0.5, "margin": 0.02, "rounds": 20, "default": ""},

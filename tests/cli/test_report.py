@@ -6,25 +6,23 @@ import errno
 import io
 import os
 import pty
-import pytest
 import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
 from loopwright.cli import watch
 from loopwright.extras import install
-from loopwright.inspection.watch import Watcher
-from loopwright.inspection.watch import writers_of
+from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Store
 from loopwright.records.follow import Follower
-from pathlib import Path
-from rich.console import Console
 from tests.cli.conftest import Cli
-from tests.unit.inspection.report_logs import SCRIPT
-from tests.unit.inspection.report_logs import made_up
-from tests.unit.inspection.report_logs import trial
-from tests.unit.inspection.report_logs import write
+from tests.unit.inspection.report_logs import SCRIPT, made_up, trial, write
 
 
 @pytest.fixture

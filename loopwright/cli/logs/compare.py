@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import click
 import json
 import os
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from loopwright.cli.console import echo
-from loopwright.cli.console import harmless
-from loopwright.cli.logs.reading import Filters
-from loopwright.cli.logs.reading import OutputForm
-from loopwright.cli.logs.reading import find_record
-from loopwright.cli.logs.reading import load_log
-from loopwright.cli.options import argument
-from loopwright.cli.options import option
-from loopwright.cli.options import verb
-from loopwright.cli.tables import TextColumn
-from loopwright.cli.tables import print_table
-from loopwright.cli.tables import wrapped
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from loopwright.cli.console import echo, harmless
+from loopwright.cli.logs.reading import Filters, OutputForm, find_record, load_log
+from loopwright.cli.options import argument, option, verb
+from loopwright.cli.tables import TextColumn, print_table, wrapped
 from loopwright.errors import UsageError
 from loopwright.presenting import counted
-from typing import TYPE_CHECKING
-from typing import TypeAlias
 
 if TYPE_CHECKING:
-    from loopwright.records import Json
-    from loopwright.records import Log
-    from loopwright.records import Record
-    from loopwright.records import Side
-    from loopwright.records import TaskComparison
+    from loopwright.records import Json, Log, Record, Side, TaskComparison
 
 
 @verb("compare", "Two logs, two records, or two machines.")

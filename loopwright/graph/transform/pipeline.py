@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from loopwright.graph.fuse_ops import FuseOps
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.visitor import called
-from loopwright.graph.ir.visitor import post_order
+from loopwright.graph.ir.visitor import called, post_order
 from loopwright.graph.layout.choice import LayoutChoice
-from loopwright.graph.plan import Planned
-from loopwright.graph.plan import plan
-from loopwright.graph.transform.cleanup import DeadCodeElimination
-from loopwright.graph.transform.cleanup import EliminateCommonSubexpr
-from loopwright.graph.transform.cleanup import InferType
-from loopwright.graph.transform.cleanup import RemoveUnusedFunctions
+from loopwright.graph.plan import Planned, plan
+from loopwright.graph.transform.cleanup import (
+    DeadCodeElimination,
+    EliminateCommonSubexpr,
+    InferType,
+    RemoveUnusedFunctions,
+)
 from loopwright.graph.transform.contractions import OrderContractions
-from loopwright.graph.transform.control_flow import Inline
-from loopwright.graph.transform.control_flow import SelectBranches
-from loopwright.graph.transform.folding import FoldConstant
-from loopwright.graph.transform.folding import FoldScaleAxis
-from loopwright.graph.transform.folding import SimplifyInference
-from loopwright.graph.transform.layouts import AlterOpLayout
-from loopwright.graph.transform.layouts import ConvertLayout
+from loopwright.graph.transform.control_flow import Inline, SelectBranches
+from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
+from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
 from loopwright.graph.transform.parallel_products import SplitConcatenation
-from loopwright.graph.transform.quantization import FakeQuantizationToInteger
-from loopwright.graph.transform.quantization import FoldRequantize
-from loopwright.graph.transform.quantization import QnnCanonicalize
-from loopwright.graph.transform.simplify_expr import ReassociateConstants
-from loopwright.graph.transform.simplify_expr import SimplifyExpr
-from loopwright.lowering import Pass
-from loopwright.lowering import Sequential
+from loopwright.graph.transform.quantization import (
+    FakeQuantizationToInteger,
+    FoldRequantize,
+    QnnCanonicalize,
+)
+from loopwright.graph.transform.simplify_expr import ReassociateConstants, SimplifyExpr
+from loopwright.lowering import Pass, Sequential
 from loopwright.target import Target
-
 
 #: Passes over a module of float32 before a change of precision: factors are in the weights.
 _FOLDING = [

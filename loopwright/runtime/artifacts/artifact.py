@@ -10,19 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
-from dataclasses import field
-from loopwright.errors import RunError
-from loopwright.errors import UsageError
-from loopwright.files import FileKind
-from loopwright.files import Output
-from loopwright.files import write
-from loopwright.runtime.artifacts import kinds as artifact_kinds
-from loopwright.runtime.artifacts.manifest import JsonObject
-from loopwright.runtime.artifacts.manifest import Manifest
-from loopwright.runtime.artifacts.manifest import read_format
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from loopwright.errors import RunError, UsageError
+from loopwright.files import FileKind, Output, write
+from loopwright.runtime.artifacts import kinds as artifact_kinds
+from loopwright.runtime.artifacts.manifest import JsonObject, Manifest, read_format
 
 #: Fields of a manifest on disk that identify the two files.
 _CHECKSUMS = ("object_sha256", "sha256")

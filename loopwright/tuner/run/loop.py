@@ -8,38 +8,30 @@ of the interrupted round, planned again, only what is missing is measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Sequence
-from contextlib import ExitStack
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Generic, TypeVar
+
 from loopwright import records
-from loopwright.errors import RecordError
-from loopwright.errors import TuneError
-from loopwright.errors import UsageError
-from loopwright.errors import plain_interrupts
-from loopwright.measure import MeasureOption
-from loopwright.measure import Measurer
-from loopwright.measure import MeasurerLike
-from loopwright.measure import check_can_measure
-from loopwright.measure import lock_log
-from loopwright.measure import measure_option
-from loopwright.measure import measured_on
+from loopwright.errors import RecordError, TuneError, UsageError, plain_interrupts
+from loopwright.measure import (
+    MeasureOption,
+    Measurer,
+    MeasurerLike,
+    check_can_measure,
+    lock_log,
+    measure_option,
+    measured_on,
+)
 from loopwright.records import without_collector
-from loopwright.tuner.run.budget import Budget
-from loopwright.tuner.run.budget import gain_per_minute
-from loopwright.tuner.run.budget import seconds
+from loopwright.tuner.run.budget import Budget, gain_per_minute, seconds
 from loopwright.tuner.run.callbacks import LogToFile
-from loopwright.tuner.run.interfaces import Callback
-from loopwright.tuner.run.interfaces import Monitor
-from loopwright.tuner.run.interfaces import TunerLike
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
 from loopwright.tuner.run.journal import open_journal
 from loopwright.tuner.run.phases import Phases
 from loopwright.tuner.run.run import Run
 from loopwright.tuner.run.state import flop_of
 from loopwright.tuner.run.summary import Summary
-from typing import Generic
-from typing import TypeVar
-
 
 #: Number of trials of one round, which the tuner is asked for, and told of, at once.
 PLAN_SIZE = 16

@@ -5,25 +5,19 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
 from loopwright.errors import UsageError
 from loopwright.presenting import harmless
 from loopwright.tuner.run.budget import clock
-from loopwright.tuner.run.interfaces import Monitor
-from loopwright.tuner.run.interfaces import TunerLike
+from loopwright.tuner.run.interfaces import Monitor, TunerLike
 from loopwright.tuner.run.phases import Ticker
-from loopwright.tuner.run.state import RunState
-from loopwright.tuner.run.state import Trial
+from loopwright.tuner.run.state import RunState, Trial
 from loopwright.tuner.run.summary import Summary
-from typing import Any
-from typing import NamedTuple
-from typing import TYPE_CHECKING
-from typing import TextIO
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
     from rich.live import Live
 
 

@@ -6,50 +6,33 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Generator
-from collections.abc import Iterator
-from collections.abc import Sequence
-from contextlib import closing
-from contextlib import contextmanager
-from contextlib import nullcontext
-from dataclasses import dataclass
-from dataclasses import field
-from loopwright.errors import InternalError
-from loopwright.errors import SpaceError
-from loopwright.measure import KnowsCode
-from loopwright.measure import MeasureInput
-from loopwright.measure import MeasureOption
-from loopwright.measure import MeasureResult
-from loopwright.measure import MeasurerLike
-from loopwright.measure import SharesPrograms
-from loopwright.measure import TellsPhases
-from loopwright.measure import ignore
-from loopwright.records import NOT_COMPARED
-from loopwright.records import Verdict
-from loopwright.task import refusals
-from loopwright.tuner.run.budget import Budget
-from loopwright.tuner.run.budget import PLAYOFF_SHARE
-from loopwright.tuner.run.callbacks import EarlyStop
-from loopwright.tuner.run.callbacks import log_trial
-from loopwright.tuner.run.final_playoff import FINALISTS
-from loopwright.tuner.run.final_playoff import FinalPlayoff
-from loopwright.tuner.run.final_playoff import Remeasuring
-from loopwright.tuner.run.interfaces import Callback
-from loopwright.tuner.run.interfaces import Monitor
-from loopwright.tuner.run.interfaces import TunerLike
-from loopwright.tuner.run.journal import Journal
-from loopwright.tuner.run.phases import MEASURING
-from loopwright.tuner.run.phases import Phases
-from loopwright.tuner.run.phases import StallWatch
-from loopwright.tuner.run.sentinel import Sentinel
-from loopwright.tuner.run.state import RunState
-from loopwright.tuner.run.state import Trial
-from loopwright.tuner.run.state import flop_of
-from loopwright.tuner.run.state import point
-from loopwright.tuner.run.summary import NothingRan
-from loopwright.tuner.run.summary import Summary
-from loopwright.tuner.run.summary import playoff_times
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from loopwright.errors import InternalError, SpaceError
+from loopwright.measure import (
+    KnowsCode,
+    MeasureInput,
+    MeasureOption,
+    MeasureResult,
+    MeasurerLike,
+    SharesPrograms,
+    TellsPhases,
+    ignore,
+)
+from loopwright.records import NOT_COMPARED, Verdict
+from loopwright.task import refusals
+from loopwright.tuner.run.budget import PLAYOFF_SHARE, Budget
+from loopwright.tuner.run.callbacks import EarlyStop, log_trial
+from loopwright.tuner.run.final_playoff import FINALISTS, FinalPlayoff, Remeasuring
+from loopwright.tuner.run.interfaces import Callback, Monitor, TunerLike
+from loopwright.tuner.run.journal import Journal
+from loopwright.tuner.run.phases import MEASURING, Phases, StallWatch
+from loopwright.tuner.run.sentinel import Sentinel
+from loopwright.tuner.run.state import RunState, Trial, flop_of, point
+from loopwright.tuner.run.summary import NothingRan, Summary, playoff_times
 
 if TYPE_CHECKING:
     from loopwright.task import ConfigEntity
