@@ -31,8 +31,8 @@ from loopwright.lowering import Pass, PassContext, Sequential
 __all__ = [
     "AlterOpLayout", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
     "DeadCodeElimination", "EliminateCommonSubexpr", "FakeQuantizationToInteger", "FoldConstant",
-    "FoldRequantize", "FoldScaleAxis", "FuseOps", "InferType", "Inline", "OrderContractions", "Pass",
-    "PassContext", "QnnCanonicalize", "ReassociateConstants", "RemoveUnusedFunctions",
+    "FoldRequantize", "FoldScaleAxis", "FuseOps", "InferType", "Inline", "OrderContractions",
+    "Pass", "PassContext", "QnnCanonicalize", "ReassociateConstants", "RemoveUnusedFunctions",
     "SelectBranches", "Sequential", "SimplifyExpr", "SimplifyInference", "SplitConcatenation",
     "ToMixedPrecision", "function_pass", "module_pass",
 ]  # fmt: skip
