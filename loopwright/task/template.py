@@ -41,8 +41,7 @@ class Template:
     Attributes, beside those of `loopwright.template`:
         function: the function itself.
         make_task: makes the task of this template, some arguments and a target; None: a `Task`.
-        seed_of: gives the `Seed` of a task and a record of another system, or None; None: there are
-            no such records.
+        seed_of: gives the `Seed` of a task and another system's record, or None; None: none ever.
 
     Example:
         >>> print(lw.ops.matmul.name)

@@ -212,7 +212,7 @@ def test_show_of_an_autotvm_record_says_what_is_not_known(cli, tmp_path):
     (tmp_path / "tvm.log").write_text(json.dumps(line) + "\n")
     text = cli("records", "show", "tvm.log", "best").out
     assert "AutoTVM keeps no expression to count from" in text
-    assert "Its schedule is not known: AutoTVM logs the knobs" in text
+    assert "Its schedule is not known: AutoTVM keeps the knobs" in text
     assert "ties:     not known" in text
     assert "1 x AutoTVM record" in cli("records", "validate", "tvm.log").out
 
