@@ -37,7 +37,7 @@ def logs_of(source: Source | Iterable[Any] | None) -> Iterator[Log]:
         for log in map(load, _files(path)):
             # In a folder the file of another program is passed over, with a warning.
             if log.skipped and not path.is_dir():
-                check_is_log(log)
+                check_is_log(log, torn=True)
             yield log
     elif isinstance(source, (str, bytes)):
         yield load_lines([source])

@@ -14,11 +14,14 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from functools import reduce as fold
+from inspect import signature
 from numbers import Number
 from typing import Any, NoReturn, Union
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -100,7 +103,11 @@ def tracing(what: str) -> Iterator[None]:
 def _operators(op: str) -> tuple[_Method, _Method]:
     """The method of an operator, and the one that Python calls for the operand on the right."""
 
-    return lambda a, b: binary(op, a, b), lambda a, b: binary(op, b, a)
+    def method(a: ExprOps, b: ExprLike) -> Expr:
+        # A whole tensor makes a tensor of both.
+        return NotImplemented if isinstance(b, NDArrayOperatorsMixin) else binary(op, a, b)
+
+    return method, lambda a, b: binary(op, b, a)
 
 
 def traced() -> str:
@@ -134,6 +141,14 @@ NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
+#: Python's operators, to which a scalar of NumPy is a plain number, as an array's elements are.
+_PYTHONS = frozenset(NUMPY.values())
+
+
+def _of_plain(function: Callable[..., Any], *operands: Any) -> Any:
+    return function(*(x.item() if isinstance(x, np.generic) else x for x in operands))
+
+
 def counterpart(functions: Mapping[Callable[..., Any], Any], numpy: Callable[..., Any]) -> Any:
     """Find what stands for a function of NumPy; TensorError where nothing does."""
     if numpy not in functions:
@@ -151,9 +166,20 @@ def check_call(ufunc: np.ufunc, method: str, options: Mapping[str, object]) -> N
             f"np.{ufunc.__name__}.{method} of a tensor expression: write te.compute, with te.sum "
             "and the like for a reduction"
         )
-    if options:
-        asked = ", ".join(f"{name}=" for name in options)
+    if asked := ", ".join(f"{name}=" for name, x in options.items() if x is not None):
         raise TensorError(f"np.{ufunc.__name__} of a tensor expression does not take {asked}")
+
+
+def call_counterpart(
+    function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """The counterpart of a function of NumPy that is none of its ufuncs, called."""
+    found, given = counterpart(NUMPY, function), {k: x for k, x in options.items() if x is not None}
+    try:
+        signature(found).bind(*args, **given)
+    except TypeError as e:
+        raise TensorError(f"np.{function.__name__} of a tensor expression: {e}") from e
+    return found(*args, **given)
 
 
 def no_value(x: object) -> NoReturn:
@@ -166,11 +192,11 @@ def no_value(x: object) -> NoReturn:
 
 
 def _object_array(x: object) -> np.ndarray[Any, Any]:
-    if isinstance(x, np.ndarray):
-        return x.astype(object)
-    one = np.empty((), object)
-    one[()] = x
-    return one
+    """An array of objects; numbers of NumPy stay what they are."""
+    array = np.empty(np.shape(x) if isinstance(x, np.ndarray) else (), object)
+    for at in np.ndindex(array.shape):
+        array[at] = x[at] if isinstance(x, np.ndarray) else x
+    return array
 
 
 class ExprOps:
@@ -179,19 +205,35 @@ class ExprOps:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *operands: Any, **options: object
     ) -> Any:
+        if any(isinstance(x, NDArrayOperatorsMixin) for x in operands):
+            return NotImplemented  # a whole tensor
+        function: Any = NUMPY.get(ufunc)
+        if function in _PYTHONS and (method != "__call__" or options):
+            try:  # with objects, as NumPy has it
+                objects = [_object_array(x) if isinstance(x, ExprOps) else x for x in operands]
+                return getattr(ufunc, method)(*objects, **options)
+            except TypeError:
+                pass
         check_call(ufunc, method, options)
         function = counterpart(NUMPY, ufunc)
+        each = partial(_of_plain, function) if function in _PYTHONS else function
         if any(isinstance(x, np.ndarray) and x.ndim for x in operands):
-            each = np.frompyfunc(function, ufunc.nin, ufunc.nout)
+            each = np.frompyfunc(each, ufunc.nin, ufunc.nout)
             return each(*(_object_array(x) for x in operands))
-        # A scalar of NumPy is a plain number: NumPy hands an array's elements as such.
-        plain = (x.item() if isinstance(x, np.generic | np.ndarray) else x for x in operands)
-        return function(*plain)
+        return each(*(x[()] if isinstance(x, np.ndarray) else x for x in operands))
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Any, options: Mapping[str, Any]
     ) -> Any:
-        return counterpart(NUMPY, function)(*args, **options)
+        if any(issubclass(t, NDArrayOperatorsMixin) for t in types):
+            return NotImplemented
+        if function in NUMPY:
+            return call_counterpart(function, args, options)
+        own: Any = function
+        try:
+            return own._implementation(*args, **options)
+        except (AttributeError, TypeError, ValueError):
+            return counterpart(NUMPY, function)  # says that there is none
 
     __add__, __radd__ = _operators("+")
     __sub__, __rsub__ = _operators("-")
@@ -216,6 +258,9 @@ class ExprOps:
     def __divmod__(self, divisor: ExprLike) -> tuple[Expr, Expr]:
         return self // divisor, self % divisor
 
+    def __rdivmod__(self, dividend: ExprLike) -> tuple[Expr, Expr]:
+        return dividend // self, dividend % self
+
     def __invert__(self) -> Expr:
         return invert(self)
 
@@ -229,7 +274,7 @@ class ExprOps:
     def __round__(self, ndigits: None = None) -> Expr:
         if ndigits is not None:
             raise TensorError(f"round(x, {ndigits}): expressions are rounded to whole numbers")
-        nearest: Expr = NUMPY[np.rint](self)
+        nearest: Expr = np.rint(self)
         return nearest
 
     def __neg__(self) -> Expr:
@@ -489,7 +534,10 @@ def const(value: float | bool, dtype: str) -> Const:
     if dtype == "bool":
         return Const(bool(value), dtype)
     if dtypes.is_float(dtype):
-        return Const(float(np.dtype(dtypes.check(dtype)).type(value)), dtype)
+        try:
+            return Const(float(np.dtype(dtypes.check(dtype)).type(float(value))), dtype)
+        except OverflowError as e:
+            raise TensorError(f"a number of {len(str(abs(value)))} digits is no {dtype}") from e
     lo, hi = dtypes.limits(dtype)
     v = int(value)
     if not lo <= v <= hi:
@@ -497,9 +545,17 @@ def const(value: float | bool, dtype: str) -> Const:
     return Const(v, dtype)
 
 
+def _wide(x: int) -> str:
+    for dtype in ("int64", "uint64"):
+        lo, hi = dtypes.limits(dtype)
+        if lo <= x <= hi:
+            return dtype
+    raise TensorError(f"{x} fits no integer of 64 bits; te.const(x, dtype) makes it another")
+
+
 def as_expr(x: object, dtype: str | None = None) -> Expr:
-    """Turn a number (int32, or int64 where it does not fit; float32), an axis or an expression into
-    an expression."""
+    """Turn a number (int32, or int64 or uint64 where it does not fit; float32), an axis or an
+    expression into an expression."""
     if isinstance(x, Expr):
         return x
     if isinstance(x, IterVar):
@@ -507,12 +563,13 @@ def as_expr(x: object, dtype: str | None = None) -> Expr:
     if isinstance(x, bool | np.bool_):
         return const(bool(x), dtype or "bool")
     if isinstance(x, int | np.integer):
-        return const(int(x), dtype or ("int32" if -(2**31) <= int(x) < 2**31 else "int64"))
+        return const(int(x), dtype or ("int32" if -(2**31) <= x < 2**31 else _wide(int(x))))
     if isinstance(x, float | np.floating):
         return const(float(x), dtype or "float32")
     raise TensorError(
         f"cannot use {x!r} (a {type(x).__name__}) in a tensor expression; use a number, an axis, "
         "or an element of a tensor such as A[i, j]"
+        + ("; np.maximum and its like take whole tensors" * isinstance(x, NDArrayOperatorsMixin))
     )
 
 
@@ -521,7 +578,11 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
 
     A float that becomes an integer is truncated and cut to the limits of the dtype; NaN becomes 0.
     """
-    # A Python float is rounded once, to the dtype that it becomes.
+    # A number is rounded once, to the dtype that it becomes; an integer beyond int64 stays itself.
+    if dtypes.is_float(dtypes.check(dtype)) and isinstance(x, int | float | np.integer):
+        return const(x if isinstance(x, float) else int(x), dtypes.check(dtype))
+    if isinstance(x, int) and not isinstance(x, bool) and dtypes.is_int(dtype):
+        return const(x, dtype)
     e, dtype = as_expr(x, "float64" if isinstance(x, float) else None), dtypes.check(dtype)
     if e.dtype == dtype:
         return e
@@ -549,7 +610,9 @@ def _literal(value: float, other: str) -> Expr:
     if other == "bool":
         return as_expr(value)
     lo, hi = dtypes.limits(other)
-    return as_expr(value, other if lo <= value <= hi or value != value else None)
+    if lo <= value <= hi or value != value:
+        return as_expr(value, other)
+    return as_expr(value, None if -(2**31) <= value < 2**31 else "int64")  # it may wrap
 
 
 def _common(a: Expr, b: Expr) -> tuple[Expr, Expr, str]:

@@ -104,11 +104,10 @@ def compute(
     with tracing(f"compute {name!r}"):
         result = fcompute(*[a.var for a in axes])
     body = _body(result, name)
-    _check_size(body, name)
     op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
     op.attrs, op.axis, op.body = dict(attrs or {}), axes, body
     op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
-    _check_body(op)
+    op._check()
     return op.output(0) if op.num_outputs == 1 else op._outputs
 
 
@@ -192,7 +191,9 @@ def _check_size(body: Expr, name: str) -> None:
         )
 
 
-def _check_body(op: ComputeOp) -> None:
+def _check_op(op: ComputeOp) -> None:
+    """Refuse a body that is too large, leaves a tensor or has axes that are not the operation's."""
+    _check_size(op.body, op.name)
     scope, body = _scope([*op.axis, *op.reduce_axis]), op.body
     guarded = isinstance(body, Reduce) and body.where is not None
     for e in outputs_of(body):
@@ -203,6 +204,9 @@ def _check_body(op: ComputeOp) -> None:
         _check_expr(body.where, op, scope, guarded=False)
     for e in body.init or ():
         _check_expr(e, op, _scope(op.axis), guarded=False)
+
+
+ComputeOp._check = _check_op
 
 
 def _scope(axes: list[IterVar]) -> Sizes:

@@ -8,8 +8,8 @@ are those of TVM's te. Extents are positive Python integers or expressions over 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -20,7 +20,7 @@ from loopwright.ir import expr as ir
 from loopwright.ir.node import same
 from loopwright.ir.printer import shape_text
 from loopwright.ir.reduction import Reduce, Tuple, outputs_of
-from loopwright.ir.sizes import Shape, SizeVar, check_extent
+from loopwright.ir.sizes import Shape, Sizes, SizeVar, check_extent
 from loopwright.ir.visitor import nodes
 from loopwright.te import ufuncs
 from loopwright.te.reducer import sum as te_sum
@@ -112,9 +112,10 @@ class Tensor(NDArrayOperatorsMixin):
         return ufuncs.to_power(self, exponent)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
-        if options.get("out", (None,))[0] is operands[0]:  # ``A += B``
-            options = {}
+        if ufunc in (np.equal, np.not_equal) and isinstance(operands[0], np.ndarray):
+            return ufunc is np.not_equal  # ``array == A``, or ``A == array``: no tensor
         ir.check_call(ufunc, method, options)
+        operands = tuple(x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in operands)
         return _matmul(*operands) if ufunc is np.matmul else _elementwise(ufunc, operands)
 
     def astype(self, dtype: str) -> Any:
@@ -123,11 +124,14 @@ class Tensor(NDArrayOperatorsMixin):
         return _computed("astype", self.shape, axes, (_element(self, axes).astype(dtype),))
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        if function is np.where:
+        if function in (np.shape, np.ndim):
+            return self.shape if function is np.shape else self.ndim
+        if function is np.where and len(args) == 3:
             return _elementwise(np.where, args)
-        return ir.counterpart(ir.NUMPY, function)(*args, **options)
+        return ir.call_counterpart(function, args, options)
 
     __float__ = __int__ = ir.no_value
+    __round__ = ir.ExprOps.__round__
 
     def __bool__(self) -> NoReturn:
         raise TensorError(
@@ -140,6 +144,14 @@ class Tensor(NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}{shape_text(self.shape)})"
+
+
+for _op in (
+    "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and",
+    "xor", "or",
+):  # fmt: skip
+    # ``A += B`` names a new tensor, where ``np.add(A, B, out=A)`` is refused.
+    setattr(Tensor, f"__i{_op}__", getattr(Tensor, f"__{_op}__"))
 
 
 class TensorSlice(ir.ExprOps):
@@ -230,6 +242,8 @@ class ComputeOp(Operation):
     """
 
     body: ir.Expr
+    #: `loopwright.te.computes` puts its checks of a body here.
+    _check: ClassVar[Callable[[Any], None]]
 
     @property
     def input_tensors(self) -> list[Tensor]:
@@ -273,6 +287,7 @@ def _computed(name: str, dims: Shape, axes: list[ir.IterVar], values: tuple[ir.E
     op = ComputeOp(name, dims, [e.dtype for e in values])
     op.axis, op.body = axes, Tuple(values, values[0].dtype) if len(values) > 1 else values[0]
     op.reduce_axis = list(op.body.axes) if isinstance(op.body, Reduce) else []
+    op._check()
     return op.output(0) if op.num_outputs == 1 else op._outputs
 
 
@@ -280,7 +295,8 @@ def _matmul(a: Any, b: Any) -> Any:
     """``a @ b``: rows of a by columns of b; dimensions before the last two are broadcast."""
     if not (isinstance(a, Tensor) and isinstance(b, Tensor) and a.ndim and b.ndim):
         raise TensorError(f"np.matmul: both are tensors of a dimension or more, got {a!r}, {b!r}")
-    if not same(a.shape[-1], b.shape[-min(b.ndim, 2)]):
+    sizes = Sizes()
+    if sizes.of(a.shape[-1]) != sizes.of(b.shape[-min(b.ndim, 2)]):
         raise TensorError(
             f"np.matmul: the rows of {a.name} {shape_text(a.shape)} and the columns of {b.name} "
             f"{shape_text(b.shape)} differ in length"
@@ -304,8 +320,8 @@ def _broadcast(name: str, shapes: Sequence[Shape]) -> Shape:
 def _common_extent(name: str, shapes: Sequence[Shape], at: int) -> ir.Dim:
     """The extent of the dimension ``at``, counted from the last, to which shapes broadcast."""
     extents = [s[at] for s in shapes if len(s) >= -at]
-    wide = [n for n in extents if not same(n, 1)]
-    if not all(same(n, wide[0]) for n in wide):
+    wide, sizes = [n for n in extents if not same(n, 1)], Sizes()
+    if not all(same(n, wide[0]) or sizes.of(n) == sizes.of(wide[0]) for n in wide):
         texts = " and ".join(map(shape_text, shapes))
         raise TensorError(f"np.{name}: the shapes {texts} do not broadcast (dimension {at})")
     return wide[0] if wide else 1

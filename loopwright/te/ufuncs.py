@@ -220,7 +220,7 @@ FUNCTIONS: dict[_Function, _Function] = {
     np.absolute: lambda a: a if a.dtype == "bool" else te.abs(a),
     np.fabs: te.abs,
     np.sign: _sign,
-    np.square: lambda a: ir.Binary("and", a, a, "bool") if a.dtype == "bool" else a * a,
+    np.square: lambda a: a * a,
     np.reciprocal: _reciprocal,
     np.maximum: _arithmetic("max", "or"),
     np.minimum: _arithmetic("min", "and"),
@@ -259,9 +259,11 @@ FUNCTIONS: dict[_Function, _Function] = {
 
 
 def to_power(base: Any, exponent: Any) -> Any:
-    """``base ** exponent``, of elements or tensors: as ``np.power``, but that 0.5 is the root."""
-    if isinstance(exponent, float) and exponent == 0.5 and dtypes.is_float(base.dtype):
+    """``base ** exponent``, of elements or tensors: as ``np.power``; 0.5 is the root."""
+    if type(exponent) is float and exponent == 0.5 and dtypes.is_float(base.dtype):
         return np.sqrt(base)
+    if type(exponent) is int and exponent == 2 and getattr(base, "dtype", "") == "bool":
+        return np.square(base)
     return np.power(base, exponent)
 
 
@@ -279,5 +281,5 @@ def _round(a: Any, decimals: int = 0) -> Any:
 
 ir.NUMPY.update({f: partial(value, f) for f in FUNCTIONS if f not in ir.NUMPY})
 ir.NUMPY[operator.pow] = to_power
+ir.NUMPY[np.where] = lambda condition, x, y: value(np.where, condition, x, y)
 ir.NUMPY.update({np.clip: _clip, np.round: _round, np.around: _round})
-ir.NUMPY.update({np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim})

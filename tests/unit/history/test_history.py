@@ -208,10 +208,11 @@ def test_a_file_that_is_no_log_is_refused(name, data, tmp_path):
 
 
 def test_a_log_that_is_empty_or_damaged_is_read(tile, make, tmp_path, caplog):
-    empty, mixed = tmp_path / "empty.jsonl", tmp_path / "mixed.jsonl"
+    empty, mixed, torn = (tmp_path / f"{name}.jsonl" for name in ("empty", "mixed", "torn"))
     empty.touch()
+    torn.write_text('{"v":1,"header":{"a')  # a run that was killed at its first line
     mixed.write_text(f"<html>\n{make(4, 1.0).to_line()}\n")
-    for path, factor in ((empty, 16), (mixed, 4)):
+    for path, factor in ((empty, 16), (torn, 16), (mixed, 4)):
         with apply_history_best(path):
             assert inner(tile(64)) == factor
     assert "1 line skipped" in caplog.text

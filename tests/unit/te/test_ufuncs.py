@@ -175,6 +175,14 @@ def test_numbers_beside_tensors_and_broadcasting() -> None:
         lambda p, q, u, b, s: sum([p, p, q]),
         lambda p, q, u, b, s: -s // q,
         lambda p, q, u, b, s: divmod(p, 0.3)[1],
+        lambda p, q, u, b, s: p + 2**64 - np.where(p > 0, p, 2**63),
+        lambda p, q, u, b, s: p < 2**70,
+        lambda p, q, u, b, s: (p * 9).astype("int32") * np.uint64(2**63) / 2**63,
+        lambda p, q, u, b, s: np.float32(0) < p,
+        lambda p, q, u, b, s: np.array(2.0) * p,
+        lambda p, q, u, b, s: q ** np.float64(0.5),
+        lambda p, q, u, b, s: b**2,
+        lambda p, q, u, b, s: np.clip(np.round(p, 0, out=None), 0, 1, out=None) + q,
     ]
     made = [(f(*inputs), f(*arrays), f"case {k}") for k, f in enumerate(functions)]
     check(made, inputs, arrays)
@@ -202,6 +210,7 @@ def test_products_of_matrices(a: tuple[int, ...], b: tuple[int, ...]) -> None:
 A = te.placeholder((4,), name="A")
 M = te.placeholder((2, 3), name="M")
 J = te.placeholder((4,), "int32", name="J")
+KEY = te.reduce_axis((0, 4), name="k")
 
 
 def test_functions_of_elements() -> None:
@@ -217,6 +226,7 @@ def test_functions_of_elements() -> None:
     made.append(
         (te.compute((5,), lambda i: abs(round(-X5[i])), name="r"), abs(np.rint(-x)), "round")
     )
+    made.append((round(X5), np.rint(x), "round of a tensor"))
     made.append(
         (te.compute((5,), lambda i: np.maximum(X5[i], 1), name="m"), np.maximum(x, 1), "max")
     )
@@ -230,6 +240,28 @@ def test_scalars_and_arrays_of_numpy_beside_elements() -> None:
     assert [str(e) for e in divmod(J[0], 3)] == ["J[0] // 3", "J[0] % 3"]
     assert float(te.const(2.5)) == 2.5
     assert int(te.const(7)) == 7
+    assert float(np.maximum(A[0], 2**64).b) == 2.0**64
+    assert float((A[0] * np.uint64(2**63)).b) == 2.0**63
+    assert [str(e) for e in divmod(7, J[0])] == ["7 // J[0]", "7 % J[0]"]
+    assert np.maximum(A[0], np.float64(0.1)).dtype == "float64"
+
+
+def test_numpys_own_functions_of_elements() -> None:
+    assert (np.shape(A[0]), np.ndim(te.var("n"))) == ((), 0)
+    assert [str(e) for e in np.stack([J[0], J[1]])] == ["J[0]", "J[1]"]
+    assert [str(e) for e in np.multiply.outer(np.arange(2), J[0])] == ["0 * J[0]", "J[0]"]
+    assert str(np.add(J[0], 1, dtype=object)) == "J[0] + 1"
+    array = np.zeros(2, object)
+    array += J[0]
+    assert str(array[1]) == "J[0]"
+
+
+def test_elements_left_of_a_tensor() -> None:
+    n = te.var("n")
+    bodies = [str(t.op.body) for t in (n * J, te.const(2.0) * A, A[0] + A, n < J, divmod(n, J)[0])]
+    assert bodies == ["n * J[i0]", "2.0 * A[i0]", "A[0] + A[i0]", "J[i0] > n", "n // J[i0]"]
+    X, Y = te.placeholder((n + 1,)), te.placeholder((1 + n,))
+    assert (X + Y).ndim - (X @ Y).ndim == 1
 
 
 @pytest.mark.parametrize(
@@ -255,6 +287,19 @@ def test_scalars_and_arrays_of_numpy_beside_elements() -> None:
         (lambda: A**1j, "cannot use 1j"),
         (lambda: te.compute((4,), lambda i: A + A[i]), "an element of a tensor such as A"),
         (lambda: te.compute((4,), lambda i: A + A), "an element of a tensor such as A"),
+        (lambda: A + te.reduce_axis(4, "k"), "'add': axis 'k' does not belong to it"),
+        (lambda: A * te.sum(A[KEY], axis=KEY), "a reduction must be the whole body"),
+        (lambda: A + A[J[0] * 0 + 9], "'add': index 0 of A"),
+        (lambda: np.add(A, A, out=A), "does not take out="),
+        (lambda: np.exp(A, A), "does not take out="),
+        (lambda: np.clip(A, 0, 1, dtype="float32"), "np.clip .*'dtype'"),
+        (lambda: np.where(A > 0), "np.where of a tensor expression: missing"),
+        (lambda: np.where(A[0] > 0), "np.where of a tensor expression: missing"),
+        (lambda: np.mean(A[0]), "np.mean has no counterpart"),
+        (lambda: round(A, 2), "whole numbers"),
+        (lambda: te.maximum(A, A), "np.maximum and its like take whole tensors"),
+        (lambda: te.const(2**64), "fits no integer of 64 bits"),
+        (lambda: A + 10**400, "a number of 401 digits is no float32"),
         (lambda: M[0] ** 2, "M with 1 of its 2 indices"),
         (lambda: te.placeholder((2,), "uint8") + 300, "300 does not fit uint8"),
         (lambda: -te.placeholder((2,), "bool"), "boolean negative"),
@@ -287,4 +332,17 @@ def test_equality_of_tensors_is_identity() -> None:
     assert A == A
     assert A != M
     assert operator.eq(A, M) is False
+    assert A not in [np.float32(1), np.ones(4), np.ones(())]
+    assert (np.float32(2) != A) is True
     assert str(np.equal(A, 2).op.body) == "A[i0] == 2.0"
+
+
+@pytest.mark.parametrize("divisor", [NAN, INF, -INF, 0.0, -0.0])
+def test_remainders_by_special_numbers(divisor: float) -> None:
+    n = te.placeholder((4,), "int32", name="n")
+    numbers = np.array([0, 1, -3, 7], "int32")
+    t = te.compute((4,), lambda i: te.fmod(n[i].astype("float64"), te.const(divisor, "float64")))
+    out = np.empty(4)
+    build(te.create_schedule(t.op), [n, t], "llvm")(numbers, out)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(out, np.fmod(numbers, divisor))
