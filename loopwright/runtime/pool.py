@@ -27,8 +27,6 @@ from loopwright.runtime import linker
 
 LAUNCH = "lw_parallel_launch"
 WATCH = "lw_pool_watch"
-#: Code of a kernel in whose loop a handler of a signal raised an exception (`interruption`).
-INTERRUPTED = -(1 << 31)
 _PAUSES = {
     "x86_64": "call void @llvm.x86.sse2.pause()",
     "aarch64": "call void @llvm.aarch64.isb(i32 15)",
@@ -269,23 +267,37 @@ def watch(address: int) -> None:
     """Let signals such as Ctrl-C end loops of the pool whose ``lw_pool_watch`` this is.
 
     The main thread asks for them in loops that it began, between pieces of some hundredths of a
-    second. All threads finish their pieces before the kernel fails, and outputs hold what was
-    computed by then. One iteration, and a loop on one thread, is one piece.
+    second, and as often before loops that follow each other closely. All threads finish their
+    pieces before the kernel fails, and outputs hold what was computed by then. One iteration, and a
+    loop on one thread, is one piece.
     """
     if sys.implementation.name == "cpython":
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(_watch()))
 
 
-def interruption() -> BaseException:
-    """The exception of a kernel that failed with `INTERRUPTED`."""
+def _forked() -> None:
+    """The thread that forked is the main thread of the child."""
+    if _watch.cache_info().currsize:
+        _watch().main = threading.get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def interruption() -> BaseException | None:
+    """The exception of a handler that ended the kernel that this thread called, if one did.
+
+    Any code may come with it: that of another thread's body, if it failed before.
+    """
+    if not _watch.cache_info().currsize or threading.get_ident() != _watch().main:
+        return None
     raised = _watch().raised
     owned, raised[:] = list(raised), [None] * 3
     _, value, traceback = (p and ctypes.cast(p, ctypes.py_object).value for p in owned)
     for p in filter(None, owned):
         ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(p))
-    if not isinstance(value, BaseException):  # another caller has taken it
-        return KeyboardInterrupt()
-    return value.with_traceback(traceback)
+    return value and value.with_traceback(traceback)
 
 
 def launch_address(num_threads: int = 0) -> int:

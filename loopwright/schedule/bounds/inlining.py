@@ -35,7 +35,10 @@ def inline_ops(state: State) -> tuple[State, dict[StageId, OpNode]]:
         return state, _inlined_ops(state)
     except _TooLargeError:
         state = share_inlined(state)
+    try:
         return state, _inlined_ops(state)
+    except _TooLargeError as error:
+        raise ScheduleError(*error.args) from None
 
 
 def share_inlined(state: State) -> State:

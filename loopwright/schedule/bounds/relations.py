@@ -69,16 +69,20 @@ def loop_extents(
     spatial: Sequence[N | int],
     reduce: Sequence[N | int],
     arithmetic: ExtentArithmetic[N],
+    may_shrink: bool = True,
 ) -> dict[str, N | int]:
-    """Extents of all loops of a stage by id, those that later steps consumed included."""
+    """Extents of all loops of a stage by id, those that later steps consumed included.
+
+    ``may_shrink`` says whether ``nparts`` beyond an extent is cut to it, but for loops of threads.
+    """
     extents = {f"a{d}": n for d, n in enumerate(spatial)}
     extents |= {f"r{d}": n for d, n in enumerate(reduce)}
-    threads = _loops_of_threads(stage)
+    whole = _loops_of_threads(stage) if may_shrink else stage.loops
     for rel in stage.relations:
         match rel:
             case SplitRel():
                 extents[rel.outer], extents[rel.inner] = arithmetic.split_extents(
-                    extents[rel.parent], rel.factor, rel.nparts, rel.outer not in threads
+                    extents[rel.parent], rel.factor, rel.nparts, rel.outer not in whole
                 )
             case FuseRel():
                 extents[rel.fused] = arithmetic.times(extents[rel.outer], extents[rel.inner])

@@ -10,6 +10,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
+from loopwright.errors import ScheduleError
 from loopwright.ir.stmt import Allocate
 from loopwright.ir.visitor import nodes
 
@@ -90,6 +91,17 @@ def test_what_fits_is_written_out() -> None:
         s[t].compute_inline()
     f = lw.lower(s, [tensors[0], tensors[-1]])
     assert str(f).count("A[i, j]") == 2**8
+
+
+def test_too_large_an_expression_of_threads_is_refused() -> None:
+    tensors = chain("transposed", 20)
+    s = te.create_schedule(tensors[-1].op)
+    for t in tensors[1:-1]:
+        s[t].compute_inline()
+    s[tensors[-1]].bind(tensors[-1].op.axis[0], te.thread_axis("threadIdx.x"))
+    with pytest.raises(ScheduleError, match=r"compute_inline .* more than 32768 nodes") as caught:
+        lw.lower(s, [tensors[0], tensors[-1]])
+    assert caught.type is ScheduleError
 
 
 def test_several_readers_and_copies_of_an_unrolled_loop() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright.runtime import Module, set_num_threads
+from loopwright.runtime import Module, pool, set_num_threads
 from tests.unit.runtime import kernels
 
 THREADS, INDICES = 3, 600
@@ -76,6 +77,34 @@ def test_the_exception_of_a_handler_ends_the_loop(
     time.sleep(0.03)
     assert (hits == left).all(), "no thread works on outputs when the call has ended"
     check_whole(cover)
+
+
+def test_the_exception_counts_where_another_thread_failed_before(cover: Module) -> None:
+    hits, where = np.zeros(INDICES, np.int32), np.zeros(INDICES, np.int64)
+    with alarm(stop, 0.005), pytest.raises(StopError):
+        cover(np.array([INDICES, 64, 30_000, 7, INDICES // THREADS]), hits, where)
+
+
+def test_the_exception_of_a_handler_ends_a_series_of_short_loops() -> None:
+    again = kernels.cover(THREADS, text=kernels.AGAIN, name="again")
+    hits, where = np.zeros(THREADS, np.int32), np.zeros(THREADS, np.int64)
+    with alarm(stop), pytest.raises(StopError):
+        again(np.array([THREADS, 64, 100, 0, -1]), hits, where)
+    assert hits.max() < 5000
+
+
+def test_the_thread_that_forks_is_the_main_one_of_the_child(cover: Module) -> None:
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(pool._watch().main != threading.get_ident())
+        statuses.append(os.waitpid(child, 0)[1])
+
+    statuses: list[int] = []
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    assert statuses == [0]
 
 
 def test_a_handler_that_raises_nothing_leaves_the_loop_alone(cover: Module) -> None:
