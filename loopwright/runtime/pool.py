@@ -297,7 +297,7 @@ def interruption() -> BaseException | None:
     _, value, traceback = (p and ctypes.cast(p, ctypes.py_object).value for p in owned)
     for p in filter(None, owned):
         ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(p))
-    return value and value.with_traceback(traceback)
+    return value.with_traceback(traceback) if isinstance(value, BaseException) else None
 
 
 def launch_address(num_threads: int = 0) -> int:
