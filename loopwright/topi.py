@@ -27,11 +27,11 @@ _TABLES = {
             _OWN: """
                 abs acos acosh add asin asinh atan atanh bitwise_and bitwise_not bitwise_or
                 bitwise_xor broadcast_to cast ceil clip concatenate cos cosh divide elemwise_sum
-                equal erf exp expand_dims floor floor_divide full greater greater_equal isinf isnan
-                left_shift less less_equal log log10 log2 logical_and logical_not logical_or matmul
-                max maximum min minimum mod multiply negative not_equal power prod reshape
-                right_shift round rsqrt sigmoid sign sin sinh sqrt squeeze strided_slice subtract
-                sum tan tanh transpose trunc where
+                equal erf exp expand_dims floor floor_divide floor_mod full greater greater_equal
+                isinf isnan left_shift less less_equal log log10 log2 logical_and logical_not
+                logical_or matmul max maximum min minimum mod multiply negative not_equal power prod
+                reshape right_shift round rsqrt sigmoid sign sin sinh sqrt squeeze strided_slice
+                subtract sum tan tanh transpose trunc where
             """
         },
         {

@@ -161,6 +161,12 @@ class State:
         now, mean the same."""
         return State(self)
 
+    def __copy__(self) -> State:
+        return State(self)
+
+    def __deepcopy__(self, memo: object) -> State:
+        return State(self)
+
     def split(
         self,
         stage_id: StageLike,
@@ -175,8 +181,8 @@ class State:
         a knob then chooses. ScheduleError for others, and as of `Stage.split`.
         """
         stage, (axis,) = self._placed(stage_id, [iterator])
-        sizes: Sequence[Any] = lengths
-        if None in lengths:
+        sizes: Sequence[Any] = _listed("split", lengths)
+        if None in sizes:
             sizes = _open_sizes(self, stage, axis, lengths)
         before, parent = len(self.schedule.trace), axis
         split: list[te.IterVar] = []
@@ -197,6 +203,8 @@ class State:
         ScheduleError where it is another step's.
         """
         source = self._split_loop(src_step_id, "follow_split")
+        if not isinstance(n_split, int):
+            raise ScheduleError(f"follow_split: n_split is {n_split!r:.40}; give an integer")
         return list(self._on_loops("follow_split", stage_id, [iterator], source, n_split))
 
     def follow_fused_split(
@@ -210,7 +218,10 @@ class State:
         """Split a loop by the product of the sizes that splits before gave to one level; see
         `Stage.follow_fused_split`, and `follow_split` for their numbers.
         """
-        sources = [self._split_loop(number, "follow_fused_split") for number in src_step_ids]
+        numbers = _listed("follow_fused_split", src_step_ids)
+        if not isinstance(level, int):
+            raise ScheduleError(f"follow_fused_split: level is {level!r:.40}; give an integer")
+        sources = [self._split_loop(number, "follow_fused_split") for number in numbers]
         how = (sources, level, factor_or_nparts)
         return list(self._on_loops("follow_fused_split", stage_id, [iterator], *how))
 
@@ -236,6 +247,8 @@ class State:
     ) -> te.IterVar:
         """Unroll a loop, unless it runs more than ``max_unroll`` times; returns the loop."""
         if max_unroll is not None:
+            if not isinstance(max_unroll, int):
+                raise ScheduleError(f"unroll: max_unroll is {max_unroll!r:.40}; give an integer")
             if self.sketch is not None:
                 raise ScheduleError(
                     "unroll: knobs choose the extents of a sketch's loops; leave max_unroll out"
@@ -253,7 +266,9 @@ class State:
 
     def pragma(self, stage_id: StageLike, iterator: IterLike, pragma_type: str) -> None:
         """Annotate a loop: ``"auto_unroll_max_step$16"`` has a value behind the ``$``."""
-        kind, _, value = pragma_type.partition("$")
+        kind, _, value = str(pragma_type).partition("$")
+        if value and not value.isdecimal():
+            raise ScheduleError(f"pragma: the value of {pragma_type!r:.60} is no number")
         self._on_loop("pragma", stage_id, iterator, kind, int(value) if value else True)
 
     def compute_at(
@@ -281,7 +296,8 @@ class State:
         self, stage_id: StageLike, scope_name: str, reader_stage_ids: Sequence[StageLike]
     ) -> te.Operation:
         """Copy a tensor for the stages that read it; returns the operation of the new stage."""
-        stage, *readers = (self._stage(one) for one in (stage_id, *reader_stage_ids))
+        given = _listed("cache_read", reader_stage_ids)
+        stage, *readers = (self._stage(one) for one in (stage_id, *given))
         scope: Any = scope_name
         return self._stage_of(self.schedule.cache_read(stage, scope, readers))
 
@@ -315,12 +331,12 @@ class State:
 
     def _split_loop(self, step: int, verb: str) -> te.IterVar:
         steps = len(self.schedule.trace)
-        number = step if step >= 0 else steps + step
-        if number not in self._split_loops:
+        number = steps + step if isinstance(step, int) and step < 0 else step
+        if not isinstance(step, int) or number not in self._split_loops:
             numbers = ", ".join(map(str, sorted(self._split_loops))) or "none"
             raise ScheduleError(
-                f"{verb}: step {step} is no split of this state; those of its {steps} step(s) "
-                f"that are: {numbers}"
+                f"{verb}: step {step!r:.40} is no split of this state; those of its {steps} "
+                f"step(s) that are: {numbers}"
             )
         return self._split_loops[number]
 
@@ -333,7 +349,7 @@ class State:
     def _on_loops(
         self, verb: str, stage: StageLike, loops: Sequence[IterLike] = (), *args: Any
     ) -> Any:
-        owner, axes = self._placed(stage, loops)
+        owner, axes = self._placed(stage, _listed(verb, loops))
         result = getattr(owner, verb)(*axes, *args)
         self._config = None
         return result
@@ -342,6 +358,12 @@ class State:
         """The operation of a step's new stage; of one with several results that of the first."""
         self._config = None
         return (tensor[0] if isinstance(tensor, list) else tensor).op
+
+
+def _listed(verb: str, given: Any) -> list[Any]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ScheduleError(f"{verb}: {given!r:.40} is no list; give one")
+    return list(given)
 
 
 def _leaf(stage: Stage, loop: IterLike) -> te.IterVar:
@@ -458,6 +480,9 @@ class ComputeDAG:
         outputs = [t.op for t in program.outputs]
         self._dag, self.places = Dag.from_ops(outputs)
         self._fresh = lambda: (create_schedule(outputs), list(self.tensors))
+
+    def __deepcopy__(self, memo: object) -> ComputeDAG:
+        return self  # nothing changes it
 
     @classmethod
     def of_schedule(cls, schedule: Schedule, args: Sequence[Tensor]) -> ComputeDAG:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -113,12 +115,12 @@ def test_threads_are_bound() -> None:
 def test_a_copy_goes_its_own_way() -> None:
     state = DAG.get_init_state()
     state.split(D, 0, [4])
-    copy = state.copy()
-    assert copy == state
-    assert hash(copy) == hash(state)
-    copy.vectorize(D, -1)
-    assert len(state.transform_steps) == 1
-    assert copy != state
+    for other in (state.copy(), copy.copy(state), copy.deepcopy(state)):
+        assert other == state
+        assert hash(other) == hash(state)
+        other.vectorize(D, -1)
+        assert len(state.transform_steps) == 1
+        assert other != state
     schedule, _ = DAG.apply_steps_from_state(state)
     schedule[D].parallel(schedule[D].leaf_iter_vars[0])
     assert len(state.transform_steps) == 1
@@ -191,7 +193,7 @@ def test_splits_are_followed_by_their_numbers() -> None:
     f(a, b, d)
     np.testing.assert_allclose(d, a @ b + 1, rtol=1e-5)
     state.parallel(D, 0)
-    for step in (len(state.transform_steps) - 1, 99):
+    for step in (len(state.transform_steps) - 1, 99, "a", None):
         with pytest.raises(ScheduleError, match=r"is no split of this state; .* are: 0, 1"):
             state.follow_split(D, -1, step, 1)
 
@@ -204,6 +206,20 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         state.split(D, 5, [4])
     with pytest.raises(ScheduleError, match="PreloadCustomSketchRule"):
         state.split(D, 0, [None])
+    state.split(D, 0, [4])
+    for call in (
+        lambda: state.follow_split(C, 0, 0, 1.5),
+        lambda: state.follow_fused_split(C, 0, 0, 0, True),
+        lambda: state.follow_fused_split(C, 0, [0], None, True),
+        lambda: state.split(D, 0, 4),
+        lambda: state.fuse(D, 0),
+        lambda: state.reorder(D, None),
+        lambda: state.unroll(D, 0, "x"),
+        lambda: state.pragma(D, 0, "auto_unroll_max_step$x"),
+        lambda: state.cache_read(A, "global", None),
+    ):
+        with pytest.raises(ScheduleError):
+            call()
     X = te.placeholder((2048,), name="X")
     Y = te.compute((2048,), lambda i: X[i] * 2, name="Y")
     long = auto_scheduler.ComputeDAG([X, Y])
@@ -234,6 +250,7 @@ def test_an_expression_may_be_given_in_several_ways() -> None:
     assert {dag.flop_ct for dag in ways} == {2 * 32**3 + 32**2}
     assert [op.name for op in DAG.ops] == ["A", "B", "C", "D"]
     assert DAG.init_state == DAG.get_init_state()
+    assert copy.deepcopy(DAG).hash_key() == DAG.hash_key()
     with pytest.raises(UsageError, match="it got a int"):
         auto_scheduler.ComputeDAG(3)
     with pytest.raises(TaskError, match="key of no workload"):

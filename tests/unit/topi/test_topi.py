@@ -44,6 +44,17 @@ def test_elements_are_numpys() -> None:
         np.testing.assert_allclose(one, want, rtol=1e-5, err_msg=name)
 
 
+def test_divisions_of_integers_are_tvms() -> None:
+    """``mod`` and ``divide`` truncate, those named ``floor`` round down."""
+    names = ("mod", "floor_mod", "divide", "floor_divide", "right_shift")
+    a, b = np.array([-5, 5], "int32"), np.array([3, -3], "int32")
+    functions = [getattr(topi, name) for name in names[:4]]
+    functions += [lambda x, y: topi.right_shift(x, topi.abs(y))]
+    wants = [np.fmod(a, b), a % b, np.array([-1, -1]), a // b, a >> abs(b)]
+    for name, one, want in zip(names, of_arrays(functions, a, b), wants, strict=True):
+        np.testing.assert_array_equal(one, want, err_msg=name)
+
+
 CASES = {
     "sum by place": (lambda t: topi.sum(t, 1), lambda x: x.sum(1)),
     "max by name": (
@@ -60,6 +71,15 @@ CASES = {
         lambda t: topi.nn.pad(t, (1, 0, 2), (0, 0, 3), 7.0),
         lambda x: np.pad(x, ((1, 0), (0, 0), (2, 3)), constant_values=7.0),
     ),
+    "pad by name": (
+        lambda t: topi.nn.pad(data=t, pad_before=[0, 1, 0], name="padded"),
+        lambda x: np.pad(x, ((0, 0), (1, 1), (0, 0))),
+    ),
+    "operands by name": (
+        lambda t: topi.subtract(rhs=t, lhs=topi.exp(x=t)),
+        lambda x: np.exp(x) - x,
+    ),
+    "new axes": (lambda t: topi.expand_dims(t, 1, 2), lambda x: x[:, None, None]),
     "leaky_relu": (lambda t: topi.nn.leaky_relu(t, 0.5), lambda x: np.where(x > 0, x, x / 2)),
     "full": (lambda t: topi.full((2, 3), "float32", 4.0), lambda x: np.full((2, 3), 4.0)),
 }
@@ -81,10 +101,12 @@ def test_products_are_numpys() -> None:
         lambda a, b, at, bt, bias, x, y: topi.matmul(at, bt, True, True),
         lambda a, b, at, bt, bias, x, y: topi.nn.dense(a, bt, bias),
         lambda a, b, at, bt, bias, x, y: topi.nn.batch_matmul(x, y),
+        lambda a, b, at, bt, bias, x, y: topi.nn.batch_matmul(x, topi.expand_dims(bt, 0)),
     ]
     x, y = RNG.random((3, 5, 7), "float32"), RNG.random((3, 4, 7), "float32")
     got = of_arrays(functions, a, b, a.T.copy(), b.T.copy(), bias, x, y)
-    for one, want in zip(got, [a @ b] * 4 + [a @ b + bias, x @ y.transpose(0, 2, 1)], strict=True):
+    wants = [*[a @ b] * 4, a @ b + bias, x @ y.transpose(0, 2, 1), x @ b]
+    for one, want in zip(got, wants, strict=True):
         np.testing.assert_allclose(one, want, rtol=1e-5)
 
 
@@ -194,8 +216,10 @@ def test_what_cannot_be_is_refused() -> None:
     A, n = te.placeholder((4, 4), name="A"), te.var("n")
     for call, text in (
         (lambda: topi.add(A, 1), "argument 1 is 1, no tensor"),
-        (lambda: topi.add(A), r"takes \(lhs, rhs\), got 1"),
-        (lambda: topi.exp(A, 3), r"takes \(data\), got 2"),
+        (lambda: topi.add(A), r"takes \(lhs, rhs\), got \(lhs\)"),
+        (lambda: topi.add(A, other=A), r"takes \(lhs, rhs\), got \(lhs, other\)"),
+        (lambda: topi.add(A, lhs=A), "lhs is given twice"),
+        (lambda: topi.exp(A, 3), r"takes \(data\), got"),
         (lambda: topi.nn.conv2d(A, A, 1, 0, 1, "CHWN"), "layouts are NCHW, NHWC, HWCN"),
         (
             lambda: topi.nn.conv2d_nchw(
@@ -210,3 +234,42 @@ def test_what_cannot_be_is_refused() -> None:
             call()
     with pytest.raises(AttributeError, match=r"loopwright\.graph has nn\.sparse_dense"):
         topi.nn.sparse_dense  # noqa: B018
+
+
+def test_shapes_that_do_not_agree_are_named() -> None:
+    P = te.placeholder
+    for call, text in (
+        (lambda: topi.matmul(P((4, 6)), P((7, 5))), "6 and 7"),
+        (lambda: topi.matmul(P((4, 6)), P((5,))), "b is .* no tensor of 2"),
+        (lambda: topi.nn.batch_matmul(P((2, 3, 4)), P((2, 5, 9))), "4 and 9"),
+        (lambda: topi.nn.batch_matmul(P((2, 3, 4)), P((3, 5, 4))), "2 and 3"),
+        (lambda: topi.nn.conv2d_hwcn(P((9, 9, 8, 1)), P((3, 3, 4, 8)), 1, 0, 1), "8 and 4"),
+        (lambda: topi.nn.dense(P((4, 6)), P((5, 6)), P((9,))), "5 and 9"),
+        (lambda: topi.nn.dense(P((4, 6)), P((5, 7))), "6 and 7"),
+        (lambda: topi.elemwise_sum([P((4, 6)), P((9, 9))]), r"\(4, 6\) and \(9, 9\)"),
+    ):
+        with pytest.raises(TensorError, match=text):
+            call()
+    n = te.var("n")
+    assert topi.nn.batch_matmul(P((n, 3, 4)), P((1, 5, 4))).shape[1:] == (3, 5)
+
+
+def test_arguments_of_other_kinds_are_refused() -> None:
+    A, image, kernel = (te.placeholder(s) for s in ((4, 6), (1, 4, 8, 8), (8, 4, 3, 3)))
+    assert topi.full(3, "float32", 1.0).shape == (3,)
+    assert topi.nn.pool2d(image, 2, 2, 1, 0, "max").shape == (1, 4, 4, 4)
+    for call in (
+        lambda: topi.concatenate([]),
+        lambda: topi.elemwise_sum([]),
+        lambda: topi.nn.pad(A, [1, 1], [1]),
+        lambda: topi.nn.pool2d(image, 2, 2, 1, None, "max"),
+        lambda: topi.nn.conv2d_nchw(image, kernel, 0, "SAME", 1),
+        lambda: topi.nn.conv2d_nchw(image, kernel, None, 0, 1),
+        lambda: topi.nn.conv2d_nchw(image, kernel, 1.5, 0, 1),
+        lambda: topi.nn.conv2d_nchw(image, kernel, 1, None, 1),
+        lambda: topi.nn.conv2d_nchw(te.placeholder((4, 8, 8)), kernel, 1, 0, 1),
+        lambda: topi.nn.group_conv2d_nchw(image, kernel, 1, 0, 1, 1.5),
+        lambda: topi.generic.schedule_injective(None),
+    ):
+        with pytest.raises(TensorError):
+            call()
