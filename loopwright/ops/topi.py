@@ -48,7 +48,7 @@ def seed_of(task: Task, record: Record) -> Seed | None:
     also = {name: _Sizes(), **_ALSO.get(name, {})}
     try:
         sizes = read(record.args)
-    except _NotHereError as exc:
+    except _NotHereError as exc:  # of an unknown workload, which its name alone says
         return Seed(name, _refused(record, str(exc)) if task.name in also else None)
     except (TypeError, ValueError, IndexError, AttributeError):
         why = "its arguments are others than are known here"
@@ -197,8 +197,10 @@ def _image(args: Sequence[Any]) -> tuple[_Sizes, list[int]]:
 
 
 def _both(value: Any) -> tuple[int, int]:
-    y, x = (value, value) if isinstance(value, int) else value
-    return int(y), int(x)
+    y, x = (value, value) if type(value) is int else value
+    if not type(y) is type(x) is int:
+        raise ValueError
+    return y, x
 
 
 def _padding(value: Any) -> tuple[int, int]:
@@ -209,6 +211,7 @@ def _padding(value: Any) -> tuple[int, int]:
     if isinstance(value, int) or len(value) == 2:
         return _both(value)
     top, left, bottom, right = value
+    _both(value[:2])
     if (top, left) != (bottom, right):
         raise _NotHereError(
             f"its padding {_json(value)} is another one at each side; workloads here pad alike"
@@ -282,7 +285,7 @@ class _Context:
         value: Any = self.config.get(name)
         fits = isinstance(value, (list, tuple)) and len(value) == count
         if not fits or any(type(n) is not int or n < 1 for n in value[1:]):
-            raise _NotHereError(f"{name} is {_json(value)}, no split into {count} loops")
+            raise _NotHereError(f"{name} is {value!r}, no split into {count} loops")
         return list(value)
 
     def said(self, *names: str) -> str:
@@ -320,7 +323,7 @@ def _conv2d_nchwc(here: _Context) -> list[_Choice]:
     if taps == (1, 1):
         lines = here.config.get("tile_oh", 1)
         if type(lines) is not int or lines < 1:
-            raise _NotHereError(f"tile_oh is {_json(lines)}, no number of lines")
+            raise _NotHereError(f"tile_oh is {lines!r}, no number of lines")
         if lines > 1:
             here.remarks.append(
                 f"tile_oh={lines}: a register tile here lies in one line, and has {ow * lines} "

@@ -45,6 +45,7 @@ from loopwright.records.reuse import Conditions, Reuse, by_code, differences, re
 from loopwright.records.store import Store
 from loopwright.records.verdict import Outcome, Verdict, compared
 
+# Imported at their first use, by other rooms.
 if TYPE_CHECKING:
     from loopwright.records.bulk import grouped
     from loopwright.records.follow import Follower, News
@@ -117,10 +118,6 @@ if TYPE_CHECKING:
     from loopwright.records.reports.standings import Standing, Standings, default_record, standings
     from loopwright.records.validation import Validation, line_reports, validate
     from loopwright.records.verdict import FACTOR, NOT_COMPARED, verdict_of
-
-
-# Imported at their first use, by other rooms.
-
 
 Log._html = html_of_log
 Record._html = html_of_record

@@ -10,14 +10,23 @@ import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kinds import ErrorKind
-from loopwright.records.line import BOM, MAX_DIGITS, Json, UnknownVersionError
+from loopwright.records.line import (
+    BEGINNING,
+    BOM,
+    MAX_DIGITS,
+    Json,
+    UnknownVersionError,
+    begins_log,
+    check_limits,
+)
 from loopwright.records.record import VERSION, Record, task_key
 
 #: Fields of a record that keep what another tuner stored, with the name of the tuner or format.
@@ -32,10 +41,10 @@ GZIP = b"\x1f\x8b"
 _MAX_FILE = 1 << 29  # bytes of the largest file that is read as one JSON object
 #: The field that holds the results, with the field of a record for what else they store.
 _HOLDERS = {"cache": "kernel_tuner", "results": "t4"}
-_NAMES = "device_name|kernel_name|problem_size|tune_params(?:_keys)?|objective|metadata"
-_OBJECT = re.compile(rf'\s*\{{\s*"(?:{_NAMES}|\$schema|schema_version|cache|results)"\s*:'.encode())
 _BETWEEN = re.compile(r"[\s,:]*")
 _MOST_TORN = 100  # results that are passed over: each may be searched to the end of the text
+#: Where the next result begins, among those of an object (Kernel Tuner) and of an array (T4).
+_NEXT = {"}": re.compile(r'(?:\n|\},?\s*)(?=")'), "]": re.compile(r'(?=\{\s*"(?:timestamp|conf))')}
 
 
 def origin_of(record: Record) -> str:
@@ -44,27 +53,78 @@ def origin_of(record: Record) -> str:
 
 
 def is_lines(beginning: bytes) -> bool:
-    """Whether a file that begins so is read line by line: not gzip'd, and no file of results."""
-    return not beginning.startswith(GZIP) and not _OBJECT.match(beginning.removeprefix(BOM))
+    """Whether a file that begins so is read line by line: not gzip'd, and no object that may hold
+    results.
+    """
+    text = beginning.removeprefix(BOM).lstrip()
+    if beginning.startswith(GZIP):
+        return False
+    if not text.startswith(b"{") or begins_log(text):
+        return True
+    first, *others = text.split(b"\n")
+    try:
+        fields = json.loads(first)
+    except (ValueError, RecursionError):
+        return any(map(_LINE.match, others))  # the first one was cut off
+    return not _HOLDERS.keys() & fields.keys()
+
+
+_LINE = re.compile(rb'\{"(?:v|input|i)": ?[1-9\[]')
 
 
 def unpacked(file: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:
     return gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
 
 
-def data_of(file: io.BufferedReader | gzip.GzipFile) -> bytes:
-    """The rest of a file, as far as it can be unpacked; RecordError where it is too large."""
-    data = bytearray()
-    try:
-        while (part := file.read1(1 << 20)) and len(data) <= _MAX_FILE:
-            data += part
-    except EOFError:  # a gzip'd file that was cut off
-        pass
+class Filled(io.RawIOBase):
+    """A pipe or gzip'd file whose reads give all that was asked for, up to its end.
+
+    Attributes:
+        broken: why a gzip'd file ends before its end; None where it does not.
+    """
+
+    def __init__(self, file: io.BufferedReader | gzip.GzipFile) -> None:
+        self._file, self.name = file, str(file.name)
+        self.broken: Exception | None = None
+        self._some = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = 0
+        try:
+            while not self.broken and count < len(buffer):
+                if not (part := self._file.read1(len(buffer) - count)):
+                    break
+                buffer[count : count + len(part)] = part
+                count += len(part)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as exc:
+            self.broken = exc
+            if not (self._some or count or isinstance(exc, EOFError)):
+                raise RecordError(f"the gzip'd file {self.name!r} is damaged: {exc}") from exc
+        self._some = self._some or count > 0
+        return count
+
+
+def filled(file: io.BufferedReader) -> tuple[io.BufferedReader, Filled | None]:
+    """An open file, unpacked, of which `peek` gives `BEGINNING` bytes if it has so many."""
+    if not file.seekable():
+        file = io.BufferedReader(Filled(file), BEGINNING)
+    if (unzipped := unpacked(file)) is file:
+        return file, None
+    whole = Filled(unzipped)
+    return io.BufferedReader(whole, BEGINNING), whole
+
+
+def data_of(file: io.BufferedReader) -> bytes:
+    """The rest of a file; RecordError where it is too large."""
+    data = file.read(_MAX_FILE + 1)
     if len(data) > _MAX_FILE:
         raise RecordError(
             f"{str(file.name)!r} holds a JSON object larger than {_MAX_FILE >> 20} MiB"
         )
-    return bytes(data)
+    return data
 
 
 def _finite(text: str) -> float | str:
@@ -145,10 +205,15 @@ class Document:
                 self.results.append((place, self._value()))
             except (ValueError, RecursionError):
                 self.results.append((place, None))
-                # Kernel Tuner begins each result in a line of its own.
-                following = self._text.find('\n"', place + 1)
+                following = _NEXT[closing].search(self._text, place + 1)
                 torn += 1
-                self._at = len(self._text) if following < 0 or torn > _MOST_TORN else following
+                on = following is not None and torn <= _MOST_TORN
+                self._at = following.end() if following and on else len(self._text)
+        goes_on = closing == "}" and self._text.rstrip().endswith(
+            (",", "{")
+        )  # a run of Kernel Tuner
+        if self._at >= len(self._text) and not torn and not goes_on:
+            self.results.append((self._at, None))
         self._at += 1
 
     def lines(self, name: str) -> Iterator[bytes]:
@@ -157,7 +222,7 @@ class Document:
         """
         kind = self.kind
         header = {"v": VERSION, "header": {"run": "", kind: self.fields}}
-        yield json.dumps(header).encode() + b"\n"
+        yield _line(header)
         common = _COMMON[kind](self.fields, name)
         count, line, before = 1, 1, 0  # of lines so far, and where the last result stood
         for trial, (place, result) in enumerate(self.results, 1):
@@ -168,7 +233,17 @@ class Document:
                 yield b"\n"
             count += 1
             whole = {kind: common, "trial": trial, "result": result}
-            yield b"{\n" if result is None else json.dumps(whole).encode() + b"\n"
+            yield TORN if result is None else _line(whole)
+
+
+TORN = b"{\n"  #: A line that counts as torn.
+
+
+def _line(data: Json) -> bytes:
+    try:
+        return json.dumps(data).encode() + b"\n"
+    except RecursionError:
+        return TORN
 
 
 def result_lines(data: bytes, path: str) -> Iterator[bytes] | None:
@@ -198,12 +273,16 @@ def _kernel_tuner_common(fields: Mapping[str, Json], name: str) -> dict[str, Jso
         names = list(params) if isinstance(params, dict) else []
     size = fields.get("problem_size", [])
     return {
-        "op": str(fields.get("kernel_name", name)),
+        "op": _name(fields.get("kernel_name")) or name,
         "args": size if isinstance(size, list) else [size],
-        "device": str(fields.get("device_name", "")),
+        "device": _name(fields.get("device_name")),
         "knobs": [knob for knob in names if isinstance(knob, str)],
         "objective": fields.get("objective", "time"),
     }
+
+
+def _name(value: Json) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _t4_common(fields: Mapping[str, Json], name: str) -> dict[str, Json]:
@@ -240,11 +319,13 @@ def _from_kernel_tuner(data: Mapping[str, Json]) -> dict[str, Json]:
         raise RecordError("not a result of Kernel Tuner (not a JSON object)")
     config = {name: result[name] for name in common["knobs"] if name in result}
     rest = {name: value for name, value in result.items() if name not in config}
-    words = [word for word in rest.values() if isinstance(word, str)]
-    word = next((word for word in words if word in _KERNEL_TUNER_FAILURES), rest.get("__error__"))
+    seconds = _seconds(rest.get("time"), "ms")
+    # Beside a time any other text may be a remark.
+    words = [rest.get(_name(common["objective"])), *(rest.values() if seconds is None else ())]
+    failed = (w for w in words if isinstance(w, str) and w in _KERNEL_TUNER_FAILURES)
+    word = next(failed, rest.get("__error__"))
     if word is None and "time" not in rest:
         raise RecordError(f"no time is among its values (the objective is {common['objective']})")
-    seconds = _seconds(rest.get("time"), "ms")
     error = None
     if word is not None:
         error = _failure("Kernel Tuner", word, _KERNEL_TUNER_FAILURES)
@@ -281,8 +362,8 @@ def _from_t4(data: Mapping[str, Json]) -> dict[str, Json]:
     compilation = times.get("compilation", times.get("compilation_time"))
     return {
         **_task(common["op"], [], data["trial"], config, seconds, error),
-        "build_s": _seconds(compilation, unit) or 0.0,
-        "run_s": _seconds(times.get("benchmark"), unit) or 0.0,
+        "build_s": _amount(compilation, unit),
+        "run_s": _amount(times.get("benchmark"), unit),
         "ts": _moment(result.get("timestamp")),
         "t4": {name: value for name, value in result.items() if name != "configuration"},
     }
@@ -306,8 +387,8 @@ def _t4_time(
     goals = result.get("objectives")
     for name in ("time", *(goals if isinstance(goals, list) else ())):
         for item in measured:
-            own = item.get("unit")
-            if item.get("name") == name and (name == "time" or str(own).lower() in _UNITS):
+            own = _unit(item.get("unit"))
+            if item.get("name") == name and (name == "time" or own in _UNITS):
                 return item.get("value"), own or unit
     samples = times.get("runtimes")
     if not measured and isinstance(samples, list) and samples:
@@ -335,23 +416,43 @@ def _task(
     }
 
 
-#: Parts of a second: dividing by them rounds once.
+#: Units as seconds, or as the parts of a second: of both numbers one is 1, which rounds once.
 _UNITS = {
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
-    **dict.fromkeys(("ms", "millisecond", "milliseconds", "miliseconds"), 1_000),
-    **dict.fromkeys(("us", "µs", "μs", "microsecond", "microseconds"), 1_000_000),
-    **dict.fromkeys(("ns", "nanosecond", "nanoseconds"), 1_000_000_000),
+    name: unit
+    for names, *unit in (
+        ("d day days", 86_400, 1),
+        ("h hr hrs hour hours", 3_600, 1),
+        ("min mins minute minutes", 60, 1),
+        ("s sec secs second seconds", 1, 1),
+        ("ms msec msecs millis millisecond milliseconds miliseconds", 1, 1_000),
+        ("us µs μs usec usecs micros microsecond microseconds", 1, 1_000_000),
+        ("ns nsec nsecs nanos nanosecond nanoseconds", 1, 1_000_000_000),
+        ("ps picosecond picoseconds", 1, 1_000_000_000_000),
+    )
+    for name in names.split()
 }
 
 
+def _unit(text: Json) -> str:
+    return "" if text is None else str(text).strip().lower()
+
+
 def _seconds(value: Json, unit: Json) -> float | None:
-    """A time in seconds, given in a unit that is milliseconds unless it is known; None where it is
-    no time above 0.
+    """A time in seconds, of milliseconds where no unit is given; None where it is no time above 0,
+    RecordError where the unit is not known.
     """
+    known = _UNITS.get(_unit(unit) or "ms")
+    if known is None:
+        raise RecordError(f"its time is in {str(unit)[:60]!a}, which is no known unit of time")
     number = not isinstance(value, bool) and isinstance(value, int | float)
     if not number or not 0 < value < _SENTINEL:
         return None
-    return value / _UNITS.get(str(unit).strip().lower(), 1_000) or None
+    return value * known[0] / known[1] or None
+
+
+def _amount(value: Json, unit: Json) -> float:
+    """A time that may be missing, as seconds."""
+    return (_seconds(value, unit) or 0.0) if (_unit(unit) or "ms") in _UNITS else 0.0
 
 
 def _moment(text: Json) -> float:
@@ -384,6 +485,8 @@ def ansor_as_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         op, args = _workload(workload)
         knobs: dict[str, Json] = {}
         for kind, stage, *values in steps:
+            if not isinstance(kind, str) or type(stage) is not int:
+                raise TypeError("a step begins with its name and a stage")
             name = f"{kind} {stage}"
             if kind in _STEPS_OF_LOOPS:
                 name, values = f"{name}.{values[0]}", values[1:]
@@ -392,7 +495,7 @@ def ansor_as_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
             same = sum(1 for other in knobs if other.partition(" #")[0] == name)
             name = f"{name} #{same + 1}" if same else name
             knobs[name] = values[0] if len(values) == 1 else values
-    except (KeyError, TypeError, ValueError, IndexError) as exc:
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError) as exc:
         raise RecordError("malformed Ansor record") from exc
     entity = [[name, "ot", value] for name, value in knobs.items()]
     return {
@@ -403,18 +506,13 @@ def ansor_as_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
     }
 
 
-def as_of_ansor(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """The fields of a record of AutoTVM under the name of Ansor, whose errors have its numbers."""
-    renamed = {"ansor" if name == "autotvm" else name: fields[name] for name in fields}
-    if error := fields["error"]:
-        renamed["error"] = {**error, "text": error["text"].replace("AutoTVM", "Ansor")}
-    return renamed
-
-
 def _workload(key: str) -> tuple[str, list[Json]]:
     """Name and arguments of a workload: its key is a JSON array of both, unless a user chose it."""
     try:
-        name, *args = json.loads(key)
+        words = json.loads(key)
     except (TypeError, ValueError):
         return key, []
-    return str(name), args
+    if not isinstance(words, list) or not words or not isinstance(words[0], str):
+        return key, []
+    check_limits(f"[[{key}]]".encode("utf-8", "surrogatepass"))  # as part of a record
+    return words[0], words[1:]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import gc
 import io
+import json
 import os
+import shlex
 import stat
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,13 +24,13 @@ from loopwright.records.error_kinds import ErrorKind
 from loopwright.records.file_kinds import described
 from loopwright.records.foreign import (
     READABLE,
+    TORN,
     ansor_as_autotvm,
-    as_of_ansor,
     data_of,
     fields_of_result,
+    filled,
     is_lines,
     result_lines,
-    unpacked,
 )
 from loopwright.records.line import (
     BEGINNING,
@@ -249,25 +252,28 @@ def no_log(path: str | os.PathLike[str]) -> RecordError:
 
 def lines_of(packed: io.BufferedReader) -> Iterator[bytes]:
     """The lines of an open file, see `raw_lines`; each result of another tuner is one, too."""
-    unzipped = unpacked(packed)
-    file: io.BufferedIOBase = unzipped
-    try:
-        if not is_lines(unzipped.peek(BEGINNING)):
-            data = data_of(unzipped)
-            if (lines := result_lines(data, str(packed.name))) is not None:
-                yield from lines
-                return
-            file = io.BytesIO(data)
-        raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
-        while raw:
-            yield raw
-            while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
-                raw = file.readline(MAX_LINE + 2)
+    whole, unzipped = filled(packed)
+    file: io.BufferedIOBase = whole
+    lines = None
+    if not is_lines(whole.peek(BEGINNING)):
+        data = data_of(whole)
+        lines = result_lines(data, str(packed.name))
+        file = io.BytesIO(data)
+    last = b""
+    for last in _lines(file) if lines is None else lines:
+        yield last
+    cut = unzipped is not None and unzipped.broken is not None
+    if cut and last != TORN and (last.endswith((b"\n", b"}")) or not last):
+        yield TORN
+
+
+def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
+    raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
+    while raw:
+        yield raw
+        while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
             raw = file.readline(MAX_LINE + 2)
-    except EOFError:
-        yield b"{"  # the line in which a gzip'd file was cut off
-    except zlib.error as exc:
-        raise RecordError(f"the gzip'd file {str(packed.name)!r} is damaged: {exc}") from exc
+        raw = file.readline(MAX_LINE + 2)
 
 
 @contextmanager
@@ -342,7 +348,7 @@ def _foreign_fields(data: Mapping[str, Json]) -> dict[str, Json] | None:
     """The fields of a record of another tuner; None where the line is not one."""
     of_tvm = isinstance(data.get("i"), list)
     if of_tvm and isinstance(data.get("v"), str):
-        return as_of_ansor(_from_autotvm(ansor_as_autotvm(data)))
+        return _from_autotvm(ansor_as_autotvm(data), "Ansor")
     if of_tvm or ("v" not in data and "input" in data):
         return _from_autotvm(data)
     return fields_of_result(data)
@@ -372,9 +378,13 @@ ERRORS = {
 }
 _SENTINEL = 1e9  # the cost by which AutoTVM marks a failure
 _KINDS = ("sp", "re", "an", "ot")
+_MALFORMED = (
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError),
+    *(SyntaxError, MemoryError, RecursionError),  # of a dictionary as text
+)
 
 
-def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
+def _from_autotvm(data: Mapping[str, Json], origin: str = "AutoTVM") -> dict[str, Json]:
     """The fields of a line of AutoTVM 0.2, which keeps no trace, no text of an error, and nothing
     about the machine; these stay empty.
     """
@@ -388,10 +398,12 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         config = {name: value for name, kind, value in entity if kind in _KINDS}
         if not all(isinstance(name, str) for name in config):
             raise TypeError("the name of a knob is no text")
-        parsed = _target(str(target))
+        if not isinstance(target, str | dict) or not isinstance(args, list):
+            raise TypeError("no target, or arguments that are no list")
+        parsed = _target(target if isinstance(target, str) else json.dumps(target))
         args = [*args, kwargs] if kwargs else args
-        failure = _failure(int(error_no), list(map(float, costs)))
-        extra = {"target": target, "index": data["config"].get("index")}
+        failure = _failure(int(error_no), list(map(float, costs)), origin)
+        extra: dict[str, Json] = {"target": target, "index": data["config"].get("index")}
         if kwargs:
             extra["kwargs"] = kwargs
         return {
@@ -405,28 +417,78 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
             "error": failure,
             "run_s": float(all_cost),
             "ts": float(stamp),
-            "autotvm": extra,
+            origin.lower(): extra,
         }
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
-        raise RecordError("malformed AutoTVM record") from exc
+    except _MALFORMED as exc:
+        raise RecordError(f"malformed {origin} record") from exc
 
 
 #: Options of a target string that say of which code and which board a time is.
 _OPTIONS = ("model", "mcpu", "mattr", "num_threads", "mtriple", "arch")
+_LONGEST = 1 << 14  # characters: splitting takes a second for a million
+#: Those that are read apart, and values that TVM writes, or leaves out, by its version.
+_APART = ("kind", "keys", "device", "target", "tag")
+_USUAL = {"link_params": "0 false", "max_num_threads": "1024 256", "thread_warp_size": "1 32 64"}
 
 
-def _target(text: str) -> dict[str, Json]:
-    """Kind, code and board of a target string such as ``llvm -keys=cpu -mcpu=skylake``; families
-    only where they are more than those that the kind has anyway.
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quotation mark without its like
+        return [word.strip("'\"") for word in text.split()]
+
+
+def _named(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values of a target string, or of one that is JSON or a dictionary of Python; the
+    first is the kind.
     """
-    kind, *words = text.split() or [""]
-    if not kind:
-        raise ValueError("empty target")
-    pairs = (word.lstrip("-").partition("=") for word in words)
-    options = {name.replace("-", "_"): v.strip("'\"") for name, _, v in pairs}
+    if text.lstrip().startswith("{"):
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            fields = ast.literal_eval(text.strip())
+        yield "kind", fields["kind"]
+        for name, value in fields.items():
+            if isinstance(value, bool | None):
+                value = str(int(value or 0)) if value is not None else ""
+            yield name, ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        return
+    kind, *words = _words(text) or [""]
+    yield "kind", kind
+    while words:
+        name, given, value = words.pop(0).partition("=")
+        if not given:
+            # The value may follow; without one, the option is switched on.
+            follows = name.startswith("-") and words and not words[0].startswith("-")
+            value = words.pop(0) if follows else "1" * (name.strip("-") not in _OPTIONS)
+        yield name.lstrip("-"), value
+
+
+@functools.lru_cache(maxsize=256)
+def _target(text: str) -> dict[str, Json]:
+    """Kind, code, board and other options of a target string such as ``llvm -keys=cpu
+    -mcpu=skylake``; families only where they are more than those that the kind has anyway.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError("too long for a target")
+    options: dict[str, str] = {}
+    (_, kind), *pairs = _named(text)
+    if not isinstance(kind, str) or not kind or kind.startswith(("[", "-")):
+        raise ValueError("no kind of target")
+    for name, value in pairs:
+        name = name.replace("-", "_")
+        if name in ("mattr", "keys", "libs"):
+            value = ",".join(
+                filter(None, map(str.strip, f"{options.get(name, '')},{value}".split(",")))
+            )
+        options[name] = value
     options.setdefault("mtriple", options.get("target", ""))  # its name in older strings
     target: dict[str, Json] = {
-        name: v for name, v in options.items() if name in _OPTIONS and v not in ("", "unknown")
+        name: v
+        for name, v in options.items()
+        if name not in _APART
+        and v not in ("", "unknown")
+        and v.lower() not in _USUAL.get(name, "").split()
     }
     threads = target.pop("num_threads", "")
     if threads.isdecimal() and len(threads) < 10:
@@ -439,8 +501,11 @@ def _target(text: str) -> dict[str, Json]:
     return {"kind": kind, **target}
 
 
-def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
+def _failure(error_no: int, costs: list[float], origin: str) -> dict[str, str] | None:
     if error_no == 0 and costs and max(costs) < _SENTINEL:
         return None
     kind, text = ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
-    return {"kind": kind.value, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}
+    return {
+        "kind": kind.value,
+        "text": f"{text} ({origin} error {error_no}; its text was not kept)",
+    }

@@ -58,14 +58,18 @@ def device_of(env: Mapping[str, Json]) -> Mapping[str, Json]:
     return device if isinstance(device, dict) else {}
 
 
+_FAMILY = ("keys", "mtriple", "arch")
+_NAMED = {"kind", "model", "mcpu", "mattr", "num_threads", *_FAMILY}
+
+
 def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
     """Name the hardware that decides a time: CPU model, vector extensions, target of the code, and
     the board that the target names by its ``-model``.
 
     For a device: the model, the number of its processors and the architecture of its code, or the
     version of the driver where the driver compiles the code. Where the machine is not known, as in
-    logs of AutoTVM, families (``-device``, ``-keys``), triple and architecture of the target are
-    part of the board. One line of text to compare; empty when nothing is known.
+    logs of AutoTVM, families (``-device``, ``-keys``), triple, architecture and other options of
+    the target are part of the board. One line of text to compare; empty when nothing is known.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
@@ -73,9 +77,10 @@ def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
         True
     """
     machine = machine_of(env, target)
-    family = () if env else ("keys", "mtriple", "arch")
-    words = filter(None, (_text(target.get(name)) for name in family))
-    board = [_text(target.get("model")), " ".join(words)]
+    family, others = ((), []) if env else (_FAMILY, sorted(target.keys() - _NAMED))
+    words = [_text(target.get(name)) for name in family]
+    words += [f"{name}={value}" for name in others if (value := _text(target[name]))]
+    board = [_text(target.get("model")), " ".join(filter(None, words))]
     if not any(board):
         return machine
     parts = machine.split(" | ")

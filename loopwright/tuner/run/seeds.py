@@ -46,10 +46,11 @@ class Seeds:
 
     def _choose(self) -> None:
         """Let the fastest records name points, until these are enough."""
+        mine = [record for record, seed in self._taken if _is_of_it(seed)]
         named = {record.id: seed.point for record, seed in self._taken if seed.point is not None}
         points: dict[int, ConfigEntity] = {}
         self._remarks.clear()
-        for record in ranked(record for record, seed in self._taken if seed.point is not None):
+        for record in ranked(mine):
             config, remarks = named[record.id]()
             if config is None or point(config) not in points:
                 self._remarks.update(remarks)
@@ -57,6 +58,11 @@ class Seeds:
                 points.setdefault(point(config), config)
             if len(points) == _POINTS:
                 break
+        if not points:
+            failed = [record for record in mine if not record.usable]
+            self._remarks.update(
+                f"{record.op}: it has no time, only a failure" for record in failed
+            )
         self.points = list(points.values())
 
     @property
@@ -64,24 +70,38 @@ class Seeds:
         """Lines on the points that are named, on what they leave out, and on why others are not."""
         if not self._taken:
             return ()
-        count = sum(seed.point is not None for _, seed in self._taken)
-        if not count:
-            return (f"seeds:   {self._others()}",)
-        lines = [
-            f"{counted(len(self.points), 'point')} that the fastest of "
-            f"{counted(count, 'record')} of TVM's operators name "
-            f"{'is' if len(self.points) == 1 else 'are'} measured first"
-        ]
+        lines = [self._others()]
+        if count := sum(_is_of_it(seed) for _, seed in self._taken):
+            lines = [
+                f"{counted(len(self.points), 'point')} that the fastest of "
+                f"{counted(count, 'record')} of TVM's operators name "
+                f"{'is' if len(self.points) == 1 else 'are'} measured first"
+            ]
         lines += [f"{n} x {remark}" for remark, n in self._remarks.most_common(_REMARKS)]
         if len(self._remarks) > _REMARKS:
             lines.append(f"and {len(self._remarks) - _REMARKS} more such remarks")
+        unread: Counter[str] = Counter()
+        for _, seed in self._taken:
+            if seed.point is not None and not _is_of_it(seed):
+                unread.update(seed.point()[1])
+        lines += [f"{n} x not known of which workload: {why}" for why, n in unread.most_common(3)]
         return tuple(f"seeds:   {line}" for line in lines)
 
     def _others(self) -> str:
-        workloads = list(dict.fromkeys(seed.workload for _, seed in self._taken))
+        others = [seed.workload for _, seed in self._taken if seed.point is None]
+        if not others:
+            return f"no record is of {self._task}"
+        workloads = list(dict.fromkeys(others))
         names = "; ".join(workloads[:_WORKLOADS])
         more = len(workloads) - _WORKLOADS
         return (
-            f"no record is of {self._task}; the {counted(len(self), 'record')} of TVM's operators "
-            f"are of {names}{f'; and {more} more workloads' if more > 0 else ''}"
+            f"no record is of {self._task}; the {counted(len(others), 'record')} of TVM's "
+            f"operators {'is' if len(others) == 1 else 'are'} of {names}"
+            f"{f'; and {more} more workloads' if more > 0 else ''}"
         )
+
+
+def _is_of_it(seed: Seed) -> bool:
+    """Whether a record is of the task's workload; of one that cannot be read no parameters are
+    known."""
+    return seed.point is not None and " " in seed.workload

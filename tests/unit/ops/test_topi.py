@@ -402,10 +402,12 @@ def test_records_that_name_no_point_say_why():
     cuda = ("conv2d_nchw.cuda", arguments, {"tile_f": [1, 3, 16, 1]})
     for line, reason in (
         (cuda, "its knobs are of a schedule that no space here has"),
+        ((name, arguments, {**config, "tile_oc": "24"}), "tile_oc is '24', no split"),
         ((name, arguments, {**config, "tile_oc": 24}), "tile_oc is 24, no split into 2 loops"),
         ((name, arguments, {**config, "tile_ow": [2, 0]}), "tile_ow is [2, 0], no split"),
         ((name, arguments, {}), "tile_ic is None, no split into 2 loops"),
         ((name, arguments[:3], config), "its arguments are others than are known"),
+        ((name, [*arguments[:2], "11", *arguments[3:]], config), "its arguments are others"),
         ((name, ["x", *arguments[1:]], config), "its arguments are others than are known"),
         ((name, [["TENSOR", [1, 16, 14, None], "float32"], *arguments[1:]], config), "arguments"),
         ((name, [*arguments[:3], [0, 0, 1, 1], [1, 1]], config), "its padding [0, 0, 1, 1] is"),

@@ -14,6 +14,13 @@ from loopwright.records.reports.differences import compare_logs, machines
 from loopwright.records.reports.setups import by_setup, hardware_names, setup_titles
 
 OP, ARGS = "conv2d_nchw.cuda", [["TENSOR", [1, 3, 8, 8], "float32"]]
+#: Options that no field is of.
+OTHERS = [
+    ("mfloat-abi=soft", "mfloat-abi=hard"),
+    ("libs=mkl", "libs=cblas"),
+    ("num-cores=4", "num-cores=8"),
+    ("system-lib", "runtime=c"),
+]
 BOARDS = [
     ("cuda -model=1080ti", "cuda -model=v100"),
     ("cuda -model=v100", "cuda"),
@@ -28,13 +35,28 @@ BOARDS = [
     ("rocm -mcpu=gfx900", "rocm -mcpu=gfx906"),
     ("vulkan -model=a", "vulkan -model=b"),
     ("ext_dev -device=vta -model=pynq", "ext_dev -device=vta -model=ultra96"),
+    ("llvm -model='my a'", "llvm -model='my b'"),
+    ('llvm -model="it\'s a"', "llvm -model='it'"),
+    ("llvm -device arm_cpu -model rk3399", "llvm -device arm_cpu -model rk3328"),
+    ("llvm -mattr=+a -mattr=+b", "llvm -mattr=+b"),
+    *((f"llvm -{one}", f"llvm -{other}") for one, other in OTHERS),
+    ('{"kind": "llvm", "model": "c"}', "{'kind': 'llvm', 'model': 'd'}"),
 ]
+JSON = (
+    '{"kind": "llvm", "tag": "", "keys": ["arm_cpu", "cpu"], "mattr": ["+a"], "model": "a", '
+    '"num-threads": 4, "link-params": false}'
+)
 SAME = [
     ("opencl -model=rk3399 -device=mali", "opencl -device=mali -model=rk3399"),
     ("llvm -device=arm_cpu -target=a-b-c", "llvm -keys=arm_cpu,cpu -device=arm_cpu -mtriple=a-b-c"),
     ("llvm", "llvm -keys=cpu -link-params=0 -model=unknown"),
     ("cuda -model=v100", "cuda -keys=cuda,gpu -max_num_threads=1024 -model=v100"),
     ("llvm -mattr=+a,+b", 'llvm -mattr="+a,+b"'),
+    ("llvm -mattr=+a,+b", "llvm -mattr='+a, +b'"),
+    ("llvm -mattr=+a,+b", "llvm -mattr=+a -mattr=+b"),
+    ("llvm -device=arm_cpu -model=rk3399", "llvm -device arm_cpu -model rk3399"),
+    ("llvm -keys=arm_cpu,cpu -mattr=+a -num-threads=4 -model=a", JSON),
+    (JSON, str(json.loads(JSON))),
 ]
 
 

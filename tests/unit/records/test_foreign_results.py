@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import threading
 from contextlib import nullcontext
 
 import pytest
@@ -145,6 +146,8 @@ def test_forms_of_one_cache_give_the_same(path, whole, tmp_path):
         json.dumps(reordered),
         json.dumps(reordered, indent=4),
         "\ufeff\r\n " + json.dumps(reordered),
+        json.dumps({"comment": "x", **reordered}),
+        json.dumps({"comment": {"x": 1}, **reordered}, indent=1),
         json.dumps(t4(list(map(t4_result, CONFIGS)))),
         json.dumps(t4([*map(t4_result, CONFIGS)]), indent=2),
     ):
@@ -176,13 +179,19 @@ def test_what_was_cut_off_is_read_as_far_as_it_goes(path, tmp_path):
         log = load(written(path, text[:cut]))
         whole = sum(text[end:cut].count("}") > 0 for end in ends)
         assert figures(log) == same[:whole]
-        assert [line for line, _ in log.skipped] in ([], [text.count("\n", 0, cut) + 1])
+        end = text.count("\n", 0, cut)
+        assert [line for line, _ in log.skipped] in ([], [end + 1], [end + 2])
     packed = tmp_path / "packed"
     data = gzip.compress(text.encode())
     for cut in range(30, len(data), 17):
         packed.write_bytes(data[:cut])
         log = load(packed)
         assert figures(log) == same[: len(log)]
+    # Between results.
+    text = json.dumps({"results": list(map(t4_result, CONFIGS[:2])), "schema_version": "1.0.0"})
+    for end in (text.index(', {"timestamp"'), text.index(', "schema')):
+        assert len(load(written(path, text[:end])).skipped) == (text[end - 1] == "}")
+    assert validate(written(path, closed(cache(map(entry, CONFIGS[:2])))[:-4])).bad == 1
 
 
 def test_a_damaged_result_costs_only_itself(path):
@@ -197,6 +206,9 @@ def test_a_damaged_result_costs_only_itself(path):
         assert {reason for _, reason in log.skipped} == {"torn line"}
         assert len(log.skipped) == 1
         assert len(log) == 4 - ("torn" not in damaged)
+    for one in (json.loads(text), t4(list(map(t4_result, CONFIGS[:4])))):  # in a single line
+        log = load(written(path, json.dumps(one).replace('"benchmark', "benchmark", 1)))
+        assert (len(log), len(log.skipped)) == (3, 1)
 
 
 @pytest.mark.parametrize("value", FAILURES, ids=str)
@@ -209,6 +221,13 @@ def test_failures_are_errors_of_ours(path, value):
         two = {**CONFIGS[0], "__error__": value, "timestamp": "yesterday"}
         (record,) = load(written(path, closed(cache([two]))))
         assert (record.error["kind"], record.ts) == (FAILURES[value], 0.0)
+
+
+def test_a_remark_beside_a_time_is_no_failure(path):
+    odd = {"kernel_name": ["a"], "device_name": None}
+    text = closed(cache([entry(CONFIGS[0], note="InvalidConfig")], **odd))
+    (record,) = load(written(path, text))
+    assert (record.op, record.env, record.error) == ("A100", {}, None)
 
 
 def test_a_huge_number_is_no_time(path):
@@ -244,11 +263,18 @@ def test_invalid_results_of_t4(path, invalidity, kind):
         ({"timeunit": "microseconds"}, "ms", 2e-3),
         ({}, "seconds", 2.0),
         ({}, "ns", 2e-9),
+        ({"timeunit": "cycles"}, "Minutes ", 120.0),
+        ({"timeunit": "hours"}, " ", 7200.0),
     ],
 )
 def test_units_of_t4(path, metadata, unit, seconds):
     (record,) = load(written(path, t4([t4_result(CONFIGS[0], 2.0, unit=unit)], **metadata)))
     assert record.times == (seconds,)
+    for odd in ("cycles", 5, ["ms"]):
+        log = load(written(path, t4([t4_result(CONFIGS[0], 2.0, unit=odd)], **metadata)))
+        assert [reason for _, reason in log.skipped] == [
+            f"its time is in {str(odd)!a}, which is no known unit of time"
+        ]
     without = t4_result(CONFIGS[0], measurements=[])
     without["times"]["runtimes"] = [1.0, 3.0]
     (record,) = load(written(path, t4([without])))
@@ -287,6 +313,9 @@ def test_an_objective_that_is_no_time_is_said(path):
         '{"i": [["[]", "llvm"], [[], []]], "v": "v0.6"}',
         '{"i": [["[]", "llvm"], [[], [["SP"]]]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
         '{"i": [["[]", "llvm"], [[], [["AN", 1]]]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
+        '{"i": [["[]", "llvm"], [[], [[["SP"], 1]]]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
+        '{"i": [["' + "[" * 20_000 + '", "llvm"], [[], []]], "r": [[1], 0, 1, 1], "v": "v0.6"}',
+        '{"kernel_name": "k", "x": ' + "[" * 900 + "]" * 900 + ', "cache": {"a": {"time": 1}}}',
         '{"i": [[5, null], 7], "r": [], "v": "v0.2"}',
     ],
 )
@@ -342,6 +371,12 @@ def test_ansor(path, version):
     line = {"i": [ANSOR[version], [[], STEPS]], "r": [[0.002, 0.003], 0, 0.13, 1714270206]}
     failed = {**line, "r": [[1e10], 7, 10.5, 1714270207]}
     newer = json.dumps({**line, "v": "v0.7"})
+    short = json.dumps({**line, "v": version, "r": [[0.002]]})
+    assert lw.records.load_lines([short]).skipped == [(1, "malformed Ansor record")]
+    for key in ('"abc"', '[["a"], 1]', "f(x)"):  # no array that begins with a name
+        other = {**line, "v": version, "i": [[key, "llvm"], [[], []]]}
+        (record,) = lw.records.load_lines([json.dumps(other)])
+        assert (record.op, record.args) == (key, [])
     lines = [*(json.dumps({**one, "v": version}) for one in (line, failed)), newer]
     log = load(written(path, "\n".join(lines)))
     record, failure = log
@@ -385,6 +420,31 @@ def test_an_unknown_format_is_named(path, data, words):
     assert f"{words}; name a file that `loopwright tune` wrote, a log of AutoTVM" in str(
         caught.value
     )
+
+
+def test_a_log_in_a_damaged_gzip_is_read_as_far_as_it_goes(path):
+    packed = gzip.compress(load_one().encode() * 3)
+    for damaged in (packed[:-8] + bytes(8), packed + b"junk", packed[:-4]):
+        path.write_bytes(damaged)
+        log = load(path)
+        assert (len(log), log.skipped) == (3, [(4, "torn line")])
+
+
+def rest_written(end, data):
+    with open(end, "wb") as file:
+        file.write(data)
+
+
+def test_a_pipe_is_waited_for(whole):
+    text = json.dumps(json.loads(whole.read_text()), indent=1).encode()
+    for data, first in ((text, 2), (gzip.compress(text), 1), (load_one().encode(), 3)):
+        end, begin = os.pipe()
+        os.write(begin, data[:first])
+        writer = threading.Timer(0.01, rest_written, (begin, data[first:]))
+        writer.start()
+        assert len(load(f"/dev/fd/{end}")) in (len(CONFIGS), 1)
+        writer.join()
+        os.close(end)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", gzip.compress(b"")])

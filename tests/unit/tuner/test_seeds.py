@@ -102,6 +102,29 @@ def test_a_log_of_other_workloads_says_of_which(log):
     )
 
 
+def test_records_that_cannot_be_read_and_failures_are_told_apart(log):
+    unread = json.dumps({**json.loads(line(8, 24, 65, 1, 6, 1e-4)), "input": [
+        "llvm", "dense_nopack.x86", ["x"], {}
+    ]})  # fmt: skip
+    failed = line(8, 24, 64, 1, 1, 1e9, error=4)
+    why = "dense_nopack.x86: its arguments are others than are known here"
+    unknown = f"seeds:   1 x not known of which workload: {why}"
+    for lines, notes in (
+        ([unread], [f"seeds:   no record is of {task()}", unknown]),
+        ([unread, line(16, 24, 64, 1, 6, 1e-4)], [
+            f"seeds:   no record is of {task()}; the 1 record of TVM's operators is of dense M=16 "
+            "N=24 K=64", unknown
+        ]),
+        ([failed], [
+            "seeds:   0 points that the fastest of 1 record of TVM's operators name are measured "
+            "first", "seeds:   1 x dense_nopack.x86: it has no time, only a failure",
+        ]),
+    ):  # fmt: skip
+        tuner = RandomTuner(task())
+        tuner.load_history(lw.records.load_lines(lines))
+        assert list(tuner.seeds.notes) == notes
+
+
 def test_structures_of_a_space_are_named_too():
     args = [["TENSOR", [1, 8, 14, 14], "float32"], ["TENSOR", [32, 8, 1, 1], "float32"]]
     entity = [["tile_ic", "sp", [1, 8]], ["tile_oc", "sp", [2, 16]], ["tile_ow", "sp", [2, 7]]]
