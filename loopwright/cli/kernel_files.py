@@ -29,18 +29,21 @@ _MOST_POINTS = 1 << 22
 def check_free(output: str, *, force: bool) -> None:
     """Refuse to write over other files, before anything is built."""
     from loopwright.executors import HEADER
-    from loopwright.runtime import LIBRARY_FILE, MANIFEST, OBJECT
+    from loopwright.runtime import LIBRARY_FILE, MANIFEST, OBJECT, TAR_FILE
 
     path = Path(output)
+    places = {
+        ".so": [(path, LIBRARY_FILE), (path.with_suffix(".h"), HEADER)],
+        ".tar": [(path, TAR_FILE)],
+    }
     parts = [(path, OBJECT), (Path(f"{output}.json"), MANIFEST)]
-    library = [(path, LIBRARY_FILE), (path.with_suffix(".h"), HEADER)]
-    files.check(*(library if path.suffix == ".so" else parts), force=force)
+    files.check(*places.get(path.suffix, parts), force=force)
 
 
 def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool) -> list[Path]:
     """Write a kernel whose manifest names the workload: a shared object where ``output`` ends in
-    ``.so``, with a header for C, else an object file with its manifest beside it. Returns the
-    files, the kernel's first.
+    ``.so``, with a header for C, a tar of the object where in ``.tar``, else an object file with
+    its manifest beside it. Returns the files, the kernel's first.
     """
     from loopwright import runtime
     from loopwright.executors import HEADER, c_header
@@ -67,6 +70,8 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
         text = c_header(named.artifact.contents, str(task).replace("*/", ""))
         files.write(files.Output(header, text.encode(), HEADER), force=force)
         return [path, header]
+    if Path(output).suffix == ".tar":
+        return [named.export_library(output, force=force)]
     path = named.save(output, force=force)
     return [path, Path(f"{path}.json")]
 

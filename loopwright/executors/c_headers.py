@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 
 from loopwright.files import FileKind, marked
 from loopwright.runtime import Manifest
@@ -36,8 +37,8 @@ _HEADER = """\
    {upper}_THREAD_WORKSPACE_BYTES more. It begins at a multiple of 64, such as aligned_alloc gives
    it. Calls that run at one time need one each. Outputs must not overlap
    anything. The result is 0, or a code when it failed. */
-#ifndef {upper}_H
-#define {upper}_H
+#ifndef {guard}
+#define {guard}
 #include <stdint.h>
 
 #define {upper}_WORKSPACE_BYTES {workspace}
@@ -80,7 +81,10 @@ def c_header(manifest: Manifest, what: str) -> str:
         values.append(name if a.output else f"(void *){name}")
         written = ", which it writes" if a.output else ""
         lines.append(f"     {name}: {a.dtype}{list(a.shape)}{written}")
+    # Of two kernels of one name, both headers count, and a compiler sees that they contradict.
+    guard = f"{spec.name.upper()}_{zlib.crc32(repr(spec).encode()):08X}_H"
     return _HEADER.format(
+        guard=guard,
         name=spec.name,
         what=what,
         upper=spec.name.upper(),

@@ -258,7 +258,10 @@ def export(
             "without fcompile"
         )
     path = Path(path)
-    if (form or path.suffix.lstrip(".")) == "tar":
+    ending = path.suffix.lower()
+    if ending in (".gz", ".tgz", ".xz", ".bz2", ".zip"):
+        raise UsageError(f"export_library: {path} would be compressed; name it .tar, .so or .a")
+    if ending == ".tar" and not form:
         if more or kind.holds != "object" or fcompile is not None:
             raise UsageError(
                 "export_library: a .tar holds the object file of a module that was built here for "
@@ -370,9 +373,12 @@ def read_tar(path: Path, data: bytes) -> Artifact:
     """The artifact in a tar; UsageError where it is none of ours; others as of `Artifact.load`."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
-            opened = [tar.extractfile(name) for name in _MEMBERS]
-            objects, text = (b"" if file is None else file.read() for file in opened)
-    except (KeyError, tarfile.TarError):
+            members = [tar.getmember(name) for name in _MEMBERS]
+            if any(m.type != tarfile.REGTYPE or m.issparse() for m in members):
+                raise tarfile.TarError("a link, or a file with holes")
+            # Not by `extractfile`, which believes any size.
+            objects, text = (data[m.offset_data :][: m.size] for m in members)
+    except (KeyError, ValueError, tarfile.TarError):
         raise UsageError(
             f"{path} is a tar, but not one that export_library wrote, whole; export it again"
         ) from None

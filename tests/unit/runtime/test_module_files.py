@@ -261,7 +261,17 @@ def test_a_tar_of_objects_takes_no_compiler(
         tar.add(__file__, arcname="other.py")
     with pytest.raises(UsageError, match="not one that export_library wrote"):
         load_module(path)
+    with tarfile.open(path, "w") as tar:
+        for name in ("kernel.o", "kernel.o.json"):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, name
+            tar.addfile(link)
+    with pytest.raises(UsageError, match="not one that export_library wrote"):
+        load_module(path)
+    path.write_bytes(Path(__file__).read_bytes())
     with pytest.raises(UsageError, match="a file is there that is not a library"):
         parallel("add_five", 5).export_library(path)
+    with pytest.raises(UsageError, match=r"f\.tar\.gz would be compressed"):
+        parallel("add_five", 5).export_library(tmp_path / "f.tar.gz")
     with pytest.raises(UsageError, match="unlinked"):
         parallel("add_six", 6).export_library(tmp_path / "g.tar", fcompile=lambda *_, **__: None)
