@@ -99,7 +99,8 @@ class Op:
             raise GraphError(f"{self.name} needs the attribute {', '.join(missing)}")
         plain = {n: _plain(self.name, n, v) for n, v in values.items()}
         for name, value in plain.items():
-            if not _fits(value, self._hints.get(name)):
+            fits = self._checks.get(name)
+            if fits is not None and not fits(value):
                 raise GraphError(
                     f"{self.name}: attribute {name!r} is {shown(value)}; give "
                     f"{inspect.signature(self.compute).parameters[name].annotation}"
@@ -107,10 +108,10 @@ class Op:
         return MappingProxyType(plain)
 
     @cached_property
-    def _hints(self) -> Mapping[str, Any]:
-        """The types that the computation declares, as far as they are known."""
+    def _checks(self) -> Mapping[str, Callable[[Any], bool] | None]:
+        """Of attributes, by the types that the computation declares, as far as they are known."""
         try:
-            return get_type_hints(self.compute)
+            return {name: _fitting(h) for name, h in get_type_hints(self.compute).items()}
         except (NameError, TypeError):  # of a function that is not ours
             return {}
 
@@ -155,18 +156,24 @@ def _plain(op: str, name: str, value: Any) -> Any:
     )
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether an attribute has the type that is declared for it; 0 and 1 may stand for a bool."""
-    inner = get_args(hint)
-    if get_origin(hint) in (Union, UnionType):
-        return any(_fits(value, one) for one in inner)
+#: Types of values that fit a hint; 0 and 1 may stand for a bool.
+_KINDS: dict[Any, tuple[type, ...]] = {
+    bool: (int,), int: (int,), float: (int, float), str: (str,), NoneType: (NoneType,)
+}  # fmt: skip
+
+
+def _fitting(hint: Any) -> Callable[[Any], bool] | None:
+    """Whether an attribute has the type that is declared for it; None: any value has."""
+    if hint in _KINDS:
+        kinds = _KINDS[hint]
+        return lambda value: isinstance(value, kinds)
+    inner = [_fitting(one) for one in get_args(hint)]
+    checks = [fits for fits in inner if fits is not None]
+    if get_origin(hint) in (Union, UnionType) and len(checks) == len(inner):
+        return lambda value: any([fits(value) for fits in checks])
     if get_origin(hint) is Sequence:
-        return isinstance(value, tuple) and all(_fits(v, inner[0]) for v in value)
-    if hint is float:
-        return isinstance(value, (int, float))
-    return hint not in (bool, int, str, NoneType) or isinstance(
-        value, int if hint is bool else hint
-    )
+        return lambda value: isinstance(value, tuple) and all(f(v) for f in checks for v in value)
+    return None
 
 
 _OPS: dict[str, Op] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from loopwright.ir.sizes import SizeVar
 
 _FORMAT, _VERSION = "loopwright.graph", 1
 _MOST_DIMENSIONS = 32  # of a constant, as of NumPy before 2
+_MOST_NESTED = 32  # types and lists inside of one another
 
 
 def save_json(module: IRModule) -> str:
@@ -111,7 +113,7 @@ def load_json(text: str) -> IRModule:
     """
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError) as exc:
+    except (TypeError, ValueError, RecursionError) as exc:
         raise GraphError(f"this is no JSON of a graph: {exc}") from exc
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise GraphError("this is no JSON of a graph; write it with loopwright.graph.save_json")
@@ -283,14 +285,16 @@ class _Reader:
     def type(self, d: _Type | None) -> ir.Type | None:
         return None if d is None else self._known(d)
 
-    def _known(self, d: _Type) -> ir.Type:
+    def _known(self, d: _Type, depth: int = 0) -> ir.Type:
+        _check_depth(depth)
+        known = partial(self._known, depth=depth + 1)
         if d.shape is not None:
             return ir.TensorType(tuple(map(self._size, d.shape)), d.dtype)
         if d.fields is not None:
-            return ir.TupleType(tuple(map(self._known, d.fields)))
+            return ir.TupleType(tuple(map(known, d.fields)))
         if d.params is None or d.result is None:
             raise GraphError("a type of this graph is none of a tensor, a tuple or a function")
-        return ir.FuncType(tuple(map(self._known, d.params)), self._known(d.result))
+        return ir.FuncType(tuple(map(known, d.params)), known(d.result))
 
     def _size(self, n: int | _Size) -> ir.Size:
         if isinstance(n, int):
@@ -300,7 +304,15 @@ class _Reader:
         return self._sizes[n.size]
 
 
-def _tuples(value: Any) -> Any:
+def _check_depth(depth: int) -> None:
+    if depth > _MOST_NESTED:
+        raise GraphError(f"more than {_MOST_NESTED} types or lists of this graph are nested")
+
+
+def _tuples(value: Any, depth: int = 0) -> Any:
+    _check_depth(depth)
     if isinstance(value, list):
-        return tuple(_tuples(v) for v in value)
-    return {k: _tuples(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return tuple(_tuples(v, depth + 1) for v in value)
+    if isinstance(value, dict):
+        return {k: _tuples(v, depth + 1) for k, v in value.items()}
+    return value

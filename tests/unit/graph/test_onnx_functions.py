@@ -77,3 +77,16 @@ def test_functions_that_call_themselves_are_refused_where_they_are_needed() -> N
         from_onnx(_model([f, g], [_call("f", "a", "b")]))
     unused = _model([f, g], [helper.make_node("Relu", ["a"], ["b"])])
     assert len(from_onnx(unused)["main"].params) == 1
+
+
+def test_functions_of_one_name_in_two_domains_may_call_each_other() -> None:
+    opsets = [*OPSETS, helper.make_opsetid("other", 1)]
+    inner = helper.make_function(
+        "other", "F", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], opsets
+    )
+    call = helper.make_node("F", ["x"], ["y"], domain="other")
+    outer = helper.make_function(DOMAIN, "F", ["x"], ["y"], [call], opsets)
+    model = _model([outer, inner], [_call("F", "a", "b")])
+    model.opset_import.append(opsets[-1])
+    (b,) = run(from_onnx(model), np.ones(2, "float32"))
+    np.testing.assert_array_equal(b, -1)

@@ -310,8 +310,21 @@ def test_changed_bindings_are_named() -> None:
             graph.load_json(json.dumps(data))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}"])
-def test_other_text_is_refused(text: str) -> None:
+def test_types_and_attributes_are_not_nested_deeply() -> None:
+    x = graph.var("x", (4,))
+    for key in ("type", "attrs"):
+        data = json.loads(graph.save_json(_module(graph.Function((x,), op.tanh(x)))))
+        node = next(d for d in data["nodes"] if key in d)
+        for _ in range(40):
+            node[key] = {"fields": [node[key]]}
+        with pytest.raises(
+            GraphError, match="more than 32 types or lists of this graph are nested"
+        ):
+            graph.load_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", None, 3])
+def test_other_text_is_refused(text: Any) -> None:
     with pytest.raises(GraphError):
         graph.load_json(text)
 

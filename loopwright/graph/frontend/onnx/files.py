@@ -114,7 +114,7 @@ def _unchanged(graph: Any, opset: int) -> bool:
 Array = npt.NDArray[Any]
 #: Elements of an array that a few numbers of a model describe, at most, and of a sparse tensor for
 #: each of its values: more would take memory that a small file asks for.
-_MOST_ELEMENTS, _MOST_ZEROS = 1 << 23, 1 << 12
+_MOST_ELEMENTS, _MOST_ZEROS = 1 << 28, 1 << 12
 
 
 def check_elements(shape: Sequence[int], values: int = 0) -> None:
@@ -125,7 +125,7 @@ def check_elements(shape: Sequence[int], values: int = 0) -> None:
     if prod(shape) > most:
         raise GraphError(
             f"an array of shape {list(shape)} would be made when the model is imported, which may "
-            f"have up to {most} elements; write it into the model, or give it as an input"
+            f"have up to {most} elements; write out its elements in the model, or make it an input"
         )
 
 

@@ -70,6 +70,7 @@ class OnnxImporter:
         self.refused: list[tuple[str, str, tuple[str, ...]]] = []
         # path: names of the nodes around, for messages
         self._versions, self._path, self._fallback = versions, path, fallback
+        self._around: tuple[tuple[str, str], ...] = ()  # calls of functions that it stands in
         self._functions = {(files.domain(f.domain), f.name): f for f in functions}
 
     def initializers(self, graph: Any, scope: Scope) -> None:
@@ -180,13 +181,13 @@ class OnnxImporter:
         self, proto: Any, body: Any, versions: Mapping[str, int], inputs: Sequence[Expr | None]
     ) -> Sequence[Expr | None]:
         """Convert the nodes of a function, which may declare other versions of domains."""
-        step = f"{proto.op_type} > "
-        if f" {step}" in f" {self._path}":
+        key = files.domain(proto.domain), proto.op_type
+        if key in self._around:
             raise GraphError(f"it is a function that calls itself: {self._path}{proto.op_type}")
-        path = f"{self._path}{step}"
+        path = f"{self._path}{proto.op_type} > "
         versions = {**versions, **files.opsets(body.opset_import)}
         inner = OnnxImporter(versions, self._functions.values(), path, self._fallback)
-        inner.types = self.types
+        inner.types, inner._around = self.types, (*self._around, key)
         scope = Scope()
         for n, name in enumerate(body.input):
             scope[name] = inputs[n] if n < len(inputs) else None

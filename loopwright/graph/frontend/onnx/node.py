@@ -104,6 +104,10 @@ class Node(ImportedNode):
             raise GraphError(f"its input {index} has {elements.size} elements; one is needed")
         return elements.item()
 
+    def whole(self, index: int) -> int:
+        """The same as an integer; some are given as floats."""
+        return _whole(self.one(index))
+
     def cast(self, e: Expr, dtype: str) -> Expr:
         """A tensor as another dtype; itself where it has it."""
         return e if self.dtype(e) == dtype else self.call("cast", e, dtype=dtype)
@@ -131,7 +135,7 @@ class Node(ImportedNode):
     def numbers(self, index: int) -> tuple[int, ...] | None:
         """The integers of an input that controls the computation; None: left out."""
         elements = self.known(index)
-        return None if elements is None else tuple(int(n) for n in elements.reshape(-1))
+        return None if elements is None else tuple(map(_whole, elements.reshape(-1).tolist()))
 
     def needed(self, index: int) -> tuple[int, ...]:
         """The integers of an input; GraphError where it is left out."""
@@ -149,6 +153,13 @@ class Node(ImportedNode):
 
     def __str__(self) -> str:
         return f"{self.operator} {self.name!r}" if self.name else self.operator
+
+
+def _whole(number: Any) -> int:
+    try:
+        return int(number)
+    except (OverflowError, ValueError) as exc:  # an infinity, no number, a text
+        raise GraphError(f"an input is {shown(number)}; an integer is needed") from exc
 
 
 def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]:

@@ -49,7 +49,7 @@ def _stacked(node: Node, parts: Sequence[Expr], axis: int = 0) -> Expr:
 def loop(node: Node) -> list[Expr]:
     """Unroll a loop, whose trip count must be known."""
     body = node.attr("body")
-    count = _ROUNDS + 1 if node.optional(0) is None else int(node.one(0))
+    count = _ROUNDS + 1 if node.optional(0) is None else node.whole(0)
     values: list[Expr | None] = [*node.inputs[2:]]
     rounds: list[list[Expr]] = []  # for each what is kept of it
     goes_on = node.optional(1) is None or bool(node.one(1))
@@ -142,7 +142,7 @@ def _place(node: Node, index: int, count: int, default: int | None = None) -> in
     """A known index in a sequence; negative ones count from the end."""
     if node.optional(index) is None and default is not None:
         return default
-    at = int(node.one(index))
+    at = node.whole(index)
     if not -count <= at < count:
         raise GraphError(f"place {at} is asked of {count} parts")
     return at % count

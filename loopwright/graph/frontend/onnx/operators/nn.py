@@ -130,6 +130,8 @@ def rms_normalization(node: Node) -> Expr:
 def lp_normalization(node: Node) -> Expr:
     """Divide by the p-norm along an axis; vectors of norm 0 stay 0."""
     x, p, axis = node[0], node.attr("p", 2), node.attr("axis", -1)
+    if p not in (1, 2):
+        raise GraphError(f"its p is {p}; give 1 or 2")
     sizes = node.call("abs", x) if p == 1 else node.multiply(x, x)
     norm: Expr = node.call("sum", sizes, axis=axis, keepdims=True)
     norm = norm if p == 1 else node.call("sqrt", norm)
@@ -184,8 +186,8 @@ def dropout(node: Node) -> list[Expr]:
     if len(node.outputs) < 2 or not node.outputs[1]:
         return [node[0]]
     dtype = "bool" if node.opset >= 10 else node.dtype(node[0])
-    check_elements(node.shape(node[0]))
-    return [node[0], const(np.ones(node.shape(node[0]), dtype))]
+    shape = node.shape(node[0])
+    return [node[0], node.call("broadcast_to", const(np.ones((), dtype)), shape=shape)]
 
 
 _DOMAIN = "ai.onnx.preview.training"

@@ -166,8 +166,8 @@ def dft(node: Node) -> Expr:
 
 @converter("STFT", since=17)
 def stft(node: Node) -> Expr:
-    step, window = node.one(1), node.optional(2)
-    length = node.shape(node[2])[0] if node.optional(3) is None else node.one(3)
+    step, window = node.whole(1), node.optional(2)
+    length = node.shape(node[2])[0] if node.optional(3) is None else node.whole(3)
     if node.rank(node[0]) != 3:
         raise GraphError(f"its signal has {node.rank(node[0])} dimensions; 3 are needed")
     total = node.shape(node[0])[1]
@@ -210,7 +210,7 @@ def columns_to_image(node: Node) -> Expr:
 @converter("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Expr:
     """Triangular filters over the frequencies, evenly spaced on the mel scale."""
-    bins, length, rate = (node.one(n) for n in range(3))
+    bins, length, rate = (node.whole(n) for n in range(3))
     edges = [float(node.one(n)) for n in (3, 4)]
     if min(bins, length, rate) < 1 or not all(-700 < e < np.inf for e in edges):
         raise GraphError(f"its {bins} bins of {length} frequencies from {edges} at {rate} are none")

@@ -35,7 +35,7 @@ converter("Squeeze", 13)(lambda node: node.call("squeeze", node[0], axis=node.nu
 converter("Unsqueeze", 13)(lambda node: node.call("expand_dims", node[0], axis=node.needed(1)))
 converter("Split")(lambda node: _split(node, node.moved("split", 1, 13)))
 converter("TopK")(lambda node: _topk(node, node.attr("k")))
-converter("TopK", 10)(lambda node: _topk(node, node.one(1)))
+converter("TopK", 10)(lambda node: _topk(node, node.whole(1)))
 
 #: Attributes that hold the array of a `Constant`.
 _VALUES = ("value", "sparse_value", "value_int", "value_ints", "value_float", "value_floats")
@@ -188,6 +188,8 @@ def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
     axis = node.axis(node[0], 0)
     extent, count = node.shape(node[0], axis)[0], len(node.outputs)
     wanted = node.attr("num_outputs", count)
+    if not count:
+        raise GraphError("it has no outputs")
     if parts is None:
         each = -(-extent // count)
         parts = [max(min(each, extent - n * each), 0) for n in range(count)]
@@ -275,7 +277,7 @@ def compress(node: Node) -> Expr:
 @converter("OneHot", since=9)
 def one_hot(node: Node) -> Expr:
     """The on value where the new axis has the given index, else the off value."""
-    depth, indices = node.one(1), node[0]
+    depth, indices = node.whole(1), node[0]
     if not node.dtype(indices).startswith("int"):
         indices = node.call("cast", indices, dtype="int64")
     return node.call("one_hot", indices, node[2], depth=depth, axis=node.attr("axis", -1))

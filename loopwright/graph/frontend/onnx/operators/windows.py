@@ -151,6 +151,8 @@ def average_pool(node: Node) -> Expr:
 def lp_pool(node: Node) -> Expr:
     """The p-norm of each window, or of each channel."""
     p, powers = node.attr("p", 2), node.call("abs", node[0])
+    if p < 1:
+        raise GraphError(f"its p is {p}; give a number from 1 on")
     powers = powers if p == 1 else node.call("power", powers, float(p))
     if node.operator == "LpPool":
         window = _pooling(node)
