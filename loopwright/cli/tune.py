@@ -6,6 +6,7 @@ import json
 import math
 import os
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -154,6 +155,7 @@ def _tune(
     from loopwright.cli.display import Display
     from loopwright.task import SpaceUnion
 
+    begin = time.monotonic()
     results = result_console(stderr=console.stderr)
     task, space = workload.task, workload.task.config_space
     parts = f" in {len(space.parts)} structures" if isinstance(space, SpaceUnion) else ""
@@ -167,6 +169,7 @@ def _tune(
         on_cpu = runs_on_cpu(task.target.kind)
         side = _numpy(workload, stack) if on_cpu else None
         peak, numpy = _yardsticks(workload, console, side) if on_cpu else (None, None)
+        settings = {**settings, "timeout": cli.time_left(settings["timeout"], begin)}
         sampled = {} if side is None else {side.library: side.sample}
         display = Display(console, peak, numpy, sampled=sampled)
         try:

@@ -188,9 +188,7 @@ def tune_model(
             else:
                 tasks = extract_tasks(model.source, model.target, batches=model.batches)
         check_log(path, [one.task.key for one in tasks])
-        if settings["timeout"] is not None:
-            left = settings["timeout"] - (time.monotonic() - begin)
-            settings["timeout"] = max(1.0, left)
+        settings["timeout"] = cli.time_left(settings["timeout"], begin)
         head = f"{model.words[0]} on {model.target}: {len(tasks)} tasks, tuner {tuner.tuner}"
         run = partial(tune, tasks, log=path, **settings)
         summary = _with_table(console, f"{head}, log {path}", lambda table: run(callbacks=[table]))
