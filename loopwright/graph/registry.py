@@ -109,7 +109,7 @@ class Op:
 
     @cached_property
     def _checks(self) -> Mapping[str, Callable[[Any], bool] | None]:
-        """Of attributes, by the types that the computation declares, as far as they are known."""
+        """Predicates of attributes, by the types that the computation declares, where known."""
         try:
             return {name: _fitting(h) for name, h in get_type_hints(self.compute).items()}
         except (NameError, TypeError):  # of a function that is not ours
