@@ -193,10 +193,6 @@ def call(fn: str, *args: ir.ExprLike) -> ir.Expr:
         return es[0]
     if not dtypes.is_float(es[0].dtype) and fn not in ("abs", "pow"):
         es = [ir.cast(e, "float32") for e in es]
-    if fn == "fmod":  # LLVM 22 makes poison of a remainder by NaN
-        for e in es:
-            if isinstance(e, ir.Const) and math.isnan(e.value):
-                return e
     return ir.Call(fn, tuple(es), es[0].dtype)
 
 

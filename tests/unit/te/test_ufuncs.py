@@ -341,8 +341,11 @@ def test_equality_of_tensors_is_identity() -> None:
 def test_remainders_by_special_numbers(divisor: float) -> None:
     n = te.placeholder((4,), "int32", name="n")
     numbers = np.array([0, 1, -3, 7], "int32")
-    t = te.compute((4,), lambda i: te.fmod(n[i].astype("float64"), te.const(divisor, "float64")))
-    out = np.empty(4)
-    build(te.create_schedule(t.op), [n, t], "llvm")(numbers, out)
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(out, np.fmod(numbers, divisor))
+    special, plain = te.const(divisor, "float64"), te.const(2.0, "float64")
+    for choose in (lambda i: special, lambda i: te.if_then_else(n[i] > 0, special, plain)):
+        t = te.compute((4,), lambda i, b=choose: te.fmod(n[i].astype("float64"), b(i)))
+        out = np.empty(4)
+        build(te.create_schedule(t.op), [n, t], "llvm")(numbers, out)
+        divisors = np.where((numbers > 0) | (t.op.body.args[1] is special), divisor, 2.0)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(out, np.fmod(numbers, divisors))
