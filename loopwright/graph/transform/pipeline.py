@@ -48,7 +48,7 @@ def _before(module: IRModule, target: Target | None) -> list[Pass]:
     nodes = post_order(*module.functions.values())
     quantized = any((called(e) or "").startswith("qnn.") for e in nodes)
     return [
-        *(InferType, Inline, SelectBranches),
+        *(RemoveUnusedFunctions, InferType, Inline, SelectBranches),
         FakeQuantizationToInteger,
         QnnCanonicalize,
         SimplifyInference,

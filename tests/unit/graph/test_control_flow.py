@@ -58,6 +58,8 @@ def test_recursion_and_growth_by_powers_are_refused(monkeypatch: pytest.MonkeyPa
     main = G.Function((y,), G.Call(G.GlobalVar("f"), (y,)))
     with pytest.raises(GraphError, match="'f' calls itself"):
         computed(G.IRModule({"main": main, "f": f}), X)
+    unused = G.IRModule({"main": G.Function((y,), op.negative(y)), "f": f})
+    np.testing.assert_array_equal(computed(unused, X)[0], -X)
     functions = {"f0": G.Function((x,), op.exp(x))}
     for n in range(1, 30):
         z = G.var("z", (4,))

@@ -102,22 +102,7 @@ def test_an_lstm_is_unrolled_in_both_directions(bias: bool) -> None:
         torch.testing.assert_close(compiled(data, (state, state)), layer(data, (state, state)))
 
 
-@pytest.mark.parametrize("padding", ["zeros", "border"])
-def test_grid_sample_runs_by_kernels(padding: str) -> None:
-    torch.manual_seed(0)
-    image, grid = torch.randn(1, 2, 4, 5), torch.rand(1, 3, 2, 2) * 3 - 1.5
-
-    def sampled(image: Any, grid: Any) -> Any:
-        options = {"padding_mode": padding, "align_corners": False}
-        return nn.functional.grid_sample(image, grid, **options)
-
-    torch._dynamo.reset()
-    compiled = torch.compile(sampled, backend=loopwright, options={**ONE, "fallback": False})
-    with torch.inference_mode():
-        torch.testing.assert_close(compiled(image, grid), sampled(image, grid))
-
-
 def test_more_steps_of_an_lstm_than_are_unrolled_are_left_whole() -> None:
     function = decompositions()[torch.ops.aten.mkldnn_rnn_layer.default]
-    data = torch.empty(300, 1, 3)
+    data = torch.empty(33, 1, 3)
     assert function(data, *[None] * 6, False, [], 2, 4, 1, True) is NotImplemented

@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Decomposition functions by operator: of what ``torch.nn.TransformerEncoderLayer``,
-    ``torch.nn.MultiheadAttention`` and ``torch.nn.LSTM`` call in inference, and of core operators
-    that have no converter.
+    ``torch.nn.MultiheadAttention`` and ``torch.nn.LSTM`` call in inference.
     """
     torch = torch_package()
     aten = torch.ops.aten
     return {
-        **torch._decomp.get_decompositions([aten.grid_sampler_2d]),
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _attention,
         aten.mkldnn_rnn_layer.default: _lstm_layer,
     }
 
 
-#: Steps of a recurrent layer that are unrolled at most, as of ONNX's.
-_STEPS = 256
+#: Steps of a recurrent layer that are unrolled at most: longer ones take PyTorch less time.
+_STEPS = 32
 _LSTM = 2  # a mode of oneDNN
 
 
