@@ -12,8 +12,8 @@ from loopwright.version import __version__
 
 #: Modules under their own names.
 _MODULES = (
-    "auto_scheduler autotvm contrib driver executors graph history inspection ir measure ops "
-    "records runtime space target task te testing tir topi transform tuner"
+    "auto_scheduler autotvm contrib driver errors executors graph history inspection ir measure "
+    "ops records runtime space target task te testing tir topi transform tuner"
 )
 #: Names of each module, ``name=attribute`` where they differ.
 _ATTRIBUTES = {

@@ -360,10 +360,10 @@ class State:
         return (tensor[0] if isinstance(tensor, list) else tensor).op
 
 
-def _listed(verb: str, given: Any) -> list[Any]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ScheduleError(f"{verb}: {given!r:.40} is no list; give one")
-    return list(given)
+def _listed(verb: str, items: Any) -> list[Any]:
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise ScheduleError(f"{verb}: {items!r:.40} is no list; give one")
+    return list(items)
 
 
 def _leaf(stage: Stage, loop: IterLike) -> te.IterVar:

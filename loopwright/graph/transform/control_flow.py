@@ -6,20 +6,23 @@ from loopwright.errors import GraphError
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.visitor import post_order, rewrite, rewrite_function, substitute
+from loopwright.graph.ir.visitor import post_order, rewrite_function
 from loopwright.graph.passes import module_pass
 from loopwright.graph.registry import get_op
 
 #: Nodes of a module with all functions in their callers: functions that call others several times
 #: grow by powers.
 _MOST_NODES = 100_000
+_CALLED = (ir.OpRef, ir.HostFunction, ir.GlobalVar, ir.Function)
 
 
 @module_pass(opt_level=0)
 def Inline(module: IRModule) -> IRModule:
     """Put the bodies of functions in the places of their calls, those of kernels excepted;
-    GraphError where a function calls itself."""
+    GraphError where a function calls itself, or is a value that is called."""
     nodes = post_order(*module.functions.values())
+    if any(isinstance(e, ir.Call) and not isinstance(e.op, _CALLED) for e in nodes):
+        raise GraphError("a call of a value that is a function; call the function itself")
     if not any(isinstance(e, ir.Call) and _is_called(e.op) for e in nodes):
         return module
     inliner = _Inliner(module)
@@ -62,12 +65,21 @@ class _Inliner:
                 "nodes; call functions less often"
             )
         # Without its bindings: their variables would be bound again at the next call.
-        body = rewrite(f.body, _without_binding)
-        return substitute(body, dict(zip(f.params, e.args, strict=True)))
+        return _without_bindings(f.body, dict[ir.Expr, ir.Expr](zip(f.params, e.args, strict=True)))
 
 
-def _without_binding(e: ir.Expr) -> ir.Expr:
-    return substitute(e.body, {e.var: e.value}) if isinstance(e, ir.Let) else e
+def _without_bindings(body: ir.Expr, new: dict[ir.Expr, ir.Expr]) -> ir.Expr:
+    """The body with the new expressions in the places of parameters, and values of variables."""
+    order = post_order(body)
+    bound: dict[ir.Expr, ir.Expr] = {e.var: e.value for e in order if isinstance(e, ir.Let)}
+    for e in order:  # values before variables, these before bodies
+        if isinstance(e, ir.Let):
+            new[e] = new[e.body]
+        elif e in bound:
+            new[e] = new.get(bound[e], e)
+        elif e not in new:
+            new[e] = e.with_children(tuple(new[c] for c in e.children))
+    return new[body]
 
 
 @module_pass(opt_level=0)

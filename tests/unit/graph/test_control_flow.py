@@ -39,8 +39,10 @@ def test_a_known_condition_leaves_one_branch() -> None:
 
 
 def test_functions_become_part_of_their_callers() -> None:
-    x, y, z, v = G.var("x", (4,)), G.var("y", (4,)), G.var("z", (4,)), G.Var("v", None)
-    once = G.Function((y,), G.Let(v, op.add(y, y), op.add(v, y)))  # 3 y
+    x, y, z = G.var("x", (4,)), G.var("y", (4,)), G.var("z", (4,))
+    v, w = G.Var("v", None), G.Var("w", None)
+    inner = G.Let(w, op.add(y, y), w)
+    once = G.Function((y,), G.Let(v, inner, op.add(v, y)))  # 3 y
     twice = G.Function((z,), G.Call(G.GlobalVar("once"), (G.Call(G.GlobalVar("once"), (z,)),)))
     there = G.Call(G.Function((y,), op.negative(y)), (x,))
     body = op.add(G.Call(G.GlobalVar("twice"), (x,)), there)
@@ -60,6 +62,10 @@ def test_recursion_and_growth_by_powers_are_refused(monkeypatch: pytest.MonkeyPa
         computed(G.IRModule({"main": main, "f": f}), X)
     unused = G.IRModule({"main": G.Function((y,), op.negative(y)), "f": f})
     np.testing.assert_array_equal(computed(unused, X)[0], -X)
+    h = G.Var("h", None)
+    module = G.IRModule.from_expr(G.Let(h, G.Function((x,), x), G.Call(h, (y,))))
+    with pytest.raises(GraphError, match="call the function itself"):
+        computed(module, X)
     functions = {"f0": G.Function((x,), op.exp(x))}
     for n in range(1, 30):
         z = G.var("z", (4,))
