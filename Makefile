@@ -35,8 +35,10 @@ MINUTES ?=
 DEVICE_COUNT ?= 850
 WIDE := -max-vthread=1000 -max-vector-bytes=512
 
-# Option of `make soak`: how many trials.
+# Options of `make soak`: how many trials, and models that are compiled, saved, loaded and run; those
+# of PyTorch are among them after `make torch`.
 SOAK    ?= 3000
+ROUNDS  ?= 100
 
 # Options of `make conformance`: how many cases must pass.
 NODE_CASES      ?= 1801
@@ -59,7 +61,7 @@ DEV_STAMP  := $(VENV)/.installed-dev
 DOCS_STAMP := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help tune smoke test browser oldest torch fuzz fuzz-devices check format bench replay soak conformance nightly tuners docs \
+.PHONY: help tune smoke test browser oldest torch fuzz fuzz-devices fuzz-inputs check format bench replay soak conformance nightly tuners docs \
 	package clean
 
 help: ## list the targets
@@ -110,8 +112,13 @@ fuzz-devices: $(DEV_STAMP) ## random kernels on an OpenCL device, and as cubins 
 	$(BIN)/python -m fuzzing.fuzz --kind threads \
 		--target "opencl $(WIDE)" --target "cuda $(WIDE)" --seed $(SEED) --count $(DEVICE_COUNT)
 
-soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, and what is left afterwards (SOAK=3000)
+fuzz-inputs: $(DEV_STAMP) ## slightly broken models, graphs, programs, logs and artifacts (SEED=0 COUNT=1000 MINUTES=)
+	$(BIN)/python -m fuzzing.fuzz --kind inputs --seed $(SEED) \
+		$(if $(MINUTES),--minutes $(MINUTES),--count $(COUNT))
+
+soak: $(DEV_STAMP) ## thousands of trials while everything goes wrong, a hundred models, what is left (SOAK=3000 ROUNDS=100)
 	$(BIN)/python -m benchmarks.soak --trials $(SOAK)
+	PYTHONPATH=$(wildcard $(VENV)/torch) $(BIN)/python -m benchmarks.soak_models --rounds $(ROUNDS)
 
 # The figures are those that passed at the last count; `docs/onnx-cases.md` lists the others. Whole
 # models are compared with ONNX Runtime: onnx's own LRN normalises as many channels as there are images.
@@ -130,10 +137,11 @@ nightly: ## what takes too long for every change: the slow tests, other CPUs, th
 	@if ! grep -q avx512vl /proc/cpuinfo; then echo "no AVX-512: its tests are left out"; else \
 		$(MAKE) test CPU=x86-64-v4 CACHES=32K,512K,4M; fi
 	$(MAKE) test CACHES=48K,2M,32M
-	$(MAKE) soak
 	$(MAKE) torch
+	$(MAKE) soak
 	$(MAKE) conformance
 	$(MAKE) fuzz MINUTES=60
+	$(MAKE) fuzz-inputs MINUTES=20
 	$(MAKE) fuzz-devices
 
 check: $(DEV_STAMP) ## formatting, lint, types, import layers

@@ -5,7 +5,8 @@ programs of known sizes for CPUs, one has a size variable and runs for several s
 scheduled for GPU threads, which the interpreter runs, and with ``--target opencl`` a device; with
 ``--target cuda`` they become cubins, which run where a GPU is. Everything is compared with NumPy.
 ``--kind spaces`` takes points of the programs' automatic spaces; with ``--target`` of a device a
-point that it could not launch is a failure, too.
+point that it could not launch is a failure, too. ``--kind inputs`` reads slightly broken models,
+graphs, programs, logs and artifacts in turn (`fuzzing.inputs`), as do the kinds of these names.
 
 A failure is reported at once with its seed. Then its schedule and program are made smaller, and
 printed as a Python program that fails in the same way. A crash of compiled code is a failure like
@@ -21,13 +22,16 @@ import itertools
 import random
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fuzzing import inputs
 from fuzzing.differential import Array, Case, Checker, ExecutionPath, case_of
 from fuzzing.guarded import COMPILER_DID_NOT_END, OPTIMISER_CRASHED
 from fuzzing.random.expr import Draw, Info, poison, random_array
@@ -124,6 +128,8 @@ TARGETS = (
 KINDS = ("cpu", "cpu", "cpu", "sizes", "threads")
 #: Kind on demand only: a point of the program's automatic space.
 SPACES = "spaces"
+#: All kinds of broken inputs in turn, on demand only.
+INPUTS = "inputs"
 
 
 def targets_of(d: Draw) -> list[str]:
@@ -197,6 +203,10 @@ class Fuzz:
 
     def run(self, seed: int, kind: str = "") -> bool:
         kind = kind or KINDS[seed % len(KINDS)]
+        if kind == INPUTS:
+            kind = [*inputs.KINDS][seed % len(inputs.KINDS)]
+        if kind in inputs.KINDS:
+            return self._take(seed, kind)
         try:
             drawn = examples(seed, kind, self.targets)
         except LoopwrightError as error:
@@ -207,6 +217,20 @@ class Fuzz:
             print(self.failures[-1], flush=True)
             return False
         return self.check(seed, kind, drawn)
+
+    def _take(self, seed: int, kind: str) -> bool:
+        try:
+            self.ends[kind, inputs.take(kind, seed)] += 1
+        except Exception as error:
+            self.ends[kind, "failed"] += 1
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.failures.append(
+                f"seed {seed} ({kind}): {type(error).__name__}: {str(error)[:200]!r} "
+                f"({Path(place.filename).name}:{place.lineno})"
+            )
+            print(self.failures[-1], flush=True)
+            return False
+        return True
 
     def check(self, seed: int, kind: str, example: Example) -> bool:
         cases, targets, schedule = example
@@ -257,7 +281,8 @@ class Fuzz:
         lines = []
         for kind in dict.fromkeys(k for k, _ in self.ends):
             ends = {e: n for (k, e), n in sorted(self.ends.items()) if k == kind}
-            lines.append(f"{kind}: {sum(ends.values())} schedules: {_counts(ends)}")
+            what = "inputs" if kind in inputs.KINDS else "schedules"
+            lines.append(f"{kind}: {sum(ends.values())} {what}: {_counts(ends)}")
         names = sorted({*self.applied, *self.refused}, key=lambda n: -self.applied[n])
         steps = ", ".join(f"{n} {self.applied[n]}/{self.refused[n]}" for n in names)
         lines.append(f"steps, applied/refused: {steps}")
@@ -289,7 +314,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="first seed (default 0)")
     parser.add_argument("--count", type=int, default=1000, help="number of seeds (default 1000)")
     parser.add_argument("--minutes", type=float, help="stop then, instead of after a count")
-    parser.add_argument("--kind", choices=sorted({*KINDS, SPACES}), help="this kind of seed only")
+    parser.add_argument(
+        "--kind",
+        choices=sorted({*KINDS, SPACES, INPUTS, *inputs.KINDS}),
+        help="this kind of seed only",
+    )
     parser.add_argument("--stop", action="store_true", help="stop at the first failure")
     parser.add_argument("--target", action="append", help="run on this target only (repeatable)")
     parser.add_argument(

@@ -12,8 +12,8 @@ from loopwright.version import __version__
 
 #: Modules under their own names.
 _MODULES = (
-    "auto_scheduler autotvm driver executors graph history inspection ir measure ops records "
-    "runtime space target task te testing tir transform tuner"
+    "auto_scheduler autotvm contrib driver errors executors graph history inspection ir measure "
+    "ops records runtime space target task te testing tir topi transform tuner"
 )
 #: Names of each module, ``name=attribute`` where they differ.
 _ATTRIBUTES = {
@@ -66,7 +66,6 @@ _INSTEAD = {
     **{name: f"write te.{name}, as for TVM since its version 0.7" for name in _MOVED},
     "IRModule": "write loopwright.graph.IRModule; loopwright.lower(s, args) gives one function",
     "const": "write tir.const or te.const",
-    "contrib": "Module.export_library finds what links by itself; Python's tempfile makes folders",
     "convert": "Python's numbers, lists and functions are taken as they are",
     "meta_schedule": _SPACES,
     "micro": "kernels run on this machine; Module.export_library writes what C code can call",
@@ -75,7 +74,6 @@ _INSTEAD = {
     "relay": _NETWORK,
     "rpc": "tune on the machine itself with LocalRunner, and merge the logs",
     "script": "write te.compute with a schedule",
-    "topi": "loopwright.ops has operators, each with a template; the others are a te.compute",
 }
 
 

@@ -10,8 +10,8 @@ from loopwright import driver
 from loopwright.errors import UsageError, did_you_mean
 from loopwright.schedule import Schedule
 from loopwright.space import Tensors, create_task
-from loopwright.task import schedule_of
-from loopwright.te import Tensor
+from loopwright.task import Task, resolve_target, schedule_of
+from loopwright.te import Operation, Tensor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loopwright.ir.sizes import SizeVar
     from loopwright.measure import MeasureOption, MeasurerLike
     from loopwright.runtime import Module
-    from loopwright.task import Scheduled, TargetLike, Task
+    from loopwright.task import Scheduled, TargetLike
     from loopwright.tuner import Callback
 
 
@@ -74,6 +74,7 @@ def auto_schedule(
     seed: int = 0,
     measure_option: MeasureOption | MeasurerLike | None = None,
     callbacks: Sequence[Callback] = (),
+    verbose: bool | None = None,
 ) -> Scheduled:
     """Schedule an expression without a template: derive its space, search it, return the best.
 
@@ -88,6 +89,8 @@ def auto_schedule(
         log: file of the records; those of this expression count as measured.
         tuner, seed: name of the tuner, None for the default one, and its seed.
         measure_option, callbacks: as for ``Tuner.tune``.
+        verbose: show the progress, as `loopwright.callback.progress_bar` does; None: on a terminal
+            and in a notebook, unless a callback shows it. The result is printed in any case.
 
     Returns:
         ``(schedule, [tensors])`` as `loopwright.build` takes it: that of the best record in the
@@ -107,14 +110,15 @@ def auto_schedule(
         main
     """
     from loopwright.history import apply_history_best
-    from loopwright.task import Task
     from loopwright.tuner import (
         DEFAULT_TUNER,
         check_arguments,
         count,
         find_tuner,
         log_to_file,
+        progress_bar,
         seconds,
+        shows_progress,
     )
 
     # A draft measures nothing, and refuses what a search would refuse.
@@ -130,6 +134,8 @@ def auto_schedule(
         return schedule_of(task)
     if path is not None:
         callbacks = [*callbacks, log_to_file(path)]
+    if shows_progress(verbose, callbacks):
+        callbacks = [*callbacks, progress_bar()]
     summary = None
     if trials != 0:
         summary = search.tune(
@@ -148,7 +154,7 @@ def auto_schedule(
 
 
 def build(
-    s: Schedule | Func | Tensors,
+    s: Schedule | Func | Tensors | Task,
     args: Sequence[Tensor | SizeVar] | TargetLike = None,
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
@@ -158,18 +164,20 @@ def build(
     verify: bool = False,
     cache: bool | None = None,
 ) -> Module:
-    """Compile a schedule, or tensors without one: ``build([A, B, C], "llvm")``.
+    """Compile a schedule, or what has none: tensors, ``build([A, B, C], "llvm")``, or a task.
 
     Tensors get the schedule of the best record of their expression under
     ``loopwright.apply_history_best``, from any tuner; else the best one in the space of the
-    expression by the analytical model, without a trial.
+    expression by the analytical model, without a trial. So does a task; that of a template gets its
+    default configuration where no record fits.
 
     Args:
-        s: the schedule; results, or inputs and results in calling order; or a function of
+        s: the schedule; results, or inputs and results in calling order; a task; or a function of
             `loopwright.lower`.
         args: for a schedule, inputs and outputs in calling order, and size variables; for tensors
             the target may be given here.
-        target: a target or its string; by default that of ``with target:``, else the host.
+        target: a target or its string; by default that of ``with target:``, else the host. A task
+            has its own.
         target_host, name, binds: as of `loopwright.driver.build`.
         verify: time the kernel as users call it, for the report of the ``apply_history_best`` that
             chose the schedule.
@@ -180,6 +188,7 @@ def build(
 
     Raises:
         TensorError: a size is a variable, or an input is missing among the tensors.
+        UsageError: another target is given than that of the task.
         BuildError, ScheduleError, LowerError, CodegenError, TargetError: as of
             `loopwright.driver.build`.
 
@@ -193,7 +202,11 @@ def build(
         [2. 3. 4. 5.]
     """
     options: dict[str, Any] = {"verify": verify, "cache": cache}
-    if not all(isinstance(t, Tensor) for t in (s if isinstance(s, list | tuple) else [s])):
+    has_no_schedule = isinstance(s, Task) or all(
+        isinstance(t, Tensor) for t in (s if isinstance(s, list | tuple) else [s])
+    )
+    if not has_no_schedule:
+        _refuse_uncalled(s)
         scheduled: Any = s
         return driver.build(
             scheduled, cast("Any", args), target, target_host, name, binds, **options
@@ -201,5 +214,21 @@ def build(
     if args is not None and target is not None:
         raise UsageError("build: tensors are the arguments themselves; give them and the target")
     resolved = cast("TargetLike", args) if target is None else target
-    schedule, tensors = schedule_of(create_task(cast("Tensors", s), target=resolved))
-    return driver.build(schedule, tensors, resolved, target_host, name, binds, **options)
+    if not isinstance(s, Task):
+        s = create_task(cast("Tensors", s), target=resolved)
+    elif resolved is not None and resolve_target(resolved) != s.target:
+        raise UsageError(f"build: {s} is a task for {s.target}; make one for {resolved}")
+    schedule, tensors = schedule_of(s)
+    return driver.build(schedule, tensors, s.target, target_host, name, binds, **options)
+
+
+def _refuse_uncalled(s: object) -> None:
+    """Say what to give in place of a function or an operation."""
+    if isinstance(s, Operation):
+        raise UsageError(f"build: {s} is an operation; give its tensor, {s.name}.op.output(0)")
+    if callable(s) and not isinstance(s, type):
+        name = getattr(s, "__name__", "f")
+        raise UsageError(
+            f"build: {name!r} is a function; call it with its sizes, lw.build({name}(...)), or "
+            f"make a task, lw.build(lw.create_task({name}, args=(...)))"
+        )

@@ -120,7 +120,22 @@ def cache_folder() -> Path | None:
 
 
 def total_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Bytes of memory of this machine; 4 GiB where the system does not tell."""
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    import ctypes
+
+    status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX: its own size, then the memory's
+    system = getattr(ctypes, "windll", None)
+    tells = system is not None and system.kernel32.GlobalMemoryStatusEx(status)
+    return status[1] if tells else 4 << 30
+
+
+def load_average() -> float | None:
+    """Programs that ran or waited to in the last minute; None where the system does not tell."""
+    with suppress(OSError, AttributeError):
+        return os.getloadavg()[0]
+    return None
 
 
 def usable_cpus() -> tuple[int, ...]:
@@ -185,12 +200,10 @@ def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, Any]:
     """
     environ = os.environ if environ is None else environ
     frequency = Path("/sys/devices/system/cpu/cpu0/cpufreq")
-    khz, load = _first_line(frequency / "scaling_cur_freq"), None
-    with suppress(OSError):  # unknown without ``/proc``
-        load = round(os.getloadavg()[0], 2)
+    khz, load = _first_line(frequency / "scaling_cur_freq"), load_average()
     facts = {
         "git": _revision(Path(__file__).parent.parent),
-        "load": load,
+        "load": None if load is None else round(load, 2),
         "governor": _first_line(frequency / "scaling_governor"),
         "mhz": int(khz) // 1000 if khz.isdecimal() else None,
         "variables": {n: environ[n][:200] for n in sorted(environ) if _VARIABLES.match(n)},

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
@@ -100,6 +101,20 @@ class FallbackWarning(UserWarning):
 
 class InternalError(LoopwrightError):
     """A fault of loopwright itself; please report it with the text."""
+
+
+@contextmanager
+def plain_interrupts() -> Iterator[None]:
+    """Let Ctrl-C while a library is imported be one: pybind11 raises an ImportError from it."""
+    try:
+        yield
+    except ImportError as error:
+        cause = error.__cause__
+        while isinstance(cause, ImportError):
+            cause = cause.__cause__
+        if isinstance(cause, KeyboardInterrupt):
+            raise cause from None
+        raise
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

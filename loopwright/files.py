@@ -1,4 +1,6 @@
-"""Output files named by the user: replaced whole or not at all, by renaming."""
+"""Output files named by the user, replaced whole or not at all, by renaming; what of files only
+POSIX has.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,9 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import reduce
+from importlib.util import find_spec
+from operator import or_
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -17,6 +22,48 @@ from loopwright.errors import LoopwrightError, RunError, UsageError
 PARTIAL = ".partial"
 #: Bytes of both ends of a file by which its kind is seen.
 _END = 1 << 16
+#: Whether the system locks files by ``flock``: Windows does not, so that there one process at a
+#: time may write a log, or time kernels.
+LOCKS = find_spec("fcntl") is not None
+
+
+def flock(file: int, wait: bool = True) -> bool:
+    """Lock an open file, where the system can; False where another holds it and ``wait`` is not
+    set."""
+    if LOCKS:
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def unlock(file: int) -> None:
+    if LOCKS:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def open_flags(*names: str) -> int:
+    """The flags of ``os.open`` of these names, as far as the system has them; bytes stay as they
+    are."""
+    return reduce(or_, (getattr(os, f"O_{name}", 0) for name in (*names, "BINARY")))
+
+
+def read_at(file: int, length: int, offset: int) -> bytes:
+    """Read bytes of an open file; where the system has no ``pread``, the position moves."""
+    if hasattr(os, "pread"):
+        return os.pread(file, length, offset)
+    os.lseek(file, offset, os.SEEK_SET)
+    return os.read(file, length)
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Whether a file is this user's; a system whose files have no owners' numbers is trusted."""
+    return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 class FileKind(NamedTuple):
@@ -127,7 +174,8 @@ def _beside(
     number, name = tempfile.mkstemp(PARTIAL, f".{short}.", path.parent)
     partial.append(Path(name))
     with open(number, "wb") as file:
-        os.fchmod(number, _mode(path) if mode is None else mode)
+        if hasattr(os, "fchmod"):
+            os.fchmod(number, _mode(path) if mode is None else mode)
         yield file
         if durable:
             file.flush()

@@ -43,7 +43,7 @@ def test_exported_names_have_docstrings() -> None:
 #: Participles that say of an argument only that somebody had it before.
 PARTICIPLES = {"found", "given", "known", "made", "told"}
 #: Arguments that users may name: `records.compared`.
-NAMED_BY_USERS = {("records/record.py", "known")}
+NAMED_BY_USERS = {("records/verdict.py", "known")}
 
 
 def test_arguments_are_nouns_of_the_thing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import re
 import shutil
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import loopwright as lw
 from loopwright import te
+from loopwright.measure import DeviceLock
 from tests.test_examples import LOG, ROOMS, log, named, run
 
 __all__ = ["log"]  # a fixture
@@ -146,3 +148,38 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         "a.html: https://example.org/x.css: is fetched from another site",
         "a.html: https://example.org/x.js: is fetched from another site",
     ]
+
+
+@pytest.mark.docs
+@pytest.mark.usefixtures("pictures")
+def test_a_tutorial_waits_for_no_other_run_and_its_failure_stops_no_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application = pytest.importorskip("sphinx.application", reason="needs Sphinx: make docs")
+    pytest.importorskip("myst_parser", reason="needs MyST: make docs")
+    from extension import tutorials
+
+    monkeypatch.setattr(tutorials, "SCRIPTS", tmp_path)
+    script = (
+        "from loopwright.measure import DeviceLock\nprint('free', DeviceLock().acquire() < 1)\n"
+    )
+    (tmp_path / "01_locks.py").write_text(f'"""One: it locks."""\n{script}')
+    (tmp_path / "02_fails.py").write_text('"""Two: it fails."""\nraise SystemExit("no luck")\n')
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "index.md").write_text("# Pages\n\n```{toctree}\n:glob:\ntutorials/*\n```\n")
+    overrides = {"extensions": "myst_parser,sphinx.ext.autodoc,extension.directives"}
+    site, warnings = tmp_path / "site", io.StringIO()
+    lock = DeviceLock()
+    lock.acquire()
+    try:
+        app = application.Sphinx(
+            str(source), None, str(site), str(tmp_path / "trees"), "html", overrides,
+            status=None, warning=warnings,
+        )  # fmt: skip
+        app.build()
+    finally:
+        lock.release()
+    assert "free True" in (site / "tutorials" / "01_locks.html").read_text(encoding="utf-8")
+    assert "It failed" in (site / "tutorials" / "02_fails.html").read_text(encoding="utf-8")
+    assert re.findall("(02_fails.py: exit code 1)", warnings.getvalue())

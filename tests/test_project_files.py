@@ -26,7 +26,33 @@ def test_the_workflow_calls_what_runs_anywhere() -> None:
     assert commands[0].endswith(".ci/run")
     used = [step["uses"] for step in job["steps"] if "uses" in step]
     assert all(re.fullmatch(r"actions/[\w-]+@v\d+", name) for name in used)
-    assert not job["runs-on"].endswith("-latest")
+    systems = job["strategy"]["matrix"]["os"]
+    assert job["runs-on"] == "${{ matrix.os }}"
+    assert {name.endswith("-arm") for name in systems} == {True, False}
+    assert not any(name.endswith("-latest") for name in systems)
+
+
+def test_other_workflows_call_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    others = {"release.yml": "make package", "macos.yml": "make smoke"}
+    for name, command in others.items():
+        jobs = read(ROOT / ".github" / "workflows" / name)["jobs"].values()
+        commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+        assert command in commands
+        assert command.removeprefix("make ") in targets
+        assert not any(job["runs-on"].endswith("-latest") for job in jobs)
+
+
+def test_the_citation_is_of_this_project() -> None:
+    citation = read(ROOT / "CITATION.cff")
+    assert set(citation) >= {"cff-version", "message", "title", "authors"}
+    assert "version" not in citation, "version.py alone names it"
+    assert f'license = "{citation["license"]}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_tutorials_have_different_numbers() -> None:
+    numbers = [path.name[:2] for path in sorted((ROOT / "tutorials").glob("[0-9]*.py"))]
+    assert numbers == [f"{n:02}" for n in range(1, len(numbers) + 1)]
 
 
 def test_the_workflow_has_the_oldest_python_that_is_supported() -> None:

@@ -96,6 +96,8 @@ INSIDE = {
         Module PackedFunc TypedPackedFunc get_global_func kind_of list_global_func_names load_module
         load_params random_fill register_func remove_global_func save_params system_lib
     """,
+    "errors": "FallbackWarning",
+    "graph.torch_backend": "compiled_models",
     "executors": "AotExecutor DebugExecutor GraphExecutor Model Program load_model partition",
 }
 

@@ -3,7 +3,7 @@
 Run it with ``python tutorials/04_primitives.py``, or with the names of some primitives to see
 these only: ``python tutorials/04_primitives.py split rfactor``. Every nest is built, run, and
 compared with NumPy: a primitive changes how something is computed and never what. The primitives
-for GPU threads are in ``04_threads.py``.
+for GPU threads are in ``21_threads.py``.
 """
 
 import sys

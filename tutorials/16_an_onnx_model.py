@@ -1,7 +1,7 @@
 """Tutorial 16: an ONNX model, tuned and deployed.
 
 Run it with ``python tutorials/16_an_onnx_model.py``; it needs the package onnx (``pip install
-"loopwright[onnx]"``), and a C compiler for its last two steps. Set ``LOOPWRIGHT_TUTORIAL_SMALL=1``
+onnx``), and a C compiler for its last two steps. Set ``LOOPWRIGHT_TUTORIAL_SMALL=1``
 for a quick run. ``loopwright tune``, ``inspect``, ``build`` and ``run`` do the same with a file of
 your own; docs/models.md has the details.
 """
@@ -71,7 +71,7 @@ def compare(found, expected):
 
 def main():
     if importlib.util.find_spec("onnx") is None:
-        print('The package onnx is missing: pip install "loopwright[onnx]", then run this again.')
+        print("The package onnx is missing: pip install onnx, then run this again.")
         return
     import onnx
     from onnx.reference import ReferenceEvaluator

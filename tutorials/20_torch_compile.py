@@ -1,7 +1,7 @@
 """Tutorial 20: a model of PyTorch, by torch.compile and by export; what falls back, and tuning.
 
 Run it with ``python tutorials/20_torch_compile.py``; it needs PyTorch (``pip install
-"loopwright[torch]"``). docs/models.md says what else models can do.
+torch``). docs/models.md says what else models can do.
 """
 
 import os

@@ -16,7 +16,14 @@ import click
 
 from loopwright.cli import console
 from loopwright.cli.console import harmless
-from loopwright.errors import InternalError, LoopwrightError, UsageError, did_you_mean
+from loopwright.errors import (
+    InternalError,
+    LoopwrightError,
+    RecordError,
+    UsageError,
+    did_you_mean,
+    plain_interrupts,
+)
 from loopwright.version import __version__
 
 if TYPE_CHECKING:
@@ -112,7 +119,7 @@ def run(argv: Sequence[str] | None) -> int:
     args = [arg for arg in args if arg != "--debug"]
     try:
         level, args = console.split_verbosity(args)
-        with _ended_like_interrupted(), console.log_shown(level):
+        with _ended_like_interrupted(), plain_interrupts(), console.log_shown(level):
             code = app.main(
                 args or ["--help"],
                 prog_name=console.program_name(),
@@ -139,7 +146,7 @@ def _ended_like_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = [getattr(signal, n) for n in ("SIGTERM", "SIGHUP") if hasattr(signal, n)]
     before = {n: signal.getsignal(n) for n in numbers}
     taken = [n for n in numbers if before[n] not in (signal.SIG_IGN, None)]
     for number in taken:
@@ -152,7 +159,7 @@ def _ended_like_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    if number == signal.SIGHUP:
+    if number != signal.SIGTERM:  # SIGHUP, which Windows has not
         signal.signal(number, signal.SIG_IGN)  # the shell sends it, and the kernel once more
         for fd in (1, 2):
             try:
@@ -183,7 +190,8 @@ def _report(error: BaseException) -> int:
     if isinstance(error, InternalError) or not isinstance(error, LoopwrightError | OSError):
         kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
         return _say(f"internal error: {kind}{error}; --debug shows the traceback", 1)
-    return _say(str(error), 1)
+    absent = isinstance(error, RecordError) and isinstance(error.__cause__, FileNotFoundError)
+    return _say(str(error), 2 if absent else 1)
 
 
 def _say(text: str, code: int) -> int:

@@ -35,7 +35,7 @@ def build_command(
     output: str = cli.option(
         "-o --output FILE",
         "The file to write: a shared object where the name ends in .so (this needs a C compiler), "
-        "else an object file. For a model: a file whose name ends in .lw.",
+        "with a header for C, else an object file. For a model: a file whose name ends in .lw.",
         required=True,
         type=click.Path(),
     ),

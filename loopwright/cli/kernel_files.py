@@ -28,18 +28,25 @@ _MOST_POINTS = 1 << 22
 
 def check_free(output: str, *, force: bool) -> None:
     """Refuse to write over other files, before anything is built."""
-    from loopwright.runtime import LIBRARY_FILE, MANIFEST, OBJECT
+    from loopwright.executors import HEADER
+    from loopwright.runtime import LIBRARY_FILE, MANIFEST, OBJECT, TAR_FILE
 
-    parts = [(Path(output), OBJECT), (Path(f"{output}.json"), MANIFEST)]
-    is_library = Path(output).suffix == ".so"
-    files.check(*([(Path(output), LIBRARY_FILE)] if is_library else parts), force=force)
+    path = Path(output)
+    places = {
+        ".so": [(path, LIBRARY_FILE), (path.with_suffix(".h"), HEADER)],
+        ".tar": [(path, TAR_FILE)],
+    }
+    parts = [(path, OBJECT), (Path(f"{output}.json"), MANIFEST)]
+    files.check(*places.get(path.suffix, parts), force=force)
 
 
 def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool) -> list[Path]:
     """Write a kernel whose manifest names the workload: a shared object where ``output`` ends in
-    ``.so``, else an object file with its manifest beside it. Returns the files, the kernel's first.
+    ``.so``, with a header for C, a tar of the object where in ``.tar``, else an object file with
+    its manifest beside it. Returns the files, the kernel's first.
     """
     from loopwright import runtime
+    from loopwright.executors import HEADER, c_header
     from loopwright.schedule import create_schedule
     from loopwright.space import AutomaticTask
 
@@ -50,6 +57,7 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
         if isinstance(task, AutomaticTask):  # known without a look at its space
             schedule = create_schedule(list(dict.fromkeys(t.op for t in task.program.outputs)))
             tensors = list(task.program.args)
+            schedule = schedule.with_arguments(tensors)
         else:
             schedule, tensors = task.instantiate(task.fallback())
         args = list(schedule.arg_ids(tensors))
@@ -57,6 +65,12 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
     manifest = {**module.artifact.manifest, "workload": says}
     named = runtime.Module(runtime.Artifact(manifest, module.artifact.objects))
     if Path(output).suffix == ".so":
+        path = named.export_library(output, force=force)
+        header = path.with_suffix(".h")
+        text = c_header(named.artifact.contents, str(task).replace("*/", ""))
+        files.write(files.Output(header, text.encode(), HEADER), force=force)
+        return [path, header]
+    if Path(output).suffix == ".tar":
         return [named.export_library(output, force=force)]
     path = named.save(output, force=force)
     return [path, Path(f"{path}.json")]

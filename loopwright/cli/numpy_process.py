@@ -106,7 +106,7 @@ class NumpyProcess:
             shapes=tuple(tuple(map(int, shape)) for shape, _ in inputs),
             dtypes=tuple(dtype for _, dtype in inputs),
         )
-        self._signal(signal.SIGCONT)
+        self._signal("SIGCONT")
         self._ask(request)
 
     def __enter__(self) -> Self:
@@ -126,17 +126,17 @@ class NumpyProcess:
         """
         if self.problem:
             return None
-        self._signal(signal.SIGCONT)
+        self._signal("SIGCONT")
         reply = self._ask(SampleRequest())
-        self._signal(signal.SIGSTOP)
+        self._signal("SIGSTOP")
         return reply.seconds if isinstance(reply, SampleReply) else None
 
     def close(self) -> None:
         self._worker.close()
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, name: str) -> None:
         if self.pid is not None:
-            os.kill(self.pid, number)
+            os.kill(self.pid, getattr(signal, name))
 
     def _ask(self, request: measure.Message) -> measure.Reply | None:
         """The reply to a request; None, and a problem, when there is none."""

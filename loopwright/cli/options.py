@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -230,7 +231,8 @@ class TunerChoice:
     tuner: str = option(
         "--tuner NAME",
         "The tuner, which chooses what to measure next. xgb: a model that learns from the "
-        "results; ga: a genetic search; random; grid: all in order.",
+        "results; droplet: a descent to faster neighbours; ga: a genetic search; random; grid: all "
+        "in order.",
         shown="xgb",  # that of `loopwright.tuner`, which is not loaded for it
         shell_complete=_completed_tuners,
     )
@@ -405,6 +407,11 @@ class ScriptOptions:
 
 #: The option by which a run ended, by `Summary.stopped`, where the log keeps its limit reached.
 _REACHED = {"early_stopping": "early_stopping", "target": "gflops", "min_gain": "min_gain"}
+
+
+def time_left(seconds: float | None, begin: float) -> float | None:
+    """Seconds of a budget that are left of what began at ``begin``, and 1 at least."""
+    return None if seconds is None else max(1.0, round(seconds - (time.monotonic() - begin), 1))
 
 
 def going_on(

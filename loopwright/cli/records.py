@@ -32,8 +32,9 @@ class _InOrder(click.Group):
 def records_command(context: click.Context) -> None:
     """Inspect logs of measurements, and put them together.
 
-    LOG is a file that `loopwright tune` wrote, or one of AutoTVM (version 0.2). A RECORD is named
-    by its id, as `list` shows it, or the beginning of it; `best` and `default` name these.
+    LOG is a file that `loopwright tune` wrote, a log of AutoTVM (0.2) or Ansor (v0.2 to v0.6), a
+    cache of Kernel Tuner, or results in the T4 format; each may be gzip'd. A RECORD is named by its
+    id, as `list` shows it, or the beginning of it; `best` and `default` name these.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -181,6 +182,15 @@ def print_records(log: Log, records: Sequence[Record], form: OutputForm) -> None
         if terminal_width() is not None:
             echo("\n".join(wrapped(line, 2) for line in record_text.heading(records)))
         print_table(record_text.record_columns(log, records, terminal_width()))
+        _print_legend(log, records)
+
+
+def _print_legend(log: Log, records: Sequence[Record]) -> None:
+    from loopwright.records import STRUCTURE, value_text
+
+    shown = {value_text(r.config[STRUCTURE]) for r in records if STRUCTURE in r.config}
+    for line in record_text.structures_legend(log, shown):
+        echo(line)
 
 
 def _print_standings(log: Log, standing: Standings) -> None:
@@ -193,6 +203,7 @@ def _print_standings(log: Log, standing: Standings) -> None:
     kept = [c for c in columns if c.title not in ("task", "threads", "spread", "when", "trial")]
     more = [TextColumn("to best", to_best), TextColumn("to default", to_default)]
     print_table([*kept[:-2], *more, *kept[-2:]])
+    _print_legend(log, records)
     parts = [f"{len(records)} of {counted(standing.candidates, 'candidate')}"]
     if standing.default is None:
         parts.append("the default configuration is not known")

@@ -119,7 +119,7 @@ def dashboard_command(
     writes the logs goes on, and is disturbed as little as possible: the page is made again at most
     every second, in a tenth of the time of one core, and by a process of low priority.
 
-    Needs Starlette and uvicorn: pip install 'loopwright[dashboard]'.
+    Needs Starlette and uvicorn, and says how to install them here.
     """
     from loopwright import inspection
 

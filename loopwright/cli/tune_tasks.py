@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from loopwright.cli.model import BUILT, ModelOptions, ModelSubject, SubjectOptio
 from loopwright.cli.workload import WorkloadSubject, find_workload
 from loopwright.errors import GraphError, UsageError
 from loopwright.files import check
-from loopwright.measure import MeasureOption, lock_log, measured_on
+from loopwright.measure import MeasureOption, check_can_measure, lock_log, measured_on
 from loopwright.presenting import counted, duration
 from loopwright.records import Store
 from loopwright.target import Target
@@ -120,12 +121,29 @@ def tune_tasks_command(
     if most is None:
         most = sum(task.config_space.range_length for task in tasks)
     steps = _continued(summary, budget.trials, most, continued)
+    rows = zip(lines, summary.rows, strict=True)
+    fast = [workload for (workload, _), row in rows if row.best_seconds is not None]
+    if fast:
+        best = f"{path.removesuffix('.jsonl')}.best.jsonl"
+        steps.append(("pick", command_line(["records", "pick", path, "-o", best])))
+    history = ("--history", path)
+    steps += [("compare", w.command("bench", *history, *cli.one_device())) for w in fast]
+    names = [built_file(w, f"_{n}" if len(fast) > 1 else "") for n, w in enumerate(fast, 1)]
     steps += [
-        ("compare", workload.command("bench", "--history", path, *cli.one_device()))
-        for (workload, _), row in zip(lines, summary.rows, strict=True)
-        if row.best_seconds is not None
+        ("build", w.command("build", *history, "-o", name))
+        for w, name in zip(fast, names, strict=True)
     ]
     return _print_summary(summary, [], steps, script)
+
+
+def built_file(workload: WorkloadSubject, number: str = "") -> str:
+    """A name for the file that ``build`` writes for a workload."""
+    from loopwright.codegen import backend_of
+    from loopwright.runtime import artifact_kind
+
+    task = workload.task
+    extension = artifact_kind(backend_of(task.target).artifact_kind).extension
+    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', task.name)}{number}.{extension}"
 
 
 def _continued(
@@ -170,9 +188,7 @@ def tune_model(
             else:
                 tasks = extract_tasks(model.source, model.target, batches=model.batches)
         check_log(path, [one.task.key for one in tasks])
-        if settings["timeout"] is not None:
-            left = settings["timeout"] - (time.monotonic() - begin)
-            settings["timeout"] = max(1.0, left)
+        settings["timeout"] = cli.time_left(settings["timeout"], begin)
         head = f"{model.words[0]} on {model.target}: {len(tasks)} tasks, tuner {tuner.tuner}"
         run = partial(tune, tasks, log=path, **settings)
         summary = _with_table(console, f"{head}, log {path}", lambda table: run(callbacks=[table]))
@@ -189,6 +205,7 @@ def tune_model(
 
 def _check_device(target: Target, option: MeasureOption | None) -> None:
     """Refuse a target that cannot run here, or on the devices that are named."""
+    check_can_measure()
     target.check_machine()
     measured_on(target, "" if option is None else option.runner.devices)
 
@@ -229,7 +246,8 @@ def _print_summary(
     script: cli.ScriptOptions,
 ) -> int | None:
     if verbosity() != Verbosity.QUIET:
-        lines = [*more, "next:", *(f"  {name + ':':10}{command}" for name, command in steps)]
+        named = [f"  {name + ':':10}{command}" for name, command in steps]
+        lines = [*more, *(["next:"] if named else []), *named]
         echo("\n".join(lines), err=script.as_json)
     elif not script.as_json:
         echo("\n".join([*summary.lines(), *more]))

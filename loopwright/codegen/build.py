@@ -92,6 +92,7 @@ def build(
     resolved = Target(target) if target is not None else Target.current()
     tensors = [a for a in args if not isinstance(a, SizeVar)]
     origin = s.origin
+    s = s.with_arguments(tensors)
     if verify and not isinstance(origin, Verifier):
         raise BuildError(
             "build: verify compares with what a record expects; make the schedule by calling its "

@@ -6,14 +6,14 @@ import json
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy.typing as npt
 
-from loopwright.errors import LoopwrightError, RecordError, TensorError, UsageError
+from loopwright.compat.recorded import RecordedTask, target_text
+from loopwright.errors import LoopwrightError, TensorError, UsageError
 from loopwright.history import other_knobs
 from loopwright.ir.expr import Const, Expr
 from loopwright.measure import MeasureError
@@ -25,8 +25,12 @@ from loopwright.target import Target
 from loopwright.task import (
     TASKS,
     UNNAMED,
+    AnnotateEntity,
     ConfigEntity,
-    KnobKind,
+    Entity,
+    OtherOptionEntity,
+    ReorderEntity,
+    SplitEntity,
     TargetLike,
     Task,
     Template,
@@ -41,7 +45,9 @@ if TYPE_CHECKING:
     from loopwright.graph import Function, IRModule, ModelLike
 
 #: AutoTVM's letters for the kinds of knobs.
-_LETTERS: dict[KnobKind, str] = {"split": "sp", "reorder": "re", "annotate": "an", "other": "ot"}
+_LETTERS: dict[type[Entity], str] = {
+    SplitEntity: "sp", ReorderEntity: "re", AnnotateEntity: "an", OtherOptionEntity: "ot",
+}  # fmt: skip
 _FAILED = 1e9  # the cost by which AutoTVM marks a failure
 
 
@@ -263,9 +269,11 @@ class Pair(tuple[MeasureInput, TrialResult]):
 def load_from_file(filename: str | os.PathLike[str]) -> Iterator[Pair]:
     """Yield ``(MeasureInput, MeasureResult)`` of each record of a log of loopwright or AutoTVM.
 
-    ``tuner.load_history`` and ``apply_history_best`` take them. Malformed lines, and records whose
-    template is not registered or refuses their arguments, are skipped with one warning. RecordError
-    where the file does not exist or cannot be read.
+    ``tuner.load_history`` and ``apply_history_best`` take them. Where no task can be made of a
+    record here, since its template is not registered, refuses its arguments or has other knobs, or
+    its target is of another machine, the input has the names and numbers of the line and an empty
+    space; ``inp.task.instantiate`` says why. Malformed lines are skipped with one warning.
+    RecordError where the file does not exist or cannot be read.
     """
     return _pairs(load(filename))
 
@@ -276,45 +284,38 @@ def load_from_buffer(file: Iterable[str | bytes]) -> Iterator[Pair]:
 
 
 def _pairs(log: Log) -> Iterator[Pair]:
-    """The pairs of a log's records; one warning for all records that are skipped."""
+    """The pairs of a log's records; one warning for all lines that are skipped."""
     if complaint := log.complaint():
         say_once(complaint)
-    tasks: dict[tuple[str, str], Task | str] = {}
-    missed: Counter[str] = Counter()
+    tasks: dict[tuple[str, str], Task] = {}
     for record in log:
-        key = (record.task, repr(sorted(record.target.items())))
+        key = (record.task, target_text(record))
         if key not in tasks:
             tasks[key] = _task(record)
-        pair = _pair(record, tasks[key])
-        if isinstance(pair, Pair):
-            yield pair
-        else:
-            missed[pair] += 1
-    if missed:
-        reasons = "; ".join(f"{count} x {reason}" for reason, count in missed.most_common(3))
-        say_once(f"{log.path}: passed over {missed.total()} of {len(log)} records: {reasons}")
+        yield _pair(record, tasks[key])
 
 
-def _pair(record: Record, task: Task | str) -> Pair | str:
-    """The pair of a record of a task, or the reason why there is none."""
-    if isinstance(task, str):
-        return task
-    if differing := other_knobs(task, record.config):
-        return f"configurations do not fit {task}: {differing}"
-    try:
-        config = task.config(record.config)
-    except LoopwrightError as error:
-        return f"configurations do not fit {task}: {error}"
-    return Pair(record, MeasureInput(task.target, task, config, record.trial))
+def _pair(record: Record, task: Task) -> Pair:
+    if not isinstance(task, RecordedTask):
+        try:
+            config = task.config(record.config)
+            why = other_knobs(task, record.config)
+        except LoopwrightError as error:
+            why = str(error)
+        if not why:
+            return Pair(record, MeasureInput(task.target, task, config, record.trial))
+        task = RecordedTask(record, f"this configuration does not fit the template: {why}")
+    return Pair(record, MeasureInput(task.target, task, task.recorded(record), record.trial))
 
 
-def _task(record: Record) -> Task | str:
+def _task(record: Record) -> Task:
     if record.op not in TASKS:
-        return f"the template {record.op!r} is not registered"
+        why = f"the template {record.op!r} is not registered; import the file that defines it"
+        return RecordedTask(record, why)
     try:
         return Task(record.op, record.args, record.target)
     except LoopwrightError as error:
-        return f"{record.op}: {error}"
+        return RecordedTask(record, str(error))
 
 
 def encode(inp: TrialInput, result: TrialResult, protocol: str = "json") -> str:
@@ -333,9 +334,9 @@ def encode(inp: TrialInput, result: TrialResult, protocol: str = "json") -> str:
     """
     _check_protocol("encode", protocol)
     costs: Sequence[float] = result.costs if result.error_no == 0 else (_FAILED,)
-    knobs = inp.task.config_space.knobs
     # The knobs as AutoTVM writes them: ``["tile_x", "sp", [-1, 8]]``.
-    entity = [[name, _LETTERS[knobs[name].kind], v] for name, v in inp.config.values.items()]
+    values = inp.config.values.items()
+    entity = [[name, _LETTERS[type(inp.config[name])], value] for name, value in values]
     line: dict[str, Json] = {
         "input": [str(inp.target), inp.task.name, inp.task.args, {}],
         "config": {"index": inp.config.index, "code_hash": None, "entity": entity},
@@ -350,8 +351,7 @@ def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
     """Read one line of a log of AutoTVM or of loopwright: ``(MeasureInput, MeasureResult)``.
 
     None for a comment, a blank line, or any other line that is not a measurement. RecordError where
-    the line is malformed, its template is not registered, or its configuration does not fit;
-    UsageError as of `encode`.
+    the line is malformed; inputs and UsageError as of `load_from_file` and `encode`.
 
     Example:
         >>> with open("matmul.jsonl") as file:
@@ -363,10 +363,7 @@ def decode(row: str | bytes, protocol: str = "json") -> Pair | None:
     line = read_line(row.encode() if isinstance(row, str) else row)
     if not isinstance(line, Record):
         return None
-    pair = _pair(line, _task(line))
-    if isinstance(pair, str):
-        raise RecordError(f"decode: {pair}")
-    return pair
+    return _pair(line, _task(line))
 
 
 def _check_protocol(verb: str, protocol: str) -> None:

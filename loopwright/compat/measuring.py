@@ -88,7 +88,7 @@ def input_of(log: Log, record: Record, unnamed: str) -> MeasureInput:
 
 def input_of_tuner(item: TrialInput, task: Any) -> MeasureInput:
     tuned = item.task
-    state = State(lambda: tuned.instantiate(item.config), task.compute_dag.places, item.config)
+    state = State(lambda: tuned.instantiate(item.config), task.compute_dag, item.config)
     return MeasureInput(task, state)
 
 

@@ -54,6 +54,7 @@ class SearchTask:
     Attributes:
         workload_key: name and arguments of the workload as JSON.
         automatic_task: the underlying task of loopwright.
+        task_input_names: names of the inputs whose arrays were given.
 
     Example:
         >>> X = te.placeholder((256,), name="X")
@@ -92,7 +93,7 @@ class SearchTask:
         self.hardware_params = hardware_params
         self.target = resolved if hardware_params is None else hardware_params.applied_to(resolved)
         self.layout_rewrite_option = layout_rewrite_option
-        self.desc = desc
+        self.desc, self.task_input_names = desc, list(task_inputs or ())
         automatic = _automatic(func, args, compute_dag, workload_key, self.target)
         self.automatic_task = _with_inputs(automatic, task_inputs) if task_inputs else automatic
         self.compute_dag = compute_dag or ComputeDAG(list(automatic.program.args))
@@ -413,7 +414,7 @@ class ApplyHistoryBest(HistoryBest):
         def best() -> Any:
             return self.choose(task.automatic_task)[1]
 
-        return None if best() is None else State(best, task.compute_dag.places)
+        return None if best() is None else State(best, task.compute_dag)
 
 
 class ApplyHistoryBestOrSample(HistoryBestOrSample):

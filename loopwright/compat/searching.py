@@ -298,13 +298,13 @@ class PreloadCustomSketchRule(SearchCallback):
 
 def space_rule_of(policy: Any, custom: PreloadCustomSketchRule) -> SpaceRule:
     """A rule of loopwright from a user's rule, whose functions get ``policy``."""
-    task, places = policy.task.automatic_task, policy.task.compute_dag.places
+    task, dag = policy.task.automatic_task, policy.task.compute_dag
 
     def no_schedule() -> Any:
         raise InternalError("a state over a sketch has its schedule from there")
 
     def initial(outputs: Sequence[Tensor], args: Sequence[Tensor]) -> State:
-        return State(no_schedule, places, sketch=lambda: Sketch(outputs, args))
+        return State(no_schedule, dag, sketch=Sketch(outputs, args))
 
     probe = initial(task.program.outputs, task.program.args)
     answers = {
@@ -367,6 +367,11 @@ class SearchPolicy(ABC):
                     f"init_search_callbacks: {one!r:.60} is neither PreloadMeasuredStates nor "
                     "PreloadCustomSketchRule"
                 )
+
+    @property
+    def search_task(self) -> Any:
+        """The `SearchTask`."""
+        return self.task
 
     @cached_property
     def automatic_task(self) -> AutomaticTask:
@@ -619,7 +624,7 @@ class SketchPolicy(SearchPolicy):
     def _state(self, index: int) -> State:
         task = self.automatic_task
         config = task.config_space.get(index)
-        return State(lambda: task.instantiate(config), self.task.compute_dag.places, config)
+        return State(lambda: task.instantiate(config), self.task.compute_dag, config)
 
 
 #: Parameters of the evolution, by Ansor's names, and all that have an effect here.

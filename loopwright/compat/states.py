@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright import te
 from loopwright.errors import ScheduleError, TaskError, UsageError
+from loopwright.ir.expr import position_of
 from loopwright.lowering import lower
 from loopwright.records import Json
 from loopwright.schedule import Schedule, Stage, create_schedule, replay
@@ -52,12 +53,14 @@ class State:
 
     Made by `ComputeDAG.get_init_state` and by `SketchPolicy`. A stage is named by its number, its
     tensor or its operation; a loop by its axis among ``state[stage].iters``, or its number there.
+    Operations and loops of a state mean the same in its copies.
 
     Args:
-        base: function that returns the schedule that steps are applied to, and its arguments.
-        places: number of each operation of the user's tensors in the expression.
-        config: the configuration of ``base``, or None.
-        sketch: the sketch of ``base``, or None; with one, lengths of splits may be left open.
+        state_object: a state, which is copied; or a function that returns the schedule that steps
+            are applied to, and its arguments.
+        dag: the expression whose operations name stages; None: that of ``state_object``, if any.
+        config: the configuration of the schedule, or None.
+        sketch: the sketch of the schedule, or None; with one, lengths of splits may be left open.
 
     Example:
         >>> A = te.placeholder((16, 8), name="A")
@@ -75,25 +78,31 @@ class State:
 
     def __init__(
         self,
-        base: Callable[[], Scheduled],
-        places: Mapping[te.Operation, int] | None = None,
+        state_object: State | Callable[[], Scheduled],
+        dag: ComputeDAG | None = None,
         config: ConfigEntity | None = None,
-        sketch: Callable[[], Sketch] | None = None,
+        sketch: Sketch | None = None,
     ) -> None:
-        self._base, self._places, self._config = base, dict(places or {}), config
-        self._make_sketch = sketch
-        self._calls: list[Callable[[State], Any]] = []
-
-    @cached_property
-    def sketch(self) -> Sketch | None:
-        """The sketch that steps are applied to, or None."""
-        return None if self._make_sketch is None else self._make_sketch()
+        self._places = {} if dag is None else dag.places
+        self._config, self.sketch = config, sketch
+        #: The loop that was split, by the numbers of the steps that did it.
+        self._split_loops: dict[int, te.IterVar] = {}
+        if not isinstance(state_object, State):
+            self._base = state_object
+            return
+        self._places = self._places or state_object._places
+        self._split_loops |= state_object._split_loops
+        if state_object.sketch is not None:
+            self.sketch = state_object.sketch.copy()
+            return
+        ids = state_object.schedule.arg_ids(state_object.args)
+        copy = state_object.schedule.copy()
+        self._config = state_object.config
+        self._scheduled = copy, [copy.tensor(arg) for arg in ids]
 
     @cached_property
     def _scheduled(self) -> Scheduled:
-        if self.sketch is not None:
-            return self.sketch.s, []
-        return self._base()
+        return self._base() if self.sketch is None else (self.sketch.s, [])
 
     @property
     def schedule(self) -> Schedule:
@@ -108,7 +117,7 @@ class State:
     @property
     def config(self) -> ConfigEntity | None:
         """The configuration of a structure; None if steps were added since."""
-        return None if self._calls else self._config
+        return self._config
 
     @property
     def state_object(self) -> State:
@@ -148,11 +157,15 @@ class State:
         return str(lower(self.schedule, self.args))
 
     def copy(self) -> State:
-        """Another state with the same steps."""
-        new = State(self._base, self._places, self._config, self._make_sketch)
-        for step in self._calls:
-            new._do(step)
-        return new
+        """Another state with the same steps, in which operations and loops of this one, as they are
+        now, mean the same."""
+        return State(self)
+
+    def __copy__(self) -> State:
+        return State(self)
+
+    def __deepcopy__(self, memo: object) -> State:
+        return State(self)
 
     def split(
         self,
@@ -167,8 +180,50 @@ class State:
         without ``inner_to_outer``. In a rule of `PreloadCustomSketchRule` all of them may be None:
         a knob then chooses. ScheduleError for others, and as of `Stage.split`.
         """
-        stage, loop = self._loop(stage_id, iterator)
-        return list(self._do(lambda s: _split(s, stage, loop, tuple(lengths), inner_to_outer)))
+        stage, (axis,) = self._placed(stage_id, [iterator])
+        sizes: Sequence[Any] = _listed("split", lengths)
+        if None in sizes:
+            sizes = _open_sizes(self, stage, axis, lengths)
+        before, parent = len(self.schedule.trace), axis
+        split: list[te.IterVar] = []
+        with self.schedule.all_or_nothing():
+            for size in reversed(sizes) if inner_to_outer else sizes:
+                outer, inner = stage.split(axis, **{"factor" if inner_to_outer else "nparts": size})
+                axis = outer if inner_to_outer else inner
+                split.append(inner if inner_to_outer else outer)
+        self._split_loops |= dict.fromkeys(range(before, len(self.schedule.trace)), parent)
+        self._config = None
+        return [axis, *reversed(split)] if inner_to_outer else [*split, axis]
+
+    def follow_split(
+        self, stage_id: StageLike, iterator: IterLike, src_step_id: int, n_split: int
+    ) -> list[te.IterVar]:
+        """Split a loop with the sizes of a split before, into ``n_split + 1``; see
+        `Stage.follow_split`. ``src_step_id`` is a number among `transform_steps`: that of a split;
+        ScheduleError where it is another step's.
+        """
+        source = self._split_loop(src_step_id, "follow_split")
+        if not isinstance(n_split, int):
+            raise ScheduleError(f"follow_split: n_split is {n_split!r:.40}; give an integer")
+        return list(self._on_loops("follow_split", stage_id, [iterator], source, n_split))
+
+    def follow_fused_split(
+        self,
+        stage_id: StageLike,
+        iterator: IterLike,
+        src_step_ids: Sequence[int],
+        level: int,
+        factor_or_nparts: bool,
+    ) -> list[te.IterVar]:
+        """Split a loop by the product of the sizes that splits before gave to one level; see
+        `Stage.follow_fused_split`, and `follow_split` for their numbers.
+        """
+        numbers = _listed("follow_fused_split", src_step_ids)
+        if not isinstance(level, int):
+            raise ScheduleError(f"follow_fused_split: level is {level!r:.40}; give an integer")
+        sources = [self._split_loop(number, "follow_fused_split") for number in numbers]
+        how = (sources, level, factor_or_nparts)
+        return list(self._on_loops("follow_fused_split", stage_id, [iterator], *how))
 
     def fuse(self, stage_id: StageLike, iters: Sequence[IterLike]) -> te.IterVar:
         """Fuse adjacent loops; returns the new one."""
@@ -191,15 +246,18 @@ class State:
         self, stage_id: StageLike, iterator: IterLike, max_unroll: int | None = None
     ) -> te.IterVar:
         """Unroll a loop, unless it runs more than ``max_unroll`` times; returns the loop."""
-        stage, loop = self._loop(stage_id, iterator)
         if max_unroll is not None:
+            if not isinstance(max_unroll, int):
+                raise ScheduleError(f"unroll: max_unroll is {max_unroll!r:.40}; give an integer")
             if self.sketch is not None:
                 raise ScheduleError(
                     "unroll: knobs choose the extents of a sketch's loops; leave max_unroll out"
                 )
-            extent = self[stage].extents[loop]
+            stage, (axis,) = self._placed(stage_id, [iterator])
+            bounds = self.schedule.bounds().stages[stage.id]
+            extent = bounds.loops[position_of(axis, stage.leaf_iter_vars)].extent
             if not isinstance(extent, int) or extent > max_unroll:
-                return self[stage].iters[loop]
+                return axis
         return self._on_loop("unroll", stage_id, iterator)
 
     def bind(self, stage_id: StageLike, iterator: IterLike, thread_name: str) -> te.IterVar:
@@ -208,15 +266,17 @@ class State:
 
     def pragma(self, stage_id: StageLike, iterator: IterLike, pragma_type: str) -> None:
         """Annotate a loop: ``"auto_unroll_max_step$16"`` has a value behind the ``$``."""
-        kind, _, value = pragma_type.partition("$")
+        kind, _, value = str(pragma_type).partition("$")
+        if value and not value.isdecimal():
+            raise ScheduleError(f"pragma: the value of {pragma_type!r:.60} is no number")
         self._on_loop("pragma", stage_id, iterator, kind, int(value) if value else True)
 
     def compute_at(
         self, stage_id: StageLike, target_stage_id: StageLike, target_iter: IterLike
     ) -> None:
         """Compute a stage inside a loop of one that reads it."""
-        number, at = self._number(stage_id), self._loop(target_stage_id, target_iter)
-        self._do(lambda s: s.schedule.stages[number].compute_at(*s._placed(*at)))
+        target, (axis,) = self._placed(target_stage_id, [target_iter])
+        self._on_loops("compute_at", stage_id, (), target, axis)
 
     def compute_inline(self, stage_id: StageLike) -> None:
         """Compute the elements of a stage where they are read."""
@@ -236,30 +296,20 @@ class State:
         self, stage_id: StageLike, scope_name: str, reader_stage_ids: Sequence[StageLike]
     ) -> te.Operation:
         """Copy a tensor for the stages that read it; returns the operation of the new stage."""
-        number, *readers = map(self._number, (stage_id, *reader_stage_ids))
+        given = _listed("cache_read", reader_stage_ids)
+        stage, *readers = (self._stage(one) for one in (stage_id, *given))
         scope: Any = scope_name
-
-        def step(state: State) -> Any:
-            ops = state.stage_ops
-            return state.schedule.cache_read(ops[number], scope, [ops[n] for n in readers])
-
-        return self._stage_of(step)
+        return self._stage_of(self.schedule.cache_read(stage, scope, readers))
 
     def cache_write(self, stage_id: StageLike, scope_name: str) -> te.Operation:
         """Compute a stage in a copy of its result; returns the operation of the new stage."""
-        number = self._number(stage_id)
         scope: Any = scope_name
-        return self._stage_of(lambda s: s.schedule.cache_write(s.stage_ops[number], scope))
+        return self._stage_of(self.schedule.cache_write(self._stage(stage_id), scope))
 
     def rfactor(self, stage_id: StageLike, iterator: IterLike, factor_iter_id: int) -> te.Operation:
         """Split a reduction into partial ones; returns the operation of the new stage."""
-        at = self._loop(stage_id, iterator)
-
-        def step(state: State) -> Any:
-            target, axis = state._placed(*at)
-            return state.schedule.rfactor(target.op, axis, factor_iter_id)
-
-        return self._stage_of(step)
+        stage, (axis,) = self._placed(stage_id, [iterator])
+        return self._stage_of(self.schedule.rfactor(stage, axis, factor_iter_id))
 
     def _stage(self, stage: StageLike) -> Stage:
         stages = self.schedule.stages
@@ -272,72 +322,66 @@ class State:
             return self.schedule[self.schedule.tensor(arg_id(self._places[op]))]
         return self.schedule[op]
 
-    def _number(self, stage: StageLike) -> int:
-        ids = [one.id for one in self.schedule.stages]
-        return ids.index(self._stage(stage).id)
-
-    def _loop(self, stage: StageLike, loop: IterLike) -> tuple[int, int]:
+    def _placed(
+        self, stage: StageLike, loops: Sequence[IterLike]
+    ) -> tuple[Stage, list[te.IterVar]]:
+        """A stage, and loops of it."""
         owner = self._stage(stage)
-        leaves = list(owner.leaf_iter_vars)
-        if isinstance(loop, int):
-            number = loop if loop >= 0 else len(leaves) + loop
-        else:
-            number = next((n for n, leaf in enumerate(leaves) if leaf is loop), -1)
-        if not 0 <= number < len(leaves):
-            names = ", ".join(leaf.name for leaf in leaves)
-            raise ScheduleError(f"{owner} has no loop {loop!r:.40}; its loops are {names}")
-        return self._number(stage), number
+        return owner, [_leaf(owner, loop) for loop in loops]
 
-    def _placed(self, stage: int, loop: int) -> tuple[Stage, te.IterVar]:
-        owner = self.schedule.stages[stage]
-        return owner, owner.leaf_iter_vars[loop]
-
-    def _do(self, step: Callable[[State], Any]) -> Any:
-        """Apply a step, which names stages and loops by numbers, and remember it for copies."""
-        result = step(self)
-        self._calls.append(step)
-        return result
+    def _split_loop(self, step: int, verb: str) -> te.IterVar:
+        steps = len(self.schedule.trace)
+        number = steps + step if isinstance(step, int) and step < 0 else step
+        if not isinstance(step, int) or number not in self._split_loops:
+            numbers = ", ".join(map(str, sorted(self._split_loops))) or "none"
+            raise ScheduleError(
+                f"{verb}: step {step!r:.40} is no split of this state; those of its {steps} "
+                f"step(s) that are: {numbers}"
+            )
+        return self._split_loops[number]
 
     def _on_loop(self, verb: str, stage: StageLike, loop: IterLike, *args: Any) -> te.IterVar:
         """Apply a primitive to a loop, which is returned."""
-        at = self._loop(stage, loop)
-
-        def step(state: State) -> te.IterVar:
-            target, axis = state._placed(*at)
-            getattr(target, verb)(axis, *args)
-            return axis
-
-        axis: te.IterVar = self._do(step)
+        _, (axis,) = self._placed(stage, [loop])
+        self._on_loops(verb, stage, [axis], *args)
         return axis
 
-    def _on_loops(self, verb: str, stage: StageLike, loops: Sequence[IterLike] = ()) -> Any:
-        number, places = self._number(stage), [self._loop(stage, loop)[1] for loop in loops]
+    def _on_loops(
+        self, verb: str, stage: StageLike, loops: Sequence[IterLike] = (), *args: Any
+    ) -> Any:
+        owner, axes = self._placed(stage, _listed(verb, loops))
+        result = getattr(owner, verb)(*axes, *args)
+        self._config = None
+        return result
 
-        def step(state: State) -> Any:
-            target = state.schedule.stages[number]
-            return getattr(target, verb)(*[target.leaf_iter_vars[n] for n in places])
-
-        return self._do(step)
-
-    def _stage_of(self, step: Callable[[State], Any]) -> te.Operation:
+    def _stage_of(self, tensor: te.Tensor | list[te.Tensor]) -> te.Operation:
         """The operation of a step's new stage; of one with several results that of the first."""
-        tensor = self._do(step)
-        op: te.Operation = (tensor[0] if isinstance(tensor, list) else tensor).op
-        return op
+        self._config = None
+        return (tensor[0] if isinstance(tensor, list) else tensor).op
 
 
-def _split(
-    state: State, stage: int, loop: int, sizes: Sequence[Any], inner_to_outer: bool
-) -> list[te.IterVar]:
-    target, axis = state._placed(stage, loop)
-    if None in sizes:
-        sizes = _open_sizes(state, target, axis, sizes)
-    split: list[te.IterVar] = []
-    for size in reversed(sizes) if inner_to_outer else sizes:
-        outer, inner = target.split(axis, **{"factor" if inner_to_outer else "nparts": size})
-        axis = outer if inner_to_outer else inner
-        split.append(inner if inner_to_outer else outer)
-    return [axis, *reversed(split)] if inner_to_outer else [*split, axis]
+def _listed(verb: str, items: Any) -> list[Any]:
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise ScheduleError(f"{verb}: {items!r:.40} is no list; give one")
+    return list(items)
+
+
+def _leaf(stage: Stage, loop: IterLike) -> te.IterVar:
+    """A loop of a stage by its axis or its number."""
+    leaves = list(stage.leaf_iter_vars)
+    if isinstance(loop, int) and -len(leaves) <= loop < len(leaves):
+        return leaves[loop]
+    if any(leaf is loop for leaf in leaves):
+        axis: te.IterVar = loop
+        return axis
+    names = ", ".join(leaf.name for leaf in leaves)
+    why = ""
+    if isinstance(loop, te.IterVar):
+        since = any(axis is loop for axis in stage.all_iter_vars)
+        why = "it was split or fused since" if since else "it is one of another state or stage"
+        why = f" ({why}; take state[stage].iters)"
+    text = f"number {loop}" if isinstance(loop, int) else repr(getattr(loop, "name", loop))
+    raise ScheduleError(f"{stage} has no loop {text:.40}; its loops are {names}{why}")
 
 
 def _open_sizes(
@@ -437,6 +481,9 @@ class ComputeDAG:
         self._dag, self.places = Dag.from_ops(outputs)
         self._fresh = lambda: (create_schedule(outputs), list(self.tensors))
 
+    def __deepcopy__(self, memo: object) -> ComputeDAG:
+        return self  # nothing changes it
+
     @classmethod
     def of_schedule(cls, schedule: Schedule, args: Sequence[Tensor]) -> ComputeDAG:
         """The expression of a replayed schedule, with arguments in calling order."""
@@ -472,7 +519,7 @@ class ComputeDAG:
 
     def get_init_state(self) -> State:
         """A new state without steps."""
-        return State(self._fresh, self.places)
+        return State(self._fresh, self)
 
     def apply_steps_from_state(
         self, state: State, layout_rewrite: int | None = LayoutRewriteOption.NO_REWRITE

@@ -29,10 +29,10 @@ from loopwright.lazy import lazy_names
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
+    from loopwright.executors.c_headers import HEADER, c_header
     from loopwright.executors.callees import SharedArrays, sequence
     from loopwright.executors.program import Kind
     from loopwright.executors.saved import SAVED
-    from loopwright.executors.whole_program import HEADER
 
 __all__ = [
     "AotExecutor", "AsyncGraphExecutor", "BatchedModel", "DebugExecutor", "DeviceGraphExecutor",

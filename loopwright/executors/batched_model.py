@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.errors import ArgumentError, RunError, UsageError, did_you_mean
+from loopwright.errors import ArgumentError, RunError, UsageError, did_you_mean, shown
 from loopwright.executors import saved
 from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.graph_executor import GraphExecutor
@@ -395,22 +395,25 @@ def read(
 ) -> tuple[str, list[SizedValue], dict[int, Model], SizedModel | None]:
     """Read the arguments of a `BatchedModel` from an archive that `saved.opened` gave."""
     reader = _Reader(archive, source)
-    size = str(head["size"])
-    inputs = [SizedValue(str(n), tuple(shape), d, "input") for n, shape, d in head["inputs"]]
+    size, rest = str(head["size"]), head["rest"]
+    inputs = [
+        SizedValue(str(n), tuple(saved.a_list(shape)), str(d), "input")
+        for n, shape, d in map(saved.a_list, saved.a_list(head["inputs"]))
+    ]
     models: dict[int, Model] = {}
-    for batch, part in head["batches"]:
-        program = Program.from_json(part["program"])
+    for batch, part in map(saved.a_list, saved.a_list(head["batches"])):
+        program = Program.from_json(saved.an_object(part)["program"])
         if type(batch) is not int or batch < 1:
-            raise RunError(f"{source}: one of its batches is {batch!r:.40}")
+            raise RunError(f"{source}: one of its batches is {shown(batch)}")
         if program.input_values != tuple(v.at({size: batch}) for v in inputs):
             raise RunError(f"{source}: its program for {size} {batch} takes other inputs")
         models[batch] = Model(program, *reader.contents(part, program), shared=reader.shared)
-    if head["rest"] is None:
+    if rest is None:
         return size, inputs, models, None
-    sized = SizedProgram.from_json(head["rest"]["program"])
+    sized = SizedProgram.from_json(saved.an_object(rest)["program"])
     if sized.size != size or sized.input_values != tuple(inputs):
         raise RunError(f"{source}: its program for other batches takes other inputs")
-    contents = reader.contents(head["rest"], sized.at(_ANY))
+    contents = reader.contents(rest, sized.at(_ANY))
     return size, inputs, models, SizedModel(sized, *contents, shared=reader.shared)
 
 
@@ -424,13 +427,14 @@ class _Reader:
         self, part: Mapping[str, Any], program: Program
     ) -> tuple[dict[str, Module], dict[str, Array]]:
         """Kernels and weights of an entry of ``model.json``, which must fit its program."""
-        for number in part["kernels"].values():
+        numbers, names = saved.an_object(part["kernels"]), saved.an_object(part["weights"])
+        for number in numbers.values():
             if type(number) is not int:
-                raise ValueError(f"the number of a kernel is {number!r:.40}")
+                raise ValueError(f"the number of a kernel is {shown(number)}")
             if number not in self._kernels:
                 self._kernels[number] = saved.kernel_of(self._archive, number)
-        kernels = {str(name): self._kernels[n] for name, n in part["kernels"].items()}
-        weights = {str(name): self._weights[stored] for name, stored in part["weights"].items()}
+        kernels = {name: self._kernels[n] for name, n in numbers.items()}
+        weights = {name: self._weights[str(stored)] for name, stored in names.items()}
         saved.check(self._source, program, kernels, weights)
         return kernels, weights
 
@@ -455,7 +459,7 @@ def load_model(path: str | os.PathLike[str]) -> Model | BatchedModel:
     with saved.opened(source) as (archive, head):
         if head["version"] == _BATCHED:
             return BatchedModel(*read(archive, head, source))
-        program, names = Program.from_json(head["program"]), head["kernels"]
+        program, names = Program.from_json(head["program"]), saved.a_list(head["kernels"])
         kernels = {str(name): saved.kernel_of(archive, n) for n, name in enumerate(names)}
         weights = saved.weights_of(archive, source)
         saved.check(source, program, kernels, weights)

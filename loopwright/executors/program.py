@@ -161,7 +161,7 @@ class Program:
         """The program of `to_json`; RunError for anything else, or another version."""
         with reading(data, _FORMAT, "program of a model"):
             return Program(
-                tuple(Value(n, tuple(s), d, k, o) for n, s, d, k, o in data["values"]),
+                tuple(Value(str(n), tuple(s), d, k, o) for n, s, d, k, o in data["values"]),
                 *steps_from_json(data),
                 data["pool_bytes"],
                 tuple(map(str, data.get("output_names", ()))),
@@ -197,7 +197,7 @@ def steps_to_json(
 def steps_from_json(
     data: Mapping[str, Any],
 ) -> tuple[tuple[Step, ...], tuple[int, ...], tuple[int, ...]]:
-    steps = tuple(Step(k, tuple(a), o) for k, a, o in data["steps"])
+    steps = tuple(Step(str(k), tuple(a), o) for k, a, o in data["steps"])
     return steps, tuple(data["inputs"]), tuple(data["outputs"])
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from loopwright.errors import RunError, UsageError
+from loopwright.errors import RunError, UsageError, shown
 from loopwright.executors.program import Array, Program, Step
 from loopwright.files import FileKind, Output
 from loopwright.files import write as write_file
@@ -83,7 +83,8 @@ def opened(path: str | os.PathLike[str]) -> Iterator[tuple[zipfile.ZipFile, Mapp
     except _DAMAGE as error:
         text = " ".join(str(error).split())
         raise UsageError(
-            f"{source} is no model of loopwright, or was damaged ({text:.120}); save it again"
+            f"{source} is no model of loopwright, or was damaged ({text:.120}); save it again. "
+            "lw.load_module reads the file of a kernel"
         ) from error
 
 
@@ -103,6 +104,20 @@ def _head(archive: zipfile.ZipFile, source: Path) -> Mapping[str, Any]:
             "version of loopwright"
         )
     return head
+
+
+def a_list(data: object) -> list[Any]:
+    """JSON of ``model.json`` that has to be a list."""
+    if not isinstance(data, list):
+        raise ValueError(f"{shown(data)} stands where a list belongs")
+    return data
+
+
+def an_object(data: object) -> dict[str, Any]:
+    """JSON of ``model.json`` that has to be an object."""
+    if not isinstance(data, dict):
+        raise ValueError(f"{shown(data)} stands where an object belongs")
+    return data
 
 
 def weights_of(archive: zipfile.ZipFile, source: Path) -> dict[str, Array]:

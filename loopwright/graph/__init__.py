@@ -57,6 +57,7 @@ from loopwright.lazy import lazy_names
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
+    from loopwright.graph import torch_backend
     from loopwright.graph.batches import BatchSource, checked_batches, source_of
     from loopwright.graph.building import ModelBuilder
     from loopwright.graph.fallbacks import random_inputs, seconds_by_step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from loopwright.errors import GraphError, InternalError
 from loopwright.graph.ir import expr as ir
 from loopwright.graph.ir.module import IRModule, function_text
@@ -10,6 +12,8 @@ from loopwright.graph.registry import get_op
 
 #: Lines of the program that a message shows before the one that is wrong.
 _LINES_BEFORE = 3
+#: Functions that call each other in a chain, at most: inference follows it.
+_MOST_CALLS = 200
 
 
 def infer_types(module: IRModule) -> dict[ir.Expr, ir.Type]:
@@ -64,7 +68,7 @@ class Types:
         self._known[e] = t
 
 
-def _is_untyped(e: ir.Expr) -> bool:
+def _is_untyped(e: ir.Expr) -> TypeGuard[ir.OpRef | ir.HostFunction]:
     """Whether a node is called without having a type itself."""
     return isinstance(e, (ir.OpRef, ir.HostFunction))
 
@@ -87,6 +91,8 @@ class _Inference:
                 chain = " -> ".join(f"@{n}" for n in [*self._begun, name])
                 raise GraphError(f"{chain}: a function that calls itself must declare its result")
             return function.type_with(function.result)
+        if len(self._begun) == _MOST_CALLS:
+            raise GraphError(f"more than {_MOST_CALLS} functions call each other in a chain")
         self._begun.append(name)
         nodes = post_order(function)
         self._bound.update({e.var: e.value for e in nodes if isinstance(e, ir.Let)})
@@ -106,6 +112,12 @@ class _Inference:
 
     def type_of(self, e: ir.Expr) -> ir.Type:
         """The type of a node whose children's types are known."""
+        values = e.args if isinstance(e, ir.Call) else e.children
+        untyped = next((c for c in values if _is_untyped(c)), None)
+        if untyped is not None:
+            raise GraphError(
+                f"operator {untyped.name!r} stands where a value is needed; only a call names one"
+            )
         match e:
             case ir.Var():
                 return self._variable(e)
@@ -132,7 +144,9 @@ class _Inference:
 
     def _variable(self, e: ir.Var) -> ir.Type:
         bound = self._bound.get(e)
-        value = None if bound is None else self.types[bound]
+        value = None if bound is None else self.types.get(bound)
+        if value is None and bound is not None:
+            raise GraphError(f"variable {e.name!r} is read where its value is not known yet")
         declared = value if e.type is None else e.type
         if declared is None:
             raise GraphError(f"variable {e.name!r} has no type; give it one")

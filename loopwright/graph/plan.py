@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
 from loopwright.executors import Kind, Program, SizedProgram, SizedValue, Step
 from loopwright.graph.infer import infer_types
 from loopwright.graph.ir import expr as ir
@@ -80,7 +80,10 @@ class _Planner:
             if e not in inner and e not in where:
                 where[e] = self._numbers(e, where, bound, used)
         inputs = [where[p][0] for p in main.params]
-        program = self._program(inputs, where[main.body], main.attrs.get(OUTPUT_NAMES, ()))
+        names = main.attrs.get(OUTPUT_NAMES, ())
+        if not isinstance(names, tuple) or not all(isinstance(name, str) for name in names):
+            raise GraphError(f"the attribute {OUTPUT_NAMES} of main is {shown(names)}, no names")
+        program = self._program(inputs, where[main.body], names)
         return SizedPlan(program, self.kernels, self.constants, self.calls, self.hosts)
 
     def _numbers(
@@ -114,9 +117,12 @@ class _Planner:
                 self.hosts[name] = host
                 return self._add_step(e, name, [where[a][0] for a in e.args])
         where_from = f" ({e.span})" if e.span else ""
+        advice = "run FuseOps before"
+        if isinstance(e, ir.If):
+            advice = "build its branches as two models, and choose in Python"
         raise GraphError(
             f"a {type(e).__name__}{where_from} has no place in a program of kernels: the graph "
-            "executor runs calls one after the other; run FuseOps before"
+            f"executor runs calls one after the other; {advice}"
         )
 
     def _step(self, call: ir.Call, function: ir.Function, args: list[int]) -> list[int]:

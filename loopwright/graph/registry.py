@@ -12,14 +12,14 @@ import enum
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any
+from functools import cached_property, lru_cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from loopwright import te
-from loopwright.errors import GraphError, LoopwrightError, did_you_mean
+from loopwright.errors import GraphError, LoopwrightError, did_you_mean, shown
 from loopwright.graph.ir import expr as ir
 from loopwright.graph.rounding import computed
 from loopwright.lowering import PassContext
@@ -73,13 +73,16 @@ class Op:
             GraphError: too few or too many inputs, an attribute that is unknown or missing, or of a
                 type that no attribute has.
         """
-        least, most = len(self.inputs) - self.optional, len(self.inputs)
-        if len(args) < least or (len(args) > most and not self.variadic):
-            wanted = f"{least} or more" if self.variadic else f"{least} to {most}"
-            wanted = str(most) if least == most and not self.variadic else wanted
-            raise GraphError(f"{self.name} takes {wanted} inputs, got {len(args)}")
+        self._check_count(len(args))
         exprs = tuple(a if isinstance(a, ir.Expr) else ir.const(a) for a in args)
         return ir.Call(ir.OpRef(self.name), exprs, self.complete(attrs), span=span)
+
+    def _check_count(self, count: int) -> None:
+        least, most = len(self.inputs) - self.optional, len(self.inputs)
+        if count < least or (count > most and not self.variadic):
+            wanted = f"{least} or more" if self.variadic else f"{least} to {most}"
+            wanted = str(most) if least == most and not self.variadic else wanted
+            raise GraphError(f"{self.name} takes {wanted} inputs, got {count}")
 
     def complete(self, attrs: Mapping[str, Any]) -> ir.Attrs:
         """The given attributes, and defaults for the others; GraphError as of `__call__`."""
@@ -94,7 +97,23 @@ class Op:
         missing = [name for name, value in values.items() if value is _REQUIRED]
         if missing:
             raise GraphError(f"{self.name} needs the attribute {', '.join(missing)}")
-        return MappingProxyType({n: _plain(self.name, n, v) for n, v in values.items()})
+        plain = {n: _plain(self.name, n, v) for n, v in values.items()}
+        for name, value in plain.items():
+            fits = self._checks.get(name)
+            if fits is not None and not fits(value):
+                raise GraphError(
+                    f"{self.name}: attribute {name!r} is {shown(value)}; give "
+                    f"{inspect.signature(self.compute).parameters[name].annotation}"
+                )
+        return MappingProxyType(plain)
+
+    @cached_property
+    def _checks(self) -> Mapping[str, Callable[[Any], bool] | None]:
+        """Predicates of attributes, by the types that the computation declares, where known."""
+        try:
+            return {name: _fitting(h) for name, h in get_type_hints(self.compute).items()}
+        except (NameError, TypeError):  # of a function that is not ours
+            return {}
 
     def tensors(self, args: Sequence[te.Tensor], attrs: ir.Attrs) -> list[te.Tensor]:
         """The tensors of a call with all attributes; 16-bit results are rounded once."""
@@ -102,6 +121,7 @@ class Op:
 
     def type_of(self, args: Sequence[ir.Type], attrs: ir.Attrs) -> ir.Type:
         """The type of a call; GraphError where the operator takes no such arguments."""
+        self._check_count(len(args))
         for n, t in enumerate(args):
             if not isinstance(t, ir.TensorType):
                 raise GraphError(f"{self.name} takes tensors, but input {n} is {t}")
@@ -134,6 +154,26 @@ def _plain(op: str, name: str, value: Any) -> Any:
     raise GraphError(
         f"{op}: attribute {name!r} is {value!r:.60}; give numbers, text, or lists of them"
     )
+
+
+#: Types of values that fit a hint; 0 and 1 may stand for a bool.
+_KINDS: dict[Any, tuple[type, ...]] = {
+    bool: (int,), int: (int,), float: (int, float), str: (str,), NoneType: (NoneType,)
+}  # fmt: skip
+
+
+def _fitting(hint: Any) -> Callable[[Any], bool] | None:
+    """Whether an attribute has the type that is declared for it; None: any value has."""
+    if hint in _KINDS:
+        kinds = _KINDS[hint]
+        return lambda value: isinstance(value, kinds)
+    inner = [_fitting(one) for one in get_args(hint)]
+    checks = [fits for fits in inner if fits is not None]
+    if get_origin(hint) in (Union, UnionType) and len(checks) == len(inner):
+        return lambda value: any([fits(value) for fits in checks])
+    if get_origin(hint) is Sequence:
+        return lambda value: isinstance(value, tuple) and all(f(v) for f in checks for v in value)
+    return None
 
 
 _OPS: dict[str, Op] = {}

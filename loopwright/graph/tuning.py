@@ -26,6 +26,8 @@ from loopwright.tuner import (
     flop_of,
     log_to_file,
     seconds,
+    shows_progress,
+    task_table,
     tune_tasks,
 )
 from loopwright.tuner.run import loop
@@ -188,6 +190,7 @@ def tune(
     layouts: LayoutChoice | str | os.PathLike[str] | None = None,
     batches: Iterable[int] | None = None,
     callbacks: Sequence[Callback | TasksMonitor] = (),
+    verbose: bool | None = None,
     **options: Any,
 ) -> TasksSummary:
     """Tune the kernels of a model, so that the model as a whole becomes faster.
@@ -213,6 +216,7 @@ def tune(
             ``"90s"``, ``"30m"``, ``"8h"``.
         ops, include_simple_tasks, example_inputs, layouts, batches: as of `extract_tasks`.
         callbacks: such as ``loopwright.tuner.task_table()``; see `loopwright.tune_tasks`.
+        verbose: show that table; None: on a terminal and in a notebook, unless a callback shows it.
         options: others of `loopwright.tune_tasks`, such as ``tuner``, ``seed``, ``min_gain`` and
             ``measure_option``.
 
@@ -259,6 +263,8 @@ def tune(
                 f"timeout {timeout!r}: making {len(tasks)} tasks of the model took longer; give it "
                 "more time"
             )
+    if shows_progress(verbose, callbacks):
+        callbacks = [*callbacks, task_table()]
     options["measure_option"] = _among_weights(options.get("measure_option"), tasks)
     return tune_tasks(
         [one.task for one in tasks],

@@ -88,9 +88,13 @@ def apply_history_best(
 class ApplyHistoryBest(DispatchContext):
     """The dispatch context of :func:`apply_history_best`.
 
-    A record is used for a task of its template, arguments and kind of target, on its hardware and
-    ``-model``. Candidates whose answer was checked go before all others; then records of the same
-    threads and target options; among them the lowest median time. Failed and dropped ones never.
+    A record is used for a task of its template, arguments (default ones may be left out) and kind
+    of target, on its hardware: CPU and board (``-mcpu``, ``-mattr``, ``-mtriple``, ``-model``) are
+    compared where both sides name them. So a target without a model takes records of any board, and
+    one with a model those of its own and of none (AutoTVM's ``best_by_model``, then
+    ``best_by_targetkey``). Candidates whose answer was checked go before all others; then records
+    of the same board, threads, keys and target options; with ``any_hardware`` those of other
+    hardware come last; among equals the lowest median time. Failed and dropped ones never.
     The template runs with the record's configuration. Where it makes the same tensor expression
     with another schedule than was measured, the recorded trace is replayed; where it makes another
     expression, the record is refused.
@@ -262,7 +266,7 @@ class ApplyHistoryBest(DispatchContext):
         records = self._known.of_expression(task)
         fit = here.fit(record)
         right = is_right(record, vouched(records), here)
-        comparable = fit.same_options and not fit.refused and record.task == task.alias
+        comparable = fit.same_options and not fit.refused and record.task in task.aliases
         verdict = verdict_of(record, records) if comparable else None
         ratio = ratios(records).get(record.candidate) if comparable else None
         match = Match.EXACT if fit.exact else Match.COMPATIBLE

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
 from loopwright.errors import RecordError, UsageError
-from loopwright.records import Json, Log, Record, Store, load, load_lines
+from loopwright.records import Json, Log, Record, Store, check_is_log, load, load_lines
 from loopwright.task import ConfigEntity, DispatchContext, Scheduled, TargetLike, Task, task_of
 
 
@@ -33,7 +33,12 @@ def logs_of(source: Source | Iterable[Any] | None) -> Iterator[Log]:
     elif (record := _record(source)) is not None:
         yield Log(Path("records"), [record])
     elif isinstance(source, (str, os.PathLike)) and not _is_line(source):
-        yield from map(load, _files(Path(source)))
+        path = Path(source)
+        for log in map(load, _files(path)):
+            # In a folder the file of another program is passed over, with a warning.
+            if log.skipped and not path.is_dir():
+                check_is_log(log, torn=True)
+            yield log
     elif isinstance(source, (str, bytes)):
         yield load_lines([source])
     elif hasattr(source, "readline"):
@@ -206,7 +211,7 @@ class ApplyGraphBest(_ConfigContext):
         """The schedule of the next record; RecordError where that is of another task."""
         if self._next < len(self._records):
             record = self._records[self._next]
-            if task.alias != record.task and task.key != record.expression:
+            if record.task not in task.aliases and task.key != record.expression:
                 raise RecordError(
                     f"ApplyGraphBest: call {self._next + 1} is of {task}, and record "
                     f"{self._next + 1} of {record.task}; give the records in the order of the calls"

@@ -7,6 +7,7 @@ time is another machine's, so such a record is compatible and never exact.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +17,10 @@ from loopwright.errors import TargetError
 from loopwright.records import Json, Record, build_hash, device_of, environment, once_for_equal
 from loopwright.records import threads as threads_of
 from loopwright.runtime import facts_here, models_here
-from loopwright.target import Target, same_code
+from loopwright.target import KINDS, Target, is_of_architecture, same_code
 
 #: Parts of a canonical target that are compared on their own, or that change no time.
-_APART = frozenset({"kind", "mcpu", "mattr", "model", "num_threads", "keys", "host"})
+_APART = frozenset({"kind", "mcpu", "mattr", "model", "mtriple", "num_threads", "keys", "host"})
 _SHOWN = 40
 
 
@@ -114,9 +115,13 @@ class Here:
         model = FieldDifference("model", then.get("model"), now.get("model"))
         if _cpu(then) != _cpu(now) and self._runs_here and same_code(_cpu(then), _cpu(now)):
             return [model]
+        triple = str(then.get("mtriple") or "")
+        if "mcpu" not in now or is_of_architecture(triple):  # on a device it says nothing
+            triple = ""
         return [
             FieldDifference("target CPU", then.get("mcpu"), now.get("mcpu")),
             FieldDifference("target features", _features(then), _features(now)),
+            FieldDifference("target triple", triple, platform.machine()),
             model,
         ]
 
@@ -129,6 +134,8 @@ class Here:
         ]
         if bool(then.get("model")) != bool(now.get("model")):
             differences.append(FieldDifference("model", then.get("model"), now.get("model")))
+        if not record.env and _keys(then) != _keys(now):  # what AutoTVM says of a machine
+            differences.append(FieldDifference("keys", _keys(then), _keys(now)))
         if record.threads and record.threads != self.threads:
             differences.append(FieldDifference("threads", record.threads, self.threads))
         if record.build and record.build != self.build:
@@ -140,6 +147,14 @@ def _features(target: Mapping[str, Json]) -> Json:
     """Features of a target; those that follow from the name of its CPU are named as such."""
     features = target.get("mattr")
     return "those of the CPU" if features == "" else features
+
+
+def _keys(target: Mapping[str, Json]) -> list[str]:
+    """Families of a target, that of its ``-device`` first."""
+    kind, keys = KINDS.get(str(target.get("kind"))), target.get("keys")
+    if not isinstance(keys, list):
+        keys = () if kind is None else kind.keys
+    return list(dict.fromkeys(str(key) for key in (target.get("device"), *keys) if key))
 
 
 def _cpu(target: Mapping[str, Json]) -> tuple[str, str]:

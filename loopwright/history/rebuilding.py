@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loopwright.errors import LoopwrightError, RecordError
-from loopwright.records import Expression, Json, Log, Record
+from loopwright.records import Expression, Json, Log, Record, origin_of
 from loopwright.target import Target
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def expression_of(log: Log, record: Record) -> Expression:
     if expression is not None:
         return expression
     why = f"it holds {len(log.dags)} others" if log.dags else "it was written before logs kept them"
-    name = f"expression {record.dag[:20]!r}" if record.dag else "expression (AutoTVM keeps none)"
+    unnamed = f"({origin_of(record) or 'AutoTVM'} keeps none)"
+    name = f"expression {repr(record.dag[:20]) if record.dag else unnamed}"
     raise RecordError(f"{log.path} does not hold the {name} of record {record.id}: {why}")
 
 

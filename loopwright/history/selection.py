@@ -135,7 +135,7 @@ class KnownRecords:
         self, task: Task, here: Here, *, any_hardware: bool
     ) -> tuple[list[Record], PassedOver]:
         """Records to try, best first, and the number that were passed over for each reason."""
-        exact, near, refused = [], [], []
+        exact, near, elsewhere, refused = [], [], [], []
         passed = PassedOver()
         records = self.of_expression(task)
         failed = failed_checks(records)
@@ -147,6 +147,8 @@ class KnownRecords:
             if reason := refusal(record, fit, failed, any_hardware=any_hardware):
                 passed.reasons[reason] += 1
                 refused += [record] if is_usable and candidate not in failed else []
+            elif fit.refused:
+                elsewhere.append(record)
             elif fit.same_options:
                 exact.append(record)
             else:
@@ -158,7 +160,7 @@ class KnownRecords:
             passed.near_misses.append(f"record {record.id} was refused: {fields}")
         # Failures are passed on as well: a wrong answer found later takes its candidate out.
         rest = [record for record, is_usable in zip(records, usable, strict=True) if not is_usable]
-        groups = filter(None, (exact, near))
+        groups = filter(None, (exact, near, elsewhere))
         order = [record for group in groups for record in top_k([*group, *rest], _TRIES)]
         right = vouched(records)
         order.sort(key=lambda record: not is_right(record, right, here))
@@ -167,7 +169,7 @@ class KnownRecords:
     def of_expression(self, task: Task) -> list[Record]:
         """Records of a task, and others of its expression (an automatic space's) and kind of
         target."""
-        names = dict.fromkeys((task.alias, task.key))
+        names = dict.fromkeys((*task.aliases, task.key))
         named = [record for key in names for record in self._records.get(key, [])]
         if not task.dag_hash:
             return named
@@ -216,10 +218,11 @@ def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
 
 def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
     """The schedule of a record, and whether its trace was replayed in place of the template."""
-    if task.automatic or record.task != task.alias:
+    named = record.task in task.aliases
+    if task.automatic or not named:
         if record.dag not in task.dag_hashes:
             raise Refused("it is of another tensor expression")
-        return _on_expression(task.expression(record.dag), record), record.task != task.alias
+        return _on_expression(task.expression(record.dag), record), not named
     if not record.trace and (differing := other_knobs(task, record.config)):
         raise Refused(f"{differing}, and no trace")
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import LoopwrightError, RecordError
+from loopwright.extras import install
 from loopwright.inspection.report.collect import page_of
 from loopwright.inspection.report.html import (
     PageParts,
@@ -26,7 +27,7 @@ from loopwright.inspection.report.html import (
 )
 from loopwright.inspection.report.page_data import Page
 from loopwright.presenting import harmless_lines
-from loopwright.records import Log, load
+from loopwright.records import Follower, Log, no_log
 from loopwright.version import __version__
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class LiveReport:
         logs, missing = [], []
         for path in self.paths:
             try:
-                logs.append(load(path))
+                logs.append(_read(path))
             except RecordError as error:
                 missing.append(str(error))
                 logs.append(Log(path))
@@ -114,6 +115,14 @@ class LiveReport:
             parts = waiting(missing or [str(error)])
         self._state = ReportState(f"{self._begun}.{next(self._numbers)}", page, parts)
         self._next = time.monotonic() + max(_LEAST_S, _REST * (time.thread_time() - begin))
+
+
+def _read(path: Path) -> Log:
+    """The whole lines of a log; a `RecordError` at once for a pipe, which may have no writer."""
+    news = Follower(path).look()
+    if not news.exists:
+        raise no_log(path)
+    return news.log
 
 
 def _fingerprint(path: Path) -> tuple[int, ...]:
@@ -211,6 +220,6 @@ def serve(report: LiveReport, listener: socket.socket) -> None:
 
 def _missing(error: ImportError) -> LoopwrightError:
     return LoopwrightError(
-        f"the dashboard needs Starlette and uvicorn ({error}): pip install "
-        "'loopwright[dashboard]'; `loopwright report` makes a page without them"
+        f"the dashboard needs Starlette and uvicorn ({error}): {install('dashboard')}; "
+        "`loopwright report` makes a page without them"
     )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from loopwright.env import usable_cpus
+from loopwright.env import load_average, usable_cpus
 from loopwright.errors import LoopwrightError
 from loopwright.history import Here, Rebuilt, expression_of, rebuild
 from loopwright.inspection.choosing import LogLike, choose, log_of, title
@@ -183,8 +182,8 @@ def rerun(
 
 
 def _busy() -> list[str]:
-    load, cores = os.getloadavg()[0], len(usable_cpus())
-    if load < _BUSY * cores:
+    load, cores = load_average(), len(usable_cpus())
+    if load is None or load < _BUSY * cores:
         return []
     return [f"load: {load:.1f} on {cores} cores before it was timed; other programs disturb it"]
 

@@ -293,6 +293,8 @@ def applies_here(record: Record, records: Iterable[Record]) -> AppliesHere:
     """
     groups = by_task(records).values()
     group = next((g for g in groups if any(other is record for other in g)), [])
+    if not record.kind:
+        return AppliesHere(False, "the log does not say for what kind of target it is", (), False)
     try:
         # A log names no program to be run, so that of a C compiler is left out.
         target = Target(

@@ -10,14 +10,18 @@ from __future__ import annotations
 # `loopwright.ir.node.same`, which builds nothing.
 #
 # NaN: ``max`` and ``min`` give NaN when either operand is NaN (as ``numpy.maximum``), everywhere.
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from functools import reduce as fold
+from inspect import signature
 from numbers import Number
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
@@ -99,11 +103,11 @@ def tracing(what: str) -> Iterator[None]:
 def _operators(op: str) -> tuple[_Method, _Method]:
     """The method of an operator, and the one that Python calls for the operand on the right."""
 
-    def reflected(a: ExprOps, b: ExprLike) -> Expr:
-        # On the left a scalar of NumPy is a plain number: NumPy hands an array's elements as such.
-        return binary(op, b.item() if isinstance(b, np.generic) else b, a)
+    def method(a: ExprOps, b: ExprLike) -> Expr:
+        # A whole tensor makes a tensor of both.
+        return NotImplemented if isinstance(b, NDArrayOperatorsMixin) else binary(op, a, b)
 
-    return lambda a, b: binary(op, a, b), reflected
+    return method, lambda a, b: binary(op, b, a)
 
 
 def traced() -> str:
@@ -111,11 +115,125 @@ def traced() -> str:
     return _traced.get()
 
 
+#: What NumPy's functions, and ``**``, make of expressions: Python's operators, and what
+#: `loopwright.te.ufuncs` adds.
+NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.true_divide: operator.truediv,
+    np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod,
+    np.left_shift: operator.lshift,
+    np.right_shift: operator.rshift,
+    np.bitwise_and: operator.and_,
+    np.bitwise_or: operator.or_,
+    np.bitwise_xor: operator.xor,
+    np.invert: operator.inv,
+    np.negative: operator.neg,
+    np.positive: operator.pos,
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+}
+
+
+#: Python's operators, to which a scalar of NumPy is a plain number, as an array's elements are.
+_PYTHONS = frozenset(NUMPY.values())
+
+
+def _of_plain(function: Callable[..., Any], *operands: Any) -> Any:
+    return function(*(x.item() if isinstance(x, np.generic) else x for x in operands))
+
+
+def counterpart(functions: Mapping[Callable[..., Any], Any], numpy: Callable[..., Any]) -> Any:
+    """Find what stands for a function of NumPy; TensorError where nothing does."""
+    if numpy not in functions:
+        raise TensorError(
+            f"np.{numpy.__name__} has no counterpart for tensor expressions; write te.compute with "
+            "functions of te, and with te.sum and the like for a reduction"
+        )
+    return functions[numpy]
+
+
+def check_call(ufunc: np.ufunc, method: str, options: Mapping[str, object]) -> None:
+    """Refuse what a function of NumPy cannot do with expressions."""
+    if method != "__call__":
+        raise TensorError(
+            f"np.{ufunc.__name__}.{method} of a tensor expression: write te.compute, with te.sum "
+            "and the like for a reduction"
+        )
+    if asked := ", ".join(f"{name}=" for name, x in options.items() if x is not None):
+        raise TensorError(f"np.{ufunc.__name__} of a tensor expression does not take {asked}")
+
+
+def call_counterpart(
+    function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """The counterpart of a function of NumPy that is none of its ufuncs, called."""
+    found, given = counterpart(NUMPY, function), {k: x for k, x in options.items() if x is not None}
+    try:
+        signature(found).bind(*args, **given)
+    except TypeError as e:
+        raise TensorError(f"np.{function.__name__} of a tensor expression: {e}") from e
+    return found(*args, **given)
+
+
+def no_value(x: object) -> NoReturn:
+    """Say that ``math.sqrt``, ``float`` and the like want a number."""
+    text = repr(x) if len(repr(x)) <= 80 else f"{repr(x)[:77]}..."
+    raise TensorError(
+        f"{text} is no number yet, as math.sqrt, math.exp, float and int want one; use te.sqrt, "
+        "te.exp and their like, or np.sqrt, and .astype(dtype) to convert"
+    )
+
+
+def _object_array(x: object) -> np.ndarray[Any, Any]:
+    """An array of objects; numbers of NumPy stay what they are."""
+    array = np.empty(np.shape(x) if isinstance(x, np.ndarray) else (), object)
+    for at in np.ndindex(array.shape):
+        array[at] = x[at] if isinstance(x, np.ndarray) else x
+    return array
+
+
 class ExprOps:
     __slots__ = ()
-    #: Above that of NumPy's scalars, so that ``np.int64(3) == i`` asks the axis, and below that of
-    #: its arrays, which calculate with each element.
-    __array_priority__ = -1.0
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *operands: Any, **options: object
+    ) -> Any:
+        if any(isinstance(x, NDArrayOperatorsMixin) for x in operands):
+            return NotImplemented  # a whole tensor
+        function: Any = NUMPY.get(ufunc)
+        if function in _PYTHONS and (method != "__call__" or options):
+            try:  # with objects, as NumPy has it
+                objects = [_object_array(x) if isinstance(x, ExprOps) else x for x in operands]
+                return getattr(ufunc, method)(*objects, **options)
+            except TypeError:
+                pass
+        check_call(ufunc, method, options)
+        function = counterpart(NUMPY, ufunc)
+        each = partial(_of_plain, function) if function in _PYTHONS else function
+        if any(isinstance(x, np.ndarray) and x.ndim for x in operands):
+            each = np.frompyfunc(each, ufunc.nin, ufunc.nout)
+            return each(*(_object_array(x) for x in operands))
+        return each(*(x[()] if isinstance(x, np.ndarray) else x for x in operands))
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Any, options: Mapping[str, Any]
+    ) -> Any:
+        if any(issubclass(t, NDArrayOperatorsMixin) for t in types):
+            return NotImplemented
+        if function in NUMPY:
+            return call_counterpart(function, args, options)
+        own: Any = function
+        try:
+            return own._implementation(*args, **options)
+        except (AttributeError, TypeError, ValueError):
+            return counterpart(NUMPY, function)  # says that there is none
 
     __add__, __radd__ = _operators("+")
     __sub__, __rsub__ = _operators("-")
@@ -129,14 +247,47 @@ class ExprOps:
     __or__, __ror__ = _operators("|")
     __xor__, __rxor__ = _operators("^")
 
+    def __pow__(self, exponent: ExprLike) -> Expr:
+        power: Expr = NUMPY[operator.pow](self, exponent)
+        return power
+
+    def __rpow__(self, base: ExprLike) -> Expr:
+        power: Expr = NUMPY[operator.pow](base, self)
+        return power
+
+    def __divmod__(self, divisor: ExprLike) -> tuple[Expr, Expr]:
+        return self // divisor, self % divisor
+
+    def __rdivmod__(self, dividend: ExprLike) -> tuple[Expr, Expr]:
+        return dividend // self, dividend % self
+
     def __invert__(self) -> Expr:
         return invert(self)
+
+    def __pos__(self) -> Expr:
+        return as_expr(self)
+
+    def __abs__(self) -> Expr:
+        size: Expr = NUMPY[np.absolute](self)
+        return size
+
+    def __round__(self, ndigits: None = None) -> Expr:
+        if ndigits is not None:
+            raise TensorError(f"round(x, {ndigits}): expressions are rounded to whole numbers")
+        nearest: Expr = np.rint(self)
+        return nearest
 
     def __neg__(self) -> Expr:
         e = as_expr(self)
         if e.dtype == "bool":
             raise TensorError("'-' on a bool operand: cast it to an integer type first")
         return const(-e.value, e.dtype) if isinstance(e, Const) else Unary("-", e, e.dtype)
+
+    def __float__(self) -> float:
+        return float(self.value) if isinstance(self, Const) else no_value(self)
+
+    def __int__(self) -> int:
+        return int(self.value) if isinstance(self, Const) else no_value(self)
 
     __lt__ = _operators("<")[0]
     __le__ = _operators("<=")[0]
@@ -383,7 +534,10 @@ def const(value: float | bool, dtype: str) -> Const:
     if dtype == "bool":
         return Const(bool(value), dtype)
     if dtypes.is_float(dtype):
-        return Const(float(np.dtype(dtypes.check(dtype)).type(value)), dtype)
+        try:
+            return Const(float(np.dtype(dtypes.check(dtype)).type(float(value))), dtype)
+        except OverflowError as e:
+            raise TensorError(f"a number of {len(str(abs(value)))} digits is no {dtype}") from e
     lo, hi = dtypes.limits(dtype)
     v = int(value)
     if not lo <= v <= hi:
@@ -391,9 +545,17 @@ def const(value: float | bool, dtype: str) -> Const:
     return Const(v, dtype)
 
 
+def _wide(x: int) -> str:
+    for dtype in ("int64", "uint64"):
+        lo, hi = dtypes.limits(dtype)
+        if lo <= x <= hi:
+            return dtype
+    raise TensorError(f"{x} fits no integer of 64 bits; te.const(x, dtype) makes it another")
+
+
 def as_expr(x: object, dtype: str | None = None) -> Expr:
-    """Turn a number (int32, or int64 where it does not fit; float32), an axis or an expression into
-    an expression."""
+    """Turn a number (int32, or int64 or uint64 where it does not fit; float32), an axis or an
+    expression into an expression."""
     if isinstance(x, Expr):
         return x
     if isinstance(x, IterVar):
@@ -401,12 +563,13 @@ def as_expr(x: object, dtype: str | None = None) -> Expr:
     if isinstance(x, bool | np.bool_):
         return const(bool(x), dtype or "bool")
     if isinstance(x, int | np.integer):
-        return const(int(x), dtype or ("int32" if -(2**31) <= int(x) < 2**31 else "int64"))
+        return const(int(x), dtype or ("int32" if -(2**31) <= x < 2**31 else _wide(int(x))))
     if isinstance(x, float | np.floating):
         return const(float(x), dtype or "float32")
     raise TensorError(
         f"cannot use {x!r} (a {type(x).__name__}) in a tensor expression; use a number, an axis, "
         "or an element of a tensor such as A[i, j]"
+        + ("; np.maximum and its like take whole tensors" * isinstance(x, NDArrayOperatorsMixin))
     )
 
 
@@ -415,7 +578,11 @@ def cast(x: ExprLike | ExprOps, dtype: str) -> Expr:
 
     A float that becomes an integer is truncated and cut to the limits of the dtype; NaN becomes 0.
     """
-    # A Python float is rounded once, to the dtype that it becomes.
+    # A number is rounded once, to the dtype that it becomes; an integer beyond int64 stays itself.
+    if dtypes.is_float(dtypes.check(dtype)) and isinstance(x, int | float | np.integer):
+        return const(x if isinstance(x, float) else int(x), dtypes.check(dtype))
+    if isinstance(x, int) and not isinstance(x, bool) and dtypes.is_int(dtype):
+        return const(x, dtype)
     e, dtype = as_expr(x, "float64" if isinstance(x, float) else None), dtypes.check(dtype)
     if e.dtype == dtype:
         return e
@@ -443,7 +610,9 @@ def _literal(value: float, other: str) -> Expr:
     if other == "bool":
         return as_expr(value)
     lo, hi = dtypes.limits(other)
-    return as_expr(value, other if lo <= value <= hi or value != value else None)
+    if lo <= value <= hi or value != value:
+        return as_expr(value, other)
+    return as_expr(value, None if -(2**31) <= value < 2**31 else "int64")  # it may wrap
 
 
 def _common(a: Expr, b: Expr) -> tuple[Expr, Expr, str]:

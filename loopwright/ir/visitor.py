@@ -87,9 +87,17 @@ class Mutator(_Dispatch):
 
 
 def substitute(n: N, env: Mapping[Var, Expr]) -> N:
+    # A node that is used several times is rebuilt once, and stays one.
+    rebuilt: dict[int, Any] = {}
+
     # Any: an expression gives an expression and a statement a statement.
     def go(n: Any) -> Any:
-        return env.get(n, n) if isinstance(n, Var) else n.map_children(go)
+        if isinstance(n, Var):
+            return env.get(n, n)
+        new = rebuilt.get(id(n))
+        if new is None:
+            new = rebuilt[id(n)] = n.map_children(go)
+        return new
 
     out: N = go(n) if env else n
     return out
@@ -118,8 +126,20 @@ def nodes(n: Node) -> Iterator[Node]:
             waiting += below
 
 
+def distinct_nodes(n: Node) -> Iterator[Node]:
+    """As `nodes`, each object once, however often it is used."""
+    seen: set[int] = set()
+    waiting = [n]
+    while waiting:
+        x = waiting.pop()
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield x
+            waiting += reversed(x.children())
+
+
 def contains(n: Node, kind: type[Node] | tuple[type[Node], ...]) -> bool:
-    return any(isinstance(x, kind) for x in nodes(n))
+    return any(isinstance(x, kind) for x in distinct_nodes(n))
 
 
 def free_vars(n: Node) -> set[Var]:

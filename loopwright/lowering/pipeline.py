@@ -42,7 +42,7 @@ from loopwright.lowering.passes.threads import (
     lower_warp_memory,
 )
 from loopwright.lowering.passes.vectorize import skip_vectorize, unroll_loop, vectorize_loop
-from loopwright.schedule import Bounds, Schedule, StageId, StageState, State
+from loopwright.schedule import Bounds, Schedule, StageId, StageState, State, share_inlined
 from loopwright.te import ArgId, OperandBuffer, Tensor, read_arg_id
 
 # ---------------------------------------------------------------- constant operands
@@ -210,6 +210,7 @@ def lower(
     if not isinstance(s, Schedule):
         raise LowerError(f"lower: expected a schedule and its arguments, got {s!r} first")
     tensors = [a for a in args if not isinstance(a, SizeVar)]
+    s = s.with_arguments(tensors)
     # No array holds what is computed inside another stage.
     inside = {
         sid
@@ -229,6 +230,12 @@ def lower_ids(
     try:
         f = build_nest(s, arg_ids, name)
         return f if simple_mode else run_passes(f)
+    except TooMuchCodeError:
+        shared = s.copy()
+        shared.state = share_inlined(s.state)
+        if shared.state is s.state:
+            raise
+        return lower_ids(shared, arg_ids, name)
     except RecursionError:
         raise too_deep(s) from None
 

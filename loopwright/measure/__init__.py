@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         reduction_length,
     )
     from loopwright.measure.device_limit import bandwidth_limit, in_this_process
-    from loopwright.measure.devices import lock_names, measured_on
+    from loopwright.measure.devices import check_can_measure, lock_names, measured_on
     from loopwright.measure.inputs import DataPlan, arguments, input_set
     from loopwright.measure.interfaces import KnowsCode, SharesPrograms, TellsPhases, ignore, played
     from loopwright.measure.machine_limit import (

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
+import platform
 import re
 import stat
 import sys
@@ -26,13 +26,24 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from loopwright.errors import TuneError, UsageError
+from loopwright.errors import RunError, TuneError, UsageError
+from loopwright.files import LOCKS, flock, is_own, open_flags, read_at, unlock
 from loopwright.runtime import Device, check_arch, device, device_of_target, names_of, unlike
 from loopwright.target import Target
 
 _CPU = "cpu"
 #: The lock of the CPU.
 CPU_LOCK = "cpu0"
+
+
+def check_can_measure() -> None:
+    """Refuse systems on which processes cannot be killed with all that they started."""
+    if not hasattr(os, "killpg"):
+        raise RunError(
+            f"candidates are built and timed in groups of processes, which {platform.system()} "
+            "cannot kill together; tune on Linux or macOS (on Windows: in WSL), and bring the log: "
+            "it is applied here"
+        )
 
 
 def measured_on(target: Target, wanted: str = "") -> tuple[Device, ...]:
@@ -91,9 +102,9 @@ def lock_names(devices: Sequence[Device]) -> list[str]:
 #: Seconds of waiting for a device after which the waiting is announced.
 ANNOUNCE_S = 3.0
 _POLL_S = 0.02
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = open_flags("RDONLY", "DIRECTORY", "NOFOLLOW")
 #: Not blocking: a pipe in the place of the file must not stop us.
-_FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FILE = open_flags("RDWR", "CREAT", "NOFOLLOW", "NONBLOCK")
 #: TMPDIR is used only where XDG_RUNTIME_DIR names no folder, so that the latter always acts.
 _REMEDY = "remove it, or set XDG_RUNTIME_DIR to a folder of your own"
 
@@ -107,7 +118,7 @@ def _open_private(path: Path) -> int:
     folder = _refused(path, os.open, path, _FOLDER)
     try:
         status = os.fstat(folder)
-        if status.st_uid != os.getuid():
+        if not is_own(status):
             raise TuneError(f"{path} belongs to another user; {_REMEDY}")
         if stat.S_IMODE(status.st_mode) & 0o077:  # others could have put files there
             os.fchmod(folder, 0o700)
@@ -141,7 +152,7 @@ def _open(folder: int, path: Path) -> int:
     problem, remedy = None, "remove it"
     if not stat.S_ISREG(status.st_mode):
         problem = "is no file"
-    elif status.st_uid != os.getuid():
+    elif not is_own(status):
         problem = "belongs to another user, whose run may be using it"
         remedy = "choose another log, or remove it when that run has ended"
     elif status.st_nlink > 1:
@@ -154,19 +165,11 @@ def _open(folder: int, path: Path) -> int:
 
 def _holder(fd: int) -> str:
     try:
-        data = json.loads(os.pread(fd, 4096, 0))
+        data = json.loads(read_at(fd, 4096, 0))
         command = "".join(c if c.isprintable() else "?" for c in data["command"])
         return f"process {int(data['pid'])} ({command})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
-
-
-def _try(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _sign(fd: int) -> None:
@@ -177,7 +180,8 @@ def _sign(fd: int) -> None:
 
 
 class DeviceLock:
-    """Held while kernels are timed, so that two processes never time on one device at once.
+    """Held while kernels are timed, so that two processes never time on one device at once; on
+    Windows, which has no such locks, nothing is held.
 
     ``announce`` is called once with a text when waiting takes longer than `ANNOUNCE_S` seconds.
     Raises a TuneError, also on `acquire` and `try_acquire`, where the folder of locks, or the file,
@@ -194,7 +198,8 @@ class DeviceLock:
     def __init__(self, device: str = "cpu0", announce: Callable[[str], None] | None = None) -> None:
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", device)
         # The folder of this user's locks, the same for all its processes on this machine.
-        folder = Path(tempfile.gettempdir()) / f"loopwright-{os.getuid()}"
+        user = f"-{os.getuid()}" if LOCKS else ""
+        folder = Path(tempfile.gettempdir()) / f"loopwright{user}"
         base = os.environ.get("XDG_RUNTIME_DIR")
         if base and os.path.isdir(base) and os.access(base, os.W_OK):
             folder = Path(base) / "loopwright"
@@ -203,7 +208,8 @@ class DeviceLock:
         self._fd: int | None = None
         #: Owner of the awaited lock; empty while this object is not waiting.
         self.holder = ""
-        os.close(_open_private(self.path.parent))  # said at once when it cannot be used
+        if LOCKS:
+            os.close(_open_private(self.path.parent))  # said at once when it cannot be used
 
     @property
     def held(self) -> bool:
@@ -211,7 +217,7 @@ class DeviceLock:
 
     def try_acquire(self) -> str:
         """Take the lock if it is free; returns its owner, empty where this object has it now."""
-        if self._fd is not None:
+        if self._fd is not None or not LOCKS:
             return ""
         folder = _open_private(self.path.parent)
         try:
@@ -219,7 +225,7 @@ class DeviceLock:
         finally:
             os.close(folder)
         try:
-            holder = "" if _try(fd) else _holder(fd)
+            holder = "" if flock(fd, wait=False) else _holder(fd)
             if not holder:
                 _sign(fd)
                 self._fd = fd
@@ -251,7 +257,7 @@ class DeviceLock:
         if self._fd is None:
             return
         # An explicit unlock: a process forked by the user may share this open file.
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        unlock(self._fd)
         os.close(self._fd)
         self._fd = None
 
@@ -276,6 +282,9 @@ def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
     log = Path(path).resolve()
     tag = f".{hashlib.sha256(task.encode()).hexdigest()[:8]}" if task else ""
     lock = log.with_name(f"{log.name}{tag}.lock")
+    if not LOCKS:
+        yield lock
+        return
     with contextlib.ExitStack() as stack:
         try:
             folder = os.open(lock.parent, _FOLDER)
@@ -285,7 +294,7 @@ def lock_log(path: str | os.PathLike[str], task: str = "") -> Iterator[Path]:
             text = f"cannot lock the log {log}: {e.strerror}; is its folder writable?"
             raise TuneError(text) from e
         stack.callback(os.close, fd)
-        stack.callback(fcntl.flock, fd, fcntl.LOCK_UN)
+        stack.callback(unlock, fd)
         try:
             yield lock
         finally:
@@ -297,7 +306,7 @@ def _lock_file(folder: int, lock: Path, log: Path) -> int:
     """Lock and sign the file; raises a TuneError where another process has it."""
     while True:
         fd = _open(folder, lock)
-        if not _try(fd):
+        if not flock(fd, wait=False):
             holder = _holder(fd)
             os.close(fd)
             raise TuneError(

@@ -22,7 +22,7 @@ from loopwright.errors import RunError, UsageError
 from loopwright.measure.building import Build, BuildPool, code_of, resources_of
 from loopwright.measure.candidate import Candidate, instantiate, plan_of, template_inputs
 from loopwright.measure.comparison import Closeness, computed_in, reduction_length
-from loopwright.measure.devices import DeviceLock, lock_names, measured_on
+from loopwright.measure.devices import DeviceLock, check_can_measure, lock_names, measured_on
 from loopwright.measure.interfaces import ignore
 from loopwright.measure.machine_limit import time_out_of_reach
 from loopwright.measure.options import MeasureOption
@@ -132,6 +132,7 @@ class MeasureSession:
             raise UsageError("measurers that share their processes have one measure_option")
         self.task, self.option, self.announce = task, option, announce
         self.passes: Mapping[str, Json] = {}
+        check_can_measure()
         self.devices = measured_on(task.target, option.runner.devices)
         self._borrows_builders = beside is not None
         self._borrows_runners = beside is not None and beside.devices == self.devices

@@ -16,6 +16,7 @@ from loopwright import dtypes, te
 from loopwright.errors import LoopwrightError, UsageError, did_you_mean
 from loopwright.ir.expr import Expr, IterVar
 from loopwright.ops import gpu
+from loopwright.ops.topi import seed_of
 from loopwright.records import Json
 from loopwright.schedule import Schedule
 from loopwright.space import Workload, workload
@@ -115,6 +116,7 @@ def definition(
 def register(template: Template, summary: str) -> Operator:
     """Make a template that has a reference known to the command line; ``summary`` is one line."""
     operator = Operator(template, summary)
+    template.seed_of = seed_of
     WORKLOADS[operator.name] = operator
     return operator
 

@@ -40,29 +40,22 @@ from loopwright.records.provenance import (
 )
 from loopwright.records.query import best, by_task, distill, kept, keys_of, measured, top_k
 from loopwright.records.ranking import Measurement, Ranking, ranked, vouched
-from loopwright.records.record import (
-    VERSION,
-    Checked,
-    Expression,
-    Outcome,
-    Record,
-    Verdict,
-    compared,
-    expression_key,
-    task_key,
-)
+from loopwright.records.record import VERSION, Checked, Expression, Record, expression_key, task_key
 from loopwright.records.reuse import Conditions, Reuse, by_code, differences, reuse_of, reuses_of
 from loopwright.records.store import Store
+from loopwright.records.verdict import Outcome, Verdict, compared
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
     from loopwright.records.bulk import grouped
     from loopwright.records.follow import Follower, News
+    from loopwright.records.foreign import origin_of
     from loopwright.records.log import (
         ERRORS,
         LOG,
         check_has_records,
         check_is_log,
+        no_log,
         raw_lines,
         without_collector,
         without_records,
@@ -79,7 +72,6 @@ if TYPE_CHECKING:
         playoffs,
         ratios,
     )
-    from loopwright.records.record import FACTOR, NOT_COMPARED, verdict_of
     from loopwright.records.reports.curve import Curve, best_so_far
     from loopwright.records.reports.differences import (
         FEWEST_WINDOWS,
@@ -102,10 +94,13 @@ if TYPE_CHECKING:
     )
     from loopwright.records.reports.knobs import (
         ABSENT,
+        STRUCTURE,
         KnobColumn,
         config_text,
         config_texts,
         knobs_of,
+        structure_ids,
+        structure_legend,
         value_text,
         varying_knobs,
     )
@@ -122,6 +117,7 @@ if TYPE_CHECKING:
     from loopwright.records.reports.spread import spread, spread_text, spreads
     from loopwright.records.reports.standings import Standing, Standings, default_record, standings
     from loopwright.records.validation import Validation, line_reports, validate
+    from loopwright.records.verdict import FACTOR, NOT_COMPARED, verdict_of
 
 Log._html = html_of_log
 Record._html = html_of_record

@@ -7,19 +7,28 @@ is left out.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from loopwright.errors import RecordError, UsageError
-from loopwright.files import destination, replaced
-from loopwright.records.line import BOM, MAX_LINE
-from loopwright.records.log import LOG, Log, check_has_records, check_is_log, load, without_records
+from loopwright.files import LOCKS, destination, flock, replaced
+from loopwright.records.foreign import is_lines, is_result
+from loopwright.records.line import BEGINNING, BOM, MAX_LINE
+from loopwright.records.log import (
+    LOG,
+    Log,
+    check_has_records,
+    check_is_log,
+    lines_of,
+    load,
+    read_line,
+    without_records,
+)
 from loopwright.records.query import by_task, kept
 from loopwright.records.record import Record, header_line
 
@@ -38,7 +47,7 @@ def pick(
     source or the log of a run, whose measurements would be lost.
 
     Args:
-        k: Number of records of each task, hardware and number of threads.
+        k: Number of records of each task, hardware (CPU and board) and number of threads.
         announce: Called with one line of text about skipped lines of the sources; None: not
             reported.
 
@@ -215,11 +224,22 @@ def _write(
 
 def _raw_lines(path: AnyPath) -> Iterator[bytes]:
     with open(path, "rb") as file:
+        if not is_lines(file.peek(BEGINNING)):
+            yield from filter(None, map(_own_line, lines_of(file)))
+            return
         raw = file.readline(MAX_LINE).removeprefix(BOM)
         while raw:
             if line := raw.rstrip(b"\r\n"):
                 yield line
             raw = file.readline(MAX_LINE)
+
+
+def _own_line(raw: bytes) -> bytes:
+    """A line as it is, without its newline; a result of another tuner as a line of a record."""
+    with suppress(RecordError):
+        if is_result(raw) and isinstance(record := read_line(raw), Record):
+            return record.to_line().encode()
+    return raw.rstrip(b"\r\n")
 
 
 @contextmanager
@@ -240,9 +260,9 @@ def _replaced(path: AnyPath) -> Iterator[BinaryIO]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Keep others from appending to a file, which may be replaced while this waits for them."""
-    while path.exists():
+    while LOCKS and path.exists():
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            flock(file.fileno())
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 yield
                 return

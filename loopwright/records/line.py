@@ -64,6 +64,11 @@ def _plain(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} cannot be stored in a record")
 
 
+_CANONICAL = json.JSONEncoder(
+    separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain
+)
+
+
 def canonical_json(value: object) -> str:
     """JSON without spaces and with sorted keys: equal values give equal text; RecordError for
     anything that JSON has no form for, a NaN or infinity included.
@@ -73,9 +78,7 @@ def canonical_json(value: object) -> str:
         {"a":[1,2],"b":1}
     """
     try:
-        return json.dumps(
-            value, separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain
-        )
+        return _CANONICAL.encode(value)
     except (TypeError, ValueError, RecursionError) as exc:
         raise RecordError(f"not representable as JSON: {exc}") from exc
 

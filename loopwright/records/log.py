@@ -1,9 +1,14 @@
-"""Reading a log: every line that can be understood, also of AutoTVM, and a count of the others."""
+"""Reading a log: the lines that can be understood, of other tuners too, and a count of the rest."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import gc
+import io
+import json
 import os
+import shlex
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +21,19 @@ from loopwright.errors import RecordError
 from loopwright.files import FileKind
 from loopwright.presenting import counted
 from loopwright.records.error_kinds import ErrorKind
+from loopwright.records.file_kinds import described
+from loopwright.records.foreign import (
+    READABLE,
+    TORN,
+    ansor_as_autotvm,
+    data_of,
+    fields_of_result,
+    filled,
+    is_lines,
+    result_lines,
+)
 from loopwright.records.line import (
+    BEGINNING,
     BOM,
     MAX_LINE,
     Json,
@@ -26,16 +43,9 @@ from loopwright.records.line import (
     begins_log,
     parse_line,
 )
+from loopwright.records.own_lines import SharedValues, own_record
 from loopwright.records.provenance import build_hash
-from loopwright.records.record import (
-    VERSION,
-    Expression,
-    Record,
-    SharedValues,
-    check_version,
-    own_record,
-    task_key,
-)
+from loopwright.records.record import VERSION, Expression, Record, check_version, task_key
 
 #: Contents of a line; a header is a dictionary.
 Line: TypeAlias = "Record | Expression | dict[str, Json]"
@@ -120,11 +130,12 @@ def _skipped(log: Log) -> str:
 
 
 def load(path: str | os.PathLike[str]) -> Log:
-    """Read a log of loopwright, or one of AutoTVM (version 0.2), or a mixture.
+    """Read a log of loopwright, of AutoTVM (version 0.2) or Ansor (v0.2 to v0.6), or a mixture; a
+    cache of Kernel Tuner, or results in the T4 format. Each may be gzip'd.
 
     Torn lines, lines of other programs and lines of a newer version are skipped and counted. Blank
-    lines and lines that start with ``#`` are ignored. RecordError where the file does not exist or
-    cannot be read.
+    lines and lines that start with ``#`` are ignored. A cache that was cut off, or is still being
+    written, is read as far as it goes. RecordError where the file does not exist or cannot be read.
     Example:
         >>> log = lw.records.load("matmul.jsonl")
         >>> print(len(log.records) >= 6, log.records[0].op)
@@ -158,9 +169,13 @@ def load_expressions(path: str | os.PathLike[str]) -> Log:
     return log
 
 
-def check_is_log(log: Log) -> None:
-    """Refuse a file without any line of a log: it is empty, newer, or something else."""
+def check_is_log(log: Log, *, torn: bool = False) -> None:
+    """Refuse a file without any line of a log: it is empty, newer, or something else. With ``torn``
+    one passes that holds the beginning of its first line alone, as a killed run leaves it.
+    """
     if log.records or log.headers or log.dags:
+        return
+    if torn and [s.reason for s in log.skipped] == ["torn line"] and not described(log.path):
         return
     if not log.skipped:
         raise RecordError(
@@ -171,9 +186,8 @@ def check_is_log(log: Log) -> None:
             f"{str(log.path)!r} was written by a newer loopwright ({log.skipped[0].reason}): "
             "upgrade loopwright, or name another log"
         )
-    raise RecordError(
-        f"{str(log.path)!r} is no log ({_skipped(log)}); name a file that `loopwright tune` wrote"
-    )
+    kind = f": it is {text}" if (text := described(log.path)) else ""
+    raise RecordError(f"{str(log.path)!r} is no log ({_skipped(log)}){kind}; name {READABLE}")
 
 
 def check_has_records(log: Log) -> None:
@@ -218,14 +232,9 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise RecordError(f"{str(path)!r} is a device; name a log file")
         with open(path, "rb") as file:
-            raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
-            while raw:
-                yield raw
-                while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
-                    raw = file.readline(MAX_LINE + 2)
-                raw = file.readline(MAX_LINE + 2)
+            yield from lines_of(file)
     except FileNotFoundError as exc:
-        raise RecordError(f"no log at {str(path)!r}; tune first, or check the path") from exc
+        raise no_log(path) from exc
     except IsADirectoryError as exc:
         logs = sorted(file.name for file in Path(path).glob("*.jsonl"))
         inside = ", and holds no log (*.jsonl); name a log file"
@@ -235,6 +244,36 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
         raise RecordError(f"{str(path)!r} is a directory{inside}") from exc
     except OSError as exc:
         raise RecordError(f"cannot read the log {str(path)!r}: {exc.strerror or exc}") from exc
+
+
+def no_log(path: str | os.PathLike[str]) -> RecordError:
+    return RecordError(f"no log at {str(path)!r}; tune first, or check the path")
+
+
+def lines_of(packed: io.BufferedReader) -> Iterator[bytes]:
+    """The lines of an open file, see `raw_lines`; each result of another tuner is one, too."""
+    whole, unzipped = filled(packed)
+    file: io.BufferedIOBase = whole
+    lines = None
+    if not is_lines(whole.peek(BEGINNING)):
+        data = data_of(whole)
+        lines = result_lines(data, str(packed.name))
+        file = io.BytesIO(data)
+    last = b""
+    for last in _lines(file) if lines is None else lines:
+        yield last
+    cut = unzipped is not None and unzipped.broken is not None
+    if cut and last != TORN and (last.endswith((b"\n", b"}")) or not last):
+        yield TORN
+
+
+def _lines(file: io.BufferedIOBase) -> Iterator[bytes]:
+    raw = file.readline(MAX_LINE + 2).removeprefix(BOM)
+    while raw:
+        yield raw
+        while len(raw) > MAX_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE + 2)
+        raw = file.readline(MAX_LINE + 2)
 
 
 @contextmanager
@@ -292,8 +331,8 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
     except NotJsonError:
         torn = line.startswith(b"{") or not raw.endswith(b"\n")
         raise (TornLineError("torn line") if torn else RecordError("not JSON")) from None
-    if ("v" not in data and "input" in data) or isinstance(data.get("i"), list):  # of TVM
-        return Record.from_json(_shared(before, _from_autotvm(data)))
+    if (fields := _foreign_fields(data)) is not None:
+        return Record.from_json(_shared(before, fields))
     if "header" in data:
         check_version(data)
         if not isinstance(data["header"], dict):
@@ -303,6 +342,16 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
         check_version(data)
         return Expression.from_json(data["expression"])
     return Record.from_json(_shared(before, data))
+
+
+def _foreign_fields(data: Mapping[str, Json]) -> dict[str, Json] | None:
+    """The fields of a record of another tuner; None where the line is not one."""
+    of_tvm = isinstance(data.get("i"), list)
+    if of_tvm and isinstance(data.get("v"), str):
+        return _from_autotvm(ansor_as_autotvm(data), "Ansor")
+    if of_tvm or ("v" not in data and "input" in data):
+        return _from_autotvm(data)
+    return fields_of_result(data)
 
 
 def _shared(before: Record | None, data: dict[str, Json]) -> dict[str, Json]:
@@ -329,9 +378,13 @@ ERRORS = {
 }
 _SENTINEL = 1e9  # the cost by which AutoTVM marks a failure
 _KINDS = ("sp", "re", "an", "ot")
+_MALFORMED = (
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError),
+    *(SyntaxError, MemoryError, RecursionError),  # of a dictionary as text
+)
 
 
-def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
+def _from_autotvm(data: Mapping[str, Json], origin: str = "AutoTVM") -> dict[str, Json]:
     """The fields of a line of AutoTVM 0.2, which keeps no trace, no text of an error, and nothing
     about the machine; these stay empty.
     """
@@ -345,9 +398,12 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
         config = {name: value for name, kind, value in entity if kind in _KINDS}
         if not all(isinstance(name, str) for name in config):
             raise TypeError("the name of a knob is no text")
-        parsed = _target(str(target))
-        failure = _failure(int(error_no), list(map(float, costs)))
-        extra = {"target": target, "index": data["config"].get("index")}
+        if not isinstance(target, str | dict) or not isinstance(args, list):
+            raise TypeError("no target, or arguments that are no list")
+        parsed = _target(target if isinstance(target, str) else json.dumps(target))
+        args = [*args, kwargs] if kwargs else args
+        failure = _failure(int(error_no), list(map(float, costs)), origin)
+        extra: dict[str, Json] = {"target": target, "index": data["config"].get("index")}
         if kwargs:
             extra["kwargs"] = kwargs
         return {
@@ -361,24 +417,95 @@ def _from_autotvm(data: Mapping[str, Json]) -> dict[str, Json]:
             "error": failure,
             "run_s": float(all_cost),
             "ts": float(stamp),
-            "autotvm": extra,
+            origin.lower(): extra,
         }
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
-        raise RecordError("malformed AutoTVM record") from exc
+    except _MALFORMED as exc:
+        raise RecordError(f"malformed {origin} record") from exc
 
 
+#: Options of a target string that say of which code and which board a time is.
+_OPTIONS = ("model", "mcpu", "mattr", "num_threads", "mtriple", "arch")
+_LONGEST = 1 << 14  # characters: splitting takes a second for a million
+#: Those that are read apart, and values that TVM writes, or leaves out, by its version.
+_APART = ("kind", "keys", "device", "target", "tag")
+_USUAL = {"link_params": "0 false", "max_num_threads": "1024 256", "thread_warp_size": "1 32 64"}
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # a quotation mark without its like
+        return [word.strip("'\"") for word in text.split()]
+
+
+def _named(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values of a target string, or of one that is JSON or a dictionary of Python; the
+    first is the kind.
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            fields = ast.literal_eval(text.strip())
+        yield "kind", fields["kind"]
+        for name, value in fields.items():
+            if isinstance(value, bool | None):
+                value = str(int(value or 0)) if value is not None else ""
+            yield name, ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        return
+    kind, *words = _words(text) or [""]
+    yield "kind", kind
+    while words:
+        name, given, value = words.pop(0).partition("=")
+        if not given:
+            # The value may follow; without one, the option is switched on.
+            follows = name.startswith("-") and words and not words[0].startswith("-")
+            value = words.pop(0) if follows else "1" * (name.strip("-") not in _OPTIONS)
+        yield name.lstrip("-"), value
+
+
+@functools.lru_cache(maxsize=256)
 def _target(text: str) -> dict[str, Json]:
-    """Kind, CPU and model of a target string such as ``llvm -keys=cpu -mcpu=skylake``."""
-    words = text.split()
-    if not words:
-        raise ValueError("empty target")
-    options = (word.lstrip("-").partition("=") for word in words[1:])
-    wanted = {n: v for n, _, v in options if n in ("mcpu", "model") and v not in ("", "unknown")}
-    return {"kind": words[0], **wanted}
+    """Kind, code, board and other options of a target string such as ``llvm -keys=cpu
+    -mcpu=skylake``; families only where they are more than those that the kind has anyway.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError("too long for a target")
+    options: dict[str, str] = {}
+    (_, kind), *pairs = _named(text)
+    if not isinstance(kind, str) or not kind or kind.startswith(("[", "-")):
+        raise ValueError("no kind of target")
+    for name, value in pairs:
+        name = name.replace("-", "_")
+        if name in ("mattr", "keys", "libs"):
+            value = ",".join(
+                filter(None, map(str.strip, f"{options.get(name, '')},{value}".split(",")))
+            )
+        options[name] = value
+    options.setdefault("mtriple", options.get("target", ""))  # its name in older strings
+    target: dict[str, Json] = {
+        name: v
+        for name, v in options.items()
+        if name not in _APART
+        and v not in ("", "unknown")
+        and v.lower() not in _USUAL.get(name, "").split()
+    }
+    threads = target.pop("num_threads", "")
+    if threads.isdecimal() and len(threads) < 10:
+        target["num_threads"] = int(threads)
+    usual = ["cpu"] if kind in ("llvm", "c") else [kind, "gpu"]
+    keys = list(filter(None, options.get("keys", "").split(","))) or usual
+    keys = list(dict.fromkeys(filter(None, [options.get("device"), *keys])))
+    if not {kind, "cpu", "gpu"}.issuperset(keys):
+        target["keys"] = keys
+    return {"kind": kind, **target}
 
 
-def _failure(error_no: int, costs: list[float]) -> dict[str, str] | None:
+def _failure(error_no: int, costs: list[float], origin: str) -> dict[str, str] | None:
     if error_no == 0 and costs and max(costs) < _SENTINEL:
         return None
     kind, text = ERRORS.get(error_no, (ErrorKind.RUN_ERROR, "unknown error"))
-    return {"kind": kind.value, "text": f"{text} (AutoTVM error {error_no}; its text was not kept)"}
+    return {
+        "kind": kind.value,
+        "text": f"{text} ({origin} error {error_no}; its text was not kept)",
+    }

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopwright.errors import UsageError
+from loopwright.extras import install
 from loopwright.presenting import counted, html_block, html_folded, html_table, html_text
 from loopwright.records.bulk import fields_of
 from loopwright.records.line import Json
@@ -72,7 +73,7 @@ def to_dataframe(records: RecordsLike) -> pd.DataFrame:
     except ImportError as error:
         raise UsageError(
             "to_dataframe makes a table of pandas, which is not installed; "
-            "install it with: pip install 'loopwright[pandas]'"
+            f"install it with: {install('pandas')}"
         ) from error
     if isinstance(records, str | os.PathLike):
         records = load(records)

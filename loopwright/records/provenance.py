@@ -58,18 +58,37 @@ def device_of(env: Mapping[str, Json]) -> Mapping[str, Json]:
     return device if isinstance(device, dict) else {}
 
 
+_FAMILY = ("keys", "mtriple", "arch")
+_NAMED = {"kind", "model", "mcpu", "mattr", "num_threads", *_FAMILY}
+
+
 def hardware(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
-    """Name the hardware that decides a time: CPU model, vector extensions, target of the code.
+    """Name the hardware that decides a time: CPU model, vector extensions, target of the code, and
+    the board that the target names by its ``-model``.
 
     For a device: the model, the number of its processors and the architecture of its code, or the
-    version of the driver where the driver compiles the code. One line of text to compare; empty
-    when nothing is known.
+    version of the driver where the driver compiles the code. Where the machine is not known, as in
+    logs of AutoTVM, families (``-device``, ``-keys``), triple, architecture and other options of
+    the target are part of the board. One line of text to compare; empty when nothing is known.
 
     Example:
         >>> records = lw.records.load("matmul.jsonl").records
         >>> print(bool(lw.records.hardware(lw.records.environment(), records[0].target)))
         True
     """
+    machine = machine_of(env, target)
+    family, others = ((), []) if env else (_FAMILY, sorted(target.keys() - _NAMED))
+    words = [_text(target.get(name)) for name in family]
+    words += [f"{name}={value}" for name in others if (value := _text(target[name]))]
+    board = [_text(target.get("model")), " ".join(filter(None, words))]
+    if not any(board):
+        return machine
+    parts = machine.split(" | ")
+    return " | ".join([*parts, *[""] * (4 - len(parts)), *board])
+
+
+def machine_of(env: Mapping[str, Json], target: Mapping[str, Json]) -> str:
+    """The part of `hardware` that leaves the target's words for the board out."""
     if device := device_of(env):
         code = device.get("arch") or f"driver {_text(device.get('driver'))}"
         return f"{_text(device.get('name'))} | {_text(device.get('processors'))} | {_text(code)}"

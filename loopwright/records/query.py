@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from loopwright.records.bulk import fields_of, grouped
 from loopwright.records.ranking import is_of_playoff, playoffs, ranked
-from loopwright.records.record import Checked, Record, Verdict, verdict_of
+from loopwright.records.record import Checked, Record
+from loopwright.records.verdict import Verdict, verdict_of
 
 _R = TypeVar("_R")
 

@@ -17,7 +17,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from loopwright.records.bulk import fields_of
 from loopwright.records.line import Json
-from loopwright.records.record import Checked, Outcome, Record, Verdict, verdict_of
+from loopwright.records.record import Checked, Record
+from loopwright.records.verdict import Outcome, Verdict, verdict_of
 
 PLAYOFF = "playoff"  # phase of the records of a playoff
 _BEHIND = 1.0 + 1e-9  # all others are slower than the winner of a playoff, by this factor at least

@@ -1,4 +1,4 @@
-"""Records, their verdicts, and expressions: their fields, checks of these, and their JSON lines.
+"""Records and expressions: their fields, checks of these, and their JSON lines.
 
 ``docs/records.md`` is the specification. Nothing in a line is ever executed or unpickled.
 """
@@ -8,187 +8,28 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Meta
 
 from loopwright.errors import RecordError
 from loopwright.records.error_kinds import FAILED_AGAIN, ErrorKind
 from loopwright.records.line import (
-    MAX_DEPTH,
-    MAX_LINE,
     Json,
     UnknownVersionError,
     body_of,
-    body_of_sealed,
     canonical_json,
-    check_limits,
-    is_own_line,
     parse_line,
     sealed,
 )
-from loopwright.records.provenance import hardware, threads
-
-
-class Outcome(StrEnum):
-    """Possible outcomes of a comparison.
-
-    Example:
-        >>> print([outcome.value for outcome in lw.records.Outcome])
-        ['faster', 'tie', 'slower', 'not compared']
-    """
-
-    FASTER = "faster"  # the whole interval of the gain lies above what counts as a gain
-    TIE = "tie"  # the interval holds gains too small to count, or none
-    SLOWER = "slower"  # the whole interval lies below, by as much
-    NOT_COMPARED = "not compared"  # the default could not be measured beside it
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Comparison of the winner of a playoff with the default configuration.
-
-    Attributes:
-        gain: relative gain in speed, such as 0.031 for 3.1 % faster; negative where it is slower.
-        margin: half the width of the 95 % interval of the gain.
-        rounds: number of paired samples that the interval rests on.
-        default: ``Record.candidate`` of the default configuration; empty when not compared.
-        peak: the limit of the machine that was sampled in the same rounds, such as
-            ``"FMA peak (AVX2)"``; empty where none was.
-        of_peak: fraction of it that the winner reached; 0 where none was sampled.
-        is_default: the winner is the default itself, or has its code: there was nothing to compare.
-
-    Example:
-        >>> verdict = lw.records.Verdict(lw.records.Outcome.FASTER, gain=0.31, margin=0.02)
-        >>> print(verdict.text())
-        the best beats the default by 31.0 % +- 2.0 %
-    """
-
-    outcome: Outcome
-    gain: float = 0.0
-    margin: float = 0.0
-    rounds: int = 0
-    default: str = ""
-    peak: str = ""
-    of_peak: float = 0.0
-    is_default: bool = False
-
-    @property
-    def is_gain(self) -> bool:
-        """Whether the winner is measurably faster than the default."""
-        return self.outcome is Outcome.FASTER
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether the winner and the default were sampled in the same rounds."""
-        return self.outcome is not Outcome.NOT_COMPARED
-
-    @property
-    def nothing_faster(self) -> bool:
-        """Whether the default is at least as fast as the winner, so that the default is built."""
-        return self.outcome in (Outcome.TIE, Outcome.SLOWER)
-
-    def text(self, winner: str = "", default: str = "the default") -> str:
-        """The verdict as a sentence, worded as in every command; an empty name of the winner is
-        "the best", except for one that is slower.
-        """
-        slower = self.outcome is Outcome.SLOWER
-        winner = winner or ("the fastest other configuration" if slower else "the best")
-        if self.outcome is Outcome.NOT_COMPARED:
-            return f"{winner} was not compared with {default}"
-        share = self.of_peak / (1.0 + self.gain)
-        remark = f"{default} has {share * 100:.0f} % of the {self.peak}" if self.peak else ""
-        if self.is_default:
-            more = f"; {remark}" if remark else ""
-            return f"{winner} is {default} itself: nothing faster was found{more}"
-        return compared(self.outcome, self.gain, self.margin, winner, default, remark)
-
-    def to_json(self) -> dict[str, Json]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Verdict:
-        """Read the form of a record; unknown fields are ignored. RecordError where a field is
-        missing or malformed.
-        """
-        readers = {item.name: _READERS[str(item.type)] for item in fields(cls)}
-        try:
-            named = {
-                name: read(data[name])
-                for name, read in readers.items()
-                if name in data or name not in _OPTIONAL
-            }
-        except (KeyError, TypeError, ValueError, OverflowError) as exc:
-            raise RecordError("field 'verdict' is malformed") from exc
-        return cls(**named)
-
-
-def verdict_of(value: Json) -> Verdict | None:
-    """The verdict of a record; None where it has none, or one that `records validate` reports."""
-    try:
-        return None if value is None else Verdict.from_json(value)
-    except RecordError:
-        return None
-
-
-#: Readers of the fields of a verdict by their types.
-_READERS: dict[str, Callable[[Json], Json]] = {
-    kind.__name__: kind for kind in (Outcome, float, int, str, bool)
-}
-_OPTIONAL = ("peak", "of_peak", "is_default")  # fields that the first version of a verdict lacked
-
-
-#: A gain from which on it is said as a factor: "a factor of 5.12" is easier to grasp than "412 %".
-FACTOR = 1.0
-#: The verdict where there was no playoff, or none with the default.
-NOT_COMPARED = Verdict(Outcome.NOT_COMPARED)
-
-
-def compared(
-    outcome: Outcome,
-    gain: float,
-    margin: float,
-    one: str = "the best",
-    other: str = "the default",
-    known: str = "",
-) -> str:
-    """Comparison of two kernels as a sentence, by the relative gain of the one over the other, and
-    half the width of its interval; ``known`` is further text on the other, added without a gain.
-
-    Example:
-        >>> print(lw.records.compared(lw.records.Outcome.FASTER, gain=0.31, margin=0.02))
-        the best beats the default by 31.0 % +- 2.0 %
-    """
-    figures = f"{_percent(abs(gain), margin)} +- {_percent(margin, margin)}"
-    if gain >= FACTOR:
-        figures = f"a factor of {1.0 + gain:.2f} +- {margin:.2f}"
-    # Where samples lie far apart the interval is not symmetric: both its ends may lie on one
-    # side although half of its width is more than the gain.
-    amount = figures if margin < abs(gain) else f"an uncertain amount ({figures})"
-    match outcome:
-        case Outcome.FASTER:
-            return f"{one} beats {other} by {amount}"
-        case Outcome.SLOWER:
-            return f"{one} is slower than {other} by {amount}"
-        case Outcome.TIE if known:
-            return f"no measurable gain: {known}"
-        case Outcome.TIE:
-            return f"tie: {one} and {other} differ by {figures}"
-    return f"{one} was not compared with {other}"
-
-
-def _percent(share: float, margin: float) -> str:
-    """A fraction as a percentage with as many digits as its margin has."""
-    return f"{share * 100:.{1 if margin < 0.1 else 0}f} %"
-
+from loopwright.records.provenance import hardware, machine_of, threads
+from loopwright.records.verdict import verdict_of
 
 VERSION = 1  # the version written, and the newest that is understood
 
@@ -207,7 +48,7 @@ class Checked(StrEnum):
 
 
 #: Fields that a line lacks where they are empty.
-_LEFT_OUT = (
+LEFT_OUT = (
     *("check_reason", "phase", "program", "code", "same_as", "times_of", "resources"),
     *("prepare_s", "verdict"),
 )
@@ -309,10 +150,10 @@ class Record:
         times = tuple(self.times)
         for value in times:
             number = not isinstance(value, bool) and hasattr(value, "__float__")
-            if not number or not 0 < float(value) < math.inf:
+            if not number or not 0 < float(value) <= _MOST_SECONDS:
                 raise RecordError(
                     f"field 'times' holds {str(value)[:60]!r}; each time is a finite number of "
-                    "seconds above 0"
+                    f"seconds above 0, and at most {_MOST_SECONDS:g}"
                 )
         object.__setattr__(self, "times", tuple(map(float, times)))
 
@@ -377,23 +218,23 @@ class Record:
     @property
     def id(self) -> str:
         """Short name of this record: 10 hexadecimal digits of the hash of its unsealed line."""
-        return vars(self).get("_id") or _id_of(self._body().encode())
+        return vars(self).get("_id") or id_of(self._body().encode())
 
     @functools.cached_property
     def candidate(self) -> str:
         """Identity of the measured code and its conditions, whenever and by whomever measured."""
-        if common := vars(self).get("_common"):  # msgspec writes its values as `json` does
-            middle = _encode_sorted((self.config, self.trace))[1:-1]
-            return hashlib.sha256(common.head + middle + common.tail).hexdigest()
-        parts = [self.task, self.dag, self.target, self.config, self.trace, self.hardware]
+        if common := vars(self).get("_common"):
+            return str(common.candidate(self))
+        machine = machine_of(self.env, self.target)
+        parts = [self.task, self.dag, self.target, self.config, self.trace, machine]
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def to_json(self) -> dict[str, Json]:
         """The fields of the line, in the order in which they are written."""
         line: dict[str, Json] = {"v": self.v}
-        for name in _WRITTEN:
+        for name in WRITTEN:
             line[name] = getattr(self, name)
-        for name in _LEFT_OUT:
+        for name in LEFT_OUT:
             if not line[name]:
                 del line[name]
         if self.max_error is None:
@@ -424,10 +265,10 @@ class Record:
 
 
 #: Fields in the order in which they are written, behind the version.
-_WRITTEN = tuple(item.name for item in fields(Record) if item.name not in ("v", "extra"))
+WRITTEN = tuple(item.name for item in fields(Record) if item.name not in ("v", "extra"))
 
 
-def _id_of(body: bytes) -> str:
+def id_of(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:10]
 
 
@@ -448,13 +289,15 @@ def check_version(data: Mapping[str, Json]) -> None:
         raise RecordError(f"version {version} is not known")
 
 
-_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-#: Finite numbers of at least 0, such as seconds. A whole one stays whole, since ids depend on it.
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+#: Finite numbers of at least 0, such as errors. A whole one stays whole, since ids depend on it.
 _Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 _LAST_SECOND = 253402300799  # the last second of the year 9999: what a calendar can show
 _Moment = (
     Annotated[int, Meta(ge=0, le=_LAST_SECOND)] | Annotated[float, Meta(ge=0, le=_LAST_SECOND)]
 )
+_MOST_SECONDS = 1e30  # so that sums of any number of lines are finite
+_Seconds = Annotated[int, Meta(ge=0, le=2**63 - 1)] | Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 
 
 class _Error(msgspec.Struct):
@@ -466,7 +309,7 @@ class _Target(msgspec.Struct):
     kind: str = ""
     mcpu: str | None = None
     mattr: str | list[str] | None = None
-    num_threads: _Count | None = None
+    num_threads: Count | None = None
 
 
 class _Device(msgspec.Struct):
@@ -475,14 +318,14 @@ class _Device(msgspec.Struct):
     uuid: str = ""
     driver: str = ""
     arch: str = ""
-    processors: _Count = 0
+    processors: Count = 0
 
 
 class _Environment(msgspec.Struct):
     device: _Device | None = None
     cpu: str | None = None
     isa: str | list[str] | None = None
-    cores: _Count | None = None
+    cores: Count | None = None
 
 
 _Trace = list[list[Json]]
@@ -492,7 +335,7 @@ _Trace = list[list[Json]]
 _BY_TYPE: dict[str, object] = {
     "str": str,
     "bool": bool,
-    "int": _Count,
+    "int": Count,
     "int | None": int | None,
     "float": _Amount,
     "float | None": _Amount | None,
@@ -503,18 +346,19 @@ _BY_TYPE: dict[str, object] = {
     "Mapping[str, str] | None": _Error | None,
     "Checked": Checked,
 }
-_TYPES = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
-_TYPES |= {
+FIELD_TYPES = {item.name: _BY_TYPE[str(item.type)] for item in fields(Record)}
+FIELD_TYPES |= {
     "target": _Target,
     "env": _Environment,
     "trace": _Trace,
-    "resources": dict[str, _Count] | None,
+    "resources": dict[str, Count] | None,
     "ts": _Moment,
+    **dict.fromkeys(("build_s", "run_s", "prepare_s"), _Seconds),
 }
-del _TYPES["extra"]
+del FIELD_TYPES["extra"]
 
 
-def _fits(kind: object, value: Json) -> bool:
+def fits(kind: object, value: Json) -> bool:
     try:
         msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of half a surrogate pair
@@ -534,160 +378,27 @@ REQUIRED = ("task", "op", "args", "target", "config", "times")
 
 #: All fields at once, each of which may be missing: one by one takes ten times longer.
 _Fields = msgspec.defstruct(
-    "_Fields", [(name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in _TYPES.items()]
+    "_Fields",
+    [(name, kind | msgspec.UnsetType, msgspec.UNSET) for name, kind in FIELD_TYPES.items()],
 )
-_LISTS = [(name, kind) for name, kind in _TYPES.items() if kind is list or kind is _Trace]
+_LISTS = [(name, kind) for name, kind in FIELD_TYPES.items() if kind is list or kind is _Trace]
 
 
 def checked_fields(data: Mapping[str, Json]) -> tuple[dict[str, Json], dict[str, Json]]:
     """Split the fields of a line into those of a record and those unknown to this version."""
-    values = {name: value for name, value in data.items() if name in _TYPES}
+    values = {name: value for name, value in data.items() if name in FIELD_TYPES}
     listed = all(_is_listed(kind, values.get(name, [])) for name, kind in _LISTS)
-    if not listed or values.get("verdict") is not None or not _fits(_Fields, values):
+    if not listed or values.get("verdict") is not None or not fits(_Fields, values):
         for name, value in values.items():  # the first that is wrong
             unreadable = name == "verdict" and value is not None and verdict_of(value) is None
-            if unreadable or not _fits(_TYPES[name], value):
+            if unreadable or not fits(FIELD_TYPES[name], value):
                 raise RecordError(
                     f"field {name!r} is malformed: {json.dumps(value, default=repr)[:60]}"
                 )
     for name in REQUIRED:
         if name not in values:
             raise RecordError(f"field {name!r} is missing")
-    return values, {name: value for name, value in data.items() if name not in _TYPES}
-
-
-#: Fields of which many lines of a log hold the same text.
-_SHARED = ("task", "op", "args", "target", "dag", "space", "build", "run", "env")
-_LARGEST = 10**15  # of amounts in lines that are read fast: larger floats have exponents in JSON
-_OwnAmount = Annotated[int, Meta(ge=0, le=_LARGEST)] | Annotated[float, Meta(ge=0, le=_LARGEST)]
-#: Types of the fields of lines that this version writes, in their order. Lines with a verdict,
-#: which are few, are left to `Record.from_line`.
-_OWN_TYPES: dict[str, object] = {
-    "v": Literal[1],
-    **{name: _TYPES[name] for name in _WRITTEN if name != "verdict"},
-    **dict.fromkeys(_SHARED, Raw),
-    **dict.fromkeys(("build_s", "run_s"), _OwnAmount),
-    "max_error": _OwnAmount | None,
-    "prepare_s": Annotated[float, Meta(gt=0, le=_LARGEST)],
-    "resources": Annotated[dict[str, _Count], Meta(min_length=1)] | None,
-    "times": tuple[Annotated[float, Meta(gt=0, le=_LARGEST)], ...],
-    "config": dict[str, Raw],
-    "trace": list[Raw],
-    "error": dict[str, str] | None,
-}
-_shared_texts = attrgetter(*_SHARED)
-_OwnLine = msgspec.defstruct(
-    "_OwnLine",
-    [*_OWN_TYPES.items(), ("sum", str)],
-    # The defaults of fields that such a line may lack.
-    namespace={n: getattr(Record, n) for n in (*_LEFT_OUT, "max_error") if n in _OWN_TYPES},
-    kw_only=True,
-    forbid_unknown_fields=True,
-    omit_defaults=True,
-)
-_decode_own = msgspec.json.Decoder(_OwnLine).decode
-_encode = msgspec.json.Encoder().encode
-_encode_sorted = msgspec.json.Encoder(order="sorted").encode
-_SMALL = 1e-4  # msgspec spells smaller numbers in another way
-
-
-def _own_value(text: bytes, decode: Callable[[bytes], Json] = msgspec.json.decode) -> Json:
-    """The value of a part of a line, if `json` writes it so and it is shallow; else RecordError."""
-    check_limits(text)
-    value = decode(text)
-    deep = text.count(b"[") + text.count(b"{") > MAX_DEPTH // 2
-    if deep or body_of(value, "").encode() != text:
-        raise RecordError("written in another way")
-    return value
-
-
-class _Parts(dict[bytes, Json]):
-    """Values by their texts, for those that `json` and msgspec write as the text is."""
-
-    _MOST = 1 << 16
-
-    def __init__(self, kind: Any) -> None:
-        self._decode = msgspec.json.Decoder(kind).decode
-
-    def __missing__(self, text: bytes) -> Json:
-        value = _own_value(text, self._decode)
-        if _encode(value) != text:
-            raise RecordError("written in another way")
-        if len(self) < self._MOST:
-            self[text] = value
-        return value
-
-
-class _Common:
-    """Values that the records of a task and run have in common."""
-
-    def __init__(self, texts: Iterable[bytes]) -> None:
-        self.values: dict[str, Json] = {}
-        for name, text in zip(_SHARED, texts, strict=True):
-            self.values[name] = _own_value(text)
-            if not _fits(_TYPES[name], self.values[name]):
-                raise RecordError(f"field {name!r} is malformed")
-        own = self.values
-        own["hardware"] = hardware(own["env"], own["target"])
-        own["threads"] = threads(own["target"], own["env"])
-        #: The text whose hash is `Record.candidate`, around configuration and trace.
-        head = canonical_json([own["task"], own["dag"], own["target"]])
-        self.head = head[:-1].encode() + b","
-        self.tail = f",{canonical_json(own['hardware'])}]".encode()
-        own["_common"] = self
-
-    def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        return type(None), ()  # only a shorter way to `Record.candidate`
-
-
-class SharedValues:
-    """Values that the records of a log have in common, by their texts."""
-
-    def __init__(self) -> None:
-        self.common: dict[tuple[bytes, ...], _Common] = {}
-        self.knobs, self.steps = _Parts(Any), _Parts(list[Any])
-
-
-def own_record(line: bytes, shared: SharedValues) -> Record | None:
-    """Read a line that is written as this version writes it, several times faster than
-    `Record.from_line`.
-
-    None for every other line, some records among them: `from_line` reads them, or has the words for
-    what is wrong. ``shared`` collects values that the records of a log have in common.
-    """
-    if len(line) > MAX_LINE or not is_own_line(line):
-        return None
-    try:
-        parsed: Any = _decode_own(line)
-        texts = tuple(map(bytes, _shared_texts(parsed)))
-        common = shared.common.get(texts) or _Common(texts)
-        values = msgspec.structs.asdict(parsed) | common.values
-        knob = shared.knobs
-        values["config"] = {name: knob[bytes(raw)] for name, raw in parsed.config.items()}
-        values["trace"] = list(map(shared.steps.__getitem__, map(bytes, parsed.trace)))
-    except (msgspec.MsgspecError, RecordError, RecursionError):
-        return None
-    without_kind = parsed.error is not None and "kind" not in parsed.error
-    if without_kind or not _is_rewritten(parsed, line):
-        return None
-    shared.common[texts] = common
-    del values["sum"]
-    values["_id"] = _id_of(body_of_sealed(line))
-    values["extra"] = {}
-    record = object.__new__(Record)  # the types say all that its constructor checks
-    object.__setattr__(record, "__dict__", values)
-    return record
-
-
-def _is_rewritten(parsed: Any, line: bytes) -> bool:
-    """Whether a line is the text that its record is written as, so that this gives the id."""
-    if min(parsed.times, default=1.0) < _SMALL:
-        parsed.times = Raw(body_of(parsed.times, "").encode())
-    for name in ("build_s", "run_s", "ts", "max_error", "prepare_s"):
-        value = getattr(parsed, name)
-        if value and value < _SMALL:
-            setattr(parsed, name, Raw(repr(value).encode()))
-    return bool(_encode(parsed) == line)
+    return values, {name: value for name, value in data.items() if name not in FIELD_TYPES}
 
 
 @dataclass(frozen=True, eq=False)
@@ -734,6 +445,6 @@ class Expression:
         if not isinstance(data, dict):
             raise RecordError("field 'expression' is not an object")
         for item in fields(cls):
-            if not _fits(_BY_TYPE[str(item.type)], data.get(item.name)):
+            if not fits(_BY_TYPE[str(item.type)], data.get(item.name)):
                 raise RecordError(f"field {item.name!r} of 'expression' is missing or malformed")
         return cls(**{item.name: data[item.name] for item in fields(cls)})

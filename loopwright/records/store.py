@@ -9,7 +9,6 @@ the next line.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import threading
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from loopwright.errors import RecordError
+from loopwright.files import flock, open_flags, read_at, unlock
 from loopwright.records.line import BEGINNING, Json, begins_log
 from loopwright.records.record import Expression, Record, header_line
 
@@ -100,7 +100,6 @@ class Store:
                 os.close(fd)
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
             # Before opening: a pipe without a reader would block, a device might act.
             if self.path.exists() and not self.path.is_file():
@@ -109,9 +108,9 @@ class Store:
                     f"cannot write the log {str(self.path)!r}: it is {kind}, and a log is read "
                     "again; name a regular file"
                 )
-            fd = os.open(self.path, flags, 0o666)
+            fd = os.open(self.path, open_flags("RDWR", "APPEND", "CREAT"), 0o666)
             try:
-                beginning = os.pread(fd, BEGINNING, 0)
+                beginning = read_at(fd, BEGINNING, 0)
                 if beginning and not begins_log(beginning):
                     raise RecordError(
                         f"cannot write the log {str(self.path)!r}: the file that is there is no "
@@ -137,19 +136,19 @@ class Store:
             except OSError as exc:
                 raise self._error(exc) from exc
             finally:
-                fcntl.flock(fd, fcntl.LOCK_UN)
+                unlock(fd)
 
     def _locked(self) -> int:
         """The descriptor to write to, locked; the file may be replaced while this waits."""
         while True:
             fd = self._current()
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                flock(fd)
             except OSError as exc:
                 raise self._error(exc) from exc
             if self._is_same_file(fd):
                 return fd
-            fcntl.flock(fd, fcntl.LOCK_UN)
+            unlock(fd)
 
     def _current(self) -> int:
         """The descriptor to write to: reopened after a fork, and when the file was replaced."""
@@ -175,7 +174,7 @@ class Store:
 def _append(fd: int, data: bytes) -> None:
     """Append ``data`` whole, or leave no part of it behind; the caller holds the lock."""
     start = os.fstat(fd).st_size
-    if start and os.pread(fd, 1, start - 1) != b"\n":
+    if start and read_at(fd, 1, start - 1) != b"\n":
         data = b"\n" + data
     done = 0
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from loopwright.errors import RecordError
+from loopwright.records.foreign import origin_of
 from loopwright.records.line import (
     DamagedLineError,
     TornLineError,
@@ -16,7 +17,8 @@ from loopwright.records.line import (
     is_own_line,
 )
 from loopwright.records.log import raw_lines, read_line
-from loopwright.records.record import Expression, Record, SharedValues, own_record
+from loopwright.records.own_lines import SharedValues, own_record
+from loopwright.records.record import Expression, Record
 
 
 class LineKind(StrEnum):
@@ -24,7 +26,11 @@ class LineKind(StrEnum):
     HEADER = "header"
     EXPRESSION = "expression"
     COMMENT = "comment"  # a blank line, or one that begins with ``#``
-    FOREIGN = "AutoTVM record"  # which is read
+    #: Of other tuners, which are read.
+    AUTOTVM = "AutoTVM record"
+    ANSOR = "Ansor record"
+    KERNEL_TUNER = "Kernel Tuner record"
+    T4 = "T4 record"
     #: Of a newer version of loopwright, or of another version of TVM: whole, but ignored.
     UNKNOWN_VERSION = "unknown version"
     TORN = "torn"  # cut off, as by a crash in the middle of writing
@@ -134,6 +140,6 @@ def _report(number: int, raw: bytes) -> LineReport:
         case Expression():
             return LineReport(number, LineKind.EXPRESSION, line.hash)
         case Record():
-            kind = LineKind.FOREIGN if "autotvm" in line.extra else LineKind.RECORD
-            return LineReport(number, kind, line.id)
+            kind = f"{origin} record" if (origin := origin_of(line)) else LineKind.RECORD
+            return LineReport(number, LineKind(kind), line.id)
     return LineReport(number, LineKind.HEADER, str(line.get("run", "")))

@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 
 from loopwright import env
 from loopwright.errors import UsageError, shown
-from loopwright.files import PARTIAL, replaced
+from loopwright.files import PARTIAL, is_own, open_flags, replaced
 
 #: Seconds after which a file that a killed process left half-written is removed.
 _ABANDONED_S = 3600.0
@@ -77,15 +77,15 @@ class FileStore:
         if not self._is_private():
             return None
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            descriptor = os.open(path, open_flags("RDONLY", "NOFOLLOW"))
         except OSError:  # missing or unreadable: it is made again
             return None
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            if not stat.S_ISREG(status.st_mode) or not is_own(status):
                 return None
             with contextlib.suppress(OSError):  # a read-only folder is usable
-                os.utime(descriptor)
+                os.utime(descriptor if os.utime in os.supports_fd else path)
             digest, _, body = file.read().partition(b"\n")
         return body if hashlib.sha256(body).hexdigest().encode() == digest else None
 
@@ -126,9 +126,9 @@ class FileStore:
             return False
         if not stat.S_ISDIR(status.st_mode):
             problem = "it is no folder"
-        elif status.st_uid != os.geteuid():
+        elif not is_own(status):
             problem = "it belongs to another user"
-        elif status.st_mode & 0o022:
+        elif os.name == "posix" and status.st_mode & 0o022:
             problem = f"others may write to it; chmod 700 {self.folder}"
         else:
             return True

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -19,6 +20,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -174,6 +176,8 @@ def link_loaded(manifest: Manifest, library: ctypes.CDLL) -> Linked:
             _address(library, "lw_pool_configure")
         )
         pool.follow(configure, manifest.num_threads)
+        if hasattr(library, pool.WATCH):
+            pool.watch(_address(library, pool.WATCH))
     if calls_packed(manifest):
         bind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_address(library, packed_calls.CONFIGURE))
         bind(packed_calls.call_address())
@@ -254,6 +258,17 @@ def export(
             "without fcompile"
         )
     path = Path(path)
+    ending = path.suffix.lower()
+    if ending in (".gz", ".tgz", ".xz", ".bz2", ".zip"):
+        raise UsageError(f"export_library: {path} would be compressed; name it .tar, .so or .a")
+    if ending == ".tar" and not form:
+        if more or kind.holds != "object" or fcompile is not None:
+            raise UsageError(
+                "export_library: a .tar holds the object file of a module that was built here for "
+                "llvm or c, unlinked; name the file .so for anything else"
+            )
+        write(Output(path, _tar(source), TAR_FILE), force=force)
+        return path
     check((path, LIBRARY_FILE), force=force)
     if kind.holds == "library":
         write(Output(path, source.objects, LIBRARY_FILE), force=force)
@@ -284,7 +299,7 @@ def export(
         (room / "fastcall.o").write_bytes(_object(fastcall.fastcall_text()))
         (room / "manifest.c").write_text(_manifest_c(manifest) + _start_c(manifest, uses_pool))
         exported = [*names, "lw_manifest", *fastcall.SYMBOLS]
-        exported += ["lw_pool_configure"] if uses_pool else []
+        exported += ["lw_pool_configure", pool.WATCH] if uses_pool else []
         files = ["manifest.c", *objects, "fastcall.o"]
         if calls_packed(source.contents):
             (room / "packed.c").write_text(_PACKED % packed_calls.UNBOUND)
@@ -341,6 +356,44 @@ def _archive(
             files.append(POOL)
         _run([archiver, "rcsD", "out.a", *files], room)
         return (room / "out.a").read_bytes()
+
+
+def _tar(source: Artifact) -> bytes:
+    """Pack what `save` writes into one file; it is linked when it is loaded."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, data in zip(_MEMBERS, source.files(), strict=True):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def read_tar(path: Path, data: bytes) -> Artifact:
+    """The artifact in a tar; UsageError where it is none of ours; others as of `Artifact.load`."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
+            members = [tar.getmember(name) for name in _MEMBERS]
+            if any(m.type != tarfile.REGTYPE or m.issparse() for m in members):
+                raise tarfile.TarError("a link, or a file with holes")
+            # Not by `extractfile`, which believes any size.
+            objects, text = (data[m.offset_data :][: m.size] for m in members)
+    except (KeyError, ValueError, tarfile.TarError):
+        raise UsageError(
+            f"{path} is a tar, but not one that export_library wrote, whole; export it again"
+        ) from None
+    names = [f"{name} in {path}" for name in _MEMBERS]
+    return Artifact.of_files(objects, text, *names)
+
+
+def is_tar(data: bytes) -> bool:
+    """Whether bytes begin like a tar."""
+    return data[257:262] == b"ustar"
+
+
+#: The members of a tar.
+_MEMBERS = (KERNEL, f"{KERNEL}.json")
+TAR_FILE = FileKind("a library", lambda data: is_tar(data) and data.startswith(KERNEL.encode()))
 
 
 def _write_sealed(path: Path, data: bytes, *, force: bool) -> Path:

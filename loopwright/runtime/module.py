@@ -43,6 +43,32 @@ _CUBIN = FileKind("a cubin", lambda data: data[:4] == b"\x7fELF" and data[18:20]
 _SYMBOL = "lw_manifest"
 
 
+class DeviceKernels:
+    """The kernels that a module runs on a device, as TVM has them among its imported modules.
+
+    Attributes:
+        type_key: kind of their target, ``"cuda"`` or ``"opencl"``.
+        imported_modules: none.
+    """
+
+    imported_modules: tuple[()] = ()
+
+    def __init__(self, module: Module) -> None:
+        self._module, self.type_key = module, module.type_key
+
+    def get_source(self, kind: str = "") -> str:
+        """Their text; see `Module.get_source`."""
+        return self._module.get_source(kind)
+
+    def save(self, path: str | os.PathLike[str], fmt: str = "", *, force: bool = False) -> Path:
+        """Write one of their texts, or their machine code, see `Module.save`: by default what the
+        path ends in, such as ``.ptx``, ``.cu`` or ``.cl``."""
+        return self._module.save(path, fmt or Path(path).suffix.lstrip("."), force=force)
+
+    def __repr__(self) -> str:
+        return f"<DeviceKernels of {self._module!r}>"
+
+
 class Module:
     """A compiled program that can be called, inspected, timed and saved.
 
@@ -158,9 +184,19 @@ class Module:
         self._imported.append(module)
 
     @property
-    def imported_modules(self) -> tuple[Module, ...]:
-        """The modules that were imported, in order."""
-        return tuple(self._imported)
+    def imported_modules(self) -> tuple[Module | DeviceKernels, ...]:
+        """The code of its kernels, if they run on a device; then the modules that were imported, in
+        order.
+
+        Example:
+            >>> A = te.placeholder((64,), name="A")
+            >>> B = te.compute((64,), lambda i: A[i] + 1, name="B")
+            >>> f = lw.build([A, B], "opencl")
+            >>> print("__kernel" in f.imported_modules[0].get_source())
+            True
+        """
+        kernels = (DeviceKernels(self),) if self._kind.device != "cpu" else ()
+        return (*kernels, *self._imported)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -303,7 +339,8 @@ class Module:
         Args:
             path: the file, such as ``matmul.so``; replaced in one step and returned. With the
                 ending ``.a`` it is a static library, for a linker and for `load_module`, which then
-                needs LLVM.
+                needs LLVM. With ``.tar`` it is what `save` writes, in one file, which takes no
+                linker; `load_module` reads it with LLVM.
             cc: the compiler that links; default the first of cc, gcc, clang.
             fcompile: links instead of ``cc``, with a toolchain of another name or machine: called
                 as ``fcompile(output, files, options=[...])``, it writes a shared object of the
@@ -335,6 +372,8 @@ class Module:
                 return cls(libraries.read_library(target, data))
             if libraries.is_archive(data):
                 return cls(libraries.read_static_library(target, data))
+            if libraries.is_tar(data):
+                return cls(libraries.read_tar(target, data))
         return cls(Artifact.load(path))
 
     def time_evaluator(

@@ -1,6 +1,6 @@
 ; The thread pool: one per process, built from this text when the first parallel kernel is linked.
 ;
-; pool.py appends sleep_futex.ll or sleep_pthread.ll (how threads sleep) and fills in the two
+; pool.py appends sleep_futex.ll or sleep_pthread.ll (how threads sleep) and fills in the
 ; capital words after a dollar. Nothing here is thread-local: JIT linkers cannot do that.
 ;
 ; @owner  process id << 32 | busy. A launch takes the pool by CAS; a launch that finds it taken (another
@@ -15,6 +15,7 @@
 ;         end << 32 | first, in units. @result: the first failure that a body returned.
 
 %job = type { ptr, ptr, i64, i64, i64, i64 }          ; body, closure, n, workspace bytes, team, unit
+%watch = type { i64, ptr, ptr, ptr, ptr, ptr, [3 x ptr] }  ; main thread, functions of CPython, what was raised
 %slot = type { ptr, i64, i32, i32, [10 x i32] }       ; workspace, its bytes, thread id, epoch at start
 
 @owner = internal global i64 0, align 128
@@ -28,6 +29,11 @@
 @threads = internal global i32 1, align 128
 @spin = internal global i32 0
 @workers = internal global i32 0
+@watch = internal global ptr null  ; %watch of the process; null: nothing interrupts a loop
+; When the main thread last asked for signals, or a series of its launches began, and when the last
+; of its launches ended.
+@asked = internal global i64 0, align 128
+@ended = internal global i64 0
 @slots = internal global [1024 x %slot] zeroinitializer, align 128
 
 declare i32 @getpid()
@@ -35,6 +41,8 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(ptr)
 declare i32 @posix_memalign(ptr, i64, i64)
 declare void @free(ptr)
+declare i32 @clock_gettime(i32, ptr)
+declare i64 @pthread_self()
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 
@@ -56,6 +64,13 @@ own:
   ret i32 %have
 busy:
   ret i32 -1
+}
+
+; From now on the caller asks CPython between pieces of a long loop whether a signal was handled by an
+; exception, as Ctrl-C is.
+define void @lw_pool_watch(ptr %watch) {
+  store atomic ptr %watch, ptr @watch release, align 8
+  ret void
 }
 
 ; System's id of a worker's thread, 0 until it runs.
@@ -131,6 +146,7 @@ work:
   %joined64 = and i64 %closed, 2147483647
   %joined = trunc i64 %joined64 to i32
   call void @await_done(i32 %joined)
+  call void @note_end()
   %outcome = load atomic i32, ptr @result acquire, align 4
   call void @release()
   ret i32 %outcome
@@ -243,8 +259,27 @@ out:
 ; left or a body failed. A part is half of what a range has left, so that late and slow threads even
 ; out. After Markatos and LeBlanc, Using Processor Affinity in Loop Scheduling on Shared-Memory
 ; Multiprocessors, 1994.
+; Where signals are watched for, a part is run in pieces of some hundredths of a second, by the time
+; of the piece before; the first one is small, and others grow until the clock moves on. Between long
+; ones a failure is heeded.
 define internal void @drain(i64 %member, ptr %workspace) {
 entry:
+  %since = alloca i64
+  %enough = alloca i64
+  %watch = load atomic ptr, ptr @watch acquire, align 8
+  %watched = icmp ne ptr %watch, null
+  %caller = icmp eq i64 %member, 0
+  br i1 %watched, label %clock, label %loaded
+clock:
+  %began = call i64 @now()
+  store i64 %began, ptr %since
+  store i64 0, ptr %enough
+  br i1 %caller, label %begin_series, label %loaded
+begin_series:
+  %early = call i32 @ask_if_due(ptr %watch, i64 %began)
+  %calm = icmp eq i32 %early, 0
+  br i1 %calm, label %loaded, label %fail
+loaded:
   %body = load ptr, ptr @job
   %closure = load ptr, ptr getelementptr (%job, ptr @job, i32 0, i32 1)
   %n = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 2)
@@ -252,7 +287,7 @@ entry:
   %unit = load i64, ptr getelementptr (%job, ptr @job, i32 0, i32 5)
   br label %visit
 visit:
-  %k = phi i64 [ 0, %entry ], [ %k1, %leave ]
+  %k = phi i64 [ 0, %loaded ], [ %k1, %leave ]
   %sum = add i64 %member, %k
   %whose = urem i64 %sum, %team
   %place = getelementptr [1024 x [16 x i64]], ptr @ranges, i64 0, i64 %whose
@@ -287,14 +322,66 @@ run:
   %from_back = sub i64 %end, %part
   %part_first = select i1 %own, i64 %first, i64 %from_back
   %part_end = add i64 %part_first, %part
-  %begin = mul i64 %part_first, %unit
-  %full_stop = mul i64 %part_end, %unit
+  br i1 %watched, label %cut, label %next
+cut:
+  %taken = load i64, ptr %enough
+  %fraction = lshr i64 %part, 8
+  %little = call i64 @llvm.smax.i64(i64 %fraction, i64 1)
+  %unknown = icmp eq i64 %taken, 0
+  %piece = select i1 %unknown, i64 %little, i64 %taken
+  br label %next
+next:
+  %at = phi i64 [ %part_first, %run ], [ %part_first, %cut ], [ %piece_end, %more ]
+  %size = phi i64 [ %part, %run ], [ %piece, %cut ], [ %then, %more ]
+  %full_piece = add i64 %at, %size
+  %piece_end = call i64 @llvm.umin.i64(i64 %full_piece, i64 %part_end)
+  %begin = mul i64 %at, %unit
+  %full_stop = mul i64 %piece_end, %unit
   %stop = call i64 @llvm.umin.i64(i64 %full_stop, i64 %n)
   %rc = call i32 %body(i64 %begin, i64 %stop, ptr %closure, ptr %workspace)
   %good = icmp eq i32 %rc, 0
-  br i1 %good, label %look, label %fail
+  br i1 %good, label %went, label %fail
+went:
+  br i1 %watched, label %time, label %look
+time:
+  %now = call i64 @now()
+  %before = load i64, ptr %since
+  %passed = sub i64 %now, %before
+  store i64 %now, ptr %since
+  %long = icmp ugt i64 %passed, 20000000
+  br i1 %long, label %heed, label %judge
+judge:
+  %quick = icmp eq i64 %passed, 0
+  br i1 %quick, label %grow, label %fit
+grow:
+  %done_quickly = sub i64 %piece_end, %at
+  %grown = shl i64 %done_quickly, 3
+  br label %more
+heed:
+  br i1 %caller, label %ask, label %heard
+ask:
+  %signal = call i32 @ask(ptr %watch, i64 %now)
+  %undisturbed = icmp eq i32 %signal, 0
+  br i1 %undisturbed, label %heard, label %fail
+heard:
+  %ended = load atomic i32, ptr @result monotonic, align 4
+  %goes_on = icmp eq i32 %ended, 0
+  br i1 %goes_on, label %fit, label %out
+fit:
+  %done = sub i64 %piece_end, %at
+  %wanted = mul i64 %done, 40000000
+  %spent = or i64 %passed, 1
+  %fitting = udiv i64 %wanted, %spent
+  %fitted = call i64 @llvm.smax.i64(i64 %fitting, i64 1)
+  br label %more
+more:
+  %then = phi i64 [ %grown, %grow ], [ %fitted, %fit ]
+  store i64 %then, ptr %enough
+  %unfinished = icmp ult i64 %piece_end, %part_end
+  br i1 %unfinished, label %next, label %look
 fail:
-  %kept = cmpxchg ptr @result, i32 0, i32 %rc monotonic monotonic, align 4
+  %code = phi i32 [ %rc, %next ], [ %signal, %ask ], [ %early, %begin_series ]
+  %kept = cmpxchg ptr @result, i32 0, i32 %code monotonic monotonic, align 4
   br label %out
 leave:
   %k1 = add i64 %k, 1
@@ -302,6 +389,102 @@ leave:
   br i1 %others, label %visit, label %out
 out:
   ret void
+}
+
+; Nanoseconds of a clock that takes few of them to read, and moves on every few milliseconds.
+define internal i64 @now() {
+  %place = alloca [2 x i64]
+  %rc = call i32 @clock_gettime(i32 $CLOCK, ptr %place)
+  %seconds = load i64, ptr %place
+  %rest_at = getelementptr i64, ptr %place, i64 1
+  %rest = load i64, ptr %rest_at
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+}
+
+; Let CPython handle signals, which only its main thread does. An exception of a handler is kept for
+; the kernel's caller: this returns its code.
+define internal i32 @ask(ptr %watch, i64 %now) {
+entry:
+  %handles = call i1 @is_main(ptr %watch)
+  br i1 %handles, label %look, label %no
+no:
+  ret i32 0
+look:
+  store i64 %now, ptr @asked
+  %ensure_at = getelementptr %watch, ptr %watch, i32 0, i32 1
+  %ensure = load ptr, ptr %ensure_at
+  %check_at = getelementptr %watch, ptr %watch, i32 0, i32 2
+  %check = load ptr, ptr %check_at
+  %release_at = getelementptr %watch, ptr %watch, i32 0, i32 3
+  %release = load ptr, ptr %release_at
+  %state = call i32 %ensure()
+  %rc = call i32 %check()
+  %nothing = icmp eq i32 %rc, 0
+  br i1 %nothing, label %out, label %keep
+keep:
+  %fetch_at = getelementptr %watch, ptr %watch, i32 0, i32 4
+  %fetch = load ptr, ptr %fetch_at
+  %normalize_at = getelementptr %watch, ptr %watch, i32 0, i32 5
+  %normalize = load ptr, ptr %normalize_at
+  %kind = getelementptr %watch, ptr %watch, i32 0, i32 6, i32 0
+  %value = getelementptr %watch, ptr %watch, i32 0, i32 6, i32 1
+  %traceback = getelementptr %watch, ptr %watch, i32 0, i32 6, i32 2
+  call void %fetch(ptr %kind, ptr %value, ptr %traceback)
+  call void %normalize(ptr %kind, ptr %value, ptr %traceback)
+  br label %out
+out:
+  call void %release(i32 %state)
+  %code = select i1 %nothing, i32 0, i32 -2147483648
+  ret i32 %code
+}
+
+; Ask where launches have followed each other for some hundredths of a second. One that comes after a
+; pause does not: a call now and then never waits for CPython.
+define internal i32 @ask_if_due(ptr %watch, i64 %now) {
+  %handles = call i1 @is_main(ptr %watch)
+  br i1 %handles, label %look, label %no
+look:
+  %ended = load i64, ptr @ended
+  %pause = sub i64 %now, %ended
+  %paused = icmp ugt i64 %pause, 10000000
+  br i1 %paused, label %new, label %old
+new:
+  store i64 %now, ptr @asked
+  br label %no
+old:
+  %asked = load i64, ptr @asked
+  %passed = sub i64 %now, %asked
+  %due = icmp ugt i64 %passed, 20000000
+  br i1 %due, label %ask, label %no
+ask:
+  %rc = call i32 @ask(ptr %watch, i64 %now)
+  ret i32 %rc
+no:
+  ret i32 0
+}
+
+define internal void @note_end() {
+  %watch = load atomic ptr, ptr @watch acquire, align 8
+  %watched = icmp ne ptr %watch, null
+  br i1 %watched, label %look, label %out
+look:
+  %handles = call i1 @is_main(ptr %watch)
+  br i1 %handles, label %note, label %out
+note:
+  %now = call i64 @now()
+  store i64 %now, ptr @ended
+  br label %out
+out:
+  ret void
+}
+
+define internal i1 @is_main(ptr %watch) {
+  %main = load i64, ptr %watch
+  %self = call i64 @pthread_self()
+  %same = icmp eq i64 %self, %main
+  ret i1 %same
 }
 
 ; Until `joined` workers are done: look for a while, then sleep.

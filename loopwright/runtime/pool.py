@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from loopwright.errors import RunError, UsageError, did_you_mean, shown
 from loopwright.runtime import linker
 
 LAUNCH = "lw_parallel_launch"
+WATCH = "lw_pool_watch"
 _PAUSES = {
     "x86_64": "call void @llvm.x86.sse2.pause()",
     "aarch64": "call void @llvm.aarch64.isb(i32 15)",
@@ -33,6 +35,8 @@ _PAUSE_DECLARED = {
     "x86_64": "declare void @llvm.x86.sse2.pause()",
     "aarch64": "declare void @llvm.aarch64.isb(i32)",
 }
+# CLOCK_MONOTONIC_COARSE of Linux, CLOCK_MONOTONIC_RAW_APPROX of macOS, CLOCK_REALTIME elsewhere.
+_CLOCKS = {"linux": 6, "darwin": 5}
 # Linux system call numbers: futex, gettid.
 _CALLS = {"x86_64": (202, 186), "aarch64": (98, 178)}
 _THUNK = """
@@ -204,6 +208,7 @@ def pool_text(kind: str = "auto") -> str:
     else:
         text = text.replace("$THREAD_ID", "%id = add i32 %index, 1")
     text = text.replace("$PAUSE", _PAUSES.get(arch, ""))
+    text = text.replace("$CLOCK", str(_CLOCKS.get(sys.platform, 0)))
     return f"{text}\n{_PAUSE_DECLARED.get(arch, '')}\n"
 
 
@@ -213,7 +218,7 @@ def _configure(native: _NativePool) -> None:
 
 @lru_cache(maxsize=1)
 def _native() -> _NativePool:
-    names = ("lw_pool_configure", "lw_pool_start", "lw_pool_thread")
+    names = ("lw_pool_configure", "lw_pool_start", "lw_pool_thread", WATCH)
     text = pool_text(env.settings().pool)
     # Detached threads sleep in this code until the process is gone.
     code = linker.link(linker.compile_text(text), [*names, LAUNCH, f"{LAUNCH}_n"]).keep_forever()
@@ -225,8 +230,74 @@ def _native() -> _NativePool:
         ctypes.CFUNCTYPE(number, number)(at[names[1]]),
         ctypes.CFUNCTYPE(number, number)(at[names[2]]),
     )
+    watch(at[WATCH])
     _configure(native)
     return native
+
+
+class _Watch(ctypes.Structure):
+    """Functions of CPython by which a loop learns of signals, and the exception of a handler."""
+
+    _fields_ = (
+        ("main", ctypes.c_uint64),
+        ("ensure", ctypes.c_void_p),
+        ("check", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("fetch", ctypes.c_void_p),
+        ("normalize", ctypes.c_void_p),
+        ("raised", ctypes.c_void_p * 3),  # type, value, traceback: references that it owns
+    )
+
+
+@lru_cache(maxsize=1)
+def _watch() -> _Watch:
+    python = ctypes.pythonapi
+    functions = (
+        python.PyGILState_Ensure,
+        python.PyErr_CheckSignals,
+        python.PyGILState_Release,
+        python.PyErr_Fetch,
+        python.PyErr_NormalizeException,
+    )
+    addresses = (ctypes.cast(f, ctypes.c_void_p) for f in functions)
+    return _Watch(threading.main_thread().ident or 0, *addresses)
+
+
+def watch(address: int) -> None:
+    """Let signals such as Ctrl-C end loops of the pool whose ``lw_pool_watch`` this is.
+
+    The main thread asks for them in loops that it began, between pieces of some hundredths of a
+    second, and as often before loops that follow each other closely. All threads finish their
+    pieces before the kernel fails, and outputs hold what was computed by then. One iteration, and a
+    loop on one thread, is one piece.
+    """
+    if sys.implementation.name == "cpython":
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(_watch()))
+
+
+def _forked() -> None:
+    """The thread that forked is the main thread of the child."""
+    if _watch.cache_info().currsize:
+        _watch().main = threading.get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def interruption() -> BaseException | None:
+    """The exception of a handler that ended the kernel that this thread called, if one did.
+
+    Any code may come with it: that of another thread's body, if it failed before.
+    """
+    if not _watch.cache_info().currsize or threading.get_ident() != _watch().main:
+        return None
+    raised = _watch().raised
+    owned, raised[:] = list(raised), [None] * 3
+    _, value, traceback = (p and ctypes.cast(p, ctypes.py_object).value for p in owned)
+    for p in filter(None, owned):
+        ctypes.pythonapi.Py_DecRef(ctypes.c_void_p(p))
+    return value.with_traceback(traceback) if isinstance(value, BaseException) else None
 
 
 def launch_address(num_threads: int = 0) -> int:

@@ -15,7 +15,8 @@ from loopwright.schedule.steps import Step
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
-    from loopwright.schedule.bounds.infer import attach_position, inline_ops
+    from loopwright.schedule.bounds.infer import attach_position
+    from loopwright.schedule.bounds.inlining import inline_ops, share_inlined
     from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
     from loopwright.schedule.bounds.relations import LoopArithmetic, loop_extents, loop_values
     from loopwright.schedule.bounds.results import Guard, KernelLaunch, LoopBound, launch_tag

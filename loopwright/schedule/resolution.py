@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from random import Random
+from weakref import WeakKeyDictionary
 
 from loopwright.errors import ScheduleError, did_you_mean
 from loopwright.ir.expr import Expr, IterVar, Var
@@ -32,14 +33,22 @@ class ScheduleBase:
         self._loop_of_axis: dict[IterVar, tuple[StageId | None, str]] = {}
         self._axis_of_loop: dict[tuple[StageId, str], IterVar] = {}
         self._thread_vars: dict[Var, str] = {}
+        #: Stages that this schedule has in common with those it was copied from.
+        self._common: WeakKeyDictionary[ScheduleBase, frozenset[StageId]] = WeakKeyDictionary()
         for i, op in enumerate(dag.ops):
             self._enter_axes(i, op.axes, op.reduce_axes)
 
-    def _detach(self) -> None:
-        """Give a copied schedule its own mutable state.
+    def _detach(self, source: ScheduleBase) -> None:
+        """Give a schedule that was copied from ``source`` its own mutable state.
 
-        Operations that steps made belong to one schedule and are made again.
+        Axes mean the same loops in both. Operations that steps made are made again; those of the
+        source still name their stages.
         """
+        for sid, stage in self.state.stages.items():
+            for loop in stage.loops:
+                source._axis(sid, loop)
+        self._common = WeakKeyDictionary(self._common)
+        self._common[source] = frozenset(self.state.stages)
         self.random = copy(self.random)
         original = {i: op for i, op in self._operations.items() if not isinstance(op, StageOp)}
         self._operations = original
@@ -57,8 +66,10 @@ class ScheduleBase:
                 raise ScheduleError(f"{who}: {key!r} belongs to another schedule")
             return key.id
         op = key.op if isinstance(key, Tensor) else key
-        if isinstance(op, StageOp) and op._schedule is self:
-            return op._sid
+        if isinstance(op, StageOp):
+            source, sid = op._schedule, op._sid
+            if source is self or sid in self._common.get(source, ()):
+                return sid
         if isinstance(op, Operation) and op in self._stage_of_op:
             return self._stage_of_op[op]
         names = [self.state.label(i) for i in self.state.order]

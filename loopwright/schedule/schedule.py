@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, overload
 
 from loopwright.errors import ScheduleError
@@ -18,7 +19,7 @@ from loopwright.schedule.bounds.results import Bounds
 from loopwright.schedule.primitives import BlockedScan, CacheRead, CacheWrite, CreateGroup, RFactor
 from loopwright.schedule.resolution import ScheduleBase, StageLike, StageRef
 from loopwright.schedule.stage import Group, Stage, output_of, plain
-from loopwright.schedule.state import StageId, State
+from loopwright.schedule.state import StageId, StageState, State, initial_stage
 from loopwright.schedule.steps import Step, check_trace
 from loopwright.te import ArgId, Dag, Operation, PlaceholderOp, Tensor, arg_id, read_arg_id
 
@@ -50,8 +51,8 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
         if isinstance(op, PlaceholderOp):
             raise ScheduleError(f"create_schedule: {op.name!r} is an input; give what is computed")
         outs.append(op)
-    if not outs or len(set(results)) != len(results):
-        raise ScheduleError("create_schedule: expected one or more distinct operations")
+    if not outs:
+        raise ScheduleError("create_schedule: expected one or more operations")
     dag, index = Dag.from_ops(list(dict.fromkeys(outs)))
     return Schedule(dag, {op: i for op, i in index.items()})
 
@@ -133,10 +134,44 @@ class Schedule(ScheduleBase):
     def copy(self) -> Schedule:
         """An independent copy: steps of one of the two are not steps of the other.
 
-        Tensors of the expression name stages of both, tensors that steps made only of their own.
+        Axes, and tensors that there were before, mean the same in both; what a step of one of the
+        two makes afterwards is its own.
         """
         other = copy(self)
-        other._detach()
+        other._detach(self)
+        return other
+
+    def normalize(self) -> Schedule:
+        """A `copy`, as scripts for TVM ask for it: loops begin at 0 here."""
+        return self.copy()
+
+    def with_arguments(self, args: Sequence[object]) -> Schedule:
+        """Itself, or a copy with stages for those placeholders of ``args`` that nothing reads.
+
+        The only read of an argument may fold away, as that of ``A[i] * 0`` does.
+
+        Example:
+            >>> A = te.placeholder((4,), "int32", name="A")
+            >>> B = te.compute((4,), lambda i: A[i] * 0, name="B")
+            >>> print(lw.create_schedule(B.op).with_arguments([A, B]))
+            Schedule(stages B, A; 0 step(s))
+        """
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        unread = [t.op for t in tensors if type(t.op) is PlaceholderOp]
+        new = [op for op in dict.fromkeys(unread) if op not in self._stage_of_op]
+        if not new:
+            return self
+        other = self.copy()
+        numbers = range(len(self.dag.ops), len(self.dag.ops) + len(new))
+        other.dag = self.dag.with_inputs(new)
+        stages: dict[StageId, StageState] = {i: initial_stage(i, other.dag.ops[i]) for i in numbers}
+        other.state = replace(
+            self.state,
+            stages={**self.state.stages, **stages},
+            order=(*self.state.order, *numbers),
+        )
+        other._operations |= dict(zip(numbers, new, strict=True))
+        other._stage_of_op |= dict(zip(new, numbers, strict=True))
         return other
 
     @property

@@ -168,7 +168,8 @@ class Stage(StageRef):
 
         Args:
             factor: extent of the inner loop (at most that of the parent), or
-            nparts: extent of the outer loop. Exactly one of the two.
+            nparts: extent of the outer loop (at most that of the parent, unless it becomes
+                threads). Exactly one of the two.
             disable_predication: insist that the split is even, so that it needs no test. (TE takes
                 the caller's word for that, and runs over the end where it is not so.)
 
@@ -573,8 +574,13 @@ class Stage(StageRef):
     def compute_inline(self) -> None:
         """Substitute this stage's expression into its readers.
 
+        Where the expression of a reader would pass 32 768 nodes, as after ``x = x + x`` forty
+        times, large stages that are read more than once are computed once: in the reader's
+        innermost loop, or at root if several elements are read.
+
         Raises:
-            ScheduleError: the stage is a reduction, an output or an input.
+            ScheduleError: the stage is a reduction, an output or an input; (when lowered) the
+                expression is too large all the same.
 
         Example:
             >>> A = te.placeholder((8,), name="A")

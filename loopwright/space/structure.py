@@ -295,7 +295,7 @@ class Sketch:
     """
 
     def __init__(self, outputs: Sequence[te.Tensor], args: Sequence[te.Tensor]) -> None:
-        self.s = create_schedule(list(dict.fromkeys(t.op for t in outputs)))
+        self.s = create_schedule(list(dict.fromkeys(t.op for t in outputs))).with_arguments(args)
         self.why: list[str] = []
         self.prefix = ""
         self._args = list(args)

@@ -144,6 +144,7 @@ class AutomaticTask(Task):
         expressions: dict[str, Scheduled] = {}
         for program in programs:
             schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
+            schedule = schedule.with_arguments(program.args)
             expressions[schedule.dag.hash] = (schedule, list(program.args))
         return expressions
 

@@ -43,8 +43,10 @@ from loopwright.target.vectors import (
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
+    from loopwright.target.cpu import is_of_architecture
     from loopwright.target.gpu import OPENCL_DEFAULTS
     from loopwright.target.hardware import Caches, caches_of
+    from loopwright.target.target import KindName
     from loopwright.target.vectors import BYTES, FMA, FMA64, HALVES, PAIRS, PAIRS_OF_SHORTS
 
 __all__ = [

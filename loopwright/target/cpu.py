@@ -159,10 +159,17 @@ def _is_x86() -> bool:
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def check_triple(triple: str) -> None:
-    """Refuse a triple such as ``aarch64-linux-gnu`` of another architecture than this machine's."""
+def is_of_architecture(triple: str) -> bool:
+    """Whether a triple such as ``aarch64-linux-gnu`` is of this machine's architecture; an empty
+    one is."""
     wanted, here = triple.partition("-")[0].lower(), platform.machine().lower()
-    if wanted and _ARCHITECTURES.get(wanted, wanted) != _ARCHITECTURES.get(here, here):
+    return not wanted or _ARCHITECTURES.get(wanted, wanted) == _ARCHITECTURES.get(here, here)
+
+
+def check_triple(triple: str) -> None:
+    """Refuse a triple of another architecture than this machine's."""
+    if not is_of_architecture(triple):
+        here = platform.machine().lower()
         raise TargetError(
             f"target option mtriple: code is made for this machine's architecture, {here}, not for "
             f"{triple!r}; tune and build on such a machine"

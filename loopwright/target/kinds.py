@@ -55,8 +55,9 @@ _CPU: Options = {
     "l3_cache_bytes": Option(int, "cache that all cores share, likewise"),
     "cache_line_bytes": Option(int, "line of these caches, likewise"),
 }
-#: Options of TVM's strings that are checked and leave nothing behind.
+#: Options of TVM's strings that are checked and leave nothing behind, but a device a key.
 _WITHOUT_EFFECT: Options = {
+    "device": Option(str, "as TVM writes it: a family, the first of the keys, such as arm_cpu"),
     "link_params": Option(bool, "as TVM writes it; false", choices=("0", "false", "False")),
     "mtriple": Option(
         str, "architecture and system, such as x86_64-linux-gnu: this machine's and no other"

@@ -85,6 +85,8 @@ class Target:
         self.kind = KindName(kind.name)
         self.host: Target | None = _host(host if host is not None else inner)
         self.keys: tuple[str, ...] = named.pop("keys", kind.keys)
+        if kind.is_host and "device" in named:
+            self.keys = tuple(dict.fromkeys((named.pop("device"), *self.keys)))
         self.model: str = named.pop("model", "unknown")
         self.options: OptionValues = {**kind.defaults, **named}
         kind.resolve(self.options)

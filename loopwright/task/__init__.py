@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         random_digits,
     )
     from loopwright.task.space import Scheduler, StructureRanking
-    from loopwright.task.task import Refusal, TargetLike, refusals, resolve_target
+    from loopwright.task.task import Refusal, Seed, TargetLike, refusals, resolve_target
     from loopwright.task.template import UNNAMED, Function, Scheduled
     from loopwright.task.template_config import TemplateConfig, running, running_config
     from loopwright.task.union import STRUCTURE, SpaceUnion

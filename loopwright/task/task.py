@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -251,12 +251,21 @@ class Task:
                 f"task {self}: tuning needs sizes that are known, and the program has the size "
                 f"variables {', '.join(sizes)}; give the template ints for them"
             )
-        return result[0], list(result[1])
+        return result[0].with_arguments(result[1]), list(result[1])
 
     def is_of(self, record: Record) -> bool:
         """Whether a record is of this task, under whatever name."""
         same_kind = record.kind == self.kind
-        return record.task == self.alias or (same_kind and record.dag in self.dag_hashes)
+        return record.task in self.aliases or (same_kind and record.dag in self.dag_hashes)
+
+    @cached_property
+    def aliases(self) -> tuple[str, ...]:
+        """Names in records: the alias, and those that leave default arguments out, as records of
+        AutoTVM may, and older ones of a template that got a new argument."""
+        if self.automatic:
+            return (self.alias,)
+        spellings = self.template.spellings(self.args)
+        return tuple(task_key(self.name, args, self.kind) for args in spellings)
 
     def _alias(self) -> str:
         return task_key(self.name, self.args, self.kind)
@@ -307,6 +316,16 @@ class Task:
                 continue
             space.set_default(index)
             return
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A record of another system's template, as a task sees it."""
+
+    workload: str  #: operator here that computes the same, with its parameters as far as known
+    #: Gives the point of the task's space that it names, None where there is none, and remarks on
+    #: what the record says and the point does not; None where it is of another workload.
+    point: Callable[[], tuple[ConfigEntity | None, tuple[str, ...]]] | None
 
 
 def create_task(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +18,7 @@ from loopwright.task.template_config import running_config
 if TYPE_CHECKING:
     from loopwright.schedule import Schedule
     from loopwright.te import Tensor
+
 
 #: All templates by name.
 TASKS: dict[str, Template] = {}
@@ -40,6 +41,7 @@ class Template:
     Attributes, beside those of `loopwright.template`:
         function: the function itself.
         make_task: makes the task of this template, some arguments and a target; None: a `Task`.
+        seed_of: gives the `Seed` of a task and another system's record, or None; None: none ever.
 
     Example:
         >>> print(lw.ops.matmul.name)
@@ -66,6 +68,7 @@ class Template:
         self.make_inputs = make_inputs
         self.default = default
         self.make_task: Function | None = None
+        self.seed_of: Function | None = None
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
@@ -141,6 +144,19 @@ class Template:
             _plain(value, f"template {self.name!r}: argument {names[min(at, len(names) - 1)]!r}")
             for at, value in enumerate(bound.args)
         )
+
+    def spellings(self, args: tuple[Json, ...]) -> Iterator[tuple[Json, ...]]:
+        """The arguments as records may have them: all, then without the last ones as long as these
+        are the defaults."""
+        yield args
+        for count in reversed(range(len(args))):
+            try:
+                meant = self.bind(args[:count])
+            except TaskError:
+                return
+            if repr(meant) != repr(args):  # 0 is not False
+                return
+            yield args[:count]
 
     def default_values(self, args: tuple[Json, ...]) -> Mapping[str, Json] | None:
         """Knob values of the default configuration, where the template says; it says so for its

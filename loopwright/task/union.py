@@ -13,11 +13,13 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 
 from loopwright.errors import SpaceError, did_you_mean, shown
+from loopwright.presenting import counted
+from loopwright.records import STRUCTURE as STRUCTURE
 from loopwright.records import Json
 from loopwright.task.space import ConfigEntity, ConfigSpace, Rng, Scheduler, ValidCount, generator
 
-#: The knob that says in which part a configuration is.
-STRUCTURE = "structure"
+#: Columns of the text of a space.
+_WIDTH = 100
 #: Names that a message lists.
 _LISTED = 4
 
@@ -64,12 +66,21 @@ class SpaceUnion(ConfigSpace):
         return f"SpaceUnion({len(self.parts)} structures, {self.range_length} points)"
 
     def __str__(self) -> str:
-        lines = [f"{len(self.parts)} structures, {self.range_length} points:"]
-        for name, part in zip(self.names, self.parts, strict=True):
-            knobs = part.config_space.knobs.values()
-            sizes = ", ".join(f"{knob.name} {len(knob)}" for knob in knobs if len(knob) > 1)
+        from textwrap import fill
+
+        lines = [f"{counted(len(self.parts), 'structure')}, {self.range_length} points:"]
+        alike: dict[str, list[str]] = {}
+        for number, (name, part) in enumerate(zip(self.names, self.parts, strict=True), 1):
+            lines.append(fill(f"{number:3}  {name}", _WIDTH, subsequent_indent=" " * 5))
+            space = part.config_space
+            sizes = (f"{knob.name} {len(knob)}" for knob in space.knobs.values() if len(knob) > 1)
+            text = f"{counted(space.range_length, 'point')}: {', '.join(sizes) or 'no knob'}"
+            alike.setdefault(text, []).append(str(number))
+        lines.append("knobs and their number of values:")
+        for text, numbers in alike.items():
+            which = "each" if len(alike) == 1 else ", ".join(numbers)
             lines.append(
-                f"  {name}: {part.config_space.range_length} points ({sizes or 'no knob'})"
+                fill(f"{which}: {text}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
             )
         return "\n".join(lines)
 

@@ -47,6 +47,8 @@ from loopwright.te.math import (
     log2,
     log10,
     logical_not,
+    maximum,
+    minimum,
     nearbyint,
     not_equal,
     pow,
@@ -138,10 +140,10 @@ __all__ = [
     "decl_buffer", "decl_tensor_intrin", "div", "equal", "erf", "exp", "exp2", "expm1", "floor",
     "floordiv", "floormod", "fma", "fmod", "if_then_else", "indexdiv", "indexmod", "intrinsics",
     "ir_builder", "isfinite", "isinf", "isnan", "log", "log1p", "log2", "log10", "logical_not",
-    "max", "max_value", "min", "min_value", "nearbyint", "not_equal", "placeholder", "pow", "power",
-    "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "select", "shift_left", "shift_right",
-    "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis", "trunc",
-    "truncdiv", "truncmod", "var",
+    "max", "max_value", "maximum", "min", "min_value", "minimum", "nearbyint", "not_equal",
+    "placeholder", "pow", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "select",
+    "shift_left", "shift_right", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh",
+    "thread_axis", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip
 
 _FOREIGN = (

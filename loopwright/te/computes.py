@@ -13,7 +13,7 @@ from typing import Any
 from loopwright.errors import TensorError
 from loopwright.ir.affine import Extent, interval, to_affine
 from loopwright.ir.expr import Expr, IfThenElse, IterVar, Read, Var, as_expr, tracing
-from loopwright.ir.node import same
+from loopwright.ir.node import Node, same
 from loopwright.ir.printer import print_expr
 from loopwright.ir.reduction import Reduce, Reduced, Tuple, outputs_of
 from loopwright.ir.sizes import Shape, Sizes, SizeVar
@@ -80,8 +80,9 @@ def compute(
             ``i1`` and so on, by dimension.
 
     Raises:
-        TensorError: wrong number of arguments, a value that is no expression, a reduction inside
-            another expression, an element that lies outside its tensor, the truth of a condition
+        TensorError: wrong number of arguments, a value that is no expression, one of more than
+            262 144 nodes with what it uses several times written out, a reduction inside another
+            expression, an element that lies outside its tensor, the truth of a condition
             that depends on the element (``if i == j``).
 
     Example:
@@ -106,7 +107,7 @@ def compute(
     op = ComputeOp(name, dims, [e.dtype for e in outputs_of(body)], tag)
     op.attrs, op.axis, op.body = dict(attrs or {}), axes, body
     op.reduce_axis = list(body.axes) if isinstance(body, Reduce) else []
-    _check_body(op)
+    op._check()
     return op.output(0) if op.num_outputs == 1 else op._outputs
 
 
@@ -169,7 +170,30 @@ def _axis_names(
     return names
 
 
-def _check_body(op: ComputeOp) -> None:
+#: Nodes of a body in which each use of a part counts: more code than any target takes.
+_MOST_NODES = 1 << 18
+
+
+def _check_size(body: Expr, name: str) -> None:
+    """Refuse a body that later walks, which visit a part at each of its uses, would not end."""
+    sizes: dict[int, int] = {}
+
+    def size(n: Node) -> int:
+        if id(n) not in sizes:
+            sizes[id(n)] = 1 + sum(map(size, n.children()))
+        return sizes[id(n)]
+
+    if (total := size(body)) > _MOST_NODES:
+        raise TensorError(
+            f"compute {name!r}: the expression has {total} nodes, more than {_MOST_NODES}, where "
+            "parts that it uses several times are written out; give these parts computes of their "
+            "own, which schedules inline or share"
+        )
+
+
+def _check_op(op: ComputeOp) -> None:
+    """Refuse a body that is too large, leaves a tensor or has axes that are not the operation's."""
+    _check_size(op.body, op.name)
     scope, body = _scope([*op.axis, *op.reduce_axis]), op.body
     guarded = isinstance(body, Reduce) and body.where is not None
     for e in outputs_of(body):
@@ -180,6 +204,9 @@ def _check_body(op: ComputeOp) -> None:
         _check_expr(body.where, op, scope, guarded=False)
     for e in body.init or ():
         _check_expr(e, op, _scope(op.axis), guarded=False)
+
+
+ComputeOp._check = _check_op
 
 
 def _scope(axes: list[IterVar]) -> Sizes:

@@ -92,6 +92,10 @@ class Dag:
         dag._check_constants()
         return dag, index
 
+    def with_inputs(self, inputs: Sequence[Operation]) -> Dag:
+        """The same with further placeholders behind its operations, which nothing reads."""
+        return replace(self, ops=(*self.ops, *(_to_node(op, {}) for op in inputs)))
+
     @property
     def constants(self) -> tuple[int, ...]:
         """Indices of the constant placeholders (`loopwright.te.placeholder`)."""

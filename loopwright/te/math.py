@@ -102,6 +102,8 @@ def _operation(fn: str, op: str, doc: str) -> Callable[[ir.ExprLike, ir.ExprLike
 
 equal = _operation("equal", "==", "The expression ``a == b``.")
 not_equal = _operation("not_equal", "!=", "The expression ``a != b``.")
+maximum = _operation("maximum", "max", "The larger of two values; NaN where either is NaN.")
+minimum = _operation("minimum", "min", "The smaller of two values; NaN where either is NaN.")
 floordiv = _operation(
     "floordiv", "//", "Integer division rounded towards minus infinity: -4 of -7 by 2."
 )

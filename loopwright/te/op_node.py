@@ -11,10 +11,10 @@ from functools import cached_property
 
 from loopwright.errors import TensorError
 from loopwright.ir.expr import Dim, Expr, IfThenElse, IterVar, Read, Var, const
-from loopwright.ir.node import Node
+from loopwright.ir.node import Node, distinct
 from loopwright.ir.reduction import Reduce, outputs_of
 from loopwright.ir.sizes import Shape, SizeVar, evaluate, size_vars
-from loopwright.ir.visitor import nodes, substitute
+from loopwright.ir.visitor import distinct_nodes, nodes, substitute
 from loopwright.te.tensor import body_parts, static_shape
 
 
@@ -71,9 +71,19 @@ class OpNode:
         """Size variables of the extents and of the body, in the order of first use."""
         return tuple(size_vars([*self.extents, *body_parts(self.body)]))
 
-    def reads(self) -> list[Read]:
+    @cached_property
+    def _reads(self) -> tuple[Read, ...]:
+        return tuple(r for part in body_parts(self.body) for r in reads_of(part))
+
+    def reads(self) -> tuple[Read, ...]:
         """All reads of the body, in order, repeated ones included."""
-        return [r for part in body_parts(self.body) for r in reads_of(part)]
+        return self._reads
+
+    @cached_property
+    def distinct_reads(self) -> tuple[Read, ...]:
+        """The reads of the body, each once."""
+        parts = (n for part in body_parts(self.body) for n in distinct_nodes(part))
+        return tuple(distinct(n for n in parts if isinstance(n, Read)))
 
     def unguarded_reads(self) -> list[Read]:
         """Reads that happen at every point of the operation: no condition decides about them."""

@@ -8,18 +8,22 @@ are those of TVM's te. Extents are positive Python integers or expressions over 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from loopwright import dtypes
 from loopwright.errors import TensorError
 from loopwright.ir import expr as ir
+from loopwright.ir.node import same
 from loopwright.ir.printer import shape_text
-from loopwright.ir.reduction import Reduce, outputs_of
-from loopwright.ir.sizes import Shape, SizeVar, check_extent
+from loopwright.ir.reduction import Reduce, Tuple, outputs_of
+from loopwright.ir.sizes import Shape, Sizes, SizeVar, check_extent
 from loopwright.ir.visitor import nodes
+from loopwright.te import ufuncs
+from loopwright.te.reducer import sum as te_sum
 
 #: An extent as users give it, and a shape, of which a single extent is the one dimension. A float
 #: is one where it is whole: ``N / 32`` in scripts of TVM.
@@ -31,10 +35,15 @@ Domain = DimLike | tuple[int, DimLike] | list[DimLike]
 THREAD_TAGS = (*(f"{p}.{c}" for p in ("blockIdx", "threadIdx") for c in "xyz"), "vthread")
 
 
-class Tensor:
+class Tensor(NDArrayOperatorsMixin):
     """A multi-dimensional value: the output of an operation. ``A[i, j]`` is an element.
 
     Its shape has the extents, outermost first: ints, or expressions over size variables.
+
+    ``A + B``, ``A * 2``, ``A < B`` and functions of NumPy, such as ``np.exp(A)``, are tensors, with
+    NumPy's dtype, values and broadcasting; ``A += B`` makes a new one. ``A == B`` asks whether both
+    are one tensor; ``np.equal(A, B)`` compares elements. Sums over an axis are `te.sum`'s, but for
+    ``A @ B``.
 
     Example:
         >>> A = te.placeholder((2, 3), name="A")
@@ -42,6 +51,9 @@ class Tensor:
         A (2, 3) float32 2
         >>> print(A[0, 2])
         A[0, 2]
+        >>> B = np.maximum(A * 2 + 1, 0)
+        >>> print(B, "by", B.op.body)
+        Tensor(maximum: float32[2, 3]) by max(add[i0, i1], 0.0)
     """
 
     __slots__ = ("dtype", "op", "shape", "value_index")
@@ -93,13 +105,53 @@ class Tensor:
             ir.as_expr(self)  # says that an element is missing
         return NotImplemented
 
+    __ne__ = object.__ne__
     __hash__ = object.__hash__
+
+    def __pow__(self, exponent: object) -> Any:
+        return ufuncs.to_power(self, exponent)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **options: Any) -> Any:
+        if ufunc in (np.equal, np.not_equal) and isinstance(operands[0], np.ndarray):
+            return ufunc is np.not_equal  # ``array == A``, or ``A == array``: no tensor
+        ir.check_call(ufunc, method, options)
+        operands = tuple(x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in operands)
+        return _matmul(*operands) if ufunc is np.matmul else _elementwise(ufunc, operands)
+
+    def astype(self, dtype: str) -> Any:
+        """Each element in another dtype; floats that become integers as of `Expr.astype`."""
+        axes = _axes(self.shape)
+        return _computed("astype", self.shape, axes, (_element(self, axes).astype(dtype),))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        if function in (np.shape, np.ndim):
+            return self.shape if function is np.shape else self.ndim
+        if function is np.where and len(args) == 3:
+            return _elementwise(np.where, args)
+        return ir.call_counterpart(function, args, options)
+
+    __float__ = __int__ = ir.no_value
+    __round__ = ir.ExprOps.__round__
+
+    def __bool__(self) -> NoReturn:
+        raise TensorError(
+            f"{self.name} has no truth value; te.select chooses between elements, np.where between "
+            "tensors, and 'is None' asks whether there is a tensor"
+        )
 
     def __iter__(self) -> NoReturn:
         raise TensorError(f"{self.name} is one tensor; where a list is expected give [{self.name}]")
 
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}{shape_text(self.shape)})"
+
+
+for _op in (
+    "add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and",
+    "xor", "or",
+):  # fmt: skip
+    # ``A += B`` names a new tensor, where ``np.add(A, B, out=A)`` is refused.
+    setattr(Tensor, f"__i{_op}__", getattr(Tensor, f"__{_op}__"))
 
 
 class TensorSlice(ir.ExprOps):
@@ -190,6 +242,8 @@ class ComputeOp(Operation):
     """
 
     body: ir.Expr
+    #: `loopwright.te.computes` puts its checks of a body here.
+    _check: ClassVar[Callable[[Any], None]]
 
     @property
     def input_tensors(self) -> list[Tensor]:
@@ -198,6 +252,79 @@ class ComputeOp(Operation):
         return list(
             dict.fromkeys(n.source for e in parts for n in nodes(e) if isinstance(n, ir.Read))
         )
+
+
+def _elementwise(function: Any, operands: Sequence[Any]) -> Any:
+    """The tensor, or tensors, of a function of NumPy, broadcast as it broadcasts."""
+    name = function.__name__
+    ir.counterpart(ufuncs.FUNCTIONS, function)
+    for x in operands:
+        if isinstance(x, ir.ExprOps) and ir.traced():
+            ir.as_expr(next(t for t in operands if isinstance(t, Tensor)))  # an element is missing
+        if isinstance(x, np.ndarray | list | tuple):
+            raise TensorError(
+                f"np.{name}: an array ({np.shape(x)}) beside a tensor; the values of tensors are "
+                "given to the kernel: declare an input, te.placeholder"
+            )
+    dims = _broadcast(name, [x.shape for x in operands if isinstance(x, Tensor)])
+    axes = _axes(dims)
+    elements = [_element(x, axes) if isinstance(x, Tensor) else x for x in operands]
+    result = ufuncs.value(function, *elements)
+    return _computed(name, dims, axes, result if isinstance(result, tuple) else (result,))
+
+
+def _axes(dims: Shape) -> list[ir.IterVar]:
+    return [ir.IterVar.named(f"i{d}", n, "spatial") for d, n in enumerate(dims)]
+
+
+def _element(x: Tensor, axes: Sequence[ir.ExprLike]) -> ir.Expr:
+    """The element at the last of the axes; a dimension of one element has the same for all."""
+    at = zip(x.shape, axes[len(axes) - x.ndim :], strict=True)
+    return ir.as_expr(x[tuple(0 if same(n, 1) else axis for n, axis in at)])
+
+
+def _computed(name: str, dims: Shape, axes: list[ir.IterVar], values: tuple[ir.Expr, ...]) -> Any:
+    op = ComputeOp(name, dims, [e.dtype for e in values])
+    op.axis, op.body = axes, Tuple(values, values[0].dtype) if len(values) > 1 else values[0]
+    op.reduce_axis = list(op.body.axes) if isinstance(op.body, Reduce) else []
+    op._check()
+    return op.output(0) if op.num_outputs == 1 else op._outputs
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    """``a @ b``: rows of a by columns of b; dimensions before the last two are broadcast."""
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor) and a.ndim and b.ndim):
+        raise TensorError(f"np.matmul: both are tensors of a dimension or more, got {a!r}, {b!r}")
+    sizes = Sizes()
+    if sizes.of(a.shape[-1]) != sizes.of(b.shape[-min(b.ndim, 2)]):
+        raise TensorError(
+            f"np.matmul: the rows of {a.name} {shape_text(a.shape)} and the columns of {b.name} "
+            f"{shape_text(b.shape)} differ in length"
+        )
+    outer = _broadcast("matmul", [a.shape[:-2], b.shape[:-2]])
+    dims = (*outer, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ()))
+    axes, k = _axes(dims), reduce_axis((0, a.shape[-1]), name="k")
+    row = axes[len(outer) : len(outer) + (a.ndim > 1)]
+    left = _element(a, [*axes[: len(outer)], *row, k])
+    right = _element(b, [*axes[: len(outer)], k, *(axes[-1:] if b.ndim > 1 else ())])
+    product = ufuncs.value(np.multiply, left, right)
+    return _computed("matmul", dims, axes, (te_sum(product, axis=k),))
+
+
+def _broadcast(name: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape to which others broadcast."""
+    most = max(map(len, shapes))
+    return tuple(_common_extent(name, shapes, d) for d in range(-most, 0))
+
+
+def _common_extent(name: str, shapes: Sequence[Shape], at: int) -> ir.Dim:
+    """The extent of the dimension ``at``, counted from the last, to which shapes broadcast."""
+    extents = [s[at] for s in shapes if len(s) >= -at]
+    wide, sizes = [n for n in extents if not same(n, 1)], Sizes()
+    if not all(same(n, wide[0]) or sizes.of(n) == sizes.of(wide[0]) for n in wide):
+        texts = " and ".join(map(shape_text, shapes))
+        raise TensorError(f"np.{name}: the shapes {texts} do not broadcast (dimension {at})")
+    return wide[0] if wide else 1
 
 
 def body_parts(body: ir.Expr | None) -> list[ir.Expr]:

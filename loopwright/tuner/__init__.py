@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from loopwright.tuner.run.journal import Journal, open_journal
     from loopwright.tuner.run.loop import check_arguments
     from loopwright.tuner.run.phases import Ticker
-    from loopwright.tuner.run.progress import Part, line_with_bar
+    from loopwright.tuner.run.progress import Part, line_with_bar, shows_progress
     from loopwright.tuner.run.recorded import result_of, results_of
     from loopwright.tuner.run.state import flop_of, point, speed_of
     from loopwright.tuner.run.summary import failure_lines, speed, time_line

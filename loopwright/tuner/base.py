@@ -22,6 +22,7 @@ from loopwright.tuner.candidate_checks import CandidateChecks, Pruning
 from loopwright.tuner.options import TunerOptions
 from loopwright.tuner.run.interfaces import Callback
 from loopwright.tuner.run.loop import PLAN_SIZE, tune
+from loopwright.tuner.run.seeds import Seeds
 from loopwright.tuner.run.state import flop_of, point, speed_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Tuner(ABC):
         ttl: number of trials that may still come before a budget of trials (``n_trial``,
             ``early_stopping``) ends the run, as callbacks see it; None: no such budget, or no run.
         why_empty: reason why the last ``ask`` found nothing, where it did.
-        pretrained: results that ``load_history`` was given.
+        pretrained: results that ``load_history`` was given, and a model may learn from.
+        seeds: records of another system that it was given, whose points a run measures first.
         elsewhere: pairs of this space that the log holds from another compiler or machine.
         relatives: records of other tasks that the log held when this one was first tuned, as far
             as they may teach it.
@@ -105,6 +107,7 @@ class Tuner(ABC):
         self.seed = seed
         self.settings = self.Options.read(positional, named)
         self.pretrained: list[tuple[MeasureInput, MeasureResult] | Record] = []
+        self.seeds = Seeds(task)
         self.elsewhere: list[tuple[ConfigEntity, MeasureResult]] = []
         self.relatives: list[tuple[Record, MeasureResult]] = []
         self.expressions: dict[str, list[Expression]] = {}
@@ -191,7 +194,8 @@ class Tuner(ABC):
     @property
     def notes(self) -> tuple[str, ...]:
         """Lines about this tuner for the summary of a run."""
-        return tuple(note for note in (self.pruning.note, self.checks.note) if note)
+        own = (self.pruning.note, self.checks.note)
+        return (*self.seeds.notes, *(note for note in own if note))
 
     @property
     def options(self) -> dict[str, Any]:
@@ -244,6 +248,10 @@ class Tuner(ABC):
         records does not. Features of knobs, with ``feature_type="knob"``, say nothing of another
         space.
 
+        Records of TVM's operators, such as ``conv2d_NCHWc.x86``, teach nothing: as far as their
+        knobs mean the same they name points, the best of which a run measures first. Its notes say
+        what they leave out.
+
         Args:
             data_set: such as ``loopwright.records.load(path)`` or
                 ``autotvm.record.load_from_file(path)``.
@@ -260,10 +268,12 @@ class Tuner(ABC):
                     "load_history takes records or pairs of MeasureInput and MeasureResult, such "
                     f"as loopwright.records.load(path); it got a {type(item).__name__}"
                 )
-        self.pretrained.extend(items)
+        recorded = [x if isinstance(x, Record) else getattr(x, "record", None) for x in items]
+        taken = self.seeds.take(recorded)
+        self.pretrained.extend(item for n, item in enumerate(items) if n not in taken)
         if isinstance(data_set, Log):
             self.expressions.update(data_set.dags)
-        return len(self.pretrained)
+        return len(self.pretrained) + len(self.seeds)
 
     def set_error_threshold(self, threshold: int) -> None:
         """Give up after this many failures in a row (default 150)."""

@@ -118,7 +118,7 @@ def test_usage_errors(cli, options, error):
 
 
 def test_errors_of_the_log(cli, tuned, tmp_path):
-    assert explain(cli, "--history", "nowhere.jsonl").code == 1
+    assert explain(cli, "--history", "nowhere.jsonl").code == 2
     assert "no log at 'nowhere.jsonl'" in explain(cli, "--history", "nowhere.jsonl").error
     ran = cli("explain", *OTHER, "--history", str(tuned), "--config", "best")
     assert ran.code == 2

@@ -62,7 +62,26 @@ def test_build_a_shared_object(cli, tmp_path):
     built = cli("build", *WORKLOAD, "-o", "mm.so")
     assert built.code == 0, built.err
     assert built.out.splitlines()[1].startswith("wrote mm.so (")
-    assert [p.name for p in tmp_path.iterdir()] == ["mm.so"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mm.h", "mm.so"]
+    main = r"""
+    #include "mm.h"
+    #include <stdio.h>
+    #include <stdlib.h>
+    static float a[1024], b[1024], c[1024];
+    int main(void) {
+      for (int i = 0; i < 1024; ++i) a[i] = b[i] = 1;
+      void *workspace = aligned_alloc(64, MATMUL_WORKSPACE_BYTES
+                                            + 64 * MATMUL_THREAD_WORKSPACE_BYTES + 64);
+      int code = matmul_run(a, b, c, workspace);
+      printf("%d %g", code, c[1023]);
+      return 0;
+    }
+    """
+    (tmp_path / "main.c").write_text(main)
+    words = ["cc", "-Wall", "-Werror", "main.c", "./mm.so", "-o", "main"]
+    subprocess.run(words, check=True, cwd=tmp_path)
+    done = subprocess.run(["./main"], check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "0 32"
     # It stands alone: neither LLVM nor the compiler is loaded.
     code = (
         "import sys, numpy as np, loopwright.runtime as r\n"
@@ -215,7 +234,7 @@ def test_build_to_a_folder_that_does_not_exist(cli):
 def test_a_missing_history_is_an_error(cli, verb):
     more = ["-o", "mm.o"] if verb == "build" else []
     ran = cli(verb, *WORKLOAD, "--history", "nope.jsonl", *more)
-    assert ran.code == 1
+    assert ran.code == 2
     assert "no log at 'nope.jsonl'" in ran.error
 
 

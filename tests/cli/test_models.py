@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from loopwright import records
+from loopwright.extras import install
 from loopwright.runtime import load_module, opencl
 from tests.cli.conftest import Cli
 from tests.unit.graph.small_onnx import branching, layers_by_numpy, perceptron
@@ -274,7 +275,7 @@ def test_files_that_are_no_model_are_one_line(
     assert cli("run", "none.lw").code == 2
     monkeypatch.setitem(sys.modules, "onnx", None)
     for verb in ("tune", "inspect"):
-        assert 'pip install "loopwright[onnx]"' in cli(verb, model).error
+        assert f"the package onnx: {install('onnx')}" in cli(verb, model).error
 
 
 def test_options_that_mean_nothing_for_a_model_are_refused(

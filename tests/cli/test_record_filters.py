@@ -36,6 +36,49 @@ def test_of_several_machines_the_one_with_most_records_is_shown(cli, machines):
         assert (ran.err, ran.out.splitlines()[0]) == ("", title)
 
 
+@pytest.fixture
+def boards(tmp_path):
+    """A log of AutoTVM of two boards, by a template that nobody registered: 24 records of each."""
+    lines = []
+    for n in range(48):
+        knobs = [["tile_f", "sp", [-1, 1 + n % 24]], ["unroll", "ot", n % 2]]
+        target = ("cuda -model=titanx", "cuda -model=1080ti")[n // 24]
+        work = [target, "conv2d_nchw.cuda", [["TENSOR", [1, 3, 8, 8], "float32"], [1, 1]], {}]
+        config = {"index": n, "code_hash": None, "entity": knobs}
+        result = [[1e-4 * (1 + n)], 0, 1.0, 1540000000.0 + n]
+        lines.append({"input": work, "config": config, "result": result, "version": 0.2})
+    path = tmp_path / "boards.log"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(path)
+
+
+def test_verbs_tell_the_boards_of_autotvm_apart(cli, boards, tmp_path):
+    for verb in ("best", "top"):
+        rows = [
+            json.loads(line) for line in cli("records", verb, boards, "--json").out.splitlines()
+        ]
+        best = [row.get("seconds") or row["times"][0] for row in rows if row.get("place", 1) == 1]
+        assert best == [pytest.approx(1e-4), pytest.approx(25e-4)]
+    ran = cli("records", "curve", boards, "--hardware", "1080")
+    assert ran.out.startswith(
+        "conv2d_nchw.cuda(['TENSOR', [1, 3, 8, 8], 'float32'], [1, 1]) on cuda, 1080ti"
+    )
+    assert ran.err == ""
+    assert "over 24 records" in cli("records", "importance", boards, "--hardware", "1080").out
+    assert "on cuda, titanx, which has most records" in cli("records", "curve", boards).err
+    ran = cli("records", "compare", boards)
+    assert "A: titanx\nB: 1080ti" in ran.out
+    assert "target model: titanx -> 1080ti" in " ".join(ran.out.split())
+    assert "24 of 48 records shown" in cli("records", "list", boards, "--hardware", "titan").out
+    for verb in ("pick", "distill"):
+        out = str(tmp_path / f"{verb}.jsonl")
+        assert f"wrote 2 records of 1 task to {out}" in cli("records", verb, boards, "-o", out).out
+    assert "48 x AutoTVM record" in cli("records", "validate", boards).out
+    ran = cli("records", "show", boards, "best")
+    assert ran.code == 2
+    assert "2 machines" in ran.err
+
+
 @pytest.mark.parametrize("verb", ["show", "export", "rerun", "compare"])
 def test_the_best_of_several_machines_must_be_named(cli, machines, verb):
     path, trials = machines

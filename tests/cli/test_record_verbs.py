@@ -158,7 +158,9 @@ def test_compare_two_logs_and_two_machines(cli, log, tmp_path):
     assert "2.00" in text
     assert "CPU: Zen 5 -> Arm" in text
     assert "only in B: dense(8)" in text
-    assert text.splitlines()[-1] == "1 task in both: B is faster in 0, and 0 cannot be told apart"
+    assert (
+        text.splitlines()[-1] == "1 task in both: A is faster in 1, B in 0; 0 cannot be told apart"
+    )
     assert "1 window, no interval" in text
     assert cli("records", "merge", log, other, "-o", "both.jsonl").code == 0
     rows = table(cli("records", "compare", "both.jsonl", "--csv").out)
@@ -210,7 +212,7 @@ def test_show_of_an_autotvm_record_says_what_is_not_known(cli, tmp_path):
     (tmp_path / "tvm.log").write_text(json.dumps(line) + "\n")
     text = cli("records", "show", "tvm.log", "best").out
     assert "AutoTVM keeps no expression to count from" in text
-    assert "Its schedule is not known: AutoTVM logs the knobs" in text
+    assert "Its schedule is not known: AutoTVM keeps the knobs" in text
     assert "ties:     not known" in text
     assert "1 x AutoTVM record" in cli("records", "validate", "tvm.log").out
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from loopwright.extras import install
 from loopwright.records import Store
 from tests.cli.conftest import WORKLOAD
 from tests.cli.record_tables import on_terminal, table, write
@@ -93,7 +94,7 @@ def test_comparing_logs_with_different_tasks(cli, tmp_path, monkeypatch):
     text = cli("records", "compare", *names).out
     assert "only in A: dense(8)" in text
     assert "not comparable: conv(8) has no usable record in B" in text
-    assert "1 task in both: B is faster in 1, and 0 cannot be told apart" in text
+    assert "1 task in both: A is faster in 0, B in 1; 0 cannot be told apart" in text
     assert "+50% +-2%" in text
     rows = [json.loads(row) for row in cli("records", "compare", *names, "--json").out.splitlines()]
     assert [row["ratio"] for row in rows] == [pytest.approx(0.5), None, None]
@@ -101,7 +102,7 @@ def test_comparing_logs_with_different_tasks(cli, tmp_path, monkeypatch):
     # What cannot be told apart is not counted as faster, though its ratio is below 1.
     near = [record(0, times=(0.9e-3, 0.99e-3, 1e-3, 1.1e-3, 0.98e-3))]
     text = cli("records", "compare", names[0], write(tmp_path / "c.jsonl", near)).out
-    assert "1 task in both: B is faster in 0, and 1 cannot be told apart" in text
+    assert "1 task in both: A is faster in 0, B in 0; 1 cannot be told apart" in text
 
 
 def test_a_curve_of_failures_and_one_of_many_steps(cli, tmp_path):
@@ -123,7 +124,7 @@ def test_a_curve_without_matplotlib(cli, night, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ran = cli("records", "curve", night[0], "-o", "x.png")
     assert ran.code == 2
-    assert "-o needs matplotlib: pip install 'loopwright[plot]'" in ran.error
+    assert f"-o needs matplotlib: {install('plot')}" in ran.error
 
 
 def test_tables_of_two_tasks_have_a_line_between_them(cli, tmp_path):

@@ -91,7 +91,7 @@ def test_show_of_what_is_not_there(cli, log):
 
 def test_a_missing_log(cli):
     ran = cli("records", "list", "nope.jsonl")
-    assert ran.code == 1
+    assert ran.code == 2
     assert "no log at 'nope.jsonl'" in ran.error
 
 

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from loopwright.cli import watch
+from loopwright.extras import install
 from loopwright.inspection.watch import Watcher, writers_of
 from loopwright.records import Store
 from loopwright.records.follow import Follower
@@ -60,8 +61,8 @@ def test_report_of_a_real_run(cli: Cli, tuned: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
-        (["log.jsonl", "none.jsonl"], 1, "no log at 'none.jsonl'; tune first, or check the path"),
+        (["none.jsonl"], 2, "no log at 'none.jsonl'; tune first, or check the path"),
+        (["log.jsonl", "none.jsonl"], 2, "no log at 'none.jsonl'; tune first, or check the path"),
         ([".", "-o", "x.html"], 1, "'.' is a directory; name a log"),
         (["log.jsonl", "-o", "log.jsonl"], 2, "-o log.jsonl: that is the log itself"),
         (["log.jsonl", "-o", ""], 1, "cannot write .: it is a folder; name a file"),
@@ -281,7 +282,7 @@ def test_dashboard_says_what_is_not_installed(
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
     error = cli("dashboard", "log.jsonl").error
     assert "the dashboard needs Starlette and uvicorn" in error
-    assert "pip install 'loopwright[dashboard]'; `loopwright report` makes a page" in error
+    assert f"{install('dashboard')}; `loopwright report` makes a page" in error
 
 
 def test_dashboard_refuses(cli: Cli) -> None:

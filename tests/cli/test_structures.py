@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import os
 import re
@@ -165,6 +166,36 @@ def test_structures_are_compared_by_their_best(cli, file, instant):
     assert ratios == [float(f"{x:.2f}") for x in others[:3]]
     of_a_template = dataclasses.replace(chosen, config={"tile": 1})
     assert not list(structure_lines(of_a_template, held))
+    ids = records.structure_ids(held)
+    number = ids[records.value_text(chosen.config["structure"])]
+    shown_alone = cli("records", "show", "p.jsonl", "best").out
+    assert f"structure: {number} {chosen.config['structure']}" in shown_alone
+    pair = [next(r.id for r in held if r.config["structure"] == name) for name in list(best)[:2]]
+    for verb, more in (("list", []), ("top", []), ("compare", pair)):
+        legend = legend_of(cli("records", verb, "p.jsonl", *more).out)
+        assert all(ids[records.value_text(name)] == k for k, name in legend.items())
+    assert chosen.config["structure"] in cli("records", "list", "p.jsonl", "--csv").out
+
+
+def legend_of(output):
+    """The legend below a table, which has just the ids of the table, and the table no name."""
+    legend = dict(re.findall(r"^(S\d+) +(.*)$", output, re.M))
+    assert set(re.findall(r"\bS\d+\b", output)) == set(legend)
+    assert legend
+    assert 'structure="' not in output
+    return legend
+
+
+@pytest.mark.slow  # trees are learned for each
+@pytest.mark.usefixtures("instant")
+def test_importance_and_the_page_name_structures_by_one_legend(cli, file):
+    tune(cli, file, 40)
+    ids = records.structure_ids(records.load("p.jsonl").records)
+    legend = legend_of(cli("records", "importance", "p.jsonl").out)
+    assert all(ids[records.value_text(name)] == k for k, name in legend.items())
+    cli("report", "p.jsonl", "-o", "p.html")
+    page = Path("p.html").read_text(encoding="utf-8")
+    assert all(page.count(f">{html.escape(json.loads(name))}<") == 1 for name in ids)
 
 
 def test_a_point_of_no_structure(cli, file):

@@ -233,7 +233,7 @@ def test_every_tuner_and_its_options(cli, tmp_path, tuner, option, noted):
 
 def test_a_log_that_cannot_be_written(cli, tmp_path):
     ran = cli("tune", *WORKLOAD, "--log", "no/such/log.jsonl")
-    assert ran.code == 1
+    assert ran.code == 2
     assert "cannot write the log 'no/such/log.jsonl': its directory does not exist" in ran.error
     assert "it is a directory" in cli("tune", *WORKLOAD, "--log", str(tmp_path)).error
 

@@ -41,6 +41,9 @@ def test_one_table_and_one_log(cli, file, tmp_path):
         "compare:  loopwright bench matmul M=16 N=16 K=64 --threads 1 --history net.jsonl"
         in ran.out
     )
+    assert "pick:     loopwright records pick net.jsonl -o net.best.jsonl" in ran.out
+    build = "build matmul M=16 N=16 K=64 --threads 1 --history net.jsonl -o matmul_2.o"
+    assert f"build:    loopwright {build}" in ran.out
     words = (
         "the best (?:beats|was not compared with) the default|the fastest other configuration is|"
         "the best is the default itself|no measurable gain|tie"

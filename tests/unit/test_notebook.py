@@ -202,4 +202,5 @@ def test_a_notebook_shows_html_and_draws_progress_in_one_place(tmp_path: Path) -
     drawn = [x for x in ran[1] if x["output_type"] == "display_data"]
     assert len(drawn) == 1
     assert "stopped: " in drawn[0]["data"]["text/plain"]
+    assert "trials: " not in drawn[0]["data"]["text/plain"], "the summary stands below"
     assert not [x for x in ran[1] if x["output_type"] == "stream"]

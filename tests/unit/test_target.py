@@ -342,6 +342,14 @@ def test_a_host_keys_and_a_model() -> None:
     assert t.with_host("llvm").host == Target("llvm")
 
 
+@pytest.mark.parametrize("kind", ["llvm", "c"])
+def test_a_device_of_a_cpu_is_its_first_key(kind: str) -> None:
+    t = Target(f"{kind} -device=arm_cpu -model=pi4")
+    assert t == Target(f"{kind} -model=pi4 -keys=arm_cpu,cpu")
+    assert t == Target(f"{kind} -keys=arm_cpu,cpu -device=arm_cpu -model=pi4")
+    assert Target(str(t)) == t == Target.from_canonical(t.canonical)
+
+
 def test_defaults_leave_no_trace() -> None:
     t = Target("llvm")
     assert (t.host, t.keys, t.model) == (None, ("cpu",), "unknown")

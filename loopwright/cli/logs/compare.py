@@ -93,9 +93,9 @@ def _pair(log: Log, records: Sequence[Record], wanted: Sequence[str]) -> tuple[R
 
 
 def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
-    from loopwright.cli.logs.record_text import setup_title, speed_text
+    from loopwright.cli.logs.record_text import setup_title, speed_text, structures_legend
     from loopwright.inspection import works_of
-    from loopwright.records import record_differences, time_ratio
+    from loopwright.records import STRUCTURE, record_differences, structure_ids, time_ratio
 
     ratio, differences = time_ratio(one, other), record_differences(one, other)
     if as_json:
@@ -126,12 +126,16 @@ def _print_pair(log: Log, one: Record, other: Record, as_json: bool) -> None:
     if not differences:
         echo("no decision differs: the same knobs, schedule, target and machine")
         return
+    ids = structure_ids(log.records) if STRUCTURE in one.config else {}
     columns = [
         TextColumn("differs", [harmless(d.what) for d in differences]),
-        TextColumn("A", [harmless(d.one) for d in differences]),
-        TextColumn("B", [harmless(d.other) for d in differences], cut=True),
+        TextColumn("A", [harmless(ids.get(d.one, d.one)) for d in differences]),
+        TextColumn("B", [harmless(ids.get(d.other, d.other)) for d in differences], cut=True),
     ]
     print_table(columns)
+    if ids:
+        for legend in structures_legend(log, {t for d in differences for t in (d.one, d.other)}):
+            echo(legend)
 
 
 #: Names of two sets of records, and the sets.
@@ -180,8 +184,8 @@ def _print_two(rows: Sequence[TaskComparison]) -> None:
     ratios = [row.ratio for row in both if row.ratio is not None]
     same = sum(bool(ratio.same) for ratio in ratios)
     faster = sum(ratio.value < 1.0 and not ratio.same for ratio in ratios)
-    count = counted(len(both), "task")
-    echo(f"{count} in both: B is faster in {faster}, and {same} cannot be told apart")
+    count, slower = counted(len(both), "task"), len(ratios) - same - faster
+    echo(f"{count} in both: A is faster in {slower}, B in {faster}; {same} cannot be told apart")
 
 
 def _task_columns(rows: Sequence[TaskComparison]) -> list[TextColumn]:

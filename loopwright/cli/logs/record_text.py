@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from loopwright.cli.console import harmless
-from loopwright.cli.tables import TextColumn
+from loopwright.cli.tables import TextColumn, wrapped
 
 if TYPE_CHECKING:
     from loopwright.inspection import Work
@@ -28,7 +28,14 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     """A table of records: id, speed, and the knobs that vary; all facts where ``width`` is None."""
     from loopwright.inspection import works_of
     from loopwright.presenting import duration
-    from loopwright.records import config_texts, fields_of, spreads, varying_knobs
+    from loopwright.records import (
+        STRUCTURE,
+        config_texts,
+        fields_of,
+        spreads,
+        structure_ids,
+        varying_knobs,
+    )
 
     ids, trials, threads, medians, times, clocks = fields_of(
         records, "id", "trial", "threads", "median", "times", "ts"
@@ -42,6 +49,9 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
     minutes = {minute: minute_text(clock) for minute, clock in by_minute.items()}
     varies = width is None or len(set(threads)) > 1
     names = varying_knobs(records) if width is not None and len(records) > 1 else None
+    (configs,) = fields_of(records, "config")
+    structures = structure_ids(log.records) if any(STRUCTURE in c for c in configs) else None
+    texts = config_texts(records, names, structures)
     seconds = ["-" if m is None else duration(m) for m in medians]
     apart = ["-" if s is None else f"{s:.1%}" for s in spreads(times)]
     columns = [
@@ -54,10 +64,18 @@ def record_columns(log: Log, records: Sequence[Record], width: int | None) -> li
         TextColumn("spread", apart, right=True),
         TextColumn("status", statuses(records)),
         TextColumn("when", [minutes[clock // 60] for clock in clocks], needs=_WIDER),
-        TextColumn("knobs", [harmless(text) for text in config_texts(records, names)], cut=True),
+        TextColumn("knobs", [harmless(text) for text in texts], cut=True),
     ]
     left_out = {"threads": not varies, "GFLOP/s": not fast and width is not None}
     return [column for column in columns if not left_out.get(column.title)]
+
+
+def structures_legend(log: Log, shown: Collection[str]) -> Iterator[str]:
+    """The lines below a table that say what the ids of its structures stand for."""
+    from loopwright.records import structure_ids, structure_legend
+
+    for number, name in structure_legend(structure_ids(log.records) if shown else {}, shown):
+        yield wrapped(f"{number:4} {harmless(name)}", 5)
 
 
 def heading(records: Sequence[Record]) -> list[str]:

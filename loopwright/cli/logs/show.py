@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from loopwright.cli.console import echo, harmless
-from loopwright.cli.logs.reading import (
-    Filters,
-    check_one_setup,
-    find_record,
-    load_log,
-)
+from loopwright.cli.logs.reading import Filters, check_one_setup, find_record, load_log
 from loopwright.cli.options import any_of, argument, flag, option, verb
 from loopwright.cli.tables import TextColumn, table_lines, terminal_width, wrapped
 from loopwright.errors import LoopwrightError, RecordError
@@ -27,14 +22,21 @@ if TYPE_CHECKING:
 _OTHERS = 3
 
 
-def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
+def structure_lines(
+    record: Record, own: Sequence[Record], ids: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Its structure and the next best ones for its task and machine; nothing without structures."""
     from loopwright.inspection import structure_of, tried_structures
+    from loopwright.records import value_text
 
     name = structure_of(record)
     if name is None:
         return
-    yield wrapped(f"{'structure:':10} {harmless(name)}", 10)
+
+    def named(name: str) -> str:
+        return harmless(" ".join(filter(None, ((ids or {}).get(value_text(name)), name))))
+
+    yield wrapped(f"{'structure:':10} {named(name)}", 10)
     tried = tried_structures(own)
     own_time = next((s.seconds for s in tried if s.name == name), None)
     others = [s for s in tried if s.name != name and s.seconds is not None]
@@ -45,7 +47,7 @@ def structure_lines(record: Record, own: Sequence[Record]) -> Iterator[str]:
     for other in others[:_OTHERS]:
         assert other.seconds is not None
         count = counted(other.trials, "record")
-        text = f"{other.seconds / own_time:.2f} x its time, {count}: {harmless(other.name)}"
+        text = f"{other.seconds / own_time:.2f} x its time, {count}: {named(other.name)}"
         yield wrapped(f"          {text}", 12)
     if len(others) > _OTHERS:
         yield f"          and {len(others) - _OTHERS} more"
@@ -145,6 +147,7 @@ def _described(
     """A record in words, from those of its task and machine, and the candidates, best first."""
     from loopwright.cli.logs.record_text import minute_text, setup_title
     from loopwright.inspection import applies_here, time_text
+    from loopwright.records import STRUCTURE, structure_ids
 
     yield f"record {record.id} of {log.path}"
     yield _named("task", setup_title(record))
@@ -167,7 +170,8 @@ def _described(
     here = applies_here(record, log.records)
     yield _named("here", f"{'applied' if here.applied else 'not applied'}: {here.reason}")
     yield from (wrapped(f"          {difference}", 12) for difference in here.differs)
-    yield from structure_lines(record, own)
+    if STRUCTURE in record.config:
+        yield from structure_lines(record, own, structure_ids(log.records))
     yield ""
     yield from _knobs(record, own)
     yield ""
@@ -192,7 +196,7 @@ def _other_names(record: Record, own: Sequence[Record]) -> str:
 def _speed(log: Log, record: Record) -> str:
     from loopwright.cli.logs.record_text import speed_text
     from loopwright.inspection import work_of
-    from loopwright.records import spread
+    from loopwright.records import origin_of, spread
 
     if record.error is not None:
         text = " ".join(str(record.error.get("text", "")).split())
@@ -209,7 +213,8 @@ def _speed(log: Log, record: Record) -> str:
     else:
         parts.append(f"answer not checked{f': {why}' if (why := record.check_reason) else ''}")
     if work is None:
-        keeper = "AutoTVM keeps" if "autotvm" in record.extra else "the log has"
+        origin = origin_of(record)
+        keeper = f"{origin} keeps" if origin else "the log has"
         parts.append(f"GFLOP/s not known: {keeper} no expression to count from")
     return "; ".join(parts)
 
@@ -302,9 +307,11 @@ def _changed(near: Neighbours | None) -> str:
 
 def _schedule(log: Log, record: Record) -> Iterator[str]:
     """Its schedule as Python, or the reason why that is not known."""
+    from loopwright.records import origin_of
+
     unknown = "Its schedule is not known: "
-    if "autotvm" in record.extra:
-        yield wrapped(f"{unknown}AutoTVM logs the knobs, and not what the template made")
+    if origin := origin_of(record):
+        yield wrapped(f"{unknown}{origin} keeps the knobs, and not the kernel that they make")
     elif not record.dag or not record.trace:
         yield wrapped(f"{unknown}it was never built, so the log has no steps")
     else:

@@ -17,12 +17,13 @@ from loopwright.cli.logs.reading import Filters, OutputForm, largest_setup, load
 from loopwright.cli.options import argument, force_option, option, verb
 from loopwright.cli.tables import TextColumn, bars, cut, print_table, terminal_width, wrapped
 from loopwright.errors import RecordError, UsageError
+from loopwright.extras import install
 from loopwright.files import FileKind, Output, check, write
 from loopwright.presenting import counted
 
 if TYPE_CHECKING:
     from loopwright.inspection import Work
-    from loopwright.records import Curve, Failures, Importance, Json, Record
+    from loopwright.records import Curve, Failures, Importance, Json, Log, Record
 
 
 #: Size of a plot where there is no terminal to ask, and its height.
@@ -131,7 +132,7 @@ def _draw(curve: Curve, work: Work | None, first: Record, out: str, *, force: bo
         from matplotlib.figure import Figure
     except ImportError as exc:
         raise UsageError(
-            "-o needs matplotlib: pip install 'loopwright[plot]'; without -o a text plot is printed"
+            f"-o needs matplotlib: {install('plot')}; without -o a text plot is printed"
         ) from exc
     kind = os.path.splitext(out)[1]
     if kind not in _CREATOR:
@@ -166,7 +167,8 @@ def errors(*, log: str = argument(), filters: Filters, form: OutputForm) -> None
     often than chance allows (Fisher's exact test, p below 0.01 after a correction for the number
     of values that were looked at).
     """
-    from loopwright.records import failures
+    from loopwright.cli.logs.record_text import structures_legend
+    from loopwright.records import failures, structure_ids
 
     read = load_log(log)
     report = failures(filters.of(read))
@@ -182,20 +184,23 @@ def errors(*, log: str = argument(), filters: Filters, form: OutputForm) -> None
             f"{report.again} of the further measurements failed"
         )
     )
-    width = terminal_width()
+    width, ids = terminal_width(), structure_ids(read.records)
     for kind in report.kinds:
         click.echo()
         echo(f"{kind.kind}: {counted(kind.count, 'record')}, {kind.share:.1%}")
         lines = [f"  first: record {kind.first.id}, trial {kind.first.trial}: {kind.text}"]
         lines += [
-            f"  {value.knob} = {value.value}: {value.share:.0%} fail so ({value.failed} of "
-            f"{value.trials}), {value.overall:.0%} of all"
+            f"  {value.knob} = {ids.get(value.value, value.value)}: {value.share:.0%} fail so "
+            f"({value.failed} of {value.trials}), {value.overall:.0%} of all"
             for value in kind.values[:_VALUES]
         ]
         for line in lines:
             echo(line if width is None else cut(harmless(line), width))
         if len(kind.values) > _VALUES:
             echo(f"  and {len(kind.values) - _VALUES} more values; --json names them")
+    named = {value.value for kind in report.kinds for value in kind.values[:_VALUES]}
+    for line in structures_legend(read, named):
+        echo(line)
 
 
 def _values(kind: Failures) -> list[Json]:
@@ -223,7 +228,7 @@ def importance(
     read = load_log(log)
     result = knob_importance(largest_setup(read, filters), seed)
     if not form.for_programs:
-        _print_importance(result)
+        _print_importance(read, result)
         return
     titles = ("knob", "share", "best", "worst", "slower", "records", "rank_correlation")
     rows = [
@@ -239,7 +244,11 @@ def importance(
     form.print_rows(titles, rows, ({"values": one} for one in values))
 
 
-def _print_importance(result: Importance) -> None:
+def _print_importance(read: Log, result: Importance) -> None:
+    from loopwright.cli.logs.record_text import structures_legend
+    from loopwright.records import structure_ids
+
+    ids = structure_ids(read.records)
     rows = [*((k.share, k.knob) for k in result.knobs), (result.together, "(combinations)")]
     blank, knobs = [""], result.knobs
     columns = [
@@ -247,10 +256,18 @@ def _print_importance(result: Importance) -> None:
         TextColumn("share", [f"{share:.1%}" for share, _ in rows], right=True),
         TextColumn("", ["█" * round(share * _BAR) for share, _ in rows]),
         TextColumn("slower", [f"{k.worst.slower:.2f} x" for k in knobs] + blank, right=True),
-        TextColumn("best", [harmless(k.best.text) for k in knobs] + blank),
-        TextColumn("worst", [harmless(k.worst.text) for k in knobs] + blank, cut=True),
+        TextColumn("best", [harmless(ids.get(k.best.text, k.best.text)) for k in knobs] + blank),
+        TextColumn(
+            "worst",
+            [harmless(ids.get(k.worst.text, k.worst.text)) for k in knobs] + blank,
+            cut=True,
+        ),
     ]
     print_table(columns)
+    for line in structures_legend(
+        read, {text for k in knobs for text in (k.best.text, k.worst.text)}
+    ):
+        echo(line)
     dropped = f" ({result.dropped} of them dropped by racing, with rough times)"
     learned = "" if result.learned == result.records else f", learned from {result.learned} of them"
     echo(

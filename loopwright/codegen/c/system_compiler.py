@@ -91,7 +91,10 @@ def cpu_flags(target: Target) -> list[str]:
 @lru_cache(maxsize=1)
 def remove_abandoned() -> None:
     """Remove folders of builders that were killed, once a process: those older than any build is,
-    with the number of no process in their names."""
+    with the number of no process in their names. Not on Windows, where asking whether a process
+    is there would send it Ctrl-C."""
+    if os.name != "posix":
+        return
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         number = folder.name.removeprefix(_FOLDER).partition("-")[0]
         with suppress(OSError):  # another process removes it as well, or it is another user's

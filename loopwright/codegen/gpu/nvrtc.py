@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from loopwright.errors import BuildError, TargetError
+from loopwright.extras import install
 from loopwright.runtime import KernelResources
 
-INSTALL = 'pip install "loopwright[cuda]"'
+INSTALL = install("cuda")
 #: Nothing is contracted: the text says ``fma`` where a product and a sum are rounded once.
 _FLAGS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for")

@@ -344,7 +344,10 @@ class Operations:
         name = fn + ("f" if dtype == "float32" else "")
         ty = llvm_type(dtype)
         params = ", ".join([ty] * len(args))
-        self.declare(name, f"declare {ty} @{name}({params}) nounwind willreturn memory(none)")
+        # Where the divisor may be NaN and a dividend is finite, LLVM 22 makes poison of an fmod.
+        unknown = " nobuiltin" if fn == "fmod" else ""
+        effects = f"nounwind willreturn memory(none){unknown}"
+        self.declare(name, f"declare {ty} @{name}({params}) {effects}")
         if lanes == 1:
             return self._call(name, *args)
         out = "poison"

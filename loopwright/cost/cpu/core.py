@@ -15,7 +15,6 @@ from loopwright.cost.cpu.guards import ReadGuards, Tails
 from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.symbolic.loop_nest import NestBuffer
 from loopwright.cost.symbolic.symbols import Number, at_most, largest, least, most, total, where
-from loopwright.ir.node import distinct
 from loopwright.te import OpNode
 
 #: Per cycle: arithmetic, loads and stores of one data path's width; instructions.
@@ -179,7 +178,7 @@ class Core:
             return 0  # copies keep the bits
         tile, wide = self.tile, self._machine.vector_bytes // 2
         out: Number = 0
-        for read, a in zip(distinct(nest.op.reads()), self._loads, strict=True):
+        for read, a in zip(nest.op.distinct_reads, self._loads, strict=True):
             if read.dtype in ("float16", "bfloat16"):
                 d = self._t.vector_loop
                 each = WIDENED_ONE if d is None or not a.moves[d] else WIDENED

@@ -27,7 +27,7 @@ from loopwright.cost.symbolic.symbols import Number, Sym, at_most, least, most, 
 from loopwright.ir.expr import Binary, Expr, IfThenElse, Var
 from loopwright.ir.instructions import DOT_PRODUCTS, DotProduct
 from loopwright.ir.kinds import Scope
-from loopwright.ir.node import Node, distinct
+from loopwright.ir.node import Node
 from loopwright.ir.reduction import outputs_of
 from loopwright.ir.stmt import IntrinsicCall
 from loopwright.ir.visitor import free_vars, nodes
@@ -218,7 +218,7 @@ class StageNest:
 
 
 def nests_of(state: State) -> list[StageNest]:
-    ops = inline_ops(state)
+    state, ops = inline_ops(state)
     kernels = find_kernels(state, ops)
     nests: dict[StageId, StageNest] = {}
     for sid in reversed([i for i in state.order if i in ops]):
@@ -329,7 +329,8 @@ def _cover(
     ``bases`` gets how the region moves with the loops outside, ``nest.shape`` its extents.
     """
     still = {x.key for x in outside}
-    readers = [(n, r) for n in nests.values() for r in n.op.reads() if r.source == nest.stage.id]
+    sid = nest.stage.id
+    readers = [(n, r) for n in nests.values() for r in n.op.distinct_reads if r.source == sid]
     padded = any(n.attached for n, _ in readers)
     same = {n.stage.id: _same_threads(n, outside) for n, _ in readers}
     for d, extent in enumerate(map(extent_of, nest.op.shape)):
@@ -399,7 +400,7 @@ def _accesses(
 ) -> Iterator[NestAccess]:
     assert nest.buffer is not None
     yield access_of(nest.buffer, [nest.axes[a.var] for a in nest.op.axes], True)
-    for read in distinct(nest.op.reads()):
+    for read in nest.op.distinct_reads:
         source = nests[read.source].buffer if read.source in nests else None
         if source is None:
             op = ops[read.source]

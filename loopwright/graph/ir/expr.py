@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright import dtypes, te
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
 
 #: An extent: a number, or an expression of size variables (`loopwright.te.size_var`).
 Size: TypeAlias = "int | te.Expr"
+_MOST = 1 << 47  # the address space of a process
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,11 @@ def tensor_type(value: te.Tensor | np.ndarray) -> TensorType:
 def _size(n: object) -> Size:
     if isinstance(n, te.Expr):
         return n
-    if isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0:
+    if isinstance(n, (int, np.integer)) and not isinstance(n, bool) and 0 <= n < _MOST:
         return int(n)
     raise GraphError(
-        f"an extent of a tensor is {n!r}; give a whole number from 0, or a loopwright.te.size_var"
+        f"an extent of a tensor is {shown(n)}; give a whole number from 0 and below 2**47, or a "
+        "loopwright.te.size_var"
     )
 
 

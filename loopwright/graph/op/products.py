@@ -24,7 +24,7 @@ from loopwright.graph.rounding import as_dtype
 from loopwright.ops import compute
 
 
-def _terms(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
+def letters_of(equation: str, ranks: Sequence[int]) -> tuple[list[list[str]], list[str]]:
     """The letters of each operand and of the result; an ellipsis becomes letters of its own."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     parts = left.split(",")
@@ -53,7 +53,7 @@ def _letters(term: str, rank: int | None, wide: Sequence[str], equation: str) ->
 def einsum(data: te.Tensor, *others: te.Tensor, equation: str) -> te.Tensor:
     """The sum of products that Einstein's notation names, such as ``"bij,bjk->bik"``."""
     operands = (data, *others)
-    terms, result = _terms(equation, [len(t.shape) for t in operands])
+    terms, result = letters_of(equation, [len(t.shape) for t in operands])
     extents: dict[str, Size] = {}
     for letters, t in zip(terms, operands, strict=True):
         for c, n in zip(letters, t.shape, strict=True):

@@ -225,7 +225,7 @@ def deformable_columns(
     step, spread = several(strides, 2, "strides"), several(dilation, 2, "dilation")
     pads, wide = pads_of(padding, 2), _wide(data.dtype)
     require_same(offset.shape[1], 2 * offset_groups * rows * columns, "the offsets of a place")
-    if channels % offset_groups:
+    if offset_groups < 1 or channels % offset_groups:
         raise GraphError(f"{channels} channels cannot be shared by {offset_groups} groups")
     each = channels // offset_groups
 

@@ -8,7 +8,7 @@ from itertools import accumulate, takewhile
 from typing import Any
 
 from loopwright import te
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
 from loopwright.graph.ir.expr import Size
 from loopwright.graph.op import shapes
 from loopwright.graph.registry import Pattern, register_op
@@ -168,6 +168,9 @@ def strided_slice(
     old = data.shape
     named = range(len(begin)) if axes is None else [shapes.axis_of(a, len(old)) for a in axes]
     steps = (1,) * len(begin) if strides is None else tuple(strides)
+    if not len(named) == len(begin) == len(end) == len(steps):
+        counts = len(begin), len(end), len(steps), len(named)
+        raise GraphError("a slice has {} begins, {} ends, {} strides, {} axes".format(*counts))
     slices = {a: slice(*bounds) for a, *bounds in zip(named, begin, end, steps, strict=True)}
     if 0 in steps:
         raise GraphError("a slice has a stride of 0")
@@ -199,8 +202,8 @@ def pad(
     data: te.Tensor, *, pad_width: Sequence[Sequence[int]], pad_value: float = 0.0
 ) -> te.Tensor:
     """The tensor with elements of one value before and after each dimension."""
-    if len(pad_width) != len(data.shape):
-        raise GraphError(f"pad_width has {len(pad_width)} pairs for {len(data.shape)} dimensions")
+    if len(pad_width) != len(data.shape) or any(len(pair) != 2 for pair in pad_width):
+        raise GraphError(f"pad_width is {shown(pad_width)}; give {len(data.shape)} pairs")
     pairs = [(int(low), int(high)) for low, high in pad_width]
     if all(p == (0, 0) for p in pairs):
         return compute(data.shape, lambda *i: data(*i), name="pad")

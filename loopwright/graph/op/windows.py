@@ -195,6 +195,8 @@ def conv_transpose(
     inputs, outputs, *window = weight.static_shape
     image = data.static_shape[2:]
     require_same(data.shape[1], inputs, "the channels of data and weight")
+    if groups < 1 or inputs % groups:
+        raise GraphError(f"{groups} groups do not divide {inputs} channels")
     stride, spread = several(strides, rank, "strides"), several(dilation, rank, "dilation")
     extra = several(output_padding, rank, "output_padding")
     reach = [(k - 1) * d for k, d in zip(window, spread, strict=True)]

@@ -10,6 +10,8 @@ from loopwright.graph.transform.cleanup import (
     InferType,
     RemoveUnusedFunctions,
 )
+from loopwright.graph.transform.contractions import OrderContractions
+from loopwright.graph.transform.control_flow import Inline, SelectBranches
 from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
 from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
 from loopwright.graph.transform.parallel_products import (
@@ -29,8 +31,8 @@ from loopwright.lowering import Pass, PassContext, Sequential
 __all__ = [
     "AlterOpLayout", "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout",
     "DeadCodeElimination", "EliminateCommonSubexpr", "FakeQuantizationToInteger", "FoldConstant",
-    "FoldRequantize", "FoldScaleAxis", "FuseOps", "InferType", "Pass", "PassContext",
-    "QnnCanonicalize", "ReassociateConstants", "RemoveUnusedFunctions", "Sequential",
-    "SimplifyExpr", "SimplifyInference", "SplitConcatenation", "ToMixedPrecision", "function_pass",
-    "module_pass",
+    "FoldRequantize", "FoldScaleAxis", "FuseOps", "InferType", "Inline", "OrderContractions",
+    "Pass", "PassContext", "QnnCanonicalize", "ReassociateConstants", "RemoveUnusedFunctions",
+    "SelectBranches", "Sequential", "SimplifyExpr", "SimplifyInference", "SplitConcatenation",
+    "ToMixedPrecision", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -13,6 +13,8 @@ from loopwright.graph.transform.cleanup import (
     InferType,
     RemoveUnusedFunctions,
 )
+from loopwright.graph.transform.contractions import OrderContractions
+from loopwright.graph.transform.control_flow import Inline, SelectBranches
 from loopwright.graph.transform.folding import FoldConstant, FoldScaleAxis, SimplifyInference
 from loopwright.graph.transform.layouts import AlterOpLayout, ConvertLayout
 from loopwright.graph.transform.parallel_products import SplitConcatenation
@@ -46,10 +48,11 @@ def _before(module: IRModule, target: Target | None) -> list[Pass]:
     nodes = post_order(*module.functions.values())
     quantized = any((called(e) or "").startswith("qnn.") for e in nodes)
     return [
-        InferType,
+        *(RemoveUnusedFunctions, InferType, Inline, SelectBranches),
         FakeQuantizationToInteger,
         QnnCanonicalize,
         SimplifyInference,
+        OrderContractions,
         FoldConstant,
         SimplifyExpr,
         *([ReassociateConstants, FoldScaleAxis] if relaxed else []),

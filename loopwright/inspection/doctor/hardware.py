@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 
+from loopwright.extras import install
 from loopwright.inspection.doctor.finding import (
     Finding,
     SystemFiles,
@@ -196,7 +197,7 @@ def nvidia(
     observation = f"{listed(gpus)} ({driver}{f', driver {version[1]}' if version else ''})"
     if not installed("cuda"):
         observation += ", without the package cuda-bindings"
-        return warning(check, observation, _BUILT_ONLY, 'pip install "loopwright[cuda]"')
+        return warning(check, observation, _BUILT_ONLY, install("cuda"))
     return ok(check, f"{observation}; the target cuda runs on it")
 
 
@@ -216,7 +217,7 @@ def opencl(
         remedy = "install the GPU's driver, or PoCL for the CPU (apt-get install pocl-opencl-icd)"
         return warning(check, observation, _BUILT_ONLY, remedy)
     if not package:
-        return ok(check, f'{listed(described)}, unused: pip install "loopwright[opencl]" for it')
+        return ok(check, f"{listed(described)}, unused: {install('opencl')} for it")
     return ok(check, f"{listed(described)} ({loader or 'pyopencl'}); the target opencl runs on it")
 
 

@@ -29,6 +29,14 @@ def system(name: str, release: str, python: str) -> Finding:
     observation = f"Python {python} on {name} {release}"
     if name == _TESTED:
         return ok("system", observation)
+    if name == "Windows":
+        return problem(
+            "system",
+            observation,
+            "nothing can be tuned; logs are read and applied, kernels are built and run, "
+            "multi-threaded ones excepted",
+            "tune on Linux or macOS, in WSL for example, and bring the log",
+        )
     return warning(
         "system",
         observation,

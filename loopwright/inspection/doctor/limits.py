@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from loopwright.errors import TuneError
+from loopwright.files import flock
 from loopwright.inspection.doctor.finding import (
     Finding,
     SystemFiles,
@@ -298,13 +299,11 @@ def file_system(files: SystemFiles, folder: Path) -> str:
 
 
 def _lock_refused(folder: Path) -> str:
-    import fcntl
-
     try:
         with tempfile.TemporaryFile(dir=folder, prefix=".loopwright-doctor-") as file:
             file.write(b"x" * 4096)
             file.flush()
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(file.fileno(), wait=False)
     except OSError as error:
         what = "locks (flock) are refused" if error.errno in (errno.ENOLCK, errno.ENOTSUP) else ""
         return f"{what or 'it cannot be written'} ({error.strerror or error})"

@@ -38,6 +38,7 @@ from loopwright.records import (
     measured,
     ranked,
     record_differences,
+    structure_ids,
     task_text,
     time_ratio,
     verdict_on,
@@ -168,13 +169,13 @@ def _known(log: Log, setups: Mapping[Setup, list[Record]]) -> dict[Setup, SetupF
     limits = {machine: limits_in(log, group) for machine, group in machines.items()}
     by_kind = {kind: limits_in(log, group) for kind, group in alike.items()}
     spent = time_spent_by(setups, log.headers)
-    facts = {}
+    facts, ids = {}, structure_ids(log.records)
     for setup, group in judged.items():
         machine, near = (setup.hardware, setup.threads), limits_in(log, group)
         if near.flops is None:  # tasks that compute in another type have another limit
             near = by_kind[*machine, kinds[setup]]
         flops = {name: getattr(near, name) for name in ("flops", "flops_from", "flops_name")}
-        facts[setup] = SetupFacts(replace(limits[machine], **flops), spent.get(setup))
+        facts[setup] = SetupFacts(replace(limits[machine], **flops), spent.get(setup), ids)
     return facts
 
 

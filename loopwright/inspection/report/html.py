@@ -52,6 +52,7 @@ def task_sections(at: int, task: TaskPage, logs: Sequence[LogPage]) -> Element:
         parts += [
             _heading(series) if several else None,
             element("div", _shares(at, place, series), _errors(at, place, series), class_="pair"),
+            _structures(at, place, series),
             _top(at, place, series),
             _knobs(at, place, series),
             _parallel(at, place, series),
@@ -222,6 +223,14 @@ def _shares(at: int, place: int, series: Series) -> Element:
     return card(
         "Which knobs matter", chart("shares", task=at, series=place), details, caption=caption
     )
+
+
+def _structures(at: int, place: int, series: Series) -> Child:
+    if not series.structures:
+        return None
+    rows = [[Cell(number, kind="mono"), Cell(name)] for number, name in series.structures]
+    shown = table(f"structures-{at}-{place}", ("id", "structure"), rows, "Structures")
+    return card("Structures", shown, caption="What the ids in the tables and plots stand for.")
 
 
 def _knobs(at: int, place: int, series: Series) -> Child:

@@ -150,6 +150,8 @@ class Series:
     accuracy: Accuracy | None  # None where there is too little to learn from
     accuracy_note: str  # method, or why there is none
     top: tuple[CandidateRow, ...]  # best candidates
+    #: ids of structures and what they stand for; empty where names are short enough for tables
+    structures: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)

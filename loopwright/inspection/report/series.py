@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -29,6 +29,7 @@ from loopwright.inspection.report.page_data import (
 from loopwright.inspection.speed import Limits, Work, roofline_point, work_of
 from loopwright.records import (
     NOT_COMPARED,
+    STRUCTURE,
     Checked,
     ConfigTable,
     Curve,
@@ -52,6 +53,8 @@ from loopwright.records import (
     ranked,
     record_differences,
     spread,
+    structure_legend,
+    value_text,
     verdict_on,
     vouched,
 )
@@ -69,7 +72,7 @@ _LEFT_OUT = (
 
 
 def effects_of(
-    records: Sequence[Record], learned: int = 4000
+    records: Sequence[Record], ids: Mapping[str, str], learned: int = 4000
 ) -> tuple[tuple[KnobDistribution, ...], int, str]:
     """Effects of varying knobs, the strongest first, their number, and the method in words."""
     searched = measured(records, again=False)
@@ -79,12 +82,12 @@ def effects_of(
     seconds = np.array(medians, dtype=np.float64)
     if not learned:
         order = list(knobs.values())[:_KNOBS]
-        return tuple(_effect(knob, None, seconds) for knob in order), len(knobs), _LEFT_OUT
+        return tuple(_effect(knob, None, seconds, ids) for knob in order), len(knobs), _LEFT_OUT
     try:
         result = importance(_sample(trials, learned))
     except RecordError as error:
         order = list(knobs.values())[:_KNOBS]
-        effects = tuple(_effect(knob, None, seconds) for knob in order)
+        effects = tuple(_effect(knob, None, seconds, ids) for knob in order)
         return effects, len(knobs), f"Not worked out: {error}."
     shares = {one.knob: one.share for one in result.knobs}
     order = sorted(knobs.values(), key=lambda knob: -shares.get(knob.name, 0.0))[:_KNOBS]
@@ -95,7 +98,7 @@ def effects_of(
         f"correlation of {result.rank_correlation:.2f}"
         f"{'; below 0.3 the shares say little' if result.rank_correlation < 0.3 else ''}."
     )
-    effects = tuple(_effect(knob, shares.get(knob.name), seconds) for knob in order)
+    effects = tuple(_effect(knob, shares.get(knob.name), seconds, ids) for knob in order)
     return effects, len(knobs), note
 
 
@@ -106,14 +109,18 @@ def _sample(trials: Sequence[Record], most: int) -> Sequence[Record]:
     return [trials[row] for row in sorted(rows.tolist())]
 
 
-def _effect(knob: KnobColumn, share: float | None, seconds: np.ndarray) -> KnobDistribution:
+def _effect(
+    knob: KnobColumn, share: float | None, seconds: np.ndarray, ids: Mapping[str, str]
+) -> KnobDistribution:
     values = []
     order = np.argsort(knob.codes, kind="stable")
     ends = np.searchsorted(knob.codes[order], np.arange(len(knob.texts) + 1))
     for code, text in enumerate(knob.texts):
         times = seconds[order[ends[code] : ends[code + 1]]]
         low, middle, high = np.quantile(times, (0.25, 0.5, 0.75)).tolist()
-        values.append(KnobValue(text, len(times), low, middle, high, float(times.min())))
+        values.append(
+            KnobValue(ids.get(text, text), len(times), low, middle, high, float(times.min()))
+        )
     values.sort(key=lambda value: value.middle)
     total = len(values)
     if total > _VALUES:
@@ -121,19 +128,23 @@ def _effect(knob: KnobColumn, share: float | None, seconds: np.ndarray) -> KnobD
     return KnobDistribution(knob.name, share, tuple(values), total)
 
 
-def parallel_of(best: Sequence[Record], records: Sequence[Record]) -> Parallel | None:
+def parallel_of(
+    best: Sequence[Record], records: Sequence[Record], ids: Mapping[str, str]
+) -> Parallel | None:
     """Best candidates as lines, also through knobs that they agree on; None for fewer than two."""
     axes = [
-        _axis(name, values, knob.codes[: len(best)].tolist())
+        _axis(
+            name, [(ids.get(text, text), v) for text, v in values], knob.codes[: len(best)].tolist()
+        )
         for knob in knobs_of([*best, *records])
         for name, values in knob.parts().items()
         if len({text for text, _ in values}) > 1
     ]
     if len(best) < 2 or not axes:
         return None
-    (medians, ids) = fields_of(best, "median", "id")
+    medians, names = fields_of(best, "median", "id")
     axes.sort(key=lambda axis: len(axis.values))
-    return Parallel(tuple(medians), tuple(ids), tuple(axes[:_AXES]), len(axes))
+    return Parallel(tuple(medians), tuple(names), tuple(axes[:_AXES]), len(axes))
 
 
 def _axis(name: str, values: Sequence[tuple[str, Json]], codes: Sequence[int]) -> ParallelAxis:
@@ -238,6 +249,7 @@ class Detail:
 class SetupFacts:
     limits: Limits
     spent: TimeSpent | None  # None where its records have no clock
+    ids: Mapping[str, str]  # of the structures of its log
 
 
 def series_of(
@@ -253,13 +265,15 @@ def series_of(
     default = default_record(records, verdict)
     work = work_of(log, records[0] if best is None else best)
     report = failures(records)
-    knobs, knobs_total, knobs_note = effects_of(records, detail.learned)
+    ids = facts.ids
+    knobs, knobs_total, knobs_note = effects_of(records, ids, detail.learned)
     accuracy, accuracy_note = _accuracy(records, detail.places)
     roofline, roofline_note = _roofline(best, default, work, facts.limits)
     spent = facts.spent
     right = vouched(records)
-    shown = [_candidate(one, default, right) for one in top[:TOP]]
+    shown = [_candidate(one, default, right, ids) for one in top[:TOP]]
     target = records[-1].target
+    own = {value_text(r.config[STRUCTURE]) for r in records if STRUCTURE in r.config} if ids else ()
     valid, phases, dropped = fields_of(originals, "valid", "phase", "dropped")
     series = Series(
         label="",
@@ -273,28 +287,29 @@ def series_of(
         duplicates=len(records) - len(originals),
         spent=spent.run + spent.again + spent.build if spent else 0.0,
         flop=0 if work is None else work.flop,
-        best=None if best is None else _candidate(best, default, right),
-        default=None if default is None else _candidate(default, default, right),
+        best=None if best is None else _candidate(best, default, right, ids),
+        default=None if default is None else _candidate(default, default, right, ids),
         verdict=verdict.text() if compared else "",
         outcome=verdict.outcome.value if compared else "",
         gain=verdict.gain if compared else None,
         steps=_steps(curve),
         points=_points(curve, detail.points),
-        errors=_errors(report),
+        errors=_errors(report, ids),
         knobs=knobs,
         knobs_total=knobs_total,
         knobs_note=knobs_note,
-        parallel=parallel_of(top[:LINES], records),
+        parallel=parallel_of(top[:LINES], records, ids),
         roofline=roofline,
         roofline_note=roofline_note,
         accuracy=accuracy,
         accuracy_note=accuracy_note,
         top=tuple(shown),
+        structures=tuple(structure_legend(ids, own)),
     )
     return series, best
 
 
-def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
+def _errors(report: FailureReport, ids: Mapping[str, str]) -> tuple[FailureKind, ...]:
     return tuple(
         FailureKind(
             one.kind,
@@ -304,7 +319,8 @@ def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
             one.first.trial,
             cut(one.text, _TEXT),
             tuple(
-                f"{value.knob} = {value.value}: {value.failed} of {value.trials} failed so"
+                f"{value.knob} = {ids.get(value.value, value.value)}: {value.failed} of "
+                f"{value.trials} failed so"
                 for value in one.values[:6]
             ),
         )
@@ -312,21 +328,26 @@ def _errors(report: FailureReport) -> tuple[FailureKind, ...]:
     )
 
 
-def _candidate(one: Record, default: Record | None, right: set[tuple[str, str]]) -> CandidateRow:
+def _candidate(
+    one: Record, default: Record | None, right: set[tuple[str, str]], ids: Mapping[str, str]
+) -> CandidateRow:
     """Row of a record; its speed over the default's rests on the two medians alone."""
     seconds = one.median
     assert seconds is not None, "a ranked record has a time"
     changes = None
     if default is not None:
         differences = record_differences(default, one)
-        changes = tuple(f"{each.what.removeprefix('knob ')}={each.other}" for each in differences)
+        changes = tuple(
+            f"{each.what.removeprefix('knob ')}={ids.get(each.other, each.other)}"
+            for each in differences
+        )
     return CandidateRow(
         one.id,
         one.trial,
         seconds,
         spread(one.times),
         one.checked is Checked.YES or (one.candidate, one.build) in right,
-        config_text(one.config),
+        config_text(one.config, ids=ids),
         changes,
         None if default is None or not default.median else default.median / seconds,
     )

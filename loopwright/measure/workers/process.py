@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import math
 import os
 import secrets
@@ -29,6 +28,7 @@ from typing import IO, Literal
 
 from loopwright import env
 from loopwright.errors import InternalError, RunError
+from loopwright.measure.devices import check_can_measure
 from loopwright.measure.workers.protocol import (
     KEY_SIZE,
     Decoder,
@@ -101,9 +101,7 @@ _MEMORY_LINES = (
 _ROLES_WITHOUT_CANDIDATES = ("builder",)
 #: Signals by which operators, batch systems and the kernel's OOM killer end a process; code that
 #: fails ends by others.
-_SIGNALS_FROM_OUTSIDE = frozenset(
-    {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT}
-)
+_SIGNALS_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT")
 
 
 class FailureCause(Enum):
@@ -134,7 +132,7 @@ class WorkerFailure:
 
 def cause_of_exit(role: str, code: int, printed: Sequence[str]) -> FailureCause:
     """The reason why a process has ended that we did not kill; a negative ``code`` is a signal."""
-    if -code in _SIGNALS_FROM_OUTSIDE:
+    if any(-code == getattr(signal, name) for name in _SIGNALS_FROM_OUTSIDE):
         return FailureCause.KILLED
     # LLVM and C++ abort a process that finds no memory.
     aborted = role in _ROLES_WITHOUT_CANDIDATES and -code == signal.SIGABRT
@@ -157,14 +155,14 @@ def describe_exit(code: int, role: str) -> str:
 
 def ended(proc: subprocess.Popen[bytes]) -> bool:
     """Whether a process has ended; it is not waited for, so that its id goes to no other one."""
-    if proc.returncode is not None:
-        return True
+    if proc.returncode is not None or not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return proc.poll() is not None
     return os.waitid(os.P_PID, proc.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def stopped(proc: subprocess.Popen[bytes]) -> bool:
     """Whether a process has been stopped, as by SIGSTOP; True only once for each stop."""
-    if proc.returncode is not None:
+    if proc.returncode is not None or not hasattr(os, "waitid"):
         return False
     try:
         return os.waitid(os.P_PID, proc.pid, os.WSTOPPED | os.WNOHANG) is not None
@@ -208,6 +206,8 @@ class Printed:
                 f"({e.strerror or e}); make room, or set TMPDIR to another folder"
             ) from e
         # A process whose flood was cut off at its limit prints at the start again after `clear`.
+        import fcntl
+
         flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
         fcntl.fcntl(self._file, fcntl.F_SETFL, flags | os.O_APPEND)
         return self._file
@@ -347,6 +347,7 @@ class Worker:
         if self._fit:
             return
         self.kill()
+        check_can_measure()
         printed = self._printed.open()
         self._printed.clear()
         if self.program.own_folder:

@@ -13,9 +13,10 @@ from loopwright.records.line import Json, canonical_json
 from loopwright.records.provenance import device_of
 from loopwright.records.query import measured, verdict_on
 from loopwright.records.ranking import ranked
-from loopwright.records.record import Record, Verdict
+from loopwright.records.record import Record
 from loopwright.records.reports.knobs import ABSENT, value_text
 from loopwright.records.reports.setups import Setup, by_setup, hardware_names, task_text
+from loopwright.records.verdict import Verdict
 
 #: Windows of each side without which there is no interval: with three or four the bootstrap of
 #: medians holds the truth in nine cases of ten only.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,10 @@ from loopwright.records.line import Json
 from loopwright.records.record import Record
 
 ABSENT: Final = "absent"  # the text of a knob that a record does not have
+#: The knob of automatic spaces that names the structure, mostly in a sentence.
+STRUCTURE: Final = "structure"
+#: Characters of the longest names that are shown as they are.
+_SHORT = 24
 #: Texts that need no quotation marks: they are taken for no other JSON value.
 _PLAIN = re.compile(r"(?!(?:true|false|null|NaN|Infinity|absent)$)[A-Za-z_][\w.:-]*")
 
@@ -51,27 +55,60 @@ def varying_knobs(records: Iterable[Record]) -> list[str]:
     return [name for name in seen if len(seen[name]) > 1 or count[name] < len(configs)]
 
 
-def config_text(config: Mapping[str, Json], names: Sequence[str] | None = None) -> str:
+def structure_ids(records: Iterable[Record]) -> dict[str, str]:
+    """Ids of structures for tables and plots, ``S1`` and so on in order of appearance, by
+    `value_text`; none where all names are short.
+
+    Example:
+        >>> from loopwright.records.reports.knobs import structure_ids
+        >>> print(structure_ids(lw.records.load("matmul.jsonl").records))
+        {}
+    """
+    (configs,) = fields_of(records, "config")
+    names = dict.fromkeys(config[STRUCTURE] for config in configs if STRUCTURE in config)
+    texts = [value_text(name) for name in names]
+    if max(map(len, texts), default=0) <= _SHORT:
+        return {}
+    return {text: f"S{number}" for number, text in enumerate(texts, 1)}
+
+
+def structure_legend(ids: Mapping[str, str], shown: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Id and name of the structures of `structure_ids` whose texts are ``shown``."""
+    for text, number in ids.items():
+        if text in shown:
+            yield number, json.loads(text) if text.startswith('"') else text
+
+
+def config_text(
+    config: Mapping[str, Json],
+    names: Sequence[str] | None = None,
+    ids: Mapping[str, str] | None = None,
+) -> str:
     """A configuration in one line, such as ``tile_i=[-1,8] unroll=true``: the knobs ``names`` that
-    it has, in this order; None: all of them.
+    it has, in this order; None: all of them. With ``ids``, of `structure_ids`, that of the
+    structure is first.
 
     Example:
         >>> from loopwright.records.reports.knobs import config_text
         >>> print(config_text({"tile_i": [-1, 8], "unroll": True}))
         tile_i=[-1,8] unroll=true
     """
-    chosen = config if names is None else [name for name in names if name in config]
-    return " ".join(f"{name}={value_text(config[name])}" for name in chosen)
+    chosen = list(config) if names is None else [name for name in names if name in config]
+    return _Texts(ids).line(config, chosen)
 
 
-def config_texts(records: Iterable[Record], names: Sequence[str] | None = None) -> list[str]:
+def config_texts(
+    records: Iterable[Record],
+    names: Sequence[str] | None = None,
+    ids: Mapping[str, str] | None = None,
+) -> list[str]:
     """`config_text` of many records."""
     (configs,) = fields_of(records, "config")
-    texts = _Texts()
+    texts = _Texts(ids)
     lines = []
     for config in configs:
-        chosen = config if names is None else [name for name in names if name in config]
-        lines.append(" ".join([f"{name}={texts.of(config[name])}" for name in chosen]))
+        chosen = list(config) if names is None else [name for name in names if name in config]
+        lines.append(texts.line(config, chosen))
     return lines
 
 
@@ -131,12 +168,19 @@ _MISSING: Final = object()  # stands for a knob that a configuration does not ha
 class _Texts:
     """Texts of values, each made once: values are few, and equal ones mostly identical."""
 
-    def __init__(self) -> None:
+    def __init__(self, ids: Mapping[str, str] | None = None) -> None:
+        self._ids = ids or {}
         # The value is kept beside its text, so that no other one gets its identity meanwhile.
         self._known: dict[int, tuple[Json, str]] = {}
+
+    def line(self, config: Mapping[str, Json], names: list[str]) -> str:
+        if self._ids and STRUCTURE in names:  # first, where a narrow table does not cut it off
+            names = [STRUCTURE, *(name for name in names if name != STRUCTURE)]
+        return " ".join([f"{name}={self.of(config[name])}" for name in names])
 
     def of(self, value: Json) -> str:
         entry = self._known.get(id(value))
         if entry is None:
-            entry = self._known[id(value)] = (value, value_text(value))
+            text = value_text(value)
+            entry = self._known[id(value)] = (value, self._ids.get(text, text))
         return entry[1]

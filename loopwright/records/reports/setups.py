@@ -49,26 +49,27 @@ def task_text(op: str, args: Sequence[Json]) -> str:
 
 
 def hardware_names(hardware: Iterable[str]) -> dict[str, str]:
-    """Short names of hardware: ``AMD EPYC``, or ``AMD EPYC (core-avx2)`` where two have one CPU."""
+    """Short names of hardware: ``AMD EPYC``, or ``AMD EPYC (core-avx2)`` where two have one CPU;
+    that of the board where the CPU is not known."""
     named: dict[str, list[str]] = {}
     for text in dict.fromkeys(hardware):
-        cpu, _, generated_for, _ = _parts(text)
-        name = cpu.strip() or generated_for.strip() or "unknown hardware"
+        cpu, _, generated_for, _, model, family = map(str.strip, _parts(text))
+        name = cpu or model or generated_for or family or "unknown hardware"
         named.setdefault(name, []).append(text)
     return {text: name for cpu, group in named.items() for text, name in _names(cpu, group)}
 
 
-def _parts(hardware: str) -> tuple[str, str, str, str]:
-    """CPU, instruction set, and the CPU and the features that code was generated for."""
-    parts = [*hardware.split(" | "), "", "", ""]
-    return parts[0], parts[1], parts[2], parts[3]
+def _parts(hardware: str) -> list[str]:
+    """CPU, instruction set, the CPU and the features that code was generated for, and model and
+    family of the board."""
+    return [*hardware.split(" | "), *[""] * 5][:6]
 
 
 def _names(cpu: str, group: Sequence[str]) -> list[tuple[str, str]]:
     if len(group) == 1:
         return [(group[0], cpu)]
-    _, sets, cpus, features = zip(*map(_parts, group), strict=True)
-    for values in (cpus, sets, features):
+    _, sets, cpus, features, models, families = zip(*map(_parts, group), strict=True)
+    for values in (models, cpus, sets, features, families):
         if len(set(values)) < len(group):
             continue
         common = set.intersection(*(set(value.split()) for value in values))

@@ -9,9 +9,10 @@ from itertools import compress
 from loopwright.records.bulk import fields_of
 from loopwright.records.query import verdict_on
 from loopwright.records.ranking import playoffs, ranked, ratios, vouched
-from loopwright.records.record import Checked, Record, Verdict
+from loopwright.records.record import Checked, Record
 from loopwright.records.reports.differences import Ratio, time_ratio
 from loopwright.records.reports.setups import Setup, by_setup
+from loopwright.records.verdict import Verdict
 
 
 @dataclass(frozen=True)

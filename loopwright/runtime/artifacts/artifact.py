@@ -67,18 +67,18 @@ class Artifact:
             UsageError: a file of another kind is at one of the two paths.
         """
         target = Path(path)
+        objects, text = self.files()
+        manifest_path = target.with_name(f"{target.name}.json")
+        write(Output(target, objects, OBJECT), Output(manifest_path, text, MANIFEST), force=force)
+        return target
+
+    def files(self) -> tuple[bytes, bytes]:
+        """The object file and the manifest, each with the checksum of the other."""
         manifest = {k: v for k, v in self.manifest.items() if k not in _CHECKSUMS}
         manifest["object_sha256"] = hashlib.sha256(self.objects).hexdigest()
         manifest["sha256"] = manifest_checksum(manifest)
         text = json.dumps(manifest, indent=1) + "\n"
-        objects = self.objects + _SEAL + manifest["sha256"].encode()
-        manifest_path = target.with_name(f"{target.name}.json")
-        write(
-            Output(target, objects, OBJECT),
-            Output(manifest_path, text.encode(), MANIFEST),
-            force=force,
-        )
-        return target
+        return self.objects + _SEAL + manifest["sha256"].encode(), text.encode()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Artifact:
@@ -90,14 +90,23 @@ class Artifact:
         target = Path(path)
         manifest_path = target.with_name(f"{target.name}.json")
         objects = _read(target, "the object file")
+        if objects.startswith(b"PK") and b'"loopwright.model"' in objects[:200]:
+            raise UsageError(
+                f"{target} is a model, of many kernels: lw.graph.load({str(target)!r}) reads it"
+            )
         text = _read(manifest_path, f"the manifest of {target}")
+        return cls.of_files(objects, text, str(target), str(manifest_path))
+
+    @classmethod
+    def of_files(cls, objects: bytes, text: bytes, target: str, manifest_path: str) -> Artifact:
+        """The artifact of the contents of `files`, by their names; errors as of `load`."""
         try:
             manifest = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{manifest_path} is not a manifest: {error}") from error
         if not isinstance(manifest, dict):
             raise UsageError(f"{manifest_path} is not a manifest of loopwright; build it again")
-        read_format(manifest, str(manifest_path))
+        read_format(manifest, manifest_path)
         objects, _, seal = objects.rpartition(_SEAL)
         if "sha256" not in manifest:
             raise UsageError(
@@ -111,7 +120,7 @@ class Artifact:
                 f"{target} is not the object that {manifest_path} describes; build it again"
             )
         manifest = {k: v for k, v in manifest.items() if k not in _CHECKSUMS}
-        contents = _contents(manifest, str(manifest_path))
+        contents = _contents(manifest, manifest_path)
         check = artifact_kinds.artifact_kind(contents.kind).check
         if check is not None:
             check(contents)

@@ -20,6 +20,7 @@ from loopwright.errors import (
     RunError,
     TargetError,
 )
+from loopwright.extras import install
 from loopwright.runtime.devices.driver import DriverAllocation, DriverAPI
 from loopwright.runtime.devices.interface import (
     DEVICE_ALIGNMENT,
@@ -37,7 +38,6 @@ from loopwright.runtime.devices.interface import (
 
 #: Objects of the bindings, which have no useful types.
 Driver = Any
-INSTALL_PACKAGE = 'pip install "loopwright[cuda]"'
 #: Errors after which every further call in this process fails too.
 _STICKY = (
     "ILLEGAL_ADDRESS", "LAUNCH_TIMEOUT", "ASSERT", "HARDWARE_STACK_ERROR", "ILLEGAL_INSTRUCTION",
@@ -109,7 +109,7 @@ def find_driver() -> tuple[Driver, int, str]:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        return None, 0, f"cuda-bindings is missing ({error}); install it: {INSTALL_PACKAGE}"
+        return None, 0, f"cuda-bindings is missing ({error}); install it: {install('cuda')}"
     return driver, number.value, ""
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TargetError
+from loopwright.extras import install
 from loopwright.runtime.caches import content_key, program_cache
 from loopwright.runtime.devices.driver import DriverAllocation, DriverAPI, owner_of
 from loopwright.runtime.devices.interface import (
@@ -36,7 +37,6 @@ from loopwright.runtime.devices.interface import (
 
 #: Objects of pyopencl, which has no types.
 Cl = Any
-INSTALL_PACKAGE = 'pip install "loopwright[opencl]"'
 INSTALL_POCL = "apt-get install pocl-opencl-icd ocl-icd-libopencl1"
 
 OPENCL = 4
@@ -56,7 +56,7 @@ def found_devices() -> tuple[list[Cl], str]:
     try:
         cl = package()
     except ImportError as error:
-        return [], f"pyopencl is missing ({error}); install it: {INSTALL_PACKAGE}"
+        return [], f"pyopencl is missing ({error}); install it: {install('opencl')}"
     try:
         platforms = cl.get_platforms()
         devices = [d for p in platforms for d in _devices(cl, p)]

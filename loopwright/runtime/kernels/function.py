@@ -331,8 +331,11 @@ def workspace_limit() -> int:
 
 
 def failure(function: Function, code: int) -> Exception:
-    """The error of a function that returned `code` in this thread."""
+    """The error of a function that returned `code` in this thread; Ctrl-C is raised."""
     complaint = function._image.complaint(code)
+    interruption = pool.interruption()
+    if interruption is not None:
+        raise interruption
     if complaint is not None:
         return complaint
     if code == _NO_MEMORY:

@@ -128,7 +128,7 @@ class ResourceCollector(MetricCollector):
     """Page faults and context switches of this process, by ``getrusage``.
 
     A call that has them was disturbed: memory was touched for the first time, or another process
-    took the core.
+    took the core. Windows counts none of them.
 
     Example:
         >>> from loopwright.runtime.profiling import ResourceCollector
@@ -145,8 +145,10 @@ class ResourceCollector(MetricCollector):
         return {name: count - started[name] for name, count in self._counts().items()}
 
     def _counts(self) -> dict[str, int]:
-        import resource  # Windows has none
-
+        try:
+            import resource
+        except ImportError:  # Windows
+            return {}
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
             "Minor faults": usage.ru_minflt,

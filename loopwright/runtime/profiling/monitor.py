@@ -184,10 +184,12 @@ class _Watch:
 
 
 def _resident_bytes() -> int:
-    """Resident memory of this process; its peak where the system tells only that."""
+    """Resident memory of this process; its peak where the system tells only that, or nothing."""
     if _STATM.exists():
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource  # Windows has none
-
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -15,17 +15,14 @@ over-run would visit an element twice.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import assert_never
 
 from loopwright.errors import ScheduleError
 from loopwright.ir.affine import Affine, Extent, to_affine
-from loopwright.ir.expr import Dim, Expr, Read, Var, cast
-from loopwright.ir.reduction import outputs_of
+from loopwright.ir.expr import Dim, Expr, Var
 from loopwright.ir.sizes import Sizes
-from loopwright.ir.visitor import map_nodes, nodes, substitute
+from loopwright.schedule.bounds.inlining import inline_ops
 from loopwright.schedule.bounds.launches import (
     bound_var,
     find_kernels,
@@ -38,78 +35,12 @@ from loopwright.schedule.bounds.results import Bounds, Guard, LoopBound, StageBo
 from loopwright.schedule.state import (
     FuseRel,
     SplitRel,
-    StageId,
     StageState,
     State,
     loops_around,
-    refuse,
     store_position,
 )
-from loopwright.te import OpNode, reads_of
-
-MAX_INLINED = 1 << 15  #: most nodes that inlining may put into the expression of one stage
-
-
-def inline_ops(state: State) -> dict[StageId, OpNode]:
-    """Operations with inlined stages substituted into their readers, and those stages removed."""
-    ops: dict[StageId, OpNode] = {}
-    bodies: dict[StageId, OpNode] = {}
-    for sid in state.order:
-        stage = state.stages[sid]
-        op = _Inlining(state, sid, bodies).into(stage.op)
-        if stage.attach.kind == "inline":
-            bodies[sid] = op
-        else:
-            ops[sid] = op
-    return ops
-
-
-@dataclass
-class _Inlining:
-    state: State
-    sid: StageId
-    bodies: Mapping[StageId, OpNode]
-    nodes: int = 0
-    #: For each output that is read: nodes of its expression, and its uses of each variable.
-    _sizes: dict[tuple[StageId, int], tuple[int, dict[Var, int]]] = field(default_factory=dict)
-
-    def into(self, op: OpNode) -> OpNode:
-        if op.body is None or not any(r.source in self.bodies for r in op.reads()):
-            return op
-        body = map_nodes(op.body, Read, self._inlined)
-        return OpNode(op.name, op.shape, op.dtype, op.axes, op.reduce_axes, body, op.tag)
-
-    def _inlined(self, r: Read) -> Expr:
-        if r.source not in self.bodies:
-            return r
-        source = self.bodies[r.source]
-        assert source.body is not None
-        # An index of another dtype takes the axis's: it lies within the dimension.
-        env = {a.var: cast(i, a.var.dtype) for a, i in zip(source.axes, r.indices, strict=True)}
-        value = outputs_of(source.body)[r.value_index]
-        self._count(r.source, r.value_index, value, env)
-        return substitute(value, env)
-
-    def _count(self, source: StageId, output: int, value: Expr, env: Mapping[Var, Expr]) -> None:
-        """Refuse an expression that becomes too large, before it does."""
-        if (source, output) not in self._sizes:
-            self._sizes[source, output] = _measured(value)
-        nodes, uses = self._sizes[source, output]
-        self.nodes += nodes + sum(uses.get(v, 0) * _measured(i)[0] for v, i in env.items())
-        if self.nodes > MAX_INLINED:
-            name, host = self.state.label(source), self.state.label(self.sid)
-            refuse(
-                "compute_inline",
-                self.state.stages[source].attach.step,
-                f"with {name!r} in it the expression of {host!r} would have more than "
-                f"{MAX_INLINED} nodes; compute {name!r} at a loop, or at root",
-            )
-
-
-def _measured(e: Expr) -> tuple[int, dict[Var, int]]:
-    """Number of nodes of an expression, and of its uses of each variable."""
-    parts = list(nodes(e))
-    return len(parts), dict(Counter(n for n in parts if isinstance(n, Var)))
+from loopwright.te import reads_of
 
 
 def beyond(value: Affine, extent: Extent, sizes: Sizes) -> tuple[bool, bool]:
@@ -195,7 +126,7 @@ def infer_bounds(state: State) -> Bounds:
         >>> print([(x.var.name, x.extent) for x in bounds.stages[1].loops])
         [('i.0', 4), ('i.1', 8)]
     """
-    ops = inline_ops(state)
+    state, ops = inline_ops(state)
     every = [state.stages[i].op for i in state.order]
     sizes = Sizes(n for op in every for n in op.extents)
     for v in (v for op in every for v in op.sizes):
@@ -303,7 +234,7 @@ def _region(state: State, sb: StageBounds, out: Bounds) -> None:
     reads = [
         (reader, read)
         for reader in out.stages.values()
-        for read in reader.op.reads()
+        for read in reader.op.distinct_reads
         if read.source == sb.stage.id
     ]
     for d, dim in enumerate(sb.op.shape):

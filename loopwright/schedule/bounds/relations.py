@@ -34,18 +34,22 @@ class ExtentArithmetic(Protocol[N]):
         ...
 
     def clipped(self, factor: int, n: N | int) -> N | int:
-        """The smaller of a split factor and the extent; the factor where that is not known."""
+        """The smaller of the size of a split and the extent; the size where that is not known."""
         ...
 
     def split_extents(
-        self, n: N | int, factor: int | None, nparts: int | None
+        self, n: N | int, factor: int | None, nparts: int | None, may_shrink: bool = True
     ) -> tuple[N | int, N | int]:
-        """Extents of the outer and the inner loop that a loop of ``n`` iterations is split into."""
+        """Extents of the outer and the inner loop that a loop of ``n`` iterations is split into.
+
+        ``may_shrink`` says whether ``nparts`` beyond ``n`` is cut to it.
+        """
         if factor is not None:
             inner = self.clipped(factor, n)
             return self.ceil_div(n, inner), inner
         assert nparts is not None
-        return nparts, self.ceil_div(n, nparts)
+        outer = self.clipped(nparts, n) if may_shrink else nparts
+        return outer, self.ceil_div(n, outer)
 
 
 class LoopArithmetic(ExtentArithmetic[N], Protocol[N, V]):
@@ -65,21 +69,38 @@ def loop_extents(
     spatial: Sequence[N | int],
     reduce: Sequence[N | int],
     arithmetic: ExtentArithmetic[N],
+    may_shrink: bool = True,
 ) -> dict[str, N | int]:
-    """Extents of all loops of a stage by id, those that later steps consumed included."""
+    """Extents of all loops of a stage by id, those that later steps consumed included.
+
+    ``may_shrink`` says whether ``nparts`` beyond an extent is cut to it, but for loops of threads.
+    """
     extents = {f"a{d}": n for d, n in enumerate(spatial)}
     extents |= {f"r{d}": n for d, n in enumerate(reduce)}
+    whole = _loops_of_threads(stage) if may_shrink else stage.loops
     for rel in stage.relations:
         match rel:
             case SplitRel():
                 extents[rel.outer], extents[rel.inner] = arithmetic.split_extents(
-                    extents[rel.parent], rel.factor, rel.nparts
+                    extents[rel.parent], rel.factor, rel.nparts, rel.outer not in whole
                 )
             case FuseRel():
                 extents[rel.fused] = arithmetic.times(extents[rel.outer], extents[rel.inner])
             case _:
                 assert_never(rel)
     return extents
+
+
+def _loops_of_threads(stage: StageState) -> set[str]:
+    """Loops from which one came that runs as threads: stages that share these agree on a number."""
+    loops = {loop for loop, mark in stage.marks.items() if mark.kind == "thread"}
+    for rel in reversed(stage.relations) if loops else ():
+        match rel:
+            case SplitRel() if loops & {rel.outer, rel.inner}:
+                loops.add(rel.parent)
+            case FuseRel() if rel.fused in loops:
+                loops |= {rel.outer, rel.inner}
+    return loops
 
 
 def loop_values(

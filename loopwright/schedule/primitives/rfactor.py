@@ -24,8 +24,9 @@ from loopwright.ir.expr import (
 )
 from loopwright.ir.reduction import Reduce, Scan, Tuple, scan_of
 from loopwright.ir.visitor import substitute
+from loopwright.schedule.bounds.relations import loop_extents
 from loopwright.schedule.primitives.caching import computing, fresh_axes, untouched
-from loopwright.schedule.primitives.loops import refuse_in_order
+from loopwright.schedule.primitives.loops import NOMINAL, refuse_in_order
 from loopwright.schedule.state import (
     FuseRel,
     IllegalStep,
@@ -89,6 +90,7 @@ class RFactor(Step):
         op, red = stage.op, stage.op.reduction
         assert red is not None
         plan = factoring(stage, self.loop, self.factor_axis)
+        stage = _uncut(stage, plan)
         new_id, loop = f"s{t}", stage.loops[self.loop]
         axis = IterVar.named(loop.name, loop.nominal, "reduce")
         at: list[Expr] = [a.var for a in op.axes]
@@ -149,6 +151,18 @@ def _checked(state: State, step: RFactor) -> StageState:
             marks = " and mark the loops of the stages that it leaves" if use.kind == "mark" else ""
             raise IllegalStep(f"{says}; call rfactor before that{marks}")
     return stage
+
+
+def _uncut(stage: StageState, plan: Factoring) -> StageState:
+    """The stage with ``nparts`` of the loops that turn into axes as given: threads may run them."""
+    spatial, reduce = (
+        [stage.loops[f"{kind}{d}"].nominal for d in range(n)]
+        for kind, n in (("a", len(stage.op.axes)), ("r", len(stage.op.reduce_axes)))
+    )
+    extents = loop_extents(stage, spatial, reduce, NOMINAL, may_shrink=False)
+    taken = {x for r in plan.taken for x in _parts(r)}
+    loops = {x: replace(v, nominal=extents[x]) for x, v in stage.loops.items() if x in taken}
+    return replace(stage, loops={**stage.loops, **loops})
 
 
 def _partial_stage(stage: StageState, plan: Factoring, step: RFactor, new_id: str) -> StageState:

@@ -5,6 +5,7 @@ Stages read at several places may be kept for a tile, as in Halide (PLDI 2013).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
@@ -53,9 +54,12 @@ def injective_variants(kernel: Kernel) -> list[Variant]:
     if not kernel.may_inline:
         return variants
     # Recomputing one of a few stages may cost less than keeping it.
+    alike: Counter[str] = Counter()  # stages may have one name
     for again in spread if 1 < len(spread) <= _MOST_CHOICES else ():
         kept = [t for t in spread if t is not again]
         name = f"{', '.join(t.name for t in kept)} in tiles, {again.name} computed again"
+        alike[name] += 1
+        name += f" ({alike[name]})" * (alike[name] > 1)
         cheap = f"{why}, but {again.name}, which is cheap"
         variants.append(Variant(name, cheap, partial(_schedule, kernel, kept, True)))
     why = "no reduction: each element is computed where it is needed"

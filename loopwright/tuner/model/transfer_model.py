@@ -167,7 +167,8 @@ class History:
                 continue
             measured, result = item
             same_kind = measured.task.target.kind == task.target.kind
-            if measured.config.index is None or not same_kind:
+            points = range(measured.task.config_space.range_length)
+            if measured.config.index not in points or not same_kind:
                 self.foreign += 1
             else:
                 self.add(measured.task, [(measured.config, result)])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from loopwright.records import Expression, Record
     from loopwright.task import ConfigEntity, ConfigSpace, Task
     from loopwright.tuner.run.journal import Journal
+    from loopwright.tuner.run.seeds import Seeds
 
 
 class TunerLike(Protocol):
@@ -30,6 +31,7 @@ class TunerLike(Protocol):
     error_threshold: int
     why_empty: str
     pretrained: list[tuple[MeasureInput, MeasureResult] | Record]
+    seeds: Seeds
     elsewhere: list[tuple[ConfigEntity, MeasureResult]]
     relatives: list[tuple[Record, MeasureResult]]
     expressions: dict[str, list[Expression]]

@@ -13,11 +13,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Generic, TypeVar
 
 from loopwright import records
-from loopwright.errors import RecordError, TuneError, UsageError
+from loopwright.errors import RecordError, TuneError, UsageError, plain_interrupts
 from loopwright.measure import (
     MeasureOption,
     Measurer,
     MeasurerLike,
+    check_can_measure,
     lock_log,
     measure_option,
     measured_on,
@@ -103,12 +104,13 @@ def check_arguments(
 
 def _whole_run(run: Run) -> Summary:
     try:
-        with without_collector():  # it would look for cycles among all trials, again and again
-            run.resume()
-        while plan := run.current_round():
-            run.measure(plan)
-            run.tell(plan)
-        run.playoff()
+        with plain_interrupts():
+            with without_collector():  # it would look for cycles among all trials, again and again
+                run.resume()
+            while plan := run.current_round():
+                run.measure(plan)
+                run.tell(plan)
+            run.playoff()
     except KeyboardInterrupt:
         run.stop = ("interrupted", "interrupted")
         raise TuningInterrupted(run.finish()) from None
@@ -135,6 +137,7 @@ def open_run(
         devices = option.runner.devices
     if devices is not None:
         tuner.task.target.check_machine()
+        check_can_measure()
         measured_on(tuner.task.target, devices)
     path = next((c.path for c in callbacks if isinstance(c, LogToFile)), None)
     run_id = records.new_run()

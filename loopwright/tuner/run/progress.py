@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from loopwright.errors import UsageError
@@ -26,6 +26,18 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None
+
+
+def shows_progress(verbose: bool | None, callbacks: Iterable[object]) -> bool:
+    """Whether a run that is not asked for a display has one: by default on a terminal and in a
+    notebook, unless a callback is one."""
+    if not (verbose is None or isinstance(verbose, int)):
+        raise UsageError(f"verbose is True, False or None, got {verbose!r:.40}")
+    if any(getattr(callback, "shows_result", False) for callback in callbacks):
+        return False
+    if verbose is not None:
+        return bool(verbose)
+    return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 class NotebookLine:
@@ -133,7 +145,8 @@ class ProgressBar(Monitor):
         if in_notebook():
             self._begin()
         if self._notebook is not None:
-            self._notebook.show(self._noted("\n".join(summary.lines())))
+            # In one line: the summary is the value of the cell, which shows all of it.
+            self._notebook.show(self._noted(summary.line()))
             self.close()
             return
         self.close()

@@ -172,7 +172,7 @@ class Run:
             self.state.capacity = capacity(self.tuner, self.state)
         for monitor in self.monitors:
             monitor.started(self.tuner, self.state)
-            for note in self.journal.notes:
+            for note in (*self.journal.notes, *self.tuner.seeds.notes):
                 monitor.note(note)
         wanted, room = self.budget.n_trial, self.state.capacity
         if wanted is not None and room is not None and wanted > room:
@@ -182,7 +182,8 @@ class Run:
             )
         with self._timed("search"):
             # With as many configurations as it can have, a round is complete.
-            longest = max(self.plan_size, 1 + len(self.journal.remeasure))
+            firsts = len(self.journal.remeasure) + len(self.tuner.seeds.points)
+            longest = max(self.plan_size, 1 + firsts)
             if rounds and len(rounds[-1][1]) >= longest:
                 self._retell(rounds)
                 return
@@ -297,6 +298,7 @@ class Run:
         gains = {name: outcome.gain_over(name, samples) for name in outcome.beside}
         return Summary(
             task=self.task.key,
+            title=str(self.task),
             stopped=self.stop[0],
             reason=self.stop[1],
             trials=state.valid,
@@ -354,7 +356,8 @@ class Run:
     def _plan(self, number: int, seed: int | None, first: int) -> Round | None:
         visited = self.tuner.visited
         indices = [] if self.default is None else [self.default]
-        indices += filter(self.space.is_valid, map(point, self.journal.remeasured(number)))
+        firsts = (*self.journal.remeasured(number), *self.tuner.seeds.points)
+        indices += filter(self.space.is_valid, map(point, firsts))
         chosen = [index for index in dict.fromkeys(indices) if index not in visited]
         self.tuner.begin_round(number, seed)
         self.tuner.exclude(chosen)

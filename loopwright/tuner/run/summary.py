@@ -75,6 +75,7 @@ class Summary:
             playoff.
         timing: seconds by the step that took them.
         most_trials: valid trials that the space has room for, or None where that is not known.
+        title: the task for people; ``task`` is its key, by which logs name it.
     """
 
     task: str
@@ -102,6 +103,7 @@ class Summary:
     notes: tuple[str, ...] = ()
     most_trials: int | None = None
     best_position: int | None = None
+    title: str = ""
 
     @property
     def speedup(self) -> float | None:
@@ -121,7 +123,7 @@ class Summary:
     def _repr_html_(self) -> str:
         from loopwright.presenting import html_block, html_text
 
-        return html_block(f"Tuned {self.task}", html_text("\n".join(self.lines())))
+        return html_block(f"Tuned {self.title or self.task}", html_text("\n".join(self.lines())))
 
     def line(self) -> str:
         """The result in one line, for a run that nobody watches."""
@@ -280,8 +282,9 @@ class NothingRan(TuneError):
     def __init__(self, summary: Summary, refused: Sequence[Refusal] = ()) -> None:
         why = [" ".join(line.split()) for line in failure_lines(summary.failures)]
         why += map(str, refused)
+        task = summary.title or summary.task
         super().__init__(
-            f"no configuration of {summary.task} could be measured ({summary.reason})"
+            f"no configuration of {task} could be measured ({summary.reason})"
             + (f": {'; '.join(why)}" if why else "")
         )
         self.summary = summary

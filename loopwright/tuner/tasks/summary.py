@@ -290,6 +290,8 @@ class TasksMonitor:
 
 
 class TaskTable(TasksMonitor):
+    shows_result = True
+
     def __init__(self, console: Console | None = None, line_s: float = 10.0) -> None:
         from rich.console import Console
 

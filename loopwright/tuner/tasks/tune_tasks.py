@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from loopwright.errors import RecordError, TuneError, UsageError
+from loopwright.errors import RecordError, TuneError, UsageError, plain_interrupts
 from loopwright.measure import MeasureOption, Measurer, MeasurerLike
 from loopwright.tuner.registry import find_tuner
 from loopwright.tuner.run.callbacks import LogToFile
@@ -333,9 +333,10 @@ def tune_tasks(
     ]
     with _open(runs, scheduler, total, callbacks) as all_runs:
         try:
-            all_runs.resume()
-            all_runs.search()
-            all_runs.playoffs()
+            with plain_interrupts():
+                all_runs.resume()
+                all_runs.search()
+                all_runs.playoffs()
         except KeyboardInterrupt:
             total.stopped = ("interrupted", "interrupted")
             raise TuningInterrupted(all_runs.finish()) from None

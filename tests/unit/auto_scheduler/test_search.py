@@ -302,6 +302,52 @@ def test_sketches_of_ones_own_are_structures_with_knobs() -> None:
         np.testing.assert_allclose(z, np.exp(x) * y[:, None], rtol=1e-5)
 
 
+def test_a_rule_as_tvm_writes_them() -> None:
+    """It makes states of the state and of the policy's expression, and names splits by number."""
+    Rule, State = auto_scheduler.PreloadCustomSketchRule, auto_scheduler.loop_state.State
+
+    def condition(policy: Any, state: Any, stage: int) -> int:
+        state = State(state, policy.search_task.compute_dag)
+        return Rule.APPLY_AND_SKIP_REST if state.stages[stage].op.name == "Z" else Rule.PASS
+
+    def apply(policy: Any, state: Any, stage: int) -> list[list[Any]]:
+        s0 = State(state, policy.search_task.compute_dag)
+        (consumer,) = [one.op for one in s0.stages if one.op.name == "W"]
+        producer = s0.stages[stage].op
+        i, j, k = s0[producer].iters
+        m, n = s0[consumer].iters
+        i0, i1, i2 = s0.split(producer, i, [None, None])
+        m0, m1 = s0.follow_split(consumer, m, len(s0.transform_steps) - 1, 1)
+        s0.reorder(producer, [i0, i1, k, j, i2])
+        s0.reorder(consumer, [m0, m1, n])
+        s0.vectorize(consumer, n)
+        s0.compute_at(producer, consumer, m0)
+        return [[s0.state_object, stage - 1]]
+
+    X = te.placeholder((32, 48), name="X")
+    k = te.reduce_axis((0, 48), name="k")
+    Z = te.compute((32, 48), lambda i, j: te.sum(X[i, k] * X[j % 32, k], axis=k), name="Z")
+    W = te.compute((32, 48), lambda i, j: Z[i, j] + 1, name="W")
+    task = auto_scheduler.SearchTask(
+        compute_dag=auto_scheduler.ComputeDAG([X, W]),
+        target="llvm",
+        task_inputs={"X": np.ones((32, 48), "float32")},
+    )
+    assert task.task_input_names == ["X"]
+    rule = Rule(condition, apply, "test/follows")
+    policy = auto_scheduler.SketchPolicy(
+        task, auto_scheduler.RandomModel(), init_search_callbacks=[rule]
+    )
+    assert policy.search_task is task
+    (structure,) = policy.structures
+    assert len(structure.config_space) == 21  # 2^5 in three ordered factors: C(5+2, 2)
+    x = np.random.default_rng(0).random((32, 48), "float32")
+    for state in policy.sample_initial_population()[:2]:
+        w = np.empty((32, 48), "float32")
+        lw.build(*task.compute_dag.apply_steps_from_state(state), "llvm")(x, w)
+        np.testing.assert_allclose(w, (x @ x.T)[:, np.arange(48) % 32] + 1, rtol=1e-5)
+
+
 def test_rules_that_are_entered_while_sketches_are_asked_for_stay() -> None:
     before = dict(RULES)
 

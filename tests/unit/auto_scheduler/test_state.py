@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -113,15 +115,87 @@ def test_threads_are_bound() -> None:
 def test_a_copy_goes_its_own_way() -> None:
     state = DAG.get_init_state()
     state.split(D, 0, [4])
-    copy = state.copy()
-    assert copy == state
-    assert hash(copy) == hash(state)
-    copy.vectorize(D, -1)
-    assert len(state.transform_steps) == 1
-    assert copy != state
+    for other in (state.copy(), copy.copy(state), copy.deepcopy(state)):
+        assert other == state
+        assert hash(other) == hash(state)
+        other.vectorize(D, -1)
+        assert len(state.transform_steps) == 1
+        assert other != state
     schedule, _ = DAG.apply_steps_from_state(state)
     schedule[D].parallel(schedule[D].leaf_iter_vars[0])
     assert len(state.transform_steps) == 1
+
+
+# Each step on a loop, or a stage, that was taken from the state before it was copied.
+STEPS = {
+    "split": lambda s, L, c, d: s.split(D, d[0], [4]),
+    "fuse": lambda s, L, c, d: s.fuse(D, d[:2]),
+    "reorder": lambda s, L, c, d: s.reorder(D, [d[1], d[0]]),
+    "parallel": lambda s, L, c, d: s.parallel(D, d[0]),
+    "vectorize": lambda s, L, c, d: s.vectorize(D, d[-1]),
+    "unroll": lambda s, L, c, d: s.unroll(D, d[-1]),
+    "unroll short ones": lambda s, L, c, d: s.unroll(D, d[-1], max_unroll=64),
+    "bind": lambda s, L, c, d: s.bind(D, d[0], "blockIdx.x"),
+    "pragma": lambda s, L, c, d: s.pragma(D, d[0], "auto_unroll_max_step$16"),
+    "compute_at": lambda s, L, c, d: s.compute_at(L, D, d[0]),
+    "storage_align": lambda s, L, c, d: s.storage_align(L, c[0], 32, 8),
+    "follow_split": lambda s, L, c, d: s.follow_split(D, d[0], 2, 1),
+    "follow_fused_split": lambda s, L, c, d: s.follow_fused_split(D, d[0], [2], 0, True),
+    "rfactor": lambda s, L, c, d: s.rfactor(L, c[3], 2),
+    "cache_read": lambda s, L, c, d: s.cache_read(A, "global", [L]),
+    "compute_inline": lambda s, L, c, d: s.compute_inline(C),
+    "compute_root": lambda s, L, c, d: s.compute_root(L),
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_loops_and_stages_of_a_state_are_those_of_its_copies(step) -> None:
+    state = DAG.get_init_state()
+    local = state.cache_write(C, "local")
+    state.split(local, state[local].iters[2], [4])
+    state.split(D, state[D].iters[1], [8])
+    others = [state.copy(), auto_scheduler.loop_state.State(state, DAG), state.copy().copy()]
+    loops = state[local].iters, state[D].iters
+    for other in (*others, state):
+        step(other, local, *loops)
+    assert len({len(other.transform_steps) for other in others}) == 1
+    assert all(other == state for other in others)
+
+
+@pytest.mark.parametrize("stages", [0, 1])
+def test_loops_made_since_belong_to_one_state(stages: int) -> None:
+    state = DAG.get_init_state()
+    copies = [state, state.copy()]
+    old = copies[stages][D].iters[0]
+    outer, _ = copies[stages].split(D, old, [4])
+    with pytest.raises(ScheduleError, match=r"no loop 'i\.0'; .* i, j \(it is one of another"):
+        copies[1 - stages].parallel(D, outer)
+    with pytest.raises(ScheduleError, match=r"no loop 'i'; .* \(it was split or fused since;"):
+        copies[stages].parallel(D, old)
+    local = copies[stages].cache_write(C, "local")
+    with pytest.raises(ScheduleError, match=r"C\.local.* is not part of this schedule"):
+        copies[1 - stages].compute_inline(local)
+
+
+def test_splits_are_followed_by_their_numbers() -> None:
+    state = DAG.get_init_state()
+    state.split(D, 0, [4, 2])
+    last = len(state.transform_steps) - 1
+    assert [state.follow_split(C, 0, number, 2)[0].name for number in (last,)] == ["i.0"]
+    assert state[C].extents == [4, 4, 2, 32, 32]
+    assert [axis.name for axis in state.follow_split(C, 3, 0, 1)] == ["j.0", "j.1"]
+    assert state[C].extents == [4, 4, 2, 4, 8, 32]
+    state.follow_fused_split(C, 5, [0, last], 1, False)
+    assert state[C].extents == [4, 4, 2, 4, 8, 4, 8]
+    f = lw.build(*DAG.apply_steps_from_state(state), "llvm")
+    a, b = np.random.default_rng(0).random((2, 32, 32), "float32")
+    d = np.empty((32, 32), "float32")
+    f(a, b, d)
+    np.testing.assert_allclose(d, a @ b + 1, rtol=1e-5)
+    state.parallel(D, 0)
+    for step in (len(state.transform_steps) - 1, 99, "a", None):
+        with pytest.raises(ScheduleError, match=r"is no split of this state; .* are: 0, 1"):
+            state.follow_split(D, -1, step, 1)
 
 
 def test_what_cannot_be_is_refused_in_one_line() -> None:
@@ -132,6 +206,20 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         state.split(D, 5, [4])
     with pytest.raises(ScheduleError, match="PreloadCustomSketchRule"):
         state.split(D, 0, [None])
+    state.split(D, 0, [4])
+    for call in (
+        lambda: state.follow_split(C, 0, 0, 1.5),
+        lambda: state.follow_fused_split(C, 0, 0, 0, True),
+        lambda: state.follow_fused_split(C, 0, [0], None, True),
+        lambda: state.split(D, 0, 4),
+        lambda: state.fuse(D, 0),
+        lambda: state.reorder(D, None),
+        lambda: state.unroll(D, 0, "x"),
+        lambda: state.pragma(D, 0, "auto_unroll_max_step$x"),
+        lambda: state.cache_read(A, "global", None),
+    ):
+        with pytest.raises(ScheduleError):
+            call()
     X = te.placeholder((2048,), name="X")
     Y = te.compute((2048,), lambda i: X[i] * 2, name="Y")
     long = auto_scheduler.ComputeDAG([X, Y])
@@ -162,6 +250,7 @@ def test_an_expression_may_be_given_in_several_ways() -> None:
     assert {dag.flop_ct for dag in ways} == {2 * 32**3 + 32**2}
     assert [op.name for op in DAG.ops] == ["A", "B", "C", "D"]
     assert DAG.init_state == DAG.get_init_state()
+    assert copy.deepcopy(DAG).hash_key() == DAG.hash_key()
     with pytest.raises(UsageError, match="it got a int"):
         auto_scheduler.ComputeDAG(3)
     with pytest.raises(TaskError, match="key of no workload"):

@@ -26,7 +26,9 @@ REFUSED = {
     "autotvm.util.get_func_name": "__name__",
     "autotvm.utils.sample_ints": "config_space.sample_ints",
     "compute": "te.compute",
-    "contrib": "export_library",
+    "contrib.cblas": "tir.call_packed",
+    "contrib.clang": "tir.ir_builder",
+    "contrib.graph_executor": "loopwright.compile",
     "placeholder": "te.placeholder",
     "relay": "loopwright.graph.from_onnx",
     "rpc": "LocalRunner",
@@ -37,7 +39,7 @@ REFUSED = {
     "te.hybrid": "te.compute",
     "tir.IntImm": "tir.const",
     "tir.stmt_functor": "loopwright.transform",
-    "topi": "loopwright.ops",
+    "topi.nn.sparse_dense": "loopwright.graph",
 }
 
 

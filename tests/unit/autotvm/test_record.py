@@ -10,11 +10,12 @@ from dataclasses import replace
 import pytest
 
 from loopwright import autotvm, records
-from loopwright.errors import RecordError, UsageError
+from loopwright.errors import LoopwrightError, RecordError, SpaceError, UsageError
 from loopwright.measure import MeasureError
 from loopwright.task import why_not_applied
 from loopwright.task.dispatch import clear_fallback_cache
 from loopwright.testing.tuner_contract import FakeMeasurer
+from loopwright.tuner.model.transfer_model import History
 
 TASK = autotvm.task.create("matmul", args=(16, 16, 16, False, False, "float32"), target="llvm")
 
@@ -59,6 +60,18 @@ def test_pairs_are_a_history(log):
     assert tuner.load_history(pairs, min_seed_records=100) == len(records.load(log))
 
 
+def test_pairs_without_a_space_teach_nothing(log):
+    pairs = list(autotvm.record.load_from_file(log))
+    lines = [foreign(name="no/such"), foreign(unroll=None), foreign(target="llvm -mtriple=s390x")]
+    strangers = [autotvm.record.decode(line) for line in lines]
+    history = History()
+    history.add_given(TASK, [*pairs, *strangers])
+    assert history.foreign == len(strangers)
+    assert [len(inp.task.config_space) for inp, _ in strangers] == [0, 0, 0]
+    with pytest.raises(SpaceError):
+        strangers[0][0].task.config_space.get(0)
+
+
 def test_pairs_are_applied_as_their_log_is(log):
     pairs = autotvm.record.load_from_file(log)
     with autotvm.apply_history_best(pairs) as given, autotvm.apply_history_best(log) as same:
@@ -73,27 +86,41 @@ def test_what_cannot_be_read_is_said_once(log, tmp_path, caplog):
     other.write_text(written(log, op="no/such", task=key) + "torn\n")
     with caplog.at_level(logging.WARNING, "loopwright"):
         for _ in range(2):
-            assert len(list(autotvm.record.load_from_file(other))) == len(records.load(log))
-    assert len(caplog.messages) == 2
+            *_, last = autotvm.record.load_from_file(other)
+    assert last[0].task.workload == ("no/such", *TASK.args)
+    assert len(caplog.messages) == 1
     assert "1 line skipped" in caplog.messages[0]
-    assert "1 x the template 'no/such' is not registered" in caplog.messages[1]
 
 
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"args": [16, 16], "task": records.task_key("matmul", [16, 16], "llvm")}, "matmul: "),
+        (
+            {"args": [16, 16], "task": records.task_key("matmul", [16, 16], "llvm")},
+            "missing a required",
+        ),
         ({"target": {"kind": "abacus"}}, "unknown target 'abacus'"),
-        ({"config": {"tile_i": "x"}}, "configurations do not fit"),
+        ({"config": {"tile_i": "x"}}, "this configuration does not fit the template"),
+        (
+            {"op": "no/such", "args": [1, [2, "a"]], "task": "other"},
+            "the template 'no/such' is not registered",
+        ),
     ],
 )
-def test_records_that_fit_nothing_are_passed_over(log, tmp_path, caplog, fields, text):
-    clear_fallback_cache()
+def test_records_that_fit_nothing_have_their_names_and_numbers(log, tmp_path, fields, text):
     other = tmp_path / "other.jsonl"
     other.write_text(written(log, **fields))
-    with caplog.at_level(logging.WARNING, "loopwright"):
-        assert len(list(autotvm.record.load_from_file(other))) == len(records.load(log))
-    assert text in caplog.messages[0]
+    *_, pair = autotvm.record.load_from_file(other)
+    inp, result = pair
+    assert inp.task.name == pair.record.op
+    assert json.loads(json.dumps(inp.task.args)) == pair.record.args
+    assert inp.target.kind == pair.record.kind
+    assert inp.config.values == pair.record.config
+    assert result.costs == pair.record.times
+    for use in (lambda: inp.task.instantiate(inp.config), lambda: inp.task.flop):
+        with pytest.raises(LoopwrightError, match=text):
+            use()
+    assert autotvm.record.decode(autotvm.record.encode(*pair))[1] == result
 
 
 def test_values_outside_of_the_space_have_no_index(log, tmp_path):
@@ -220,15 +247,49 @@ def test_lines_of_loopwright_are_decoded_too(log):
     [
         ("torn {", "not JSON|torn line"),
         (foreign(version=0.1), "TVM record of version 0.1"),
-        (foreign(name="no/such"), "the template 'no/such' is not registered"),
-        (foreign(target="vulkan -model=v100"), "unknown target 'vulkan'"),
-        (foreign(unroll=None, depth=["ot", 3]), r"depth too many, unroll missing"),
-        (foreign(tile=["sp", [-1, 4]]), r"knob 'tile' \(split\) cannot have the value"),
     ],
 )
 def test_what_cannot_be_decoded_is_said(row, text):
     with pytest.raises(RecordError, match=text):
         autotvm.record.decode(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (foreign(name="no/such"), "the template 'no/such' is not registered"),
+        (foreign(target="vulkan -model=v100"), "unknown target 'vulkan'"),
+        (foreign(target="llvm -device=arm_cpu -mtriple=s390x-linux-gnu"), "option mtriple"),
+        (foreign(unroll=None, depth=["ot", 3]), r"depth too many, unroll missing"),
+        (foreign(tile=["sp", [-1, 4]]), r"knob 'tile' \(split\) cannot have the value"),
+    ],
+)
+def test_a_line_that_fits_nothing_is_decoded_and_encoded(row, text):
+    inp, result = autotvm.record.decode(row)
+    with pytest.raises(LoopwrightError, match=text):
+        inp.task.instantiate(inp.config)
+    written, line = json.loads(autotvm.record.encode(inp, result)), json.loads(row)
+    assert (written["input"], written["result"]) == (line["input"], line["result"])
+    assert written["config"] == line["config"]
+    assert (inp.config.index, result.costs) == (7, (0.002, 0.004))
+    assert inp.config["tile"].size[:2] == (-1, 4)
+    assert inp.config["order"].perm == (2, 0, 1)
+    assert inp.config["ann"].anns == ("unroll", "vec")
+
+
+def test_a_target_that_is_not_resolved_is_described():
+    inp, _ = autotvm.record.decode(foreign(name="no/such", target="opencl -device=mali -model=rk"))
+    target = inp.target
+    assert (target.kind.name, target.model, target.keys) == (
+        "opencl",
+        "rk",
+        ("mali", "opencl", "gpu"),
+    )
+    assert str(target) == "opencl -device=mali -model=rk"
+    inp, _ = autotvm.record.decode(
+        foreign(name="no/such", target="llvm -mcpu=znver3 -num-threads=3")
+    )
+    assert (inp.target.mcpu, inp.target.num_threads, inp.target.keys) == ("znver3", 3, ("cpu",))
 
 
 def test_pickled_lines_are_refused():
@@ -272,4 +333,4 @@ def test_a_log_of_autotvm_says_of_each_record_why_it_is_not_applied(tmp_path):
         choice = history.explain(KINDS)
         assert choice.record == log.records[0]
         assert history.query("llvm", KINDS.workload).values == log.records[0].config
-    assert len(list(autotvm.record.load_from_file(path))) == 2
+    assert len(list(autotvm.record.load_from_file(path))) == len(lines)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import soak, soak_side
+from benchmarks import soak, soak_models, soak_side
 
 
 @pytest.mark.slow
@@ -45,3 +45,10 @@ def test_growth_is_that_of_the_second_half_before_the_playoff(
     sizes: list[int], slope: float
 ) -> None:
     assert soak.growth([(100 * k, size) for k, size in enumerate(sizes)]) == slope
+
+
+@pytest.mark.slow  # models are compiled
+def test_models_leave_nothing() -> None:
+    found = soak_models.run(6, seed=1)
+    assert max(found["largest distance"].values()) < 1e-4
+    assert found["threads and files more than at half time"] == [0, 0]

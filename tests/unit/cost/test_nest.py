@@ -138,7 +138,7 @@ def whole(sb: StageBounds, bounds: Bounds) -> bool:
 
 TINY = {
     "matmul": ("matmul", (8, 32, 6)),
-    "transposed": ("matmul", (8, 32, 16, True, True)),
+    "transposed": ("matmul", (8, 64, 16, True, True)),
     "batch": ("batch_matmul", (2, 4, 32, 4)),
     "conv2d": ("conv2d", (1, 2, 8, 8, 16, 3, 3, 1, 1)),
     "strided": ("conv2d", (1, 2, 9, 9, 16, 3, 3, 2, 1)),

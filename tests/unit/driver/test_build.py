@@ -210,12 +210,52 @@ def test_names(name: str, text: str) -> None:
         build(p.s, [p.a, p.d], name=name)
 
 
+@pytest.mark.parametrize("target", ["llvm", "c", "interp"])
+def test_an_argument_that_nothing_reads_is_one(target: str) -> None:
+    """The only read of A folds away; the user declared it, and calls pass it."""
+    a, b = (te.placeholder((4,), "int32", name=n) for n in "AB")
+    x, out = np.arange(4, dtype="int32"), np.full(4, 9, "int32")
+    for body in (lambda i: te.floormod(a[i], 1), lambda i: a[i] * 0, lambda i: b[i] * 2 + a[i] * 0):
+        c = te.compute((4,), body, name="C")
+        s = te.create_schedule(c)
+        copied = s.cache_write(c, "global")
+        s[copied].split(s[copied].op.axis[0], 2)
+        dag, args = s.dag.hash, [*([b] if b in c.op.input_tensors else []), a, c]
+        build(s, args, target)(*[x] * (len(args) - 1), out)
+        np.testing.assert_array_equal(out, x * 2 if b in args else x * 0)
+        assert s.dag.hash == dag
+        with pytest.raises(LowerError, match="the output 'C' is not in"):
+            build(s, args[:-1], target)
+
+
+def test_arguments_that_nothing_reads_of_tensors_and_templates() -> None:
+    a = te.placeholder((4,), "int32", name="A")
+    c = te.compute((4,), lambda i: a[i] * 0 + 7, name="C")
+    x, out = np.arange(4, dtype="int32"), np.zeros(4, "int32")
+    loopwright.build([a, c], "llvm")(x, out)
+    np.testing.assert_array_equal(out, [7] * 4)
+
+    @loopwright.template("tests/scaled")
+    def scaled(scale: int) -> Any:
+        a = te.placeholder((4,), "int32", name="A")
+        c = te.compute((4,), lambda i: a[i] * scale, name="C")
+        return te.create_schedule(c), [a, c]
+
+    task = loopwright.Task("tests/scaled", (0,), "llvm")
+    s, args = task.instantiate(task.config_space.get(0))
+    assert s.arg_ids(args) == [1, 0]
+    build(s, args)(x, out)
+    np.testing.assert_array_equal(out, [0] * 4)
+
+
 def test_what_lowering_refuses() -> None:
     p = chain()
     with pytest.raises(LowerError, match="lower: 'A' is read but is not among the arguments"):
         build(p.s, [p.d])
-    with pytest.raises(ScheduleError, match="is not part of this schedule"):
+    with pytest.raises(LowerError, match="lower: 'A' is read but is not among the arguments"):
         build(p.s, [te.placeholder((4,)), p.d])
+    with pytest.raises(ScheduleError, match="is not part of this schedule"):
+        build(p.s, [p.a, te.compute((4,), lambda i: i, name="E")])
     with pytest.raises(
         BuildError, match=r"build: expected a schedule .*, got \[Tensor\(A: .* first"
     ):

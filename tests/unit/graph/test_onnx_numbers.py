@@ -266,6 +266,8 @@ def test_what_is_known_is_as_what_a_kernel_gives() -> None:
     wanted = np.where(np.eye(3, dtype="bool"), 7, 5).astype("int32")
     for known in ((1,), (0, 1, 2)):
         compared(model_of("OneHot", inputs, 11), inputs, {n: inputs[n] for n in known}, [wanted])
+    inputs[1] = f4(3)  # counts may be floats
+    compared(model_of("OneHot", inputs, 11), inputs, {1: inputs[1]}, [wanted])
     nothing, sizes = f4(), np.array([0, 0, 0])
     model = model_of("Split", [nothing, sizes], 13, 3)  # one result in the schema, any number here
     compared(model, [nothing, sizes], {0: nothing, 1: sizes}, [nothing] * 3)

@@ -18,7 +18,7 @@ from loopwright import graph
 from loopwright.errors import LoopwrightError, RunError, UsageError
 from loopwright.executors import load_model
 from loopwright.graph import op
-from loopwright.runtime import load_params
+from loopwright.runtime import Module, load_params
 from loopwright.runtime.kernels import image
 
 TARGET = "llvm -num-threads=1"
@@ -112,6 +112,14 @@ def _content(path: Path) -> tuple[Any, ...]:
     model = load_model(path)
     kernels = {n: (k.artifact.manifest, k.artifact.objects) for n, k in model.kernels.items()}
     return model.program, kernels, {n: a.tobytes() for n, a in model.constants.items()}
+
+
+def test_the_loaders_of_models_and_of_kernels_name_each_other(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"is a model, .* lw\.graph\.load\('.*model\.lw'\) reads"):
+        Module.load(saved)
+    kernel = next(iter(load_model(saved).kernels.values())).save(tmp_path / "kernel.o")
+    with pytest.raises(UsageError, match=r"kernel\.o is no model .* lw\.load_module reads"):
+        graph.load(kernel)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.9, 0.999])

@@ -1,4 +1,4 @@
-"""The operators that PyTorch's transformers call in inference, taken apart for kernels."""
+"""What PyTorch's transformers and LSTMs call in inference, taken apart for kernels."""
 
 from __future__ import annotations
 
@@ -89,3 +89,20 @@ def test_an_encoder_runs_by_kernels(norm_first: bool, activation: str, mask: str
 def test_an_exported_encoder_has_no_fallback() -> None:
     model = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True).eval()
     from_torch(model, (torch.randn(BATCH, LENGTH, WIDTH),), fallback=False)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_lstm_is_unrolled_in_both_directions(bias: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.LSTM(3, 4, bidirectional=True, batch_first=True, bias=bias).eval()
+    data, state = torch.randn(2, 3, 3), torch.randn(2, 2, 4)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend=loopwright, options={**ONE, "fallback": False})
+    with torch.inference_mode(), torch._dynamo.config.patch(allow_rnn=True):
+        torch.testing.assert_close(compiled(data, (state, state)), layer(data, (state, state)))
+
+
+def test_more_steps_of_an_lstm_than_are_unrolled_are_left_whole() -> None:
+    function = decompositions()[torch.ops.aten.mkldnn_rnn_layer.default]
+    data = torch.empty(33, 1, 3)
+    assert function(data, *[None] * 6, False, [], 2, 4, 1, True) is NotImplemented

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import tempfile
 
 import pytest
 
 from loopwright.errors import RecordError, UsageError
-from loopwright.records import Checked, Outcome, Store, Verdict, environment, load
-from loopwright.task import ApplyGraphBest, Match, apply_history_best, create_task
+from loopwright.records import Checked, Outcome, Store, Verdict, environment, load, task_key
+from loopwright.task import ApplyGraphBest, Match, apply_history_best, create_task, template
 
 
 def inner(result):
@@ -42,6 +43,89 @@ def test_a_model_of_another_name_is_other_hardware(tile, make, fakes):
     with fakes.Target(model="boardB"), apply_history_best([board], any_hardware=True) as history:
         assert inner(tile(64)) == 2
     assert history.report()[0].hardware == "other"
+
+
+#: Options of a log of AutoTVM, those of a target, and the sizes inside of the records that fit it,
+#: best first: of the same board, then of boards that one of both does not name.
+BOARDS = [
+    (("", "a", "b"), {}, [2, 8, 4]),
+    (("", "a", "b"), {"model": "a"}, [4, 2]),
+    (("", "a", "b"), {"model": "c"}, [2]),
+    (("a", "b"), {"model": "c"}, []),
+    (("a", "b"), {}, [4, 2]),
+]
+
+
+@pytest.mark.parametrize(("boards", "options", "wanted"), BOARDS)
+def test_records_of_the_board_go_first(tile, make, fakes, boards, options, wanted):
+    records = [
+        make(2 << n, 9.0 - n, env={}, target=fakes.Target(**({"model": name} if name else {})))
+        for n, name in enumerate(boards)
+    ]
+    task = create_task("tile", (64,), fakes.Target(**options))
+    finalists = apply_history_best(records).finalists(task, 9)
+    assert [choice.record.config["i"][1] for choice, _ in finalists] == wanted
+    everyone = apply_history_best(records, any_hardware=True).finalists(task, 9)
+    assert [choice.record.config["i"][1] for choice, _ in everyone][: len(wanted)] == wanted
+    assert len(everyone) == len(records)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "match", "note"),
+    [
+        ({"num_threads": 2}, {}, Match.COMPATIBLE, ""),
+        ({"num_threads": 4}, {}, Match.COMPATIBLE, "threads: 4 in the record, 2 here"),
+        (
+            {"keys": ["mali", "gpu"]},
+            {},
+            Match.COMPATIBLE,
+            "keys: mali gpu in the record, cpu here",
+        ),
+        ({"keys": ["mali", "gpu"]}, {"keys": ["mali", "gpu"]}, Match.COMPATIBLE, ""),
+        (
+            {},
+            {"keys": ["mali", "gpu"]},
+            Match.COMPATIBLE,
+            "keys: cpu in the record, mali gpu here",
+        ),
+        ({"keys": ["mali", "cpu"]}, {"device": "mali"}, Match.COMPATIBLE, ""),
+        ({"mtriple": f"{platform.machine()}-linux-gnu"}, {}, Match.COMPATIBLE, ""),
+        ({"mtriple": "s390x-linux-gnu"}, {}, Match.DEFAULT, "target triple: s390x-linux-gnu in"),
+        ({"mattr": "+neon"}, {"mattr": "+sve"}, Match.DEFAULT, "target features: +neon in the"),
+        ({"mcpu": "cpu2"}, {}, Match.DEFAULT, "target CPU: cpu2 in the record, cpu1 here"),
+    ],
+)
+def test_a_log_without_a_machine_is_compared_by_its_target(
+    tile, make, fakes, then, now, match, note
+):
+    record = make(2, 1.0, env={}, target=fakes.Target(**then))
+    choice = apply_history_best([record]).explain(create_task("tile", (64,), fakes.Target(**now)))
+    assert choice.match is match
+    assert note in f"{choice.note}{choice.near_misses}"
+    assert note or not choice.note
+
+
+def test_records_that_leave_default_arguments_out_apply(tile, make, fakes):
+    @template("defaults")
+    def defaults(n, m=3, kind="float32", shape=(1, [2])):
+        return tile(n)
+
+    shapes = [[64], [64, 3], [64, 3, "float32"], [64, 3, "float32", [1, [2]]]]
+    others = [[64, 4], [64, 3.0], [64, 3, "float64"], [64, 3, "float32", [1, [3]]], []]
+    target = fakes.Target()
+    for args, fits in [*((args, True) for args in shapes), *((args, False) for args in others)]:
+        key = task_key("defaults", args, "llvm")
+        record = make(2, 1.0, op="defaults", args=args, task=key, dag="", trace=[])
+        task = create_task("defaults", (64,), target)
+        assert task.is_of(record) is fits
+        with target, apply_history_best([record]) as history:
+            assert (inner(defaults(64)) == 2) is fits
+            assert (history.report()[0].record is record) is fits
+        if fits:
+            with target, ApplyGraphBest([record]):
+                assert inner(defaults(64)) == 2
+    longer = create_task("defaults", (64, 4), target)
+    assert not longer.is_of(make(2, 1.0, op="defaults", args=[64], task=key, dag=""))
 
 
 def test_near_misses_are_told_field_by_field(tile, make, fakes):

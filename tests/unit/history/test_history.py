@@ -189,6 +189,35 @@ def test_torn_and_newer_lines_are_said_once_and_counted(tile, make, tmp_path, ca
     assert "2 lines skipped" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("own.html", b"<html>\n</html>\n"),
+        ("kernel.o", b"\x7fELF\x02\n\x00\xff"),
+        ("own.py", b"x = 1\n"),
+        ("own.json", b"[1, 2]\n{}\n"),
+        ("model.onnx", bytes(range(256))),
+    ],
+)
+def test_a_file_that_is_no_log_is_refused(name, data, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(data)
+    for source in (path, str(path), [path]):
+        with pytest.raises(RecordError, match=rf"{name}' is no log .*`loopwright tune` wrote"):
+            apply_history_best(source)
+
+
+def test_a_log_that_is_empty_or_damaged_is_read(tile, make, tmp_path, caplog):
+    empty, mixed, torn = (tmp_path / f"{name}.jsonl" for name in ("empty", "mixed", "torn"))
+    empty.touch()
+    torn.write_text('{"v":1,"header":{"a')  # a run that was killed at its first line
+    mixed.write_text(f"<html>\n{make(4, 1.0).to_line()}\n")
+    for path, factor in ((empty, 16), (torn, 16), (mixed, 4)):
+        with apply_history_best(path):
+            assert inner(tile(64)) == factor
+    assert "1 line skipped" in caplog.text
+
+
 def test_explain_before_and_after(tile, make, fakes):
     task = create_task("tile", (64,), fakes.Target())
     history = apply_history_best([make(4, 1.0), make(2, 0.5, dropped=True)])

@@ -128,7 +128,7 @@ def test_what_cannot_be_said_has_its_reason(tmp_path: Path) -> None:
 
 
 def test_times_at_the_ends_of_what_a_record_may_hold(tmp_path: Path) -> None:
-    ends = [((5e-324,), 0.0, 0), ((1e300, 1e308), 2.5e11, 2**63 - 1), ((1e-3,), 1.0, 1)]
+    ends = [((5e-324,), 0.0, 0), ((1e29, 1e30), 2.5e11, 2**63 - 1), ((1e-3,), 1.0, 1)]
     odd = [
         trial(n, times=times, error=None, dropped=False, ts=ts, trial=number)
         for n, (times, ts, number) in enumerate(ends * 9)

@@ -115,7 +115,7 @@ def test_tensors_of_another_program_are_refused() -> None:
     with pytest.raises(LowerError, match="lower: expected a schedule and its arguments, got 3"):
         lower(3, [p.a, p.d])  # type: ignore[arg-type]
     with pytest.raises(ScheduleError, match=r"arguments: .* is not part of this schedule"):
-        lower(p.s, [p.a, te.placeholder((4,), name="Z")])
+        lower(p.s, [p.a, te.compute((4,), lambda i: i, name="Z")])
     cl = p.s.cache_write(p.d, "local")
     with pytest.raises(
         ScheduleError, match=r"arguments: 'D\.local' was made by a schedule primitive"

@@ -163,8 +163,8 @@ def test_a_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder_of_locks(tmp_path).mkdir()
-    mine = os.getuid()
-    monkeypatch.setattr("os.getuid", lambda: mine + 1)
+    mine = os.geteuid()
+    monkeypatch.setattr("os.geteuid", lambda: mine + 1)
     with pytest.raises(TuneError, match="belongs to another user; remove it, or set"):
         DeviceLock()
 

@@ -48,7 +48,7 @@ def test_a_good_line(tmp_path):
     assert record.times == (0.004, 0.005, 0.006)
     assert record.median == 0.005
     assert record.usable
-    assert record.target == {"kind": "llvm", "mcpu": "skylake-avx512"}
+    assert record.target == {"kind": "llvm", "mcpu": "skylake-avx512", "num_cores": "2"}
     assert record.ts == 1600000000.5
     assert record.trace == []
     assert record.threads == 0
@@ -93,6 +93,10 @@ def test_other_formats_are_counted(tmp_path):
         line([0.5], 0, version=0.3),
         line([0.5], 0, result=[[0.5]]),
         line([0.5], 0, input=["", "op", [], {}]),
+        *(
+            line([0.5], 0, input=[t, "op", [], {}])
+            for t in (None, ["llvm"], 5, '{"kind": 1}', "{" * 999)
+        ),
         line([float("nan")], 0),
         line([0.5], 0, config={"index": 1, "entity": [[None, "ot", 1]]}),
         line([0.5], 0, result=[[0.5], 0, 1.25, -1]),
@@ -100,9 +104,9 @@ def test_other_formats_are_counted(tmp_path):
     assert log.records == []
     reasons = [reason for _, reason in log.skipped]
     assert reasons[0] == "TVM record of version 0.1 (only AutoTVM 0.2 can be read)"
-    assert reasons[1] == "TVM record of version v0.6 (only AutoTVM 0.2 can be read)"
-    assert reasons[3] == reasons[4] == "malformed AutoTVM record"
-    assert reasons[5:] == [
+    assert reasons[1] == "malformed Ansor record"
+    assert set(reasons[3:10]) == {"malformed AutoTVM record"}
+    assert reasons[10:] == [
         "NaN is no number",
         "malformed AutoTVM record",
         "field 'ts' is malformed: -1.0",

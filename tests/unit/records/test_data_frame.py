@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from loopwright.errors import RecordError, UsageError
+from loopwright.extras import install
 from loopwright.records import Checked, Record, Store, load, to_dataframe
 
 pd = pytest.importorskip("pandas")
@@ -150,5 +152,5 @@ def test_what_only_a_strange_log_holds_is_kept() -> None:
 
 def test_without_pandas_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UsageError, match=r"pip install 'loopwright\[pandas\]'"):
+    with pytest.raises(UsageError, match=re.escape(install("pandas"))):
         to_dataframe([RECORD])

@@ -26,7 +26,7 @@ from loopwright.records import (
     pick,
     split,
 )
-from loopwright.records.record import Outcome
+from loopwright.records.verdict import Outcome
 
 WRONG = {"kind": "WRONG_ANSWER", "text": "off by 3"}
 VERDICT = Verdict(Outcome.FASTER, 0.031, 0.006, 20, "d").to_json()

@@ -14,7 +14,7 @@ import pytest
 from loopwright.errors import RecordError
 from loopwright.records import Record, load, load_lines, read_line
 from loopwright.records.line import body_of, sealed
-from loopwright.records.record import SharedValues, own_record
+from loopwright.records.own_lines import SharedValues, own_record
 from tests.unit.records.logs import record, write
 
 WHOLE = replace(

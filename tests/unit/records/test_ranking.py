@@ -115,16 +115,18 @@ def admitted(record, records):
 def place_in_playoff(record, records):
     """Ratio to the default by the verdict of its playoff; without a comparison by the latest."""
     own = [r for r in records if r.run == record.run and (r.verdict or r.phase == "playoff")]
-    at = next(n for n, r in enumerate(own) if r is record)
-    end = at
-    while end < len(own) and own[end].verdict is None:
-        end += 1
-    first = end
-    while 0 < first < len(own) and own[first - 1].verdict is not None:
-        first -= 1  # of several winners, which have equal code, the first
-    if end == len(own):
+    playoffs = [[]]
+    for r in own:  # each has one record of a candidate, those with its verdict last
+        known = {other.candidate for other in playoffs[-1]}
+        over = any(other.verdict for other in playoffs[-1])
+        if r.candidate in known or (over and r.verdict is None):
+            playoffs.append([])
+        playoffs[-1].append(r)
+    own = next(p for p in playoffs if any(r is record for r in p))
+    # Of several winners, which have equal code, the first.
+    winner = next((r for r in own if r.verdict), None)
+    if winner is None:
         return 3, 0.0, statistics.median(record.times)
-    winner = own[first]
     rounds = min(len(winner.times), len(record.times))
     behind = statistics.median(record.times[:rounds]) / statistics.median(winner.times[:rounds])
     behind = 1.0 if record.times == winner.times else max(1.0 + 1e-9, behind)

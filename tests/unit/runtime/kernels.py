@@ -185,6 +185,27 @@ out:
 """
 )
 
+# The loop of COVER 10000 times, until one fails.
+AGAIN = (
+    COVER
+    + """
+define i32 @again(ptr %args, ptr %workspace) {
+entry:
+  br label %loop
+loop:
+  %i = phi i32 [ 0, %entry ], [ %i1, %loop ]
+  %rc = call i32 @cover(ptr %args, ptr %workspace)
+  %i1 = add i32 %i, 1
+  %good = icmp eq i32 %rc, 0
+  %few = icmp ult i32 %i1, 10000
+  %more = and i1 %good, %few
+  br i1 %more, label %loop, label %out
+out:
+  ret i32 %rc
+}
+"""
+)
+
 # args: n int64[1], calls int64[1], indices int64[1]: how many ranges came, and how long they were.
 RANGES = (
     LAUNCH
@@ -308,10 +329,10 @@ def sleep() -> Module:
     return Module(artifact(SLEEP, "sleep", args))
 
 
-def cover(n: int, num_threads: int = 0) -> Module:
+def cover(n: int, num_threads: int = 0, text: str = COVER, name: str = "cover") -> Module:
     args = [arg("params", [5], "int64"), arg("hits", [n], "int32", True)]
     args.append(arg("where", [n], "int64", True))
-    return Module(artifact(COVER, "cover", args, workspace=64, num_threads=num_threads))
+    return Module(artifact(text, name, args, workspace=64, num_threads=num_threads))
 
 
 def ranges() -> Module:

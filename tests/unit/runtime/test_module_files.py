@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+import tarfile
 from functools import cache
 from pathlib import Path
 
@@ -235,3 +236,42 @@ def test_the_system_library_has_what_is_linked_in(tmp_path: Path) -> None:
 def test_the_system_library_of_one_that_is_loaded(tmp_path: Path) -> None:
     path = built("f", 2).export_library(tmp_path / "f.so")
     runs(system_lib(ctypes.CDLL(str(path))), 2)
+
+
+def test_a_tar_of_objects_takes_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = parallel("add_three", 3).export_library(str(tmp_path / "f.tar"))
+    with tarfile.open(path) as tar:
+        assert tar.getnames() == ["kernel.o", "kernel.o.json"]
+    a = np.arange(64, dtype="float32")
+    b = np.empty_like(a)
+    load_module(path)(a, b)
+    np.testing.assert_array_equal(b, a + 3)
+    parallel("add_four", 4).export_library(path)  # replaces its own kind
+    data = path.read_bytes()
+    damaged = bytearray(data)
+    damaged[600] ^= 1
+    for bad, text in ((data[:700], "export it again"), (bytes(damaged), "build it again")):
+        path.write_bytes(bad)
+        with pytest.raises(UsageError, match=text):
+            load_module(path)
+    with tarfile.open(path, "w") as tar:
+        tar.add(__file__, arcname="other.py")
+    with pytest.raises(UsageError, match="not one that export_library wrote"):
+        load_module(path)
+    with tarfile.open(path, "w") as tar:
+        for name in ("kernel.o", "kernel.o.json"):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, name
+            tar.addfile(link)
+    with pytest.raises(UsageError, match="not one that export_library wrote"):
+        load_module(path)
+    path.write_bytes(Path(__file__).read_bytes())
+    with pytest.raises(UsageError, match="a file is there that is not a library"):
+        parallel("add_five", 5).export_library(path)
+    with pytest.raises(UsageError, match=r"f\.tar\.gz would be compressed"):
+        parallel("add_five", 5).export_library(tmp_path / "f.tar.gz")
+    with pytest.raises(UsageError, match="unlinked"):
+        parallel("add_six", 6).export_library(tmp_path / "g.tar", fcompile=lambda *_, **__: None)

@@ -50,13 +50,28 @@ def test_root_stages_cover_their_tensors() -> None:
         ({"factor": 100}, [1, 10]),
         ({"nparts": 3}, [3, 4]),
         ({"nparts": 10}, [10, 1]),
-        ({"nparts": 20}, [20, 1]),
+        ({"nparts": 20}, [10, 1]),
     ],
 )
 def test_split_extents(how: dict[str, int], want: list[int]) -> None:
     p = matmul(10, 12, 10)
-    p.s[p.c].split(p.c.op.axis[0], **how)
+    loops = p.s[p.c].split(p.c.op.axis[0], **how)
+    assert [loop.extent for loop in loops] == want
     assert extents(p.s, p.c) == [*want, 12, 10]
+
+
+@pytest.mark.parametrize("how", ["bound", "bound in halves", "fused and bound"])
+def test_as_many_threads_run_as_were_asked_for(how: str) -> None:
+    p = matmul(10, 12, 10)
+    stage = p.s[p.c]
+    outer, _ = stage.split(p.c.op.axis[0], nparts=32)
+    if how == "bound in halves":
+        _, outer = stage.split(outer, factor=32)
+    if how == "fused and bound":
+        one, outer = stage.split(outer, factor=32)
+        outer = stage.fuse(one, outer)
+    stage.bind(outer, te.thread_axis("threadIdx.x"))
+    assert 32 in extents(p.s, p.c)
 
 
 @pytest.mark.parametrize(

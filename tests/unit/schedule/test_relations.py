@@ -139,7 +139,7 @@ def test_loops_count_through_what_they_replace(seed: int) -> None:
         # As many as were asked for of the one, and as few of the other as reach all iterations.
         n = extents[rel.parent]
         assert len(pairs) >= n
-        assert (outer if rel.nparts else inner) == (rel.nparts or min(rel.factor or 0, n))
+        assert (outer if rel.nparts else inner) == min(rel.nparts or rel.factor or 0, n)
         assert (outer * (inner - 1) if rel.nparts else (outer - 1) * inner) < n
     reached = []
     for leaves in iterations(stage, extents):
@@ -196,7 +196,7 @@ def test_exact_forms_are_what_numbers_give(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_exact_forms_over_sizes_are_what_numbers_give(seed: int) -> None:
-    """A factor is not clipped where the extent is no number: it is then never larger."""
+    """A size is not clipped where the extent is no number: it is then never larger."""
     rng = random.Random(seed)
     n, m = te.size_var("n"), te.size_var("m")
     s, sid = scheduled([n, m], random_chain(rng, 2), [rng.randint(1, 3) for _ in range(4)])
@@ -208,7 +208,7 @@ def test_exact_forms_over_sizes_are_what_numbers_give(seed: int) -> None:
 def _never_clipped(stage: StageState, shape: Sequence[int]) -> bool:
     extents = loop_extents(stage, shape, [], Ints())
     splits = [x for x in stage.relations if isinstance(x, SplitRel)]
-    return all(x.factor is None or x.factor <= extents[x.parent] for x in splits)
+    return all((x.factor or x.nparts or 0) <= extents[x.parent] for x in splits)
 
 
 def _check_exact(s: Schedule, sid: Any, shape: Sequence[int], sizes: Mapping[str, int]) -> None:

@@ -129,6 +129,17 @@ def test_points_beyond_the_axis_are_the_identity() -> None:
     assert out[0] == 128
 
 
+def test_more_parts_than_iterations_stay_for_threads_to_run() -> None:
+    p = rows(m=7)
+    ko, _ = p.s[p.b].split(p.k1, nparts=16)
+    bf = p.s.rfactor(p.b, ko)
+    assert bf.shape == (16, 3)
+    right(p)
+    p.s[p.b].bind(p.s[p.b].op.reduce_axis[0], te.thread_axis((0, 16), "threadIdx.x"))
+    p.s[bf].compute_at(p.s[p.b], p.s[p.b].op.reduce_axis[0])
+    assert "for threadIdx.x in thread(16)" in str(lower(p.s, [p.a, p.b]))
+
+
 @pytest.mark.parametrize("factor_axis", [0, 1, -1, -2])
 def test_factor_axis(factor_axis: int) -> None:
     p = rows()

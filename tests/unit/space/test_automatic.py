@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -114,6 +115,22 @@ def test_build_takes_tensors_and_the_best_record_of_their_expression(caplog) -> 
         lw.build([A, B, C], [A, B, C], TARGET)
 
 
+def test_build_takes_a_task_and_its_best_record() -> None:
+    task = lw.create_task(product, (16,), TARGET)
+    a, b = (np.random.default_rng(n).random((16, 16), "float32") for n in (0, 1))
+    c = np.empty((16, 16), "float32")
+    (index,) = task.config_space.sample_ints(1, 9)
+    with lw.apply_history_best([record_of(task, index, 1e-6)]) as history, lw.Target("c"):
+        for f in (lw.build(task), lw.build(task, TARGET)):
+            assert f.artifact.kind == "llvm-object"
+            f(a, b, c)
+            np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+    assert history.report()[0].record is not None
+    template = lw.create_task("transpose", (8, 8), TARGET)
+    lw.build(template)(a[:8, :8].copy(), out := np.empty((8, 8), "float32"))
+    np.testing.assert_array_equal(out, a[:8, :8].T)
+
+
 def test_a_record_of_a_structure_that_is_gone_is_replayed() -> None:
     @lw.space_rule("test/halves", stops=True)
     def halves(outputs, args):
@@ -173,7 +190,7 @@ def test_the_default_is_the_first_choice_of_the_model_and_the_best_is_not_measur
     assert part.instantiate(local)[0].trace_json() == task.instantiate(best)[0].trace_json()
 
 
-def test_a_draft_measures_nothing_and_a_search_comes_back_with_its_best(tmp_path) -> None:
+def test_a_draft_measures_nothing_and_a_search_comes_back_with_its_best(tmp_path, capfd) -> None:
     drafted, _ = lw.auto_schedule(product(16), TARGET, effort="draft")
     task = lw.create_task(product, (16,), TARGET)
     default, _ = task.instantiate(task.config_space.default_index)
@@ -187,7 +204,10 @@ def test_a_draft_measures_nothing_and_a_search_comes_back_with_its_best(tmp_path
         task, effort="draft", log=log
     )  # nothing is measured, the log counts
     assert again.trace_json() == s.trace_json()
-    best, _ = lw.auto_schedule(task, n_trial=2, tuner="random", measure_option=option)
+    assert "stopped" not in re.sub(r"\(.*\)", "", capfd.readouterr().err)  # the result in a line
+    options = {"n_trial": 2, "tuner": "random", "measure_option": option}
+    best, _ = lw.auto_schedule(task, **options, verbose=True)
+    assert "\ntrials:  2 valid" in capfd.readouterr().err
     assert best.dag.hash == task.dag_hash
     with pytest.raises(UsageError, match=r"unknown effort 'nigth'.*did you mean 'night'"):
         lw.auto_schedule(task, effort="nigth")

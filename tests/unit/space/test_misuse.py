@@ -42,6 +42,10 @@ def rules() -> Iterator[None]:
         (lambda: lw.create_task(plus_of, 4), "arguments are given as a tuple, got 4"),
         (lambda: lw.create_task(plus_of, "4"), "arguments are given as a tuple, got '4'"),
         (lambda: lw.create_task([None, plus()[1]]), "expected tensors .*, got None"),
+        (lambda: lw.auto_schedule(plus(), verbose="yes"), "verbose is True, False or None"),
+        (lambda: lw.build(plus_of), r"'plus_of' is a function; .* lw\.build\(plus_of\(\.\.\.\)\)"),
+        (lambda: lw.build(plus()[1].op), r"is an operation; .* B\.op\.output\(0\)"),
+        (lambda: lw.build(lw.create_task(plus(), target="llvm"), "c"), "is a task for llvm"),
         (lambda: lw.space_rule(lambda outputs, args: None), r"write @loopwright\.space_rule\("),
     ],
 )

@@ -163,7 +163,13 @@ def test_it_is_shown_by_its_parts() -> None:
     whole = union((3, 3), ())
     assert str(whole).splitlines() == [
         "2 structures, 10 points:",
-        "  p0: 9 points (k0 3, k1 3)",
-        "  p1: 1 points (no knob)",
+        "  1  p0",
+        "  2  p1",
+        "knobs and their number of values:",
+        "  1: 9 points: k0 3, k1 3",
+        "  2: 1 point: no knob",
     ]
+    long = union(*[(2,) * 40] * 30)
+    assert max(map(len, str(long).splitlines())) <= 100
+    assert len(str(long).splitlines()) < 40  # the knobs are alike, and said once
     assert "2 structures" in whole._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -318,3 +319,27 @@ def test_names_of_variable_arguments() -> None:
         names(lambda n, *i: 1.0, ["n", "h", "w"])
     with pytest.raises(TensorError, match="varargs_names is for a function with"):
         names(lambda i, j, k: 1.0, ["n", "h", "w"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda A, i, k: _doubled(A[i, i]),
+        lambda A, i, k: A[_doubled(i) % 8, 0],
+        lambda A, i, k: te.sum(_doubled(A[i, k]), axis=k),
+        lambda A, i, k: te.sum(A[i, k], axis=k, where=_doubled(A[i, k]) > 0),
+        lambda A, i, k: (A[i, 0], te.if_then_else(_doubled(A[i, i]) > 0, 1.0, 0.0)),
+    ],
+)
+def test_an_expression_that_uses_its_parts_too_often_is_refused_at_once(
+    body: Callable[..., object],
+) -> None:
+    A, k = te.placeholder((8, 8), name="A"), te.reduce_axis((0, 8), name="k")
+    with pytest.raises(TensorError, match=r"'B': the expression has \d{13} nodes, more than"):
+        te.compute((8,), lambda i: body(A, i, k), name="B")
+
+
+def _doubled(x: te.Expr, times: int = 40) -> te.Expr:
+    for _ in range(times):
+        x = x + x
+    return x

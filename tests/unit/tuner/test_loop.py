@@ -178,6 +178,18 @@ def test_ctrl_c_before_the_first_trial(tmp_path):
     assert stopped.value.summary.lines()[0] == "stopped: interrupted"
 
 
+def test_ctrl_c_while_a_library_is_imported(tmp_path):
+    def import_extension(index):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as interrupt:  # as the loader of a pybind11 module does
+            raise ImportError("initialization failed") from interrupt
+
+    with pytest.raises(TuningInterrupted) as stopped:
+        tune(tmp_path, FakeMeasurer(bowl, on_trial=import_extension), n_trial=40)
+    assert stopped.value.summary.stopped == "interrupted"
+
+
 def test_all_alike_failures_are_given_up_with_advice(tmp_path):
     measurer = FakeMeasurer(bowl, fails=lambda i: ErrorKind.BUILD_TIMEOUT)
     with pytest.raises(NothingRan) as failed:

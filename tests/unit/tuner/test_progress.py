@@ -17,7 +17,7 @@ from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask,
 from loopwright.tuner import GridSearchTuner, Monitor, RandomTuner, XGBTuner, tune_tasks
 from loopwright.tuner.run import progress
 from loopwright.tuner.run.phases import Phases, Ticker
-from loopwright.tuner.run.progress import Part, ProgressBar, fitted
+from loopwright.tuner.run.progress import Part, ProgressBar, fitted, shows_progress
 from loopwright.tuner.tasks.summary import TaskTable
 
 
@@ -283,6 +283,22 @@ print("----", file=sys.stderr)
 logging.getLogger("loopwright").setLevel(logging.WARNING)
 tune()
 """
+
+
+@pytest.mark.parametrize(
+    ("verbose", "terminal", "callbacks", "shown"),
+    [
+        (None, True, [], True),
+        (None, False, [], False),
+        (True, False, [], True),
+        (False, True, [], False),
+        (None, True, [ProgressBar()], False),
+        (True, True, [Monitor(), TaskTable()], False),
+    ],
+)
+def test_progress_is_shown_where_somebody_looks(verbose, terminal, callbacks, shown, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal() if terminal else io.StringIO())
+    assert shows_progress(verbose, callbacks) is shown
 
 
 def test_a_run_that_nobody_watches_says_its_result_in_one_line():

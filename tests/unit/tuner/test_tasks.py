@@ -16,7 +16,7 @@ from loopwright.errors import TuneError, UsageError
 from loopwright.measure import ErrorKind, MeasureResult
 from loopwright.measure.workers.process import Worker
 from loopwright.records import Outcome, Verdict
-from loopwright.records.record import NOT_COMPARED
+from loopwright.records.verdict import NOT_COMPARED
 from loopwright.testing.tuner_contract import FakeMeasurer, FakeSpace, FakeTask, bowl
 from loopwright.tuner import (
     NothingRan,

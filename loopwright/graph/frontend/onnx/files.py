@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopwright.errors import GraphError
+from loopwright.extras import install
 from loopwright.graph.ir.expr import TensorType, TupleType, Type
 
 if TYPE_CHECKING:
@@ -27,9 +29,7 @@ def onnx_package() -> Any:
     try:
         import onnx
     except ImportError as exc:
-        raise GraphError(
-            'ONNX models need the package onnx: pip install "loopwright[onnx]"'
-        ) from exc
+        raise GraphError(f"ONNX models need the package onnx: {install('onnx')}") from exc
     return onnx
 
 
@@ -77,6 +77,9 @@ def operator(node: Any) -> str:
 
 def opsets(imports: Any) -> dict[str, int]:
     """The versions of the domains that a model or a function declares."""
+    for o in imports:
+        if not -1 < o.version < 1 << 31:
+            raise GraphError(f"the version of the domain {o.domain or 'ai.onnx'!r} is {o.version}")
     return {domain(o.domain): int(o.version) for o in imports}
 
 
@@ -109,18 +112,46 @@ def _unchanged(graph: Any, opset: int) -> bool:
 
 
 Array = npt.NDArray[Any]
-#: A few bytes of a file may ask for any number of elements; more bytes are refused.
-_MOST_BYTES = 1 << 34
+#: Elements of an array that a few numbers of a model describe, at most, and of a sparse tensor for
+#: each of its values: more would take memory that a small file asks for.
+_MOST_ELEMENTS, _MOST_ZEROS = 1 << 28, 1 << 12
+
+
+def check_elements(shape: Sequence[int], values: int = 0) -> None:
+    """Refuse a shape that is not written out in a model, and that has too many elements."""
+    most = max(_MOST_ELEMENTS, _MOST_ZEROS * values)
+    if min(shape, default=0) < 0:
+        raise GraphError(f"an array has the shape {list(shape)}")
+    if prod(shape) > most:
+        raise GraphError(
+            f"an array of shape {list(shape)} would be made when the model is imported, which may "
+            f"have up to {most} elements; write out its elements in the model, or make it an input"
+        )
+
+
+def array_of(tensor: Any) -> Array:
+    """A ``TensorProto`` as an array; GraphError where its fields do not fit each other."""
+    onnx = onnx_package()
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        place = next((e.value for e in tensor.external_data if e.key == "location"), "")
+        raise GraphError(
+            f"its elements are in another file ({place!r:.60}), which is found only beside a file: "
+            "give the path of the model in place of its bytes"
+        )
+    if tensor.data_type not in onnx.helper.get_all_tensor_dtypes():
+        raise GraphError(f"its dtype is number {tensor.data_type}, which ONNX does not have")
+    try:
+        array: Array = onnx.numpy_helper.to_array(tensor)
+    except (TypeError, ValueError) as exc:  # onnx reads what is there, and NumPy reshapes it
+        text = " ".join(str(exc).split())
+        raise GraphError(f"its elements do not fill its shape {list(tensor.dims)}: {text}") from exc
+    return array
 
 
 def dense_of(tensor: Any) -> Array:
     """A ``SparseTensorProto`` as an array; its indices are flat, or rows of coordinates."""
-    to_array = onnx_package().numpy_helper.to_array
-    values, indices, shape = to_array(tensor.values), to_array(tensor.indices), tuple(tensor.dims)
-    if min(shape, default=0) < 0:
-        raise GraphError(f"the sparse tensor has the shape {list(shape)}")
-    if prod(shape) * values.dtype.itemsize > _MOST_BYTES:
-        raise GraphError(f"with its zeros the sparse tensor {list(shape)} is over 16 GB")
+    values, indices, shape = array_of(tensor.values), array_of(tensor.indices), tuple(tensor.dims)
+    check_elements(shape, values.size)
     if values.ndim != 1 or len(indices) != len(values) or indices.dtype.kind != "i":
         raise GraphError(f"the sparse tensor has {len(values)} values and {len(indices)} indices")
     in_order = indices.ndim == 1
@@ -133,6 +164,57 @@ def dense_of(tensor: Any) -> Array:
     dense = np.zeros(limits, values.dtype)
     dense[tuple(coordinates.T)] = values
     return dense.reshape(shape)
+
+
+def check_texts(*texts: str | bytes) -> None:
+    """Refuse names that are no UTF-8, which protobuf gives as bytes."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise GraphError(f"{text!r:.60} in the model is no text in UTF-8; export it again")
+
+
+def check_node(node: Any, versions: Mapping[str, int]) -> None:
+    """Refuse a node whose inputs and attributes are not those that its operator declares."""
+    for a in node.attribute:
+        if a.ref_attr_name:
+            raise GraphError(
+                f"its attribute {a.name!r} is {a.ref_attr_name!r} of a function, and no function "
+                "is around it"
+            )
+    own = domain(node.domain)
+    least, most, declared_attributes = _declared(node.op_type, versions.get(own, 0), own)
+    if not least <= len(node.input) <= most:
+        raise GraphError(f"it has {len(node.input)} inputs; {node.op_type} takes {least} to {most}")
+    types = {a.name: a.type for a in node.attribute}
+    for name, number, required in declared_attributes:
+        if name not in types and required:
+            raise GraphError(f"its attribute {name!r} is missing")
+        if name in types and types[name] != number:
+            raise GraphError(
+                f"its attribute {name!r} is of type {_type_name(types[name])}; "
+                f"{node.op_type} takes {_type_name(number)}"
+            )
+
+
+@lru_cache(maxsize=1 << 10)
+def _declared(
+    op_type: str, version: int, own: str
+) -> tuple[int, int, tuple[tuple[str, int, bool], ...]]:
+    """Least and most inputs of an operator, and its attributes with their types, and whether they
+    are required; of an unknown one, whatever there is.
+    """
+    defs = onnx_package().defs
+    try:
+        schema = defs.get_schema(op_type, version, own)
+    except defs.SchemaError:
+        return 0, 1 << 31, ()
+    attributes = ((n, int(a.type.value), a.required) for n, a in schema.attributes.items())
+    return schema.min_input, schema.max_input, tuple(attributes)
+
+
+def _type_name(number: int) -> str:
+    kinds = onnx_package().AttributeProto.AttributeType
+    return str(kinds.Name(number)) if number in kinds.values() else str(number)
 
 
 def nodes_of(function: Any, call: Any) -> list[Any]:

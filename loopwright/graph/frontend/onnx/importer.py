@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from loopwright.errors import GraphError, LoopwrightError
 from loopwright.graph.frontend import conversion
 from loopwright.graph.frontend.conversion import UNCONVERTED, ExprTypes, Unconverted
@@ -39,6 +37,10 @@ class _Around:
         """The outputs of a graph that is an attribute of a node, for values of its inputs."""
         inner = self.scope.new_child()
         self.importer.initializers(graph, inner)
+        if len(graph.input) != len(args):
+            raise GraphError(
+                f"its graph {graph.name!r} declares {len(graph.input)} inputs, and gets {len(args)}"
+            )
         for info, value in zip(graph.input, args, strict=True):
             inner[info.name] = value
         before = len(self.importer.refused)
@@ -68,20 +70,19 @@ class OnnxImporter:
         self.refused: list[tuple[str, str, tuple[str, ...]]] = []
         # path: names of the nodes around, for messages
         self._versions, self._path, self._fallback = versions, path, fallback
+        self._around: tuple[tuple[str, str], ...] = ()  # calls of functions that it stands in
         self._functions = {(files.domain(f.domain), f.name): f for f in functions}
 
     def initializers(self, graph: Any, scope: Scope) -> None:
-        numpy_helper = files.onnx_package().numpy_helper
-        dense = ((t.name, t, numpy_helper.to_array) for t in graph.initializer)
+        dense = ((t.name, t, files.array_of) for t in graph.initializer)
         sparse = ((t.values.name, t, files.dense_of) for t in graph.sparse_initializer)
         for name, tensor, read in (*dense, *sparse):
+            files.check_texts(name)
             try:
                 scope[name] = nodes.constant(self.types, read(tensor), name)
             except LoopwrightError as exc:
                 self._refuse(f"weight {name!r}", str(exc))
                 scope[name] = UNCONVERTED
-            except (TypeError, ValueError, KeyError) as exc:
-                raise GraphError(f"weight {name!r} is malformed: {exc}") from exc
 
     def result(self, name: str, scope: Scope) -> Expr:
         value = scope[name]
@@ -102,6 +103,8 @@ class OnnxImporter:
 
     def convert(self, proto: Any, scope: Scope) -> None:
         """Bind the outputs of a node; note what cannot be converted."""
+        texts = proto.op_type, proto.domain, proto.name, *proto.input, *proto.output
+        files.check_texts(*texts, *(a.name for a in proto.attribute))
         label = f"{files.operator(proto)} {proto.name or _first(proto.output)!r}"
         before = len(self.refused)
         for name in proto.output:
@@ -154,11 +157,13 @@ class OnnxImporter:
             return self._expanded(proto, function, {}, inputs)
         version = self._versions.get(own)
         if version is None:
-            raise GraphError(f"the model imports no version of domain {own!r}")
+            raise GraphError(
+                f"the model imports no version of its domain {proto.domain or 'ai.onnx'!r}"
+            )
+        files.check_node(proto, self._versions)
         convert = nodes.converter_of(files.operator(proto), version)
         if convert is not None:
-            value_of = files.onnx_package().helper.get_attribute_value
-            attrs = {a.name: _plain(value_of(a)) for a in proto.attribute}
+            attrs = {a.name: _value_of(a) for a in proto.attribute}
             names = proto.name or _first(proto.output), tuple(inputs), attrs, tuple(proto.output)
             around = _Around(self, scope)
             node = Node(files.operator(proto), *names, version, around, self.types)
@@ -169,17 +174,20 @@ class OnnxImporter:
         types = [None if e is None else self.types[e] for e in inputs]
         function = files.body_of(proto, self._versions, types)
         if function is None:
-            raise GraphError(f"there is no converter for opset {version}")
+            raise GraphError(_unknown(proto, version))
         return self._expanded(proto, function, self._versions, inputs)
 
     def _expanded(
         self, proto: Any, body: Any, versions: Mapping[str, int], inputs: Sequence[Expr | None]
     ) -> Sequence[Expr | None]:
         """Convert the nodes of a function, which may declare other versions of domains."""
+        key = files.domain(proto.domain), proto.op_type
+        if key in self._around:
+            raise GraphError(f"it is a function that calls itself: {self._path}{proto.op_type}")
         path = f"{self._path}{proto.op_type} > "
         versions = {**versions, **files.opsets(body.opset_import)}
         inner = OnnxImporter(versions, self._functions.values(), path, self._fallback)
-        inner.types = self.types
+        inner.types, inner._around = self.types, (*self._around, key)
         scope = Scope()
         for n, name in enumerate(body.input):
             scope[name] = inputs[n] if n < len(inputs) else None
@@ -197,13 +205,31 @@ def _first(names: Sequence[str]) -> str:
     return next((n for n in names if n), "")
 
 
+def _unknown(proto: Any, version: int) -> str:
+    """The reason why a node has no converter."""
+    own = files.domain(proto.domain)
+    if not own or any(name.startswith(f"{own}::") for name in nodes.known_operators()):
+        return f"there is no converter for opset {version}"
+    return (
+        f"operators of the domain {own!r} are not ONNX's; register a converter: "
+        f"loopwright.graph.frontend.onnx.converter({files.operator(proto)!r})"
+    )
+
+
+def _value_of(attribute: Any) -> Any:
+    try:
+        return _plain(files.onnx_package().helper.get_attribute_value(attribute))
+    except ValueError as exc:
+        raise GraphError(f"its attribute {attribute.name!r} has no type") from exc
+
+
 def _plain(value: Any) -> Any:
     """An attribute as a Python value: text for bytes, arrays for tensors; graphs as they are."""
     onnx = files.onnx_package()
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, onnx.TensorProto):
-        return np.asarray(onnx.numpy_helper.to_array(value))
+        return files.array_of(value)
     if isinstance(value, onnx.SparseTensorProto):
         return files.dense_of(value)
     if isinstance(value, (int, float, str, onnx.GraphProto)):

@@ -10,7 +10,8 @@ import numpy as np
 
 from loopwright import dtypes, te
 from loopwright.errors import GraphError, TensorError, did_you_mean
-from loopwright.graph.frontend.onnx.files import check_opset, load, numpy_dtype
+from loopwright.graph.frontend.onnx.files import check_opset, check_texts, load, numpy_dtype
+from loopwright.graph.frontend.onnx.functions import check_calls
 from loopwright.graph.frontend.onnx.importer import OnnxImporter, Scope
 from loopwright.graph.frontend.onnx.node import NAMES, UnboundInputsError, constant, storage
 from loopwright.graph.ir.expr import Expr, Function, Size, TensorType, Tuple, Var
@@ -65,6 +66,7 @@ def from_onnx(
         }
     """
     loaded = load(model)
+    check_calls(loaded)
     importer = OnnxImporter(check_opset(loaded), loaded.functions, fallback=fallback)
     inputs = _Inputs(loaded.graph, dict(shape or {}), dict(constants or {}), importer)
     scope = Scope()
@@ -100,6 +102,7 @@ class _Inputs:
     def __init__(
         self, graph: Any, shapes: dict[str, Any], constants: dict[str, Any], importer: OnnxImporter
     ) -> None:
+        check_texts(*(i.name for i in (*graph.input, *graph.output)))
         weights = {t.name for t in graph.initializer}
         self._infos = [i for i in graph.input if i.name not in weights]
         self._shapes, self._constants = shapes, constants

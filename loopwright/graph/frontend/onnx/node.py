@@ -9,12 +9,13 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
 from loopwright.graph.frontend.conversion import ExprTypes, ImportedNode, listed
 from loopwright.graph.ir.expr import Constant, Expr, TensorType, const
 from loopwright.graph.ir.visitor import free_vars
 from loopwright.graph.kernels import evaluate
 from loopwright.graph.op.narrow import FORMATS, SCALE
+from loopwright.graph.op.shapes import axis_of
 from loopwright.graph.rounding import WIDE
 
 #: From a node to its outputs: one, or several in order.
@@ -81,6 +82,32 @@ class Node(ImportedNode):
         value = self.attrs.get(name, default)
         return float(np.float32(value)) if isinstance(value, float) else value
 
+    def each(
+        self, name: str, count: int, default: int | None = None, least: int | None = None
+    ) -> tuple[int, ...]:
+        """An attribute of one integer for each of some dimensions, by default all one number."""
+        values = self.attrs.get(name, None if default is None else (default,) * count)
+        if values is None or len(values) != count:
+            raise GraphError(f"its {name} are {shown(values)}; give {count} numbers")
+        if least is not None and min(values, default=least) < least:
+            raise GraphError(f"its {name} are {shown(values)}; give numbers from {least} on")
+        return tuple(values)
+
+    def axis(self, e: Expr, default: int, name: str = "axis") -> int:
+        """An attribute that is an axis of an expression, counted from 0."""
+        return axis_of(self.attr(name, default), self.rank(e))
+
+    def one(self, index: int) -> Any:
+        """The number of an input that has one element, which has to be known."""
+        elements = self.value(self[index], f"input {index}")
+        if elements.size != 1:
+            raise GraphError(f"its input {index} has {elements.size} elements; one is needed")
+        return elements.item()
+
+    def whole(self, index: int) -> int:
+        """The same as an integer; some are given as floats."""
+        return _whole(self.one(index))
+
     def cast(self, e: Expr, dtype: str) -> Expr:
         """A tensor as another dtype; itself where it has it."""
         return e if self.dtype(e) == dtype else self.call("cast", e, dtype=dtype)
@@ -108,7 +135,7 @@ class Node(ImportedNode):
     def numbers(self, index: int) -> tuple[int, ...] | None:
         """The integers of an input that controls the computation; None: left out."""
         elements = self.known(index)
-        return None if elements is None else tuple(int(n) for n in elements.reshape(-1))
+        return None if elements is None else tuple(map(_whole, elements.reshape(-1).tolist()))
 
     def needed(self, index: int) -> tuple[int, ...]:
         """The integers of an input; GraphError where it is left out."""
@@ -126,6 +153,13 @@ class Node(ImportedNode):
 
     def __str__(self) -> str:
         return f"{self.operator} {self.name!r}" if self.name else self.operator
+
+
+def _whole(number: Any) -> int:
+    try:
+        return int(number)
+    except (OverflowError, ValueError) as exc:  # an infinity, no number, a text
+        raise GraphError(f"an input is {shown(number)}; an integer is needed") from exc
 
 
 def converter(operator: str, since: int = 1) -> Callable[[Converter], Converter]:

@@ -102,6 +102,9 @@ def _makes_many(node: Any, args: Sequence[ir.Constant]) -> bool:
     """Whether a node's result may have more elements than its inputs, and more than a few."""
     if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
         return float(np.prod(np.maximum(args[-1].data.astype("float64"), 1))) > _FEW
+    scalars = {"Range": args, "OneHot": args[1:2]}.get(node.op_type, ())
+    if any(e.data.size != 1 for e in scalars):
+        return True  # its converter says what is wrong
     if node.op_type == "Range":
         start, limit, delta = (float(e.data.reshape(-1)[0]) for e in args)
         return abs(limit - start) > _FEW * abs(delta)
@@ -175,7 +178,8 @@ def _model_of(
     for name, e in others.items():
         t = types.tensor(e)
         dtype = _numpy_dtype(types.narrow(e) or t.dtype)
-        proto = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), t.shape)
+        shape = [n if isinstance(n, int) else str(n) for n in t.shape]
+        proto = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(dtype), shape)
         infos.append(helper.make_value_info(name, proto))
     weights = [onnx.numpy_helper.from_array(np.asarray(x), name) for name, x in constants.items()]
     outputs = [helper.make_value_info(n, onnx.TypeProto()) for n in node.output if n]

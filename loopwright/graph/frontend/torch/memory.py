@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from loopwright import dtypes
 from loopwright.errors import GraphError, TensorError
+from loopwright.extras import install
 
 Array = npt.NDArray[Any]
 
@@ -21,9 +22,7 @@ def torch_package() -> Any:
     try:
         import torch
     except ImportError as exc:
-        raise GraphError(
-            'models of PyTorch need the package torch: pip install "loopwright[torch]"'
-        ) from exc
+        raise GraphError(f"models of PyTorch need the package torch: {install('torch')}") from exc
     return torch
 
 

@@ -19,14 +19,44 @@ if TYPE_CHECKING:
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Decomposition functions by operator. The two operators are what
-    ``torch.nn.TransformerEncoderLayer`` and ``torch.nn.MultiheadAttention`` call in inference.
+    """Decomposition functions by operator: of what ``torch.nn.TransformerEncoderLayer``,
+    ``torch.nn.MultiheadAttention`` and ``torch.nn.LSTM`` call in inference.
     """
-    aten = torch_package().ops.aten
+    torch = torch_package()
+    aten = torch.ops.aten
     return {
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _attention,
+        aten.mkldnn_rnn_layer.default: _lstm_layer,
     }
+
+
+#: Steps of a recurrent layer that are unrolled at most: longer ones take PyTorch less time.
+_STEPS = 32
+_LSTM = 2  # a mode of oneDNN
+
+
+def _lstm_layer(
+    data: Any, input_weight: Any, hidden_weight: Any, input_bias: Any, hidden_bias: Any,
+    hidden: Any, cell: Any, reverse: bool, batch_sizes: Sequence[int], mode: int,
+    hidden_size: int, num_layers: int, has_biases: bool, *rest: Any,
+) -> Any:  # fmt: skip
+    """One layer in one direction, over data of shape (steps, batch, features)."""
+    torch = torch_package()
+    steps = data.shape[0]
+    if mode != _LSTM or batch_sizes or not isinstance(steps, int) or steps > _STEPS:
+        return NotImplemented
+    linear = torch.nn.functional.linear
+    if not has_biases:  # zeros of another shape stand there
+        input_bias = hidden_bias = None
+    inputs = linear(data, input_weight, input_bias)
+    outputs = [None] * steps
+    for step in reversed(range(steps)) if reverse else range(steps):
+        gates = inputs[step : step + 1] + linear(hidden, hidden_weight, hidden_bias)
+        let_in, keep, new, let_out = gates.chunk(4, 2)
+        cell = keep.sigmoid() * cell + let_in.sigmoid() * new.tanh()
+        outputs[step] = hidden = let_out.sigmoid() * cell.tanh()
+    return torch.cat(outputs), hidden, cell, data.new_empty(0)
 
 
 def _attention(

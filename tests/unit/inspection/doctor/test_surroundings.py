@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import UsageError
+from loopwright.extras import install
 from loopwright.inspection.doctor import State, SystemFiles, examine, limits
 from loopwright.inspection.doctor.disturbances import noise
 from loopwright.inspection.doctor.hardware import (
@@ -283,7 +284,7 @@ def test_half_a_gpu(tmp_path):
     assert (device.state, device.remedy) == (State.WARNING, "install NVIDIA's driver")
     package = nvidia(tree(tmp_path / "c", GPU), {}, missing)
     assert package.state is State.WARNING
-    assert package.remedy == 'pip install "loopwright[cuda]"'
+    assert package.remedy == install("cuda")
 
 
 def test_a_gpu_under_windows(tmp_path):
@@ -315,7 +316,7 @@ def test_opencl_with_pocl_and_halves_of_it(tmp_path):
     assert both.found == told
     unused = opencl(files, {}, missing)
     assert unused.state is State.OK
-    assert 'pip install "loopwright[opencl]"' in unused.found
+    assert install("opencl") in unused.found
     alone = opencl(SystemFiles(tmp_path / "none"), {}, there)
     assert alone.state is State.WARNING
     assert "apt-get install pocl-opencl-icd" in alone.remedy

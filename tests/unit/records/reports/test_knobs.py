@@ -7,6 +7,8 @@ from loopwright.records.reports.knobs import (
     config_text,
     config_texts,
     knobs_of,
+    structure_ids,
+    structure_legend,
     value_text,
     varying_knobs,
 )
@@ -45,6 +47,23 @@ def test_knobs_that_vary_and_texts_with_only_those():
     assert config_texts(records) == [config_text(r.config) for r in records]
     assert varying_knobs(records[:1]) == []
     assert varying_knobs([]) == []
+
+
+def test_ids_of_structures_are_by_appearance_and_only_for_long_names():
+    long = [f'x{n}: rows in cache, "W" packed at panel' for n in range(3)]
+    records = [record(n, config={"tile": n, "structure": long[n % 3]}) for n in (2, 0, 1, 2)]
+    ids = structure_ids(records)
+    assert ids == {value_text(long[n]): f"S{k}" for k, n in enumerate((2, 0, 1), 1)}
+    assert config_texts(records, ["tile", "structure"], ids) == [
+        "structure=S1 tile=2", "structure=S2 tile=0", "structure=S3 tile=1", "structure=S1 tile=2",
+    ]  # fmt: skip
+    assert config_text(records[1].config, ids=ids) == "structure=S2 tile=0"
+    assert list(structure_legend(ids, {value_text(long[2])})) == [("S1", long[2])]
+    assert config_text({"structure": "another, longer than a table", "b": 1}, ids=ids) == (
+        'structure="another, longer than a table" b=1'
+    )
+    assert structure_ids([record(0, config={"structure": "rows in cache"})]) == {}
+    assert structure_ids([record(0, config={"tile": 3})]) == {}
 
 
 def test_one_and_true_are_two_values():

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from loopwright.errors import ArgumentError, OutOfMemoryError, RunError, TargetError
+from loopwright.extras import install
 from loopwright.runtime import opencl
 from loopwright.runtime.caches import ProgramCache
 from loopwright.runtime.devices import opencl as opencl_driver
@@ -135,4 +136,4 @@ def test_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opencl_driver, "package", missing)
     devices, why = opencl_driver.found_devices.__wrapped__()
     assert not devices
-    assert 'pip install "loopwright[opencl]"' in why
+    assert f"install it: {install('opencl')}" in why

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from loopwright.errors import GraphError
 from loopwright.graph.frontend.onnx.node import Node, converter
 from loopwright.graph.frontend.onnx.operators.shapes import parts_of_axis, sliced
 from loopwright.graph.ir.expr import Constant, Expr, Tuple, const
+from loopwright.graph.op.shapes import axis_of
 
 #: Rounds that are unrolled at most.
 _ROUNDS = 256
@@ -21,10 +23,7 @@ _ROUNDS = 256
 
 @converter("If")
 def branch(node: Node) -> list[Expr]:
-    condition = node.known(0)
-    if condition is None:
-        raise GraphError("its condition is missing")
-    name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
+    name = "then_branch" if node.one(0) else "else_branch"
     return node.around.subgraph(node.attr(name), ())
 
 
@@ -49,12 +48,12 @@ def _stacked(node: Node, parts: Sequence[Expr], axis: int = 0) -> Expr:
 @converter("Loop")
 def loop(node: Node) -> list[Expr]:
     """Unroll a loop, whose trip count must be known."""
-    limit, body = node.known(0), node.attr("body")
-    condition = node.optional(1)
-    count = _ROUNDS + 1 if limit is None else int(limit.reshape(-1)[0])
+    body = node.attr("body")
+    count = _ROUNDS + 1 if node.optional(0) is None else node.whole(0)
     values: list[Expr | None] = [*node.inputs[2:]]
     rounds: list[list[Expr]] = []  # for each what is kept of it
-    goes_on = condition is None or bool(node.value(condition, "condition").reshape(-1)[0])
+    goes_on = node.optional(1) is None or bool(node.one(1))
+    _check_outputs(body, 1 + len(values))
     while goes_on and len(rounds) < count:
         _rounds(len(rounds) + 1)
         args = [const(np.int64(len(rounds))), const(np.bool_(True)), *values]
@@ -66,6 +65,11 @@ def loop(node: Node) -> list[Expr]:
     return [*(v for v in values if v is not None), *(_stacked(node, p) for p in kept)]
 
 
+def _check_outputs(body: Any, least: int) -> None:
+    if len(body.output) < least:
+        raise GraphError(f"its graph has {len(body.output)} outputs; it needs {least} at least")
+
+
 def _scanned(
     node: Node,
     values: Sequence[Expr],
@@ -75,6 +79,11 @@ def _scanned(
 ) -> tuple[list[Expr], list[list[Expr]]]:
     """The last values, and for each output its parts in the order of the iterations."""
     body, values, rounds = node.attr("body"), list(values), list[list[Expr]]()
+    if not 0 < len(inputs) == len(axes) == len(backward):
+        counts = len(inputs), len(axes), len(backward)
+        raise GraphError("it scans {} inputs along {} axes in {} directions".format(*counts))
+    _check_outputs(body, len(values))
+    axes = [axis_of(a, node.rank(e)) for a, e in zip(axes, inputs, strict=True)]
     count = node.shape(inputs[0])[axes[0]]
     for n in _rounds(count):
         parts = [
@@ -96,6 +105,8 @@ def scan(node: Node) -> list[Expr]:
     values, kept = _scanned(node, node.given[:-scanned], node.given[-scanned:], axes, backward)
     sides = node.attr("scan_output_directions", (0,) * len(kept))
     places = node.attr("scan_output_axes", (0,) * len(kept))
+    if not len(sides) == len(places) == len(kept):
+        raise GraphError(f"it has {len(places)} axes of {len(kept)} outputs")
     parts_of = [p[::-1] if back else p for p, back in zip(kept, sides, strict=True)]
     return [*values, *(_stacked(node, p, a) for p, a in zip(parts_of, places, strict=True))]
 
@@ -131,7 +142,7 @@ def _place(node: Node, index: int, count: int, default: int | None = None) -> in
     """A known index in a sequence; negative ones count from the end."""
     if node.optional(index) is None and default is not None:
         return default
-    at = node.needed(index)[0]
+    at = node.whole(index)
     if not -count <= at < count:
         raise GraphError(f"place {at} is asked of {count} parts")
     return at % count
@@ -181,7 +192,7 @@ def concatenated(node: Node) -> Expr:
 @converter("SplitToSequence")
 def split(node: Node) -> Expr:
     """Parts of an axis: of one extent, of several, or of one element each."""
-    axis, extents = node.attr("axis", 0), node.known(1)
+    axis, extents = node.axis(node[0], 0), node.known(1)
     extent = node.shape(node[0])[axis]
     each = 1 if extents is None else int(extents.reshape(-1)[0])
     lengths = [min(each, extent - at) for at in range(0, extent, max(each, 1))]

@@ -8,8 +8,10 @@ from math import prod
 import numpy as np
 
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.files import check_elements
 from loopwright.graph.frontend.onnx.node import Node, converter, one_call
 from loopwright.graph.ir.expr import Expr, const
+from loopwright.graph.op.shapes import axis_of
 
 one_call("MatMul", "matmul")
 one_call("Softmax", "nn.softmax", since=13, axis=("axis", -1))
@@ -80,6 +82,8 @@ def mean_variance_normalization(node: Node) -> Expr:
 @converter("GroupNormalization", since=21)
 def group_normalization(node: Node) -> Expr:
     shape, groups = node.shape(node[0]), node.attr("num_groups")
+    if len(shape) < 2 or groups < 1:
+        raise GraphError(f"{groups} groups are no part of the channels of shape {list(shape)}")
     if shape[1] % groups:
         raise GraphError(f"{shape[1]} channels cannot be shared by {groups} groups")
     grouped = node.reshape(node[0], newshape=(shape[0], groups, -1))
@@ -91,10 +95,11 @@ def group_normalization(node: Node) -> Expr:
 def layer_normalization(node: Node) -> list[Expr]:
     """Standardise over all dimensions from an axis on; also the mean and inverse deviation."""
     x, rank = node[0], node.rank(node[0])
-    axis, epsilon = node.attr("axis", -1) % rank, node.attr("epsilon", 1e-5)
+    axis, epsilon = node.axis(x, -1), node.attr("epsilon", 1e-5)
     dtype, bias = node.dtype(x), node.optional(2)
     if len([n for n in node.outputs if n]) == 1 and dtype == "float32":
         inner = node.shape(x, axis)
+        check_elements(inner)
         beta = bias if bias is not None else const(np.zeros(inner, dtype))
         if node.shape(node[1]) == node.shape(beta) == inner:
             attrs = {"axis": axis, "epsilon": epsilon}
@@ -113,7 +118,7 @@ def layer_normalization(node: Node) -> list[Expr]:
 def rms_normalization(node: Node) -> Expr:
     """Divide by the root mean square over all dimensions from an axis on."""
     x, dtype = node[0], node.dtype(node[0])
-    axes = tuple(range(node.attr("axis", -1) % node.rank(x), node.rank(x)))
+    axes = tuple(range(node.axis(x, -1), node.rank(x)))
     wide = x if dtype == "float64" else node.call("cast", x, dtype="float32")
     mean = node.call("mean", node.multiply(wide, wide), axis=axes, keepdims=True)
     inverse = node.call("rsqrt", node.add(mean, node.attr("epsilon", 1e-5)))
@@ -125,6 +130,8 @@ def rms_normalization(node: Node) -> Expr:
 def lp_normalization(node: Node) -> Expr:
     """Divide by the p-norm along an axis; vectors of norm 0 stay 0."""
     x, p, axis = node[0], node.attr("p", 2), node.attr("axis", -1)
+    if p not in (1, 2):
+        raise GraphError(f"its p is {p}; give 1 or 2")
     sizes = node.call("abs", x) if p == 1 else node.multiply(x, x)
     norm: Expr = node.call("sum", sizes, axis=axis, keepdims=True)
     norm = norm if p == 1 else node.call("sqrt", norm)
@@ -136,6 +143,8 @@ def local_response_normalization(node: Node) -> Expr:
     """Divide by sums of squares over neighbouring channels (Krizhevsky et al., 2012)."""
     x, size = node[0], node.attr("size")
     shape = node.shape(x)
+    if len(shape) < 2 or size < 1:
+        raise GraphError(f"{size} channels are no part of those of shape {list(shape)}")
     flat = node.reshape(node.multiply(x, x), newshape=(shape[0], 1, shape[1], -1))
     before = (size - 1) // 2
     pads = (before, 0, size - 1 - before, 0)
@@ -149,7 +158,8 @@ def _hardmax(node: Node, x: Expr, axis: int) -> Expr:
     """1 at the first of the largest elements of an axis, else 0."""
     places = node.call("argmax", x, axis=axis, keepdims=False)
     values = np.array([0, 1], node.dtype(x))
-    return node.call("one_hot", places, values, depth=node.shape(x)[axis], axis=axis)
+    depth = node.shape(x)[axis_of(axis, node.rank(x))]
+    return node.call("one_hot", places, values, depth=depth, axis=axis)
 
 
 @converter("Softmax")
@@ -158,7 +168,7 @@ def _hardmax(node: Node, x: Expr, axis: int) -> Expr:
 def over_the_rest(node: Node) -> Expr:
     """Apply to all dimensions from an axis on, as one, as before opset 13."""
     shape = node.shape(node[0])
-    axis = node.attr("axis", 1) % len(shape)
+    axis = node.axis(node[0], 1)
     rows = node.reshape(node[0], newshape=(prod(shape[:axis]), prod(shape[axis:])))
     name = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}.get(node.operator)
     result = _hardmax(node, rows, 1) if name is None else node.call(name, rows, axis=1)
@@ -173,8 +183,11 @@ def dropout(node: Node) -> list[Expr]:
         ratio = node.known(1)
         if ratio is None or ratio.reshape(-1)[0] != 0:
             raise GraphError("a model in training mode is not supported")
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return [node[0]]
     dtype = "bool" if node.opset >= 10 else node.dtype(node[0])
-    return [node[0], const(np.ones(node.shape(node[0]), dtype))]
+    shape = node.shape(node[0])
+    return [node[0], node.call("broadcast_to", const(np.ones((), dtype)), shape=shape)]
 
 
 _DOMAIN = "ai.onnx.preview.training"

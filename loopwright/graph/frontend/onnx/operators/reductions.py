@@ -11,10 +11,12 @@ import numpy as np
 
 from loopwright import dtypes
 from loopwright.errors import GraphError
+from loopwright.graph.frontend.onnx.files import check_elements
 from loopwright.graph.frontend.onnx.node import Node, computed_in, converter, one_call
 from loopwright.graph.frontend.onnx.operators.quantized import dtype_of
 from loopwright.graph.frontend.onnx.operators.shapes import sliced
 from loopwright.graph.ir.expr import Expr, const
+from loopwright.graph.op.shapes import axis_of
 
 _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
 #: Reductions whose results are no integers; of integers they are truncated to the dtype.
@@ -125,8 +127,12 @@ def transformed(
 ) -> Expr:
     """The discrete Fourier transform of an axis; the last axis has real and imaginary parts."""
     shape = node.shape(x)
-    axis %= len(shape)
+    axis = axis_of(axis, len(shape))
+    if shape[-1] not in (1, 2) or axis == len(shape) - 1:
+        raise GraphError(f"axis {axis} of shape {list(shape)} is none of complex numbers")
     n = shape[axis] if length is None else length
+    if n < 1 or len(shape) > 24:  # letters of an equation
+        raise GraphError(f"a transform of {n} elements of {len(shape)} dimensions is not supported")
     wanted = n
     if inverse and onesided:
         n = 2 * (shape[axis] - 1) if length is None else length
@@ -137,6 +143,7 @@ def transformed(
     elif extent < wanted:
         pads = [(0, wanted - extent if d == axis else 0) for d in range(len(shape))]
         x = node.call("nn.pad", x, pad_width=pads)
+    check_elements((4, n, max(n, wanted)))
     if inverse and onesided:
         matrix = _real_again(n, wanted)
     else:
@@ -159,12 +166,14 @@ def dft(node: Node) -> Expr:
 
 @converter("STFT", since=17)
 def stft(node: Node) -> Expr:
-    step, window = node.needed(1)[0], node.optional(2)
-    lengths = node.numbers(3)
-    length = lengths[0] if lengths else node.shape(node[2])[0]
+    step, window = node.whole(1), node.optional(2)
+    length = node.shape(node[2])[0] if node.optional(3) is None else node.whole(3)
+    if node.rank(node[0]) != 3:
+        raise GraphError(f"its signal has {node.rank(node[0])} dimensions; 3 are needed")
     total = node.shape(node[0])[1]
-    if length > total or step < 1:
+    if not 0 < length <= total or step < 1:
         raise GraphError(f"frames of {length}, every {step}, do not fit {total} elements")
+    check_elements(((total - length) // step + 1, length))
     places = np.arange(0, total - length + 1, step)[:, None] + np.arange(length)
     frames: Expr = node.call("take", node[0], places.astype("int64"), axis=1)
     if window is not None:
@@ -177,10 +186,14 @@ def columns_to_image(node: Node) -> Expr:
     """Overlap-add of blocks: a transposed convolution that mixes nothing."""
     image, block = node.needed(1), node.needed(2)
     rank, inner = len(block), prod(block)
-    strides = node.attr("strides", (1,) * rank)
-    dilation = node.attr("dilations", (1,) * rank)
-    pads = node.attr("pads", (0,) * (2 * rank))
+    strides = node.each("strides", rank, 1, least=1)
+    dilation = node.each("dilations", rank, 1, least=1)
+    pads = node.each("pads", 2 * rank, 0)
+    if node.rank(node[0]) != 3 or len(image) != rank or min(block, default=0) < 1:
+        columns = list(node.shape(node[0]))
+        raise GraphError(f"columns {columns} are no blocks {list(block)} of {list(image)}")
     batch, rows, _ = node.shape(node[0])
+    check_elements((inner, rows))
     places, extra = [], []
     for d in range(rank):
         free = image[d] + pads[d] + pads[rank + d] - (block[d] - 1) * dilation[d] - 1
@@ -197,8 +210,11 @@ def columns_to_image(node: Node) -> Expr:
 @converter("MelWeightMatrix", since=17)
 def mel_weight_matrix(node: Node) -> Expr:
     """Triangular filters over the frequencies, evenly spaced on the mel scale."""
-    bins, length, rate = (node.needed(n)[0] for n in range(3))
-    edges = [float(np.asarray(node.known(n)).item()) for n in (3, 4)]
+    bins, length, rate = (node.whole(n) for n in range(3))
+    edges = [float(node.one(n)) for n in (3, 4)]
+    if min(bins, length, rate) < 1 or not all(-700 < e < np.inf for e in edges):
+        raise GraphError(f"its {bins} bins of {length} frequencies from {edges} at {rate} are none")
+    check_elements((length // 2 + 1, bins))
     low, high = (2595 * np.log10(1 + e / 700) for e in edges)
     pitches = low + np.arange(bins + 2) * (high - low) / (bins + 2)
     places = ((length + 1) * 700 * (10 ** (pitches / 2595) - 1) // rate).astype("int64")

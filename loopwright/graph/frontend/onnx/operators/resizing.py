@@ -7,6 +7,7 @@ float64, else in float32 as in ONNX Runtime, where that decides which element is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from loopwright import dtypes
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
+from loopwright.graph.frontend.onnx.files import check_elements
 from loopwright.graph.frontend.onnx.node import Node, computed_in, converter, one_call
 from loopwright.graph.frontend.onnx.operators.windows import biased, window_of
 from loopwright.graph.ir.expr import Expr, const
+from loopwright.graph.op.shapes import axis_of
 
 Array = np.ndarray[Any, Any]
 _MODES = ("nearest", "linear", "cubic")
@@ -91,6 +94,7 @@ def _taps(
 ) -> tuple[Array, Array]:  # fmt: skip
     """Indices of old elements, and their weights, for each new one."""
     stretch = max(1.0, float(1 / axis.scale)) if antialias else 1.0
+    check_elements((len(places), math.ceil(2 * reach * stretch) + 1))
     first = np.floor(places - reach * stretch).astype("int64") + 1
     count = int(np.ceil(2 * reach * stretch)) + (1 if antialias else 0)
     numbers = first[:, None] + np.arange(count)
@@ -146,17 +150,19 @@ def _resized(node: Node, axes: Sequence[_Axis], defaults: dict[str, Any]) -> Exp
 def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list[_Axis]:
     old = node.shape(node[0])
     real = "float64" if node.dtype(node[0]) == "float64" else "float32"
-    named = [a % len(old) for a in node.attr("axes", range(len(old)))]
+    named = [axis_of(a, len(old)) for a in node.attr("axes", range(len(old)))]
     regions = [(0.0, 1.0)] * len(named)
     if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
         region = node.known(1)
-        if region is None or region.size != 2 * len(named):
+        if region is None or region.size != 2 * len(named) or not np.isfinite(region).all():
             raise GraphError("its region of interest does not fit its axes")
         values = region.astype("float64").tolist()
         regions = list(zip(values[: len(named)], values[len(named) :], strict=True))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     axes = []
     if sizes is not None:
+        if len(sizes) != len(named) or min(sizes) < 1:
+            raise GraphError(f"its sizes are {shown(sizes)} for {len(named)} axes, from 1 on")
         ratios = [np.asarray(n / old[a], real) for n, a in zip(sizes, named, strict=True)]
         if policy != "stretch":
             one = min(ratios) if policy == "not_larger" else max(ratios)
@@ -165,13 +171,15 @@ def _axes(node: Node, scales: Array | None, sizes: Sequence[int] | None) -> list
         parts = zip(named, sizes, ratios, regions, strict=True)
         axes = [_Axis(a, old[a], n, s, r) for a, n, s, r in parts]
     elif scales is not None:
-        if len(scales) != len(named):
-            raise GraphError(f"it has {len(scales)} scales for {len(named)} axes")
+        if scales.shape != (len(named),) or not ((scales > 0) & (scales < np.inf)).all():
+            raise GraphError(f"its scales are {shown(scales.tolist())} for {len(named)} axes")
         for a, s, (begin, end) in zip(named, scales, regions, strict=True):
             new = int(np.floor(old[a] * (end - begin) * s))
             axes.append(_Axis(a, old[a], new, np.asarray(s, real), (begin, end)))
     else:
         raise GraphError("it has neither scales nor sizes")
+    for x in axes:
+        check_elements((x.new,))
     return [x for x in axes if x.new != x.old or x.scale != 1 or x.region != (0.0, 1.0)]
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from loopwright.errors import GraphError
+from loopwright.errors import GraphError, shown
+from loopwright.graph.frontend.onnx.files import check_elements
 from loopwright.graph.frontend.onnx.node import Node, converter, one_call
 from loopwright.graph.frontend.onnx.node import constant as known_array
 from loopwright.graph.frontend.onnx.operators.quantized import dtype_of
 from loopwright.graph.ir.expr import Constant, Expr, TupleGetItem, const
-from loopwright.graph.op.shapes import same
+from loopwright.graph.op.shapes import axis_of, same
 
 one_call("Reshape", "reshape", newshape=("shape", None))
 one_call("Transpose", "transpose", axes=("perm", None))
@@ -33,7 +35,7 @@ converter("Squeeze", 13)(lambda node: node.call("squeeze", node[0], axis=node.nu
 converter("Unsqueeze", 13)(lambda node: node.call("expand_dims", node[0], axis=node.needed(1)))
 converter("Split")(lambda node: _split(node, node.moved("split", 1, 13)))
 converter("TopK")(lambda node: _topk(node, node.attr("k")))
-converter("TopK", 10)(lambda node: _topk(node, node.needed(1)[0]))
+converter("TopK", 10)(lambda node: _topk(node, node.whole(1)))
 
 #: Attributes that hold the array of a `Constant`.
 _VALUES = ("value", "sparse_value", "value_int", "value_ints", "value_float", "value_floats")
@@ -51,7 +53,10 @@ def constant(node: Node) -> Expr:
 @converter("ConstantOfShape", since=9)
 def constant_of_shape(node: Node) -> Expr:
     shape = node.needed(0)
-    value = np.asarray(node.attr("value", np.zeros(1, "float32"))).reshape(())
+    value = np.asarray(node.attr("value", np.zeros(1, "float32")))
+    if value.size != 1:
+        raise GraphError(f"its value has {value.size} elements; one is needed")
+    value = value.reshape(())
     return node.call("broadcast_to", const(value), shape=shape) if shape else const(value)
 
 
@@ -66,7 +71,13 @@ def number_range(node: Node) -> Expr:
     start, limit, delta = (node.known(n) for n in range(3))
     if start is None or limit is None or delta is None:
         raise GraphError("one of its three inputs is missing")
-    return const(np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype))
+    if not start.size == limit.size == delta.size == 1:
+        raise GraphError("its inputs are no single numbers")
+    numbers = begin, end, step = start.item(), limit.item(), delta.item()
+    if step == 0 or not np.isfinite(np.array(numbers, "float64")).all():
+        raise GraphError(f"it counts from {begin} to {end} by {step}, which never ends")
+    check_elements((max(math.ceil((end - begin) / step), 0),))
+    return const(np.arange(*numbers).astype(start.dtype))
 
 
 @converter("Reshape", since=5)
@@ -80,8 +91,10 @@ def reshape(node: Node) -> Expr:
 @converter("Flatten")
 def flatten(node: Node) -> Expr:
     """Reshape to two dimensions: those before an axis, and the others."""
-    axis = node.attr("axis", 1)
-    axis = axis + node.rank(node[0]) if axis < 0 else axis
+    axis, rank = node.attr("axis", 1), node.rank(node[0])
+    if not -rank <= axis <= rank:
+        raise GraphError(f"its axis is {axis}, and its input has {rank} dimensions")
+    axis = axis + rank if axis < 0 else axis
     if axis == 1 and not node.type_of(node[0]).static:
         return node.call("nn.batch_flatten", node[0])
     old = node.shape(node[0])
@@ -92,8 +105,11 @@ def flatten(node: Node) -> Expr:
 @converter("SpaceToDepth")
 def blocks(node: Node) -> Expr:
     """Move blocks of an image to its channels, or back."""
-    n, c, h, w = node.shape(node[0])
+    shape = node.shape(node[0])
     b, by_columns = node.attr("blocksize"), node.attr("mode", "DCR") == "DCR"
+    if len(shape) != 4 or b < 1:
+        raise GraphError(f"blocks of {b} are no part of images of shape {list(shape)}")
+    n, c, h, w = shape
     if node.operator == "DepthToSpace":
         inner = c // (b * b)
         split = (n, b, b, inner, h, w) if by_columns else (n, inner, b, b, h, w)
@@ -141,6 +157,9 @@ def sliced(node: Node, e: Expr, begin: Any, end: Any, axes: Any, steps: Any = No
     """A slice of some axes of an expression; a constant where it has no elements."""
     named = tuple(range(len(begin))) if axes is None else axes
     strides = (1,) * len(begin) if steps is None else steps
+    if not len(named) == len(begin) == len(end) == len(strides):
+        counts = len(begin), len(end), len(named), len(strides)
+        raise GraphError("it has {} begins, {} ends, {} axes and {} steps".format(*counts))
     extents = list(node.type_of(e).shape)
     for a, *bounds in zip(named, begin, end, strides, strict=True):
         if not -len(extents) <= a < len(extents) or not bounds[2]:
@@ -166,9 +185,11 @@ def slice_(node: Node) -> Expr:
 
 
 def _split(node: Node, parts: Sequence[int] | None) -> list[Expr]:
-    axis = node.attr("axis", 0) % node.rank(node[0])
+    axis = node.axis(node[0], 0)
     extent, count = node.shape(node[0], axis)[0], len(node.outputs)
     wanted = node.attr("num_outputs", count)
+    if not count:
+        raise GraphError("it has no outputs")
     if parts is None:
         each = -(-extent // count)
         parts = [max(min(each, extent - n * each), 0) for n in range(count)]
@@ -196,7 +217,9 @@ def _padded(node: Node, pads: Sequence[int], value: Expr, axes: Sequence[int] | 
     mode = node.attr("mode", "constant")
     if mode not in _MODES:
         raise GraphError(f"its mode is {mode!r}; there are {', '.join(_MODES)}")
-    named = tuple(range(len(old))) if axes is None else tuple(a % len(old) for a in axes)
+    named = [axis_of(a, len(old)) for a in (range(len(old)) if axes is None else axes)]
+    if len(pads) != 2 * len(named):
+        raise GraphError(f"its pads are {shown(pads)}; give {2 * len(named)} numbers")
     width = [(0, 0)] * len(old)
     for a, low, high in zip(named, pads[: len(named)], pads[len(named) :], strict=True):
         width[a] = (low, high)
@@ -206,6 +229,7 @@ def _padded(node: Node, pads: Sequence[int], value: Expr, axes: Sequence[int] | 
     for a, (low, high) in enumerate(width):
         if (low, high) == (0, 0):
             continue
+        check_elements((old[a] + max(low, 0) + max(high, 0),))
         whole = np.pad(np.arange(old[a]), (max(low, 0), max(high, 0)), mode=mode)
         numbers = whole[max(-low, 0) : len(whole) - max(-high, 0)]
         x = node.call("take", x, numbers.astype("int64"), axis=a)
@@ -221,7 +245,9 @@ def _surrounded(node: Node, width: Sequence[tuple[int, int]], value: Expr) -> Ex
         x = sliced(node, x, begin, end, None)
     pads = [(max(low, 0), max(high, 0)) for low, high in width]
     if node.types.tensor(value).shape == () and not isinstance(value, Constant):
-        inside = np.pad(np.ones(node.shape(x), "bool"), pads)
+        extents = node.shape(x)
+        check_elements([n + sum(pair) for n, pair in zip(extents, pads, strict=True)])
+        inside = np.pad(np.ones(extents, "bool"), pads)
         return node.where(const(inside), node.call("nn.pad", x, pad_width=pads), value)
     fill = node.value(value, "padding").reshape(-1)[0].item()
     return node.call("nn.pad", x, pad_width=pads, pad_value=fill)
@@ -251,7 +277,7 @@ def compress(node: Node) -> Expr:
 @converter("OneHot", since=9)
 def one_hot(node: Node) -> Expr:
     """The on value where the new axis has the given index, else the off value."""
-    depth, indices = node.needed(1)[0], node[0]
+    depth, indices = node.whole(1), node[0]
     if not node.dtype(indices).startswith("int"):
         indices = node.call("cast", indices, dtype="int64")
     return node.call("one_hot", indices, node[2], depth=depth, axis=node.attr("axis", -1))
@@ -267,7 +293,9 @@ def _topk(node: Node, k: int) -> list[Expr]:
 def tensor_scatter(node: Node) -> Expr:
     """A cache with an update written at an index of its axis, separate for each batch."""
     cache, update = node[0], node[1]
-    shape, axis = node.shape(cache), node.attr("axis", -2) % node.rank(cache)
+    shape, axis = node.shape(cache), node.axis(cache, -2)
+    if node.rank(update) != len(shape):
+        raise GraphError(f"its update has {node.rank(update)} dimensions, its cache {len(shape)}")
     length = node.shape(update)[axis]
     begins = node.optional(2)
     if begins is None:
@@ -283,9 +311,12 @@ def tensor_scatter(node: Node) -> Expr:
 
 @converter("EyeLike", since=9)
 def eye_like(node: Node) -> Expr:
+    if node.rank(node[0]) != 2:
+        raise GraphError(f"its input has {node.rank(node[0])} dimensions; 2 are needed")
     rows, columns = node.shape(node[0])
     number = node.attr("dtype")
     dtype = node.dtype(node[0]) if number is None else dtype_of(number)
+    check_elements((rows, columns))
     return const(np.eye(rows, columns, node.attr("k", 0)).astype(dtype))
 
 

@@ -32,9 +32,11 @@ class WindowAttributes:
 
 
 def window_of(node: Node, kernel: Sequence[int], size: Sequence[int]) -> WindowAttributes:
-    rank = len(kernel)
-    strides = tuple(node.attr("strides", (1,) * rank))
-    dilation = tuple(node.attr("dilations", (1,) * rank))
+    rank = len(size)
+    if len(kernel) != rank:
+        raise GraphError(f"its window {list(kernel)} is of other dimensions than {list(size)}")
+    strides = node.each("strides", rank, 1, least=1)
+    dilation = node.each("dilations", rank, 1, least=1)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     pads = _pads(node, size, reach, strides)
     more = (0,) * rank
@@ -49,7 +51,7 @@ def _pads(
 ) -> tuple[tuple[int, int], ...]:
     rank, how = len(reach), node.attr("auto_pad", "NOTSET")
     if how in ("NOTSET", ""):
-        pads = node.attr("pads", (0,) * (2 * rank))
+        pads = node.each("pads", 2 * rank, 0)
         return tuple(zip(pads[:rank], pads[rank:], strict=True))
     if how == "VALID":
         return ((0, 0),) * rank
@@ -81,11 +83,13 @@ def biased(node: Node, x: Expr, index: int) -> Expr:
 def conv_transpose(node: Node) -> Expr:
     size, kernel = node.shape(node[0], 2), node.shape(node[1], 2)
     rank = len(kernel)
-    strides = node.attr("strides", (1,) * rank)
-    dilation = node.attr("dilations", (1,) * rank)
-    extra = node.attr("output_padding", (0,) * rank)
-    pads = node.attr("pads", (0,) * (2 * rank))
+    strides = node.each("strides", rank, 1, least=1)
+    dilation = node.each("dilations", rank, 1, least=1)
+    extra = node.each("output_padding", rank, 0)
+    pads = node.each("pads", 2 * rank, 0)
     wanted, how = node.attr("output_shape"), node.attr("auto_pad", "NOTSET")
+    if len(size) != rank or (wanted is not None and len(wanted) < rank):
+        raise GraphError(f"its weight has {rank} dimensions of images of {len(size)}")
     full = [
         s * (n - 1) + e + (k - 1) * d + 1
         for n, k, s, d, e in zip(size, kernel, strides, dilation, extra, strict=True)
@@ -106,7 +110,8 @@ def conv_transpose(node: Node) -> Expr:
 
 
 def _pooling(node: Node) -> WindowAttributes:
-    return window_of(node, tuple(node.attr("kernel_shape")), node.shape(node[0], 2))
+    size = node.shape(node[0], 2)
+    return window_of(node, node.each("kernel_shape", len(size), least=1), size)
 
 
 @converter("MaxPool")
@@ -146,6 +151,8 @@ def average_pool(node: Node) -> Expr:
 def lp_pool(node: Node) -> Expr:
     """The p-norm of each window, or of each channel."""
     p, powers = node.attr("p", 2), node.call("abs", node[0])
+    if p < 1:
+        raise GraphError(f"its p is {p}; give a number from 1 on")
     powers = powers if p == 1 else node.call("power", powers, float(p))
     if node.operator == "LpPool":
         window = _pooling(node)
@@ -167,17 +174,18 @@ def global_pool(node: Node) -> Expr:
 @converter("MaxUnpool", since=9)
 def max_unpool(node: Node) -> Expr:
     """Elements at the indices where a pool found them, 0 elsewhere."""
-    old, kernel = node.shape(node[0]), node.attr("kernel_shape")
-    rank = len(kernel)
-    strides = node.attr("strides", (1,) * rank)
-    pads = node.attr("pads", (0,) * (2 * rank))
+    old = node.shape(node[0])
+    rank = len(old) - 2
+    kernel = node.each("kernel_shape", rank, least=1)
+    strides = node.each("strides", rank, 1, least=1)
+    pads = node.each("pads", 2 * rank, 0)
     along = zip(old[2:], strides, kernel, pads[:rank], pads[rank:], strict=True)
     shape = (*old[:2], *((n - 1) * s + k - low - high for n, s, k, low, high in along))
     zeros = node.call("broadcast_to", const(0, node.dtype(node[0])), shape=(prod(shape),))
     flat = [node.reshape(node[n], newshape=(-1,)) for n in (1, 0)]
     image = node.reshape(node.call("scatter_elements", zeros, *flat), newshape=shape)
     wanted = node.numbers(2) or shape
-    if any(w < n for w, n in zip(wanted, shape, strict=True)):
+    if len(wanted) != len(shape) or any(w < n for w, n in zip(wanted, shape, strict=True)):
         raise GraphError(f"its output_shape {wanted} is smaller than {shape}")
     width = [(0, w - n) for w, n in zip(wanted, shape, strict=True)]
     return node.call("nn.pad", image, pad_width=width)

@@ -1,6 +1,6 @@
-"""Tutorial 04, second part: the schedule primitives for GPU threads.
+"""Tutorial 21: the schedule primitives for GPU threads.
 
-Run it with ``python tutorials/04_threads.py``, or with the names of some sections. The target
+Run it with ``python tutorials/21_threads.py``, or with the names of some sections. The target
 ``interp`` runs the kernels, block by block and thread by thread, which needs no GPU; where there is
 an OpenCL device, that runs them too. Every result is compared with NumPy. A target for CPUs refuses
 such kernels. ``11_gpu_matmul.py`` makes a fast one. Set ``LOOPWRIGHT_TUTORIAL_SMALL=1`` for a quick
