@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
-from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touched, Touches
+from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touched, Touches, kept
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import nests_of
@@ -77,10 +77,9 @@ CROWDED = 5
 #: Share of the traffic of a written line that streaming stores save: it is not read before, only
 #: written back.
 UNREAD = 0.5
-#: Rows that a core prefetches as streams; cycles of a piece of a row where there are more of them,
-#: in the third cache and in memory: nothing was prefetched, and the address of another page has to
-#: be looked up.
-STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
+#: Cycles of a piece of a row where there are more than `STREAMS` of them, in the third cache and in
+#: memory: nothing was prefetched, and the address of another page has to be looked up.
+JUMP_L3, JUMP_MEMORY = 10, 30
 #: Pages whose addresses a core caches, and cycles to move to another one, even if its data is
 #: cached.
 PAGES, PAGE_MOVE = 64, 6
@@ -106,6 +105,11 @@ class MemoryModel:
     def __init__(self, stages: Sequence[Touches], usage: BufferUsage) -> None:
         self._stages, self._usage = list(stages), usage
 
+    @kept
+    def _bytes_together(self, t: Touches, depth: int) -> Number:
+        """Bytes that all stages touch inside the loops of a depth around one of them."""
+        return total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
+
     def cycles(self, t: Touches) -> Number:
         """Cycles for all data that one stage touches, summed over its threads."""
         asked: Number = t.nest.stage.nontemporal
@@ -125,7 +129,7 @@ class MemoryModel:
             moved = self._moved(t, part, level)
             cycles = total(moved.values()) / level.bytes_per_cycle
             if level.page_cross_cycles:
-                jumps = total(n * _jumps(a) for a, n in moved.items())
+                jumps = total(n * a.jumps for a, n in moved.items())
                 cycles = cycles + jumps * level.page_cross_cycles
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return most(out, part.page_moves(PAGES) * PAGE_MOVE)
@@ -136,8 +140,8 @@ class MemoryModel:
         out = {a: t.moved([a], fits) for a in t.accesses}
         for a in t.accesses:  # data of an earlier stage is cached where all of the iteration fits
             for depth in self._touched_before(stage, a):
-                together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
-                out[a] = where(at_most(together, level.capacity), 0, out[a])
+                here = at_most(self._bytes_together(t, depth), level.capacity)
+                out[a] = where(here, 0, out[a])
         crowded = t.crowded(level.way_bytes)
         if not crowded:
             return out
@@ -153,6 +157,7 @@ class MemoryModel:
             out[a] = out[a] + again * lost * level.conflict_penalty
         return out
 
+    @kept
     def _touched_before(self, t: Touches, a: Touched) -> list[int]:
         """Numbers of loops around both this stage and earlier ones that touch the same buffer."""
         buffer = a.access.buffer.stage
@@ -162,18 +167,6 @@ class MemoryModel:
             if common and any(x.access.buffer.stage == buffer for x in s.accesses):
                 depths.add(common)
         return sorted(depths)
-
-
-def _jumps(a: Touched) -> Number:
-    """Page changes of an access per byte: beyond the streams, each piece of a row is one."""
-    size, dims = a.access.buffer.itemsize, a.access.buffer.dims
-    if len(dims) < 2:
-        return 0
-    apart = least(dims[-2].stride * size / PAGE, 1)
-    out: Number = 0
-    for *rows, row in a.boxes:
-        out = where(at_most(product(rows), STREAMS), out, apart / (row * size))
-    return out
 
 
 def _levels(machine: Machine) -> list[Level]:

@@ -11,8 +11,8 @@ import pytest
 import loopwright as lw
 from loopwright import te
 from loopwright.cost.cpu.core import Core
-from loopwright.cost.cpu.cycles import JUMP_MEMORY, MEMORY, PAGES, STREAMS, MemoryModel
-from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touches
+from loopwright.cost.cpu.cycles import JUMP_MEMORY, MEMORY, PAGES, MemoryModel
+from loopwright.cost.cpu.footprint import PAGE, STREAMS, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.target.hardware import Caches
