@@ -154,7 +154,7 @@ class AutomaticTask(Task):
         Its trace is kept on disk, as ``LOOPWRIGHT_CACHE`` says, and taken from there.
         """
         kept, key = kept_defaults(), self._key_of_default
-        derived = "config_space" in self.__dict__
+        derived = "_derived" in self.__dict__
         if kept is None or key is None or (derived and self._union.has_default):
             return super().default()
         trace = kept.get(key)
@@ -194,14 +194,19 @@ class AutomaticTask(Task):
         with self.target:
             self._rules = rules_asked()
         if self._templates or any(rule not in OWN_RULES for rule in self._rules):
-            self._derive()  # so that errors of users come at once, and rules may be removed
+            _ = self._derived  # so that errors of users come at once, and rules may be removed
+
+    @property
+    def config_space(self) -> ConfigSpace:
+        """Structures of all rules as one space, derived when it is first asked for."""
+        return self._derived
+
+    @config_space.setter
+    def config_space(self, space: ConfigSpace) -> None:
+        self.__dict__["_derived"] = space
 
     @cached_property
-    def config_space(self) -> ConfigSpace:
-        """Structures of all rules as one space."""
-        return self._derive()
-
-    def _derive(self) -> SpaceUnion:
+    def _derived(self) -> ConfigSpace:
         with self.target:
             by_rule = structures(self.program.outputs, self.program.args)
         by_hand = [TemplateStructure(t, self.program, by_rule[0]) for t in self._written()]
@@ -211,7 +216,7 @@ class AutomaticTask(Task):
             lambda: [r.structure for r in self._together],
         )
         # One for all threads that derive it at the same time.
-        shared: SpaceUnion = self.__dict__.setdefault("config_space", union)
+        shared: SpaceUnion = self.__dict__.setdefault("_derived", union)
         return shared
 
     def _written(self) -> list[Task]:

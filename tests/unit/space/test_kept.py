@@ -210,7 +210,7 @@ def test_every_mutation_of_a_trace_replays_or_is_derived(cache, derived) -> None
                 changed[step][place] = value
                 cache.put(entry(cache).stem, changed)
                 fresh = task_of(scaled())
-                fresh.__dict__["config_space"] = task.config_space  # which is derived already
+                fresh.config_space = task.config_space  # which is derived already
                 fresh.config_space._default = None
                 assert fresh.default()[0].dag.hash == task.dag_hash
 
