@@ -54,8 +54,8 @@ class Settings:
     pool: str = "auto"
     #: Check programs after every pass of lowering.
     verify: bool = False
-    #: Folder of kernels, and of programs that a device's driver compiled; 0 keeps nothing. Empty
-    #: (unset, or 1): see `cache_folder`.
+    #: Folder of kernels, of default schedules, and of programs that a device's driver compiled; 0
+    #: keeps nothing. Empty (unset, or 1): see `cache_folder`.
     cache: str = ""
 
     @classmethod

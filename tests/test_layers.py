@@ -138,7 +138,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kernels",),
         ("structure",),
         ("registry",),
-        ("rules",),
+        ("kept", "rules"),
         ("derivation", "ranking"),
         ("tasks",),
     ),

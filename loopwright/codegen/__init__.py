@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         lower_trace,
     )
     from loopwright.codegen.code import C_FUNCTIONS
-    from loopwright.codegen.kernel_cache import program_key
+    from loopwright.codegen.kernel_cache import KernelCache, program_key
     from loopwright.codegen.manifests import device_code
 
 __all__ = ["Code", "CodePart", "SourceText"]

@@ -42,7 +42,7 @@ class KernelCache:
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder = folder
-        self._store = FileStore(folder, limit, ".kernel", "kernels")
+        self.store = FileStore(folder, limit, ".kernel", "kernels")
         self._counts = count_cache(self)
 
     @property
@@ -56,7 +56,7 @@ class KernelCache:
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of a key; None where there is none that is whole."""
-        body = self._store.get(key)
+        body = self.store.get(key)
         artifact = None
         if body is not None:
             manifest, _, objects = body.partition(b"\n")
@@ -68,7 +68,7 @@ class KernelCache:
 
     def put(self, key: str, artifact: Artifact) -> None:
         """Keep an artifact; a failure to write is reported once, and nothing is kept."""
-        self._store.put(key, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
+        self.store.put(key, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
 
 
 def cache_key(

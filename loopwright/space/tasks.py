@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from loopwright import te
 from loopwright.errors import LoopwrightError, TaskError, TimeLimitError
 from loopwright.records import Json
-from loopwright.schedule import create_schedule
-from loopwright.space.derivation import structures
+from loopwright.schedule import create_schedule, replay
+from loopwright.space.derivation import OWN_RULES, rules_asked, structures
 from loopwright.space.expression import TensorProgram, tensor_program
+from loopwright.space.kept import kept_defaults, key_of
 from loopwright.space.ranking import Ranked, put_together, ranked
 from loopwright.space.rules.several_cpu import Composed
 from loopwright.space.structure import TemplateStructure
@@ -49,7 +51,9 @@ class AutomaticTask(Task):
     """Tuning task of an expression for a target, in all structures that rules know for it.
 
     It equals any other task that computes the same for the same kind of target; name and arguments
-    are labels only. `loopwright.create_task` makes it, and has its arguments; attributes and errors
+    are labels only. Its space is derived when somebody asks for it: a record's trace, or that of
+    the default as an earlier process kept it, needs none. Rules and templates of users are asked at
+    once. `loopwright.create_task` makes it, and has its arguments; attributes and errors
     are those of `loopwright.Task`.
 
     Attributes:
@@ -138,15 +142,40 @@ class AutomaticTask(Task):
     @cached_property
     def _expressions(self) -> dict[str, Scheduled]:
         """Its own expression, and that of former versions of its workload, by hash."""
-        programs, former = [self.program], getattr(self.template, "former", None)
+        expressions, former = {self.dag_hash: self._own}, getattr(self.template, "former", None)
         if former is not None:
-            programs.append(tensor_program(former(*self.args)))
-        expressions: dict[str, Scheduled] = {}
-        for program in programs:
-            schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
-            schedule = schedule.with_arguments(program.args)
-            expressions[schedule.dag.hash] = (schedule, list(program.args))
+            schedule, args = _unscheduled(tensor_program(former(*self.args)))
+            expressions[schedule.dag.hash] = (schedule, args)
         return expressions
+
+    def default(self) -> Scheduled:
+        """Schedule of the default configuration, and its arguments; errors as of `instantiate`.
+
+        Its trace is kept on disk, as ``LOOPWRIGHT_CACHE`` says, and taken from there.
+        """
+        kept, key = kept_defaults(), self._key_of_default
+        derived = "_derived" in self.__dict__
+        if kept is None or key is None or (derived and self._union.has_default):
+            return super().default()
+        trace = kept.get(key)
+        if trace is not None:
+            with suppress(LoopwrightError):  # not written by this program: it counts as missing
+                return self._replayed(trace)
+        schedule, args = super().default()
+        kept.put(key, schedule.trace_json())
+        return schedule, args
+
+    def _replayed(self, trace: list[Json]) -> Scheduled:
+        schedule, args = self._own
+        again = replay(schedule.dag, trace)
+        return again, [again.tensor(a) for a in schedule.arg_ids(args)]
+
+    @cached_property
+    def _key_of_default(self) -> str | None:
+        if self._templates:  # functions that cannot be compared
+            return None
+        schedule, args = self._own
+        return key_of(self.dag_hash, schedule.arg_ids(args), self.target, self._rules)
 
     def _alias(self) -> str:
         return self.key
@@ -157,18 +186,38 @@ class AutomaticTask(Task):
         with self.target:
             return structure.instantiate(local)
 
-    def _collect(self) -> ConfigSpace:
+    def _collect(self) -> None:
         self.program = tensor_program(self._tensors())
+        self._own = _unscheduled(self.program)
+        dag = self._own[0].dag
+        self._flop, self.dag_hash = int(dag.flop), dag.hash
+        with self.target:
+            self._rules = rules_asked()
+        if self._templates or any(rule not in OWN_RULES for rule in self._rules):
+            _ = self._derived  # so that errors of users come at once, and rules may be removed
+
+    @property
+    def config_space(self) -> ConfigSpace:
+        """Structures of all rules as one space, derived when it is first asked for."""
+        return self._derived
+
+    @config_space.setter
+    def config_space(self, space: ConfigSpace) -> None:
+        self.__dict__["_derived"] = space
+
+    @cached_property
+    def _derived(self) -> ConfigSpace:
         with self.target:
             by_rule = structures(self.program.outputs, self.program.args)
-        dag = by_rule[0].dag
-        self._flop, self.dag_hash = int(dag.flop), dag.hash
         by_hand = [TemplateStructure(t, self.program, by_rule[0]) for t in self._written()]
-        return SpaceUnion(
+        union = SpaceUnion(
             [*by_rule, *by_hand],
             lambda: self.ranking[0][0],
             lambda: [r.structure for r in self._together],
         )
+        # One for all threads that derive it at the same time.
+        shared: SpaceUnion = self.__dict__.setdefault("_derived", union)
+        return shared
 
     def _written(self) -> list[Task]:
         tasks = []
@@ -201,6 +250,11 @@ class AutomaticTask(Task):
                 "@loopwright.template, or return its tensors alone and let the space be derived"
             )
         return tensors
+
+
+def _unscheduled(program: TensorProgram) -> Scheduled:
+    schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
+    return schedule.with_arguments(program.args), list(program.args)
 
 
 #: Tensors of an expression: its results, or inputs and results in calling order.

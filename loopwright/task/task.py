@@ -129,7 +129,7 @@ class Task:
         self.target = resolve_target(target)
         self.dag_hash = ""
         self._flop = 0
-        self.config_space = self._collect()
+        self._collect()
         self.key = expression_key(self.dag_hash, self.kind)
         self.alias = self._alias()
 
@@ -236,6 +236,10 @@ class Task:
         entities = {name: config[name] for name in config.values}
         return FallbackConfig(self.config_space, entities, config.index)
 
+    def default(self) -> Scheduled:
+        """Schedule of the default configuration, and its arguments; errors as of `instantiate`."""
+        return self.instantiate(self.fallback())
+
     def _run(self, config: TemplateConfig) -> Scheduled:
         with self.target, running(config):
             result = self.template.implementation()(*self.args)
@@ -270,7 +274,8 @@ class Task:
     def _alias(self) -> str:
         return task_key(self.name, self.args, self.kind)
 
-    def _collect(self) -> ConfigSpace:
+    def _collect(self) -> None:
+        """Find the space, the hash of the expression and its number of operations."""
         try:
             with self.target:  # defaults may follow its vectors
                 defaults = self.template.default_values(self.args)
@@ -288,7 +293,6 @@ class Task:
             self._adopt_fallback(space)
         if space.errors:
             self._choose_default(space)
-        return space
 
     def _adopt_fallback(self, space: ConfigSpace) -> None:
         """Make what the template chooses under ``cfg.is_fallback`` the default configuration, so

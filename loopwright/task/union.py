@@ -114,6 +114,11 @@ class SpaceUnion(ConfigSpace):
         return self.parts[number].config_space.space_hash
 
     @property
+    def has_default(self) -> bool:
+        """Whether the index of the default is known: it was asked for, or chosen by hand."""
+        return self._default is not None
+
+    @property
     def default_index(self) -> int:
         if self._default is None:
             first = self.parts[0].config_space
