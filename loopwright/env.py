@@ -165,6 +165,7 @@ def cpu_flags() -> frozenset[str]:
     return frozenset(flags[1].split() if flags else ())
 
 
+@lru_cache(maxsize=16)
 def version(distribution: str) -> str:
     """Version of an installed distribution, ``"not installed"`` without one; imports nothing."""
     from importlib import metadata  # 20 ms: most runs never ask

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         compile_schedule,
         lower_trace,
     )
+    from loopwright.codegen.build_queue import BuildQueue
     from loopwright.codegen.code import C_FUNCTIONS
     from loopwright.codegen.kernel_cache import program_key
     from loopwright.codegen.manifests import device_code
