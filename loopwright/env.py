@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from loopwright.errors import UsageError
 from pathlib import Path
 from typing import Any
 
-from loopwright.errors import UsageError
 
 MAX_THREADS = 1023
 _SPIN = 2000
@@ -165,6 +165,7 @@ def cpu_flags() -> frozenset[str]:
     return frozenset(flags[1].split() if flags else ())
 
 
+@lru_cache(maxsize=16)
 def version(distribution: str) -> str:
     """Version of an installed distribution, ``"not installed"`` without one; imports nothing."""
     from importlib import metadata  # 20 ms: most runs never ask

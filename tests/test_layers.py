@@ -9,14 +9,17 @@ way of others.
 from __future__ import annotations
 
 import ast
+import pytest
 from collections.abc import Iterator
 from pathlib import Path
+from tests.import_graph import FACADES
+from tests.import_graph import Graph
+from tests.import_graph import cycles
+from tests.import_graph import import_graph
+from tests.sources import Source
+from tests.sources import read
 from typing import NamedTuple
 
-import pytest
-
-from tests.import_graph import FACADES, Graph, cycles, import_graph
-from tests.sources import Source, read
 
 PACKAGE = Path(__file__).parents[1] / "loopwright"
 
@@ -73,7 +76,8 @@ SIDEWAYS = {("schedule", "te"), ("codegen", "lowering"), ("ops", "space"), ("gra
 # room's `__init__.py`, stands above the others. Those of one floor do not import each other.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "runtime": (
-        ("caches", "linker"),
+        ("caches",),
+        ("linker",),
         ("pool", "artifacts"),
         ("thread_pool", "guarded_memory", "devices"),
         ("memory", "checker"),

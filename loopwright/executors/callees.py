@@ -167,7 +167,7 @@ def callees(
     Weights in ``in_place`` are not copied.
     """
     arena = Arena()
-    kept = arena.copy_of if shared is None else partial(shared.one_of, copy=arena.copy_of)
+    kept = arena.kept if shared is None else partial(shared.one_of, copy=arena.kept)
     prepared: dict[tuple[object, ...], Any] = {}
     called = []
     for at, step in enumerate(steps):
