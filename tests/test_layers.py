@@ -9,17 +9,14 @@ way of others.
 from __future__ import annotations
 
 import ast
-import pytest
 from collections.abc import Iterator
 from pathlib import Path
-from tests.import_graph import FACADES
-from tests.import_graph import Graph
-from tests.import_graph import cycles
-from tests.import_graph import import_graph
-from tests.sources import Source
-from tests.sources import read
 from typing import NamedTuple
 
+import pytest
+
+from tests.import_graph import FACADES, Graph, cycles, import_graph
+from tests.sources import Source, read
 
 PACKAGE = Path(__file__).parents[1] / "loopwright"
 
