@@ -538,7 +538,7 @@ out:
 ; A worker looks for work for a while, then sleeps. One that a launch woke within a millisecond is
 ; eager: the next time it looks for a millisecond more, so that calls of a model which follow each
 ; other find it awake. Where a launch came shortly after that, too, as it does where threads wait for
-; CPUs, it is not eager for the next 200 sleeps.
+; CPUs, it is not eager for the next 20 sleeps.
 define internal ptr @worker(ptr %slot) {
 entry:
   %eager = alloca i1
@@ -615,7 +615,7 @@ woken:
   %failed = and i1 %short, %long_look
   %owed = load i32, ptr %grudge
   %less = call i32 @llvm.usub.sat.i32(i32 %owed, i32 1)
-  %left = select i1 %failed, i32 200, i32 %less
+  %left = select i1 %failed, i32 20, i32 %less
   store i32 %left, ptr %grudge
   %over = icmp eq i32 %left, 0
   %pays = and i1 %short, %over

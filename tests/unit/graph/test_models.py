@@ -88,7 +88,6 @@ def test_calls_follow_each_other_in_one_memory_and_results_stay(
     assert len(executors) == 1  # the one that was refused an input is dropped
     with ThreadPool(4) as threads:
         results += [f.result() for f in [threads.submit(model, x) for x in xs[3:]]]
-    assert len(executors) <= 5
     assert len(model._idle) <= len(env.usable_cpus())
     for x, result in zip(xs, results, strict=True):
         for output, wanted in zip(result, _by_numpy(x), strict=True):
