@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from loopwright.errors import UsageError
 from pathlib import Path
 from typing import Any
 
-from loopwright.errors import UsageError
 
 MAX_THREADS = 1023
 _SPIN = 2000
@@ -43,6 +43,7 @@ class Settings:
     num_threads: int | None = None
     #: Number of looks for work of an idle thread of the pool before it sleeps, with one pause
     #: instruction (10 to 50 ns) between two; 0, which sleeps at once, is best on a shared machine.
+    #: After a sleep that work ended within a millisecond, a thread looks for one more millisecond.
     #: ``TVM_THREAD_POOL_SPIN_COUNT`` counts if it is unset. ``TVM_BIND_THREADS`` is not read, since
     #: no thread is bound unless `config_threadpool` asks.
     spin: int = _SPIN

@@ -82,6 +82,14 @@ def test_the_rest_is_one_program(model: CompiledBatches) -> None:
     np.testing.assert_allclose(np.asarray(executor.get_output(0)), by_numpy(images(7)), rtol=1e-4)
 
 
+def test_batches_seen_once_hold_no_memory(model: CompiledBatches) -> None:
+    assert model.rest is not None
+    for batch in (5, 5, 7, 5):
+        x = images(batch)
+        np.testing.assert_allclose(model(x)[0], by_numpy(x), rtol=1e-4, atol=1e-5)
+        assert [e.inputs[0].shape[0] for e in model.rest.idle] == [batch]
+
+
 def test_weights_are_kept_once(model: CompiledBatches) -> None:
     """Equal arrays of all programs are one, those that kernels have packed among them."""
     for batch in (1, 4, 7):

@@ -175,6 +175,35 @@ def test_steps_in_one_piece_of_code_give_what_single_calls_give(
     np.testing.assert_array_equal(*found)
 
 
+def test_other_arrays_reach_calls_that_were_bound_again(model: graph.CompiledModel) -> None:
+    executor, other = model.executor(), _filled(4, 3)
+    for a in (A, other):
+        if a is other:
+            executor.load_params({"a": other})
+        for _ in range(2):
+            x, out = _filled(2, 3), np.zeros((2, 2), "float32")
+            executor.set_input_zero_copy("x", x)
+            executor.set_output_zero_copy("logits", out)
+            executor.run()
+            np.testing.assert_allclose(out, _by_numpy(x, a, B), rtol=1e-5)
+    executor.set_input("x", x * 2)
+    executor.run()
+    np.testing.assert_allclose(out, _by_numpy(x * 2, other, B), rtol=1e-5)
+
+
+def test_other_arrays_reach_calls_that_run_side_by_side() -> None:
+    x = graph.var("x", (2, 3))
+    module = graph.IRModule.from_expr(graph.Tuple((op.nn.relu(x), op.negative(x))))
+    executor = graph.compile(module, TARGET).executor()
+    executor.set_input_zero_copy("x", _filled(2, 3))
+    assert executor.run_side_by_side(number=1, gain=-1e9)
+    for array in (_filled(2, 3), _filled(2, 3)):
+        executor.set_input_zero_copy("x", array)
+        executor.run()
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), np.maximum(array, 0))
+        np.testing.assert_array_equal(executor.get_output(1).numpy(), -array)
+
+
 def test_weights_in_place_count_as_they_are_in_each_run() -> None:
     a, b = A.copy(), B.copy()
     x = graph.var("x", (1, 3))  # one row: nothing is packed
