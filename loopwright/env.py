@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from loopwright.errors import UsageError
 from pathlib import Path
 from typing import Any
 
+from loopwright.errors import UsageError
 
 MAX_THREADS = 1023
 _SPIN = 2000
