@@ -186,7 +186,7 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
         inlined = [t for t, keep in zip(again, kept, strict=True) if not keep]
         names = ", ".join(t.name for t in inlined)
         name = f"rows in cache, {names} computed again" if names else "rows in cache"
-        variants.append(Variant(name, why, partial(_schedule, chain, inlined)))
+        variants.append(Variant(name, why, partial(_schedule, chain, [*inlined, *kernel.numbers])))
     several = _across(kernel)
     if kernel.single is not None and kernel.single.kind is StageClass.ROW_REDUCTION:
         several += dot_variants(kernel)
