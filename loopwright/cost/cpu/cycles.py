@@ -77,6 +77,10 @@ CROWDED = 5
 #: Share of the traffic of a written line that streaming stores save: it is not read before, only
 #: written back.
 UNREAD = 0.5
+#: Bytes of a kernel's data up to which a result is written into caches at their rate: the last one
+#: may be that of a whole host, shared with other guests (64 MiB of one of 260 MiB were written at
+#: the rate of memory, and twice as fast past it).
+HELD = 1 << 24
 #: Cycles of a piece of a row where there are more than `STREAMS` of them, in the third cache and in
 #: memory: nothing was prefetched, and the address of another page has to be looked up.
 JUMP_L3, JUMP_MEMORY = 10, 30
@@ -120,7 +124,8 @@ class MemoryModel:
         # All of the result goes to memory, also where a cache would have held it.
         stored = t.moved(t.accesses[:1], t.fitting(t.machine.caches.l3))
         past = stored * UNREAD / MEMORY
-        return where(asked, self._through_caches(t, loads) + past, through)
+        written = where(at_most(self._usage.used, HELD), 0, stored / MEMORY)
+        return where(asked, self._through_caches(t, loads) + past, most(through, written))
 
     def _through_caches(self, t: Touches, part: Touches) -> Number:
         """Cycles in which the data of a stage, or of a part of it, comes through the caches."""

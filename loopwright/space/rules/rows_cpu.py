@@ -9,32 +9,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
+from loopwright import te
+from loopwright.ir.expr import IterVar
+from loopwright.ir.expr import position_of
+from loopwright.schedule import Schedule
+from loopwright.space.analysis import StageAnalysis
+from loopwright.space.analysis import StageClass
+from loopwright.space.expression import extents
+from loopwright.space.kernels import Kernel
+from loopwright.space.kernels import RowChain
+from loopwright.space.kernels import runs_along_memory
+from loopwright.space.rules.common_cpu import ALONE
+from loopwright.space.rules.common_cpu import MAY_BE_ALONE
+from loopwright.space.rules.common_cpu import MIN_TASKS
+from loopwright.space.rules.common_cpu import compute_in_vectors
+from loopwright.space.rules.common_cpu import compute_inline
+from loopwright.space.rules.common_cpu import cut_short
+from loopwright.space.rules.common_cpu import element_bytes
+from loopwright.space.rules.common_cpu import most_with_tasks
+from loopwright.space.rules.common_cpu import past_the_caches
+from loopwright.space.rules.common_cpu import rfactored
+from loopwright.space.rules.common_cpu import run
+from loopwright.space.rules.common_cpu import run_in_tiles
+from loopwright.space.rules.common_cpu import vector_lanes
+from loopwright.space.rules.common_cpu import vector_registers
+from loopwright.space.structure import Sketch
+from loopwright.space.structure import Variant
+from loopwright.space.structure import fused
+from loopwright.target import Target
 from math import prod
 from typing import Any
 
-from loopwright import te
-from loopwright.ir.expr import IterVar, position_of
-from loopwright.schedule import Schedule
-from loopwright.space.analysis import StageAnalysis, StageClass
-from loopwright.space.expression import extents
-from loopwright.space.kernels import Kernel, RowChain, runs_along_memory
-from loopwright.space.rules.common_cpu import (
-    ALONE,
-    MAY_BE_ALONE,
-    MIN_TASKS,
-    compute_in_vectors,
-    compute_inline,
-    cut_short,
-    element_bytes,
-    most_with_tasks,
-    rfactored,
-    run,
-    run_in_tiles,
-    vector_lanes,
-    vector_registers,
-)
-from loopwright.space.structure import Sketch, Variant, fused
-from loopwright.target import Target
 
 _SIDES = (1, 2, 3, 4, 5, 6, 8)
 _DOT_VECTORS = (1, 2, 4)
@@ -245,7 +250,9 @@ def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> 
         if t is not out and t not in inlined:
             s[t].compute_at(s[out], row)
             _vectors(s, t, chain.rank, knobs)
-    _vectors(s, out, chain.rank, knobs)
+    lane = _vectors(s, out, chain.rank, knobs)
+    if lane is not None and not out.op.reduce_axis:
+        past_the_caches(sketch, out, lane)
 
 
 class _Knobs:
@@ -262,15 +269,16 @@ class _Knobs:
         self.unroll: Any = sketch.number("unroll", _UNROLL)
 
 
-def _vectors(s: Schedule, t: te.Tensor, rank: int, knobs: _Knobs) -> None:
-    """Vectorize the last loop of a stage, a reduction loop where it has one."""
+def _vectors(s: Schedule, t: te.Tensor, rank: int, knobs: _Knobs) -> IterVar | None:
+    """Vectorize the last loop of a stage, a reduction loop where it has one; returns the lanes."""
     loops: list[IterVar] = [*s[t].op.axis[rank:], *s[t].op.reduce_axis]
     if not loops:
-        return
+        return None
     rest, lane = s[t].split(loops[-1], factor=knobs.width)
     _, again = s[t].split(rest, factor=knobs.unroll)
     s[t].unroll(again)
     s[t].vectorize(lane)
+    return lane
 
 
 def whole_variants(kernel: Kernel) -> list[Variant]:

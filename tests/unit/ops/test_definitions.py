@@ -36,6 +36,7 @@ ARGS: dict[str, tuple[Any, ...]] = {
 OLD_LOGS: dict[str, tuple[Any, ...]] = {
     "conv2d": (1, 3, 9, 9, 17, 3, 3, 1, 1),
     "depthwise_conv2d": (1, 3, 9, 21, 3, 3, 1, 1),
+    "matmul": (1, 131072, 16),
     "pool2d": (1, 3, 9, 21, 3, 3, 2, 1, "avg"),
     "softmax": (64, 256),
 }

@@ -421,6 +421,10 @@ def test_records_that_name_no_point_say_why():
     line = ("dense_nopack.x86", [tensor(8, 64), tensor(32, 64)], {})
     point, text = said("matmul", (8, 32, 64, False, True), *line, target="opencl")
     assert (point, text) == (None, "dense_nopack.x86: it is scheduled for a CPU, not for opencl")
+    line = ("dense_nopack.x86", [tensor(2, 1024), tensor(4096, 1024)], {})
+    point, text = said("dense", (2, 4096, 1024), *line)
+    assert point is None
+    assert "its space is derived" in text
     task = task_of("conv2d", args, TARGETS[1])
     assert seed_of(task, record("matmul", [8, 8, 8], {})) is None
     assert seed_of(task, record("conv2d_hwcn.cuda", [], {})) is None
