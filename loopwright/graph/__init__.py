@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from loopwright.graph import torch_backend
     from loopwright.graph.batches import BatchSource, checked_batches, source_of
     from loopwright.graph.building import ModelBuilder
-    from loopwright.graph.fallbacks import random_inputs, seconds_by_step
+    from loopwright.graph.fallbacks import random_inputs, seconds_by_step, shares_by_step
     from loopwright.graph.frontend.source import ModelLike, module_of
     from loopwright.graph.ir.module import MAIN
     from loopwright.graph.kernels import KernelTasks, fastest, kernel_tasks

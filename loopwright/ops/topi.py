@@ -49,10 +49,10 @@ def seed_of(task: Task, record: Record) -> Seed | None:
     try:
         sizes = read(record.args)
     except _NotHereError as exc:  # of an unknown workload, which its name alone says
-        return Seed(name, _refused(record, str(exc)) if task.name in also else None)
+        return Seed(name, _refused(record, str(exc)) if task.name in also else None, False)
     except (TypeError, ValueError, IndexError, AttributeError):
         why = "its arguments are others than are known here"
-        return Seed(name, _refused(record, why) if task.name in also else None)
+        return Seed(name, _refused(record, why) if task.name in also else None, False)
     said = (f"{k}={_text(v)}" for k, v in sizes.items() if v != _USUAL.get(k))
     wanted = {**sizes, **also.get(task.name, {})}
     alike = all(_text(own[k]) == _text(v) for k, v in wanted.items() if k in own)

@@ -119,9 +119,20 @@ def compile_text(
             options = llvm.create_pipeline_tuning_options(speed_level=2)
             options.loop_vectorization = options.slp_vectorization = False
             options.loop_unrolling = False
-            passes = llvm.create_pass_builder(machine, options)
-            passes.getModulePassManager().run(module, passes)
+            run_passes(module, machine, options)
         return bytes(machine.emit_object(module))
+
+
+def run_passes(module: _Llvmlite, machine: _Llvmlite, options: _Llvmlite) -> None:
+    """Run the passes of tuning options of llvmlite over a module, in place."""
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    builder = _binding().create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    # llvmlite 0.50 frees no pass manager, 60 kB each: its class inherits ObjectRef's method first.
+    NewPassManager._dispose(passes)
+    passes.detach()
 
 
 @lru_cache(maxsize=1)

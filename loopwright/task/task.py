@@ -326,6 +326,12 @@ class Seed:
     #: Gives the point of the task's space that it names, None where there is none, and remarks on
     #: what the record says and the point does not; None where it is of another workload.
     point: Callable[[], tuple[ConfigEntity | None, tuple[str, ...]]] | None
+    read: bool = True  #: whether its parameters could be read
+
+    @property
+    def is_of_it(self) -> bool:
+        """Whether the record is known to be of the task's workload."""
+        return self.read and self.point is not None
 
 
 def create_task(

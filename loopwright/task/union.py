@@ -68,7 +68,10 @@ class SpaceUnion(ConfigSpace):
     def __str__(self) -> str:
         from textwrap import fill
 
-        lines = [f"{counted(len(self.parts), 'structure')}, {self.range_length} points:"]
+        lines = [
+            f"{counted(len(self.parts), 'structure')}, {self.range_length} points (S1, S2, ... of "
+            "a log count what it holds, in its order):"
+        ]
         alike: dict[str, list[str]] = {}
         for number, (name, part) in enumerate(zip(self.names, self.parts, strict=True), 1):
             lines.append(fill(f"{number:3}  {name}", _WIDTH, subsequent_indent=" " * 5))
@@ -155,6 +158,12 @@ class SpaceUnion(ConfigSpace):
     def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
         number, config = self.place_of(values)
         return self.lifted(number, config)
+
+    def lines_of(self, config: ConfigEntity) -> list[str]:
+        name = str(config[STRUCTURE].value)
+        knobs = [f"{knob}={config[knob]}" for knob in config.values if knob != STRUCTURE]
+        structure = f"structure {self._numbers[name] + 1} of {len(self.names)}: {name}"
+        return [" ".join(knobs), structure] if knobs else [structure]
 
     def is_valid(self, index: int) -> bool:
         if not 0 <= index < self.range_length:

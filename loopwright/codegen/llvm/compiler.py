@@ -10,7 +10,7 @@ from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.writer import write_entry, write_split
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func, SplitFunc
-from loopwright.runtime import architecture
+from loopwright.runtime import architecture, run_passes
 from loopwright.target import Target
 
 #: Types of llvmlite, which declares none.
@@ -72,8 +72,7 @@ def _optimise(text: str, machine: _TargetMachine, target: Target) -> _ModuleRef:
     options.loop_vectorization = options.loop_interleaving = target.options["loop_vectorize"]
     options.slp_vectorization = False
     options.loop_unrolling = target.options["loop_unroll"]
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(ref, builder)
+    run_passes(ref, machine, options)
     return ref
 
 
