@@ -90,7 +90,10 @@ def loopwright(
     backend = aot_autograd(
         fw_compiler=refuse_gradients,
         inference_compiler=inference,
-        decompositions={**torch._decomp.core_aten_decompositions(), **decompositions()},
+        decompositions={
+            **torch._decomp.core_aten_decompositions(),
+            **decompositions(settings.fallback),
+        },
     )
     compiled: Callable[..., Any] = backend(gm, example_inputs)
     return compiled
