@@ -612,7 +612,13 @@ def _literal(value: float, other: str) -> Expr:
     lo, hi = dtypes.limits(other)
     if lo <= value <= hi or value != value:
         return as_expr(value, other)
-    return as_expr(value, None if -(2**31) <= value < 2**31 else "int64")  # it may wrap
+    wide = as_expr(value)  # a negative number beside an unsigned operand may wrap
+    if wide.dtype == "uint64" and other.startswith("int"):
+        raise TensorError(
+            f"{value} does not fit {other}, the dtype of the other operand, and no integer of 64 "
+            "bits holds both; cast that, or give te.const(value, dtype), which wraps"
+        )
+    return wide
 
 
 def _common(a: Expr, b: Expr) -> tuple[Expr, Expr, str]:

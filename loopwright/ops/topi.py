@@ -10,16 +10,25 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
-
 from loopwright.errors import LoopwrightError
-from loopwright.records import Json, Record
+from loopwright.records import Json
+from loopwright.records import Record
 from loopwright.runtime import runs_on_cpu
 from loopwright.space import vector_lanes
-from loopwright.task import ConfigEntity, ConfigSpace, Seed, SpaceUnion, Task
+from loopwright.task import ConfigEntity
+from loopwright.task import ConfigSpace
+from loopwright.task import Seed
+from loopwright.task import SpaceUnion
+from loopwright.task import Task
+from typing import Any
+from typing import TypeAlias
+from typing import cast
+
 
 #: Parameters of an operator here, by name.
 _Sizes: TypeAlias = dict[str, Any]
@@ -49,10 +58,10 @@ def seed_of(task: Task, record: Record) -> Seed | None:
     try:
         sizes = read(record.args)
     except _NotHereError as exc:  # of an unknown workload, which its name alone says
-        return Seed(name, _refused(record, str(exc)) if task.name in also else None)
+        return Seed(name, _refused(record, str(exc)) if task.name in also else None, False)
     except (TypeError, ValueError, IndexError, AttributeError):
         why = "its arguments are others than are known here"
-        return Seed(name, _refused(record, why) if task.name in also else None)
+        return Seed(name, _refused(record, why) if task.name in also else None, False)
     said = (f"{k}={_text(v)}" for k, v in sizes.items() if v != _USUAL.get(k))
     wanted = {**sizes, **also.get(task.name, {})}
     alike = all(_text(own[k]) == _text(v) for k, v in wanted.items() if k in own)

@@ -12,14 +12,19 @@ import itertools
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
 from functools import lru_cache
+from loopwright.errors import InternalError
+from loopwright.errors import RunError
+from loopwright.runtime.caches import content_key
+from loopwright.runtime.caches import program_cache
 from pathlib import Path
 from typing import Any
 
-from loopwright.errors import InternalError, RunError
-from loopwright.runtime.caches import content_key, program_cache
 
 #: Objects of llvmlite, which has no types.
 _Llvmlite = Any
@@ -127,8 +132,7 @@ def _compiled(text: str, optimise: bool, name: str, features: str) -> bytes:
             options = llvm.create_pipeline_tuning_options(speed_level=2)
             options.loop_vectorization = options.slp_vectorization = False
             options.loop_unrolling = False
-            passes = llvm.create_pass_builder(machine, options)
-            passes.getModulePassManager().run(module, passes)
+            run_passes(module, machine, options)
         return bytes(machine.emit_object(module))
 
 
@@ -136,6 +140,18 @@ def _version() -> str:
     import llvmlite
 
     return str(llvmlite.__version__)
+
+
+def run_passes(module: _Llvmlite, machine: _Llvmlite, options: _Llvmlite) -> None:
+    """Run the passes of tuning options of llvmlite over a module, in place."""
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    builder = _binding().create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    # llvmlite 0.50 frees no pass manager, 60 kB each: its class inherits ObjectRef's method first.
+    NewPassManager._dispose(passes)
+    passes.detach()
 
 
 @lru_cache(maxsize=1)

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
-
-from loopwright.errors import SpaceError, did_you_mean, shown
+from itertools import accumulate
+from itertools import pairwise
+from loopwright.errors import SpaceError
+from loopwright.errors import did_you_mean
+from loopwright.errors import shown
 from loopwright.presenting import counted
-from loopwright.records import STRUCTURE as STRUCTURE
 from loopwright.records import Json
-from loopwright.task.space import ConfigEntity, ConfigSpace, Rng, Scheduler, ValidCount, generator
+from loopwright.records import STRUCTURE as STRUCTURE
+from loopwright.task.space import ConfigEntity
+from loopwright.task.space import ConfigSpace
+from loopwright.task.space import Rng
+from loopwright.task.space import Scheduler
+from loopwright.task.space import ValidCount
+from loopwright.task.space import generator
+
 
 #: Columns of the text of a space.
 _WIDTH = 100
@@ -68,7 +79,10 @@ class SpaceUnion(ConfigSpace):
     def __str__(self) -> str:
         from textwrap import fill
 
-        lines = [f"{counted(len(self.parts), 'structure')}, {self.range_length} points:"]
+        lines = [
+            f"{counted(len(self.parts), 'structure')}, {self.range_length} points (S1, S2, ... of "
+            "a log count what it holds, in its order):"
+        ]
         alike: dict[str, list[str]] = {}
         for number, (name, part) in enumerate(zip(self.names, self.parts, strict=True), 1):
             lines.append(fill(f"{number:3}  {name}", _WIDTH, subsequent_indent=" " * 5))
@@ -160,6 +174,12 @@ class SpaceUnion(ConfigSpace):
     def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
         number, config = self.place_of(values)
         return self.lifted(number, config)
+
+    def lines_of(self, config: ConfigEntity) -> list[str]:
+        name = str(config[STRUCTURE].value)
+        knobs = [f"{knob}={config[knob]}" for knob in config.values if knob != STRUCTURE]
+        structure = f"structure {self._numbers[name] + 1} of {len(self.names)}: {name}"
+        return [" ".join(knobs), structure] if knobs else [structure]
 
     def is_valid(self, index: int) -> bool:
         if not 0 <= index < self.range_length:

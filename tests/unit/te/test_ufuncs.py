@@ -241,6 +241,9 @@ def test_scalars_and_arrays_of_numpy_beside_elements() -> None:
     assert float(te.const(2.5)) == 2.5
     assert int(te.const(7)) == 7
     assert float(np.maximum(A[0], 2**64).b) == 2.0**64
+    for dtype in ("uint8", "uint32", "uint64"):
+        wide = te.placeholder((2,), dtype)[0] + 2**63
+        assert (wide.dtype, int(wide.b)) == ("uint64", 2**63)
     assert float((A[0] * np.uint64(2**63)).b) == 2.0**63
     assert [str(e) for e in divmod(7, J[0])] == ["7 // J[0]", "7 % J[0]"]
     assert np.maximum(A[0], np.float64(0.1)).dtype == "float64"
@@ -299,6 +302,18 @@ def test_elements_left_of_a_tensor() -> None:
         (lambda: round(A, 2), "whole numbers"),
         (lambda: te.maximum(A, A), "np.maximum and its like take whole tensors"),
         (lambda: te.const(2**64), "fits no integer of 64 bits"),
+        *(
+            (lambda dtype=dtype, n=n: te.placeholder((2,), dtype)[0] + n, text)
+            for dtype, n, text in (
+                ("int64", 2**63, f"{2**63} does not fit int64, the dtype of"),
+                ("int8", 2**64 - 1, "no integer of 64 bits holds both"),
+                ("int64", 2**64, "fits no integer of 64 bits"),
+                ("uint64", 2**64, "fits no integer of 64 bits"),
+                ("int32", -(2**63) - 1, "fits no integer of 64 bits"),
+            )
+        ),
+        (lambda: np.maximum(te.placeholder((2,), "int64")[0], 2**63), "does not fit int64"),
+        (lambda: te.placeholder((2,), "int64")[0] > 2**63, "does not fit int64"),
         (lambda: A + 10**400, "a number of 401 digits is no float32"),
         (lambda: M[0] ** 2, "M with 1 of its 2 indices"),
         (lambda: te.placeholder((2,), "uint8") + 300, "300 does not fit uint8"),
