@@ -8,67 +8,48 @@ become constants, from which kernels pack their weights once.
 
 from __future__ import annotations
 
-import numpy as np
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from loopwright.errors import GraphError
-from loopwright.errors import RunError
-from loopwright.executors import GraphExecutor
-from loopwright.executors import Model
-from loopwright.executors import SharedArrays
-from loopwright.executors import SizedModel
-from loopwright.graph.building import CompiledModel
-from loopwright.graph.building import ModelBuilder
-from loopwright.graph.building import records_in_force
-from loopwright.graph.building import records_of
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from loopwright.errors import GraphError, RunError
+from loopwright.executors import GraphExecutor, Model, SharedArrays, SizedModel
+from loopwright.graph.building import CompiledModel, ModelBuilder, records_in_force, records_of
 from loopwright.graph.frontend.torch import fallback
-from loopwright.graph.frontend.torch.fallback import FallbackShare
-from loopwright.graph.frontend.torch.fallback import held
-from loopwright.graph.frontend.torch.fallback import is_empty
-from loopwright.graph.frontend.torch.importer import TorchImporter
-from loopwright.graph.frontend.torch.importer import attribute
-from loopwright.graph.frontend.torch.importer import lacks_converter
-from loopwright.graph.frontend.torch.memory import TensorLayout
-from loopwright.graph.frontend.torch.memory import as_array
-from loopwright.graph.frontend.torch.memory import dtype_of
-from loopwright.graph.frontend.torch.memory import is_tensor
-from loopwright.graph.frontend.torch.memory import torch_package
-from loopwright.graph.frontend.torch.model import decompositions
-from loopwright.graph.frontend.torch.model import input_type
-from loopwright.graph.frontend.torch.options import Options
-from loopwright.graph.frontend.torch.options import options_of
-from loopwright.graph.frontend.torch.outputs import InputView
-from loopwright.graph.frontend.torch.outputs import eager_layouts
-from loopwright.graph.frontend.torch.outputs import eager_outputs
-from loopwright.graph.frontend.torch.outputs import input_views
-from loopwright.graph.frontend.torch.outputs import outputs_of
-from loopwright.graph.frontend.torch.weights import Weights
-from loopwright.graph.frontend.torch.weights import is_weight
-from loopwright.graph.ir.expr import Expr
-from loopwright.graph.ir.expr import Function
-from loopwright.graph.ir.expr import HostFunction
-from loopwright.graph.ir.expr import Tuple
-from loopwright.graph.ir.expr import Var
-from loopwright.graph.ir.module import IRModule
-from loopwright.graph.ir.module import MAIN
+from loopwright.graph.frontend.torch.fallback import FallbackShare, held, is_empty
+from loopwright.graph.frontend.torch.importer import TorchImporter, attribute, lacks_converter
+from loopwright.graph.frontend.torch.memory import (
+    TensorLayout,
+    as_array,
+    dtype_of,
+    is_tensor,
+    torch_package,
+)
+from loopwright.graph.frontend.torch.model import decompositions, input_type
+from loopwright.graph.frontend.torch.options import Options, options_of
+from loopwright.graph.frontend.torch.outputs import (
+    InputView,
+    eager_layouts,
+    eager_outputs,
+    input_views,
+    outputs_of,
+)
+from loopwright.graph.frontend.torch.weights import Weights, is_weight
+from loopwright.graph.ir.expr import Expr, Function, HostFunction, Tuple, Var
+from loopwright.graph.ir.module import MAIN, IRModule
 from loopwright.graph.ir.visitor import post_order
 from loopwright.graph.plan import plan_sized
 from loopwright.graph.registry import get_op
-from loopwright.graph.sized import Generalised
-from loopwright.graph.sized import generalised
-from loopwright.graph.sized import sized_kernels
+from loopwright.graph.sized import Generalised, generalised, sized_kernels
 from loopwright.graph.transform.pipeline import pipeline
-from loopwright.runtime import Module
-from loopwright.runtime import device_of_target
-from typing import Any
-from typing import TypeAlias
+from loopwright.runtime import Module, device_of_target
 
 
 def loopwright(

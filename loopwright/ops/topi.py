@@ -10,25 +10,16 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeAlias, cast
+
 from loopwright.errors import LoopwrightError
-from loopwright.records import Json
-from loopwright.records import Record
+from loopwright.records import Json, Record
 from loopwright.runtime import runs_on_cpu
 from loopwright.space import vector_lanes
-from loopwright.task import ConfigEntity
-from loopwright.task import ConfigSpace
-from loopwright.task import Seed
-from loopwright.task import SpaceUnion
-from loopwright.task import Task
-from typing import Any
-from typing import TypeAlias
-from typing import cast
-
+from loopwright.task import ConfigEntity, ConfigSpace, Seed, SpaceUnion, Task
 
 #: Parameters of an operator here, by name.
 _Sizes: TypeAlias = dict[str, Any]

@@ -12,19 +12,14 @@ import itertools
 import platform
 import sys
 import threading
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from loopwright.errors import InternalError
-from loopwright.errors import RunError
-from loopwright.runtime.caches import content_key
-from loopwright.runtime.caches import program_cache
 from pathlib import Path
 from typing import Any
 
+from loopwright.errors import InternalError, RunError
+from loopwright.runtime.caches import content_key, program_cache
 
 #: Objects of llvmlite, which has no types.
 _Llvmlite = Any

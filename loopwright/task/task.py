@@ -5,42 +5,21 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from functools import partial
-from loopwright.errors import InstantiationError
-from loopwright.errors import SpaceError
-from loopwright.errors import TaskError
-from loopwright.errors import TimeLimitError
-from loopwright.records import Json
-from loopwright.records import Record
-from loopwright.records import expression_key
-from loopwright.records import ranked
-from loopwright.records import task_key
-from loopwright.target import Target
-from loopwright.task.entities import Entity
-from loopwright.task.entities import SplitEntity
-from loopwright.task.knobs import SplitKnob
-from loopwright.task.space import ConfigEntity
-from loopwright.task.space import ConfigSpace
-from loopwright.task.space import Scheduler
-from loopwright.task.template import Scheduled
-from loopwright.task.template import Template
-from loopwright.task.template import lookup
-from loopwright.task.template_config import TemplateConfig
-from loopwright.task.template_config import missing_knob
-from loopwright.task.template_config import running
-from loopwright.time_limit import TEMPLATE_S
-from loopwright.time_limit import limited
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
-from typing import ClassVar
-from typing import TYPE_CHECKING
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from loopwright.errors import InstantiationError, SpaceError, TaskError, TimeLimitError
+from loopwright.records import Json, Record, expression_key, ranked, task_key
+from loopwright.target import Target
+from loopwright.task.entities import Entity, SplitEntity
+from loopwright.task.knobs import SplitKnob
+from loopwright.task.space import ConfigEntity, ConfigSpace, Scheduler
+from loopwright.task.template import Scheduled, Template, lookup
+from loopwright.task.template_config import TemplateConfig, missing_knob, running
+from loopwright.time_limit import TEMPLATE_S, limited
 
 if TYPE_CHECKING:
     import numpy.typing as npt

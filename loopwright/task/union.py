@@ -8,26 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
-from itertools import pairwise
-from loopwright.errors import SpaceError
-from loopwright.errors import did_you_mean
-from loopwright.errors import shown
-from loopwright.presenting import counted
-from loopwright.records import Json
-from loopwright.records import STRUCTURE as STRUCTURE
-from loopwright.task.space import ConfigEntity
-from loopwright.task.space import ConfigSpace
-from loopwright.task.space import Rng
-from loopwright.task.space import Scheduler
-from loopwright.task.space import ValidCount
-from loopwright.task.space import generator
+from itertools import accumulate, pairwise
 
+from loopwright.errors import SpaceError, did_you_mean, shown
+from loopwright.presenting import counted
+from loopwright.records import STRUCTURE as STRUCTURE
+from loopwright.records import Json
+from loopwright.task.space import ConfigEntity, ConfigSpace, Rng, Scheduler, ValidCount, generator
 
 #: Columns of the text of a space.
 _WIDTH = 100

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from loopwright.codegen.code import Bytes
-from loopwright.codegen.code import Code
-from loopwright.codegen.llvm.emitter import ModuleWriter
-from loopwright.codegen.llvm.writer import write_entry
-from loopwright.codegen.llvm.writer import write_split
-from loopwright.errors import InternalError
-from loopwright.ir.stmt import Func
-from loopwright.ir.stmt import SplitFunc
-from loopwright.runtime import architecture
-from loopwright.runtime import host_triple
-from loopwright.runtime import run_passes
-from loopwright.target import Target
 from typing import Any
 
+from loopwright.codegen.code import Bytes, Code
+from loopwright.codegen.llvm.emitter import ModuleWriter
+from loopwright.codegen.llvm.writer import write_entry, write_split
+from loopwright.errors import InternalError
+from loopwright.ir.stmt import Func, SplitFunc
+from loopwright.runtime import architecture, host_triple, run_passes
+from loopwright.target import Target
 
 #: Types of llvmlite, which declares none.
 _TargetMachine = Any

@@ -16,7 +16,7 @@ from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
-from loopwright.schedule import Attach, FuseRel, SplitRel, StageId, StageState, State
+from loopwright.schedule import Attach, FuseRel, Shares, SplitRel, StageId, StageState, State
 
 
 def unfused(state: State) -> State:
@@ -89,6 +89,11 @@ JUMP_L3, JUMP_MEMORY = 10, 30
 PAGES, PAGE_MOVE = 64, 6
 
 
+#: Cycles for each byte of weights in which a stage waits for them, unless it prefetches them: the
+#: rest of its model went through the caches since the last call, and hardware prefetches no page.
+COLD = 0.18
+
+
 # Levels of memory work in parallel, each at its rate: prefetching moves data from the third
 # level to the second before it is needed.
 
@@ -106,8 +111,10 @@ class Level:
 class MemoryModel:
     """Memory behind the first cache for all stages of a program, given in execution order."""
 
-    def __init__(self, stages: Sequence[Touches], usage: BufferUsage) -> None:
-        self._stages, self._usage = list(stages), usage
+    def __init__(
+        self, stages: Sequence[Touches], usage: BufferUsage, cold: Collection[StageId] = ()
+    ) -> None:
+        self._stages, self._usage, self._cold = list(stages), usage, cold
 
     @kept
     def _bytes_together(self, t: Touches, depth: int) -> Number:
@@ -126,6 +133,17 @@ class MemoryModel:
         past = stored * UNREAD / MEMORY
         written = where(at_most(self._usage.used, HELD), 0, stored / MEMORY)
         return where(asked, self._through_caches(t, loads) + past, most(through, written))
+
+    def wait(self, t: Touches) -> Number:
+        """Cycles in which a stage waits for weights, summed over its threads."""
+        fits = t.fitting(int(t.machine.caches.l2 * COUNTED_ON))
+        out: Number = 0
+        for a in t.accesses[1:]:
+            if a.access.buffer.stage in self._cold:
+                each = COLD + a.jumps * JUMP_L3
+                moved = t.moved([a], fits) * _threads_reading(t, a)
+                out = out + moved * _not_fetched(t, a) * each
+        return out
 
     def _through_caches(self, t: Touches, part: Touches) -> Number:
         """Cycles in which the data of a stage, or of a part of it, comes through the caches."""
@@ -174,6 +192,28 @@ class MemoryModel:
         return sorted(depths)
 
 
+def _threads_reading(t: Touches, a: Touched) -> Number:
+    """Number of threads that read all of an access: 1 where they share it out."""
+    out: Number = 1
+    for x, moves in reversed(list(zip(t.nest.loops, a.moves, strict=True))):
+        if x.mark == "parallel":
+            out = where(at_most(x.extent, 1), out, 1 if moves else t.machine.threads)
+    return out
+
+
+def _not_fetched(t: Touches, a: Touched) -> Number:
+    """Share of the data of an access that a stage does not prefetch: all of it, or that of the
+    first task of each thread."""
+    loops = zip(t.nest.loops, a.moves, strict=True)
+    panels = product(x.extent for x, moves in loops if moves and x.mark == "parallel")
+    out: Number = 1
+    for note in t.nest.stage.notes:
+        if isinstance(note, Shares) and note.ahead.source == a.access.buffer.stage:
+            first = least(t.machine.threads / panels, 1)
+            out = where(at_most(note.ahead.offset, 0), out, first)
+    return out
+
+
 def _levels(machine: Machine) -> list[Level]:
     caches = machine.caches
     last = caches.l3 // machine.threads
@@ -216,21 +256,22 @@ def cycles(state: State, machine: Machine, constants: Collection[StageId] = ()) 
     stages = [Touches(nest, machine) for nest in nests]
     as_loops = unfused(state)
     cached = stages if as_loops is state else [Touches(n, machine) for n in nests_of(as_loops)]
-    memory = MemoryModel(cached, usage)
     # Constant inputs, and the stages at root that need no others.
     done = set(constants)
     for nest in nests:
         sources = {read.source for read in nest.op.reads()}
         if sources and sources <= done and not nest.attached:
             done.add(nest.stage.id)
+    memory = MemoryModel(cached, usage, done)
     timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
-    return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
+    return total(stage_cycles(t, usage, memory.cycles(c), memory.wait(c)) for t, c in timed)
 
 
-def stage_cycles(t: Touches, usage: BufferUsage, moved: Number) -> Number:
-    """Cycles of one stage, summed over its threads, if its data takes ``moved`` cycles to come."""
+def stage_cycles(t: Touches, usage: BufferUsage, moved: Number, wait: Number = 0) -> Number:
+    """Cycles of one stage, summed over its threads, if its data takes ``moved`` cycles to come, and
+    ``wait`` more in which it does nothing else."""
     busy = Core(t, usage.resident).cycles
-    cycles = most(busy, moved) + least(busy, moved) * APART
+    cycles = most(busy, moved) + least(busy, moved) * APART + wait
     threads, nest = t.machine.threads, t.nest
     cycles = cycles / most(t.balance * threads, 1)
     if threads == 1:

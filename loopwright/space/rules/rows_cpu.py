@@ -9,37 +9,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
-from loopwright import te
-from loopwright.ir.expr import IterVar
-from loopwright.ir.expr import position_of
-from loopwright.schedule import Schedule
-from loopwright.space.analysis import StageAnalysis
-from loopwright.space.analysis import StageClass
-from loopwright.space.expression import extents
-from loopwright.space.kernels import Kernel
-from loopwright.space.kernels import RowChain
-from loopwright.space.kernels import runs_along_memory
-from loopwright.space.rules.common_cpu import ALONE
-from loopwright.space.rules.common_cpu import MAY_BE_ALONE
-from loopwright.space.rules.common_cpu import MIN_TASKS
-from loopwright.space.rules.common_cpu import compute_in_vectors
-from loopwright.space.rules.common_cpu import compute_inline
-from loopwright.space.rules.common_cpu import cut_short
-from loopwright.space.rules.common_cpu import element_bytes
-from loopwright.space.rules.common_cpu import most_with_tasks
-from loopwright.space.rules.common_cpu import past_the_caches
-from loopwright.space.rules.common_cpu import rfactored
-from loopwright.space.rules.common_cpu import run
-from loopwright.space.rules.common_cpu import run_in_tiles
-from loopwright.space.rules.common_cpu import vector_lanes
-from loopwright.space.rules.common_cpu import vector_registers
-from loopwright.space.structure import Sketch
-from loopwright.space.structure import Variant
-from loopwright.space.structure import fused
-from loopwright.target import Target
 from math import prod
 from typing import Any
 
+from loopwright import te
+from loopwright.ir.expr import IterVar, position_of
+from loopwright.schedule import Schedule
+from loopwright.space.analysis import StageAnalysis, StageClass
+from loopwright.space.expression import extents
+from loopwright.space.kernels import Kernel, RowChain, runs_along_memory
+from loopwright.space.rules.common_cpu import (
+    ALONE,
+    MAY_BE_ALONE,
+    MIN_TASKS,
+    compute_in_vectors,
+    compute_inline,
+    cut_short,
+    element_bytes,
+    most_with_tasks,
+    past_the_caches,
+    rfactored,
+    run,
+    run_in_tiles,
+    vector_lanes,
+    vector_registers,
+)
+from loopwright.space.structure import Sketch, Variant, fused
+from loopwright.target import Target
 
 _SIDES = (1, 2, 3, 4, 5, 6, 8)
 _DOT_VECTORS = (1, 2, 4)
