@@ -149,6 +149,13 @@ class Callee(NamedTuple):
     given: tuple[int, ...]  # numbers of the values that are its constants
     rest: tuple[int, ...]  # numbers of the values that it is called with
 
+    @property
+    def slots(self) -> Sequence[int]:
+        """Places of ``rest`` among the arguments of a bound call."""
+        if isinstance(self.function, HostStep):
+            return range(len(self.rest))
+        return [k for k, x in enumerate(self.function.given) if x is None]
+
 
 def callees(
     steps: Sequence[Step],

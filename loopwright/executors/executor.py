@@ -117,7 +117,7 @@ class Executor:
 
     def _calls_changed(self) -> None:
         self._sequence: Callable[[], None] | None = None
-        self._slots: dict[int, list[tuple[Any, int]]] = {}  # of values that were replaced before
+        self._slots: dict[int, list[tuple[BoundCall, int]]] = {}  # of values, as of `_slots_of`
 
     def _share_workspace(self, others: Sequence[Any] = ()) -> None:
         """Let steps and ``others``, which never run together, share one (cached) workspace."""
@@ -135,6 +135,8 @@ class Executor:
         """Use another array for a value, without a copy; where that is refused, nothing changes."""
         if self._point(number, elements):
             self._arrays[number] = elements
+            for call, slot in self._slots[number]:
+                call.hold(slot, elements)
             return
         steps = enumerate(self._placed.program.steps)
         before, self._arrays[number] = self._arrays[number], elements
@@ -164,22 +166,20 @@ class Executor:
         if not (flags.c_contiguous and flags.aligned):
             return False
         address = extent(elements).begin
-        for pointers, slot in slots:
-            pointers[slot] = address
+        for call, slot in slots:
+            call.pointers[slot] = address
         return True
 
-    def _slots_of(self, number: int) -> list[tuple[Any, int]]:
-        """Places of a value's address in its calls; none where not all are compiled code."""
+    def _slots_of(self, number: int) -> list[tuple[BoundCall, int]]:
+        """Calls that take a value, with its place there; none where not all are compiled code."""
         if not in_one_piece(self._calls):
             return []
-        address = extent(self._arrays[number]).begin
-        calls = zip(self._placed.program.steps, self._calls, strict=True)
         return [
-            (call.pointers, slot)
-            for step, call in calls
-            if number in step.args
-            for slot, pointer in enumerate(call.pointers)
-            if pointer == address
+            (call, slot)
+            for callee, call in zip(self._placed.callees, self._calls, strict=True)
+            if number in callee.rest
+            for n, slot in zip(callee.rest, callee.slots, strict=True)
+            if n == number
         ]
 
     def _call(self, inputs: Sequence[Any]) -> list[Array]:
