@@ -24,8 +24,8 @@ TARGET = "llvm -num-threads=2"
 Array = np.ndarray[Any, Any]
 _RNG = np.random.default_rng(3)
 WINDOW = _RNG.standard_normal((8, 3, 3, 3)).astype("float32") / 4
-LAYER = _RNG.standard_normal((5, 8 * 16)).astype("float32") / 8
-BIAS = _RNG.standard_normal(5).astype("float32")
+LAYER = _RNG.standard_normal((64, 8 * 16)).astype("float32") / 8
+BIAS = _RNG.standard_normal(64).astype("float32")
 
 
 def network(batch: Any) -> graph.IRModule:
@@ -216,7 +216,7 @@ def test_a_library_is_of_one_declared_batch(model: CompiledBatches, tmp_path: Pa
         with pytest.raises(UsageError, match=r"a library is of one n, .*give batch= one of 1, 4"):
             model.export_library(tmp_path / "network.so", batch=wrong)
     path = model.export_library(tmp_path / "network.so", batch=4)
-    out = np.empty((4, 5), "float32")
+    out = np.empty((4, len(BIAS)), "float32")
     lw.load_module(path)(images(4), out)
     np.testing.assert_allclose(out, by_numpy(images(4)), rtol=1e-4)
     for refused in (model.at(3).aot_executor, lambda: model.at(3).save(tmp_path / "x.lw")):
