@@ -219,7 +219,8 @@ class Model:
         check_count([v.name for v in executor.inputs], inputs)
         if self.device_type == "cpu":
             copies = executor._call(inputs)
-            self._idle.append(executor)
+            if not self.host_steps:  # whose functions may keep the arrays that they were given
+                self._idle.append(executor)
             return copies
         for n, x in enumerate(inputs):
             executor.set_input(n, x)

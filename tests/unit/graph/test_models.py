@@ -107,6 +107,22 @@ def test_calls_read_arrays_where_they_lie_or_copy_them(model: graph.CompiledMode
             np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_functions_in_python_may_keep_their_arrays_and_call_the_model() -> None:
+    seen: list[np.ndarray[Any, Any]] = []
+    x = graph.var("x", (3,))
+
+    def noted(a: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        seen.append(a)
+        return [a if a[0] < 0 else a + model(a)[0]]
+
+    host = graph.HostFunction("noted", noted, x.type, "NumPy", "it keeps them")
+    call = graph.Call(host, (op.negative(x),))
+    model = graph.compile(graph.IRModule.from_expr(call), TARGET)
+    for value in (-1.0, -2.0):
+        np.testing.assert_array_equal(model(np.full(3, value, "float32"))[0], 0.0)
+    np.testing.assert_array_equal([a[0] for a in seen], [1.0, -1.0, 2.0, -2.0])
+
+
 def test_equal_kernels_are_built_once_and_weights_are_given_beforehand(
     model: graph.CompiledModel,
 ) -> None:
