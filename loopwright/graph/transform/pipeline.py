@@ -22,7 +22,6 @@ from loopwright.graph.transform.quantization import (
     FakeQuantizationToInteger,
     FoldRequantize,
     QnnCanonicalize,
-    WidenBytes,
 )
 from loopwright.graph.transform.simplify_expr import ReassociateConstants, SimplifyExpr
 from loopwright.lowering import Pass, Sequential
@@ -52,7 +51,6 @@ def _before(module: IRModule, target: Target | None) -> list[Pass]:
         *(RemoveUnusedFunctions, InferType, Inline, SelectBranches),
         FakeQuantizationToInteger,
         QnnCanonicalize,
-        *([WidenBytes] if target is not None and target.has_dots_by_pairs else []),
         SimplifyInference,
         OrderContractions,
         FoldConstant,

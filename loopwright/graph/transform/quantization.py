@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -192,38 +191,6 @@ def FakeQuantizationToInteger(module: IRModule) -> IRModule:
     ``cast(dense(x, w) + const, float32) * 0.125``, with a product in int32.
     """
     return patterns.rewrite(RULES, module)
-
-
-_NARROW, _NARROW_WEIGHT = patterns.wildcard(), patterns.is_constant()
-
-
-def _widened(m: patterns.Match) -> Expr | None:
-    root, weight, attrs = m.call(), m.constant(_NARROW_WEIGHT), m.attrs()
-    results = [n for n in m.type(root).shape if isinstance(n, int)]
-    channels = weight.shape[: CHANNELS[called(root) or ""] + 1][-1]
-    fits = [
-        prod(results) > channels,  # what is read once is read faster as bytes
-        m.type(_NARROW).dtype in BYTES,
-        weight.dtype.name in BYTES,
-        attrs.get("out_dtype") == "int32",
-        attrs.get("groups", 1) == 1,
-    ]
-    if not all(fits):
-        return None
-    data = get_op("cast")(m[_NARROW], dtype="int16")
-    return replace(root, args=(data, const(weight.astype("int16"))))
-
-
-@module_pass(opt_level=1)
-def WidenBytes(module: IRModule) -> IRModule:
-    """Hold bytes that are multiplied by constant bytes as numbers of 16 bits.
-
-    A CPU that multiplies pairs of these (``vpmaddwd``), but no bytes, would extend bytes for each
-    tile of several rows again. So ``dense(x, w)`` of int8 into int32 becomes
-    ``dense(cast(x, int16), w16)``.
-    """
-    rule = patterns.Rule(patterns.is_op(*CHANNELS)(_NARROW, _NARROW_WEIGHT), _widened)
-    return patterns.rewrite((rule,), module)
 
 
 _VALUES, _ANY_SCALE, _ANY_ZERO = patterns.wildcard(), patterns.wildcard(), patterns.wildcard()

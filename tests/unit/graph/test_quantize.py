@@ -13,8 +13,6 @@ from loopwright import graph
 from loopwright.errors import GraphError, UsageError
 from loopwright.graph import op, transform
 from loopwright.graph.quantize import ValueRange, calibrate
-from loopwright.graph.transform.pipeline import pipeline
-from loopwright.graph.transform.quantization import WidenBytes
 from tests.covering import covering
 from tests.unit.graph.values import Array, drawn, run
 
@@ -162,25 +160,6 @@ def test_products_of_two_values_that_do_not_fit_stay_in_float32() -> None:
     ):
         after = TO_INTEGER(graph.IRModule.from_expr(product))
         assert _product_dtypes(after) == {"float32"}
-
-
-def test_bytes_are_held_in_16_bits_where_a_cpu_multiplies_pairs_of_these() -> None:
-    rng, limits = _rng(3), [-128, -64, 64, 127]
-    x = graph.var("x", (2, 4, 3, 5), "uint8")
-    kernel, weight = (rng.choice(limits, s).astype("int8") for s in ((8, 4, 2, 2), (6, 64)))
-    sums = op.cast(op.nn.conv(x, kernel, out_dtype="int32"), dtype="uint8")
-    y = op.nn.dense(op.reshape(sums, newshape=(2, 64)), weight, out_dtype="int32")
-    module = graph.IRModule.from_expr(y)
-    for cpu, expected in [("x86-64-v3", True), ("znver4", False)]:
-        target = lw.Target(f"llvm -mcpu={cpu}")
-        assert ("int16" in str(pipeline(module, target=target))) == expected
-    one = op.nn.dense(graph.var("v", (1, 64), "uint8"), weight, out_dtype="int32")
-    assert "int16" not in str(WidenBytes(graph.IRModule.from_expr(one)))
-    data = rng.choice([0, 255], (2, 4, 3, 5)).astype("uint8")
-    windows = np.lib.stride_tricks.sliding_window_view(data.astype("int32"), (2, 2), (2, 3))
-    inner = np.einsum("nchwyx,ocyx->nohw", windows, kernel.astype("int32")).astype("uint8")
-    want = inner.reshape(2, 64).astype("int32") @ weight.T.astype("int32")
-    np.testing.assert_array_equal(run(WidenBytes(module), data)[0], want)
 
 
 def test_depthwise_convolutions_and_one_scale_for_all() -> None:
