@@ -11,6 +11,7 @@ from math import prod
 from loopwright import dtypes
 from loopwright.ir.buffer import Buffer, Load
 from loopwright.ir.expr import Binary, Call, Cast, Expr, Var
+from loopwright.ir.node import Node
 from loopwright.ir.stmt import Allocate, For, Let, Store
 from loopwright.ir.visitor import distinct_nodes, free_vars
 
@@ -27,13 +28,22 @@ def spills_if_hoisted(loop: For, registers: int, vector_bytes: int) -> bool:
     results = {n.buffer for n in body if isinstance(n, Allocate)}
     stored = {n.buffer for n in body if isinstance(n, Store)}
     loads: dict[tuple[Buffer, tuple[Expr, ...]], set[Var]] = {}
+    standing: dict[int, bool] = {}  # of each node below, by its id
 
     def loops(*exprs: Expr) -> set[Var]:
         return {x for e in exprs for v in free_vars(e) for x in behind.get(v, {v})}
 
-    def stands_still(e: Expr) -> bool:
-        reads = {n.buffer for n in distinct_nodes(e) if isinstance(n, Load)}
-        return not reads & stored and not loops(e) & moving
+    def stands_still(e: Node) -> bool:
+        if id(e) not in standing:
+            match e:
+                case Var():
+                    alone = not behind.get(e, {e}) & moving
+                case Load(buffer=b):
+                    alone = b not in stored
+                case _:
+                    alone = True
+            standing[id(e)] = alone and all(map(stands_still, e.children()))
+        return standing[id(e)]
 
     for n in body:
         match n:
