@@ -244,6 +244,9 @@ def test_scalars_and_arrays_of_numpy_beside_elements() -> None:
     for dtype in ("uint8", "uint32", "uint64"):
         wide = te.placeholder((2,), dtype)[0] + 2**63
         assert (wide.dtype, int(wide.b)) == ("uint64", 2**63)
+    for dtype, n, becomes in (("uint8", -1, "int32"), ("uint32", -(2**31) - 1, "int64")):
+        wide = te.placeholder((2,), dtype)[0] + n
+        assert (wide.dtype, int(wide.b)) == (becomes, n)
     assert float((A[0] * np.uint64(2**63)).b) == 2.0**63
     assert [str(e) for e in divmod(7, J[0])] == ["7 // J[0]", "7 % J[0]"]
     assert np.maximum(A[0], np.float64(0.1)).dtype == "float64"
@@ -306,7 +309,11 @@ def test_elements_left_of_a_tensor() -> None:
             (lambda dtype=dtype, n=n: te.placeholder((2,), dtype)[0] + n, text)
             for dtype, n, text in (
                 ("int64", 2**63, f"{2**63} does not fit int64, the dtype of"),
-                ("int8", 2**64 - 1, "no integer of 64 bits holds both"),
+                ("int8", 2**64 - 1, "does not fit int8"),
+                ("int64", np.uint64(2**63), "does not fit int64"),
+                ("uint32", -1, "-1 does not fit uint32, the dtype of the other"),
+                ("uint64", -(2**40), "does not fit uint64"),
+                ("uint64", np.int8(-1), "-1 does not fit uint64"),
                 ("int64", 2**64, "fits no integer of 64 bits"),
                 ("uint64", 2**64, "fits no integer of 64 bits"),
                 ("int32", -(2**63) - 1, "fits no integer of 64 bits"),
@@ -314,6 +321,7 @@ def test_elements_left_of_a_tensor() -> None:
         ),
         (lambda: np.maximum(te.placeholder((2,), "int64")[0], 2**63), "does not fit int64"),
         (lambda: te.placeholder((2,), "int64")[0] > 2**63, "does not fit int64"),
+        (lambda: te.placeholder((2,), "uint32")[0] > -1, "does not fit uint32"),
         (lambda: A + 10**400, "a number of 401 digits is no float32"),
         (lambda: M[0] ** 2, "M with 1 of its 2 indices"),
         (lambda: te.placeholder((2,), "uint8") + 300, "300 does not fit uint8"),
