@@ -46,6 +46,7 @@ READABLE = (
 
 GZIP = b"\x1f\x8b"
 _MAX_FILE = 1 << 29  # bytes of the largest file that is read as one JSON object
+_BLOCK = 1 << 20  # bytes of one read of it
 #: The field that holds the results, with the field of a record for what else they store.
 _HOLDERS = {"cache": "kernel_tuner", "results": "t4", "Results": "ktt"}
 _BETWEEN = re.compile(r"[\s,:]*")
@@ -129,12 +130,15 @@ def filled(file: io.BufferedReader) -> tuple[io.BufferedReader, Filled | None]:
 
 def data_of(file: io.BufferedReader) -> bytes:
     """The rest of a file; RecordError where it is too large."""
-    data = file.read(_MAX_FILE + 1)
-    if len(data) > _MAX_FILE:
-        raise RecordError(
-            f"{str(file.name)!r} holds a JSON object larger than {_MAX_FILE >> 20} MiB"
-        )
-    return data
+    parts, size = [], 0
+    while part := file.read(_BLOCK):  # a read takes the memory of all that it asks for
+        parts.append(part)
+        size += len(part)
+        if size > _MAX_FILE:
+            raise RecordError(
+                f"{str(file.name)!r} holds a JSON object larger than {_MAX_FILE >> 20} MiB"
+            )
+    return b"".join(parts)
 
 
 def _finite(text: str) -> float | str:
@@ -406,6 +410,8 @@ def _from_ktt(data: Mapping[str, Json]) -> dict[str, Json]:
     try:
         config = {pair["Name"]: pair["Value"] for pair in result["Configuration"]}
         status, time = result["Status"], result["TotalDuration"]
+        if not all(isinstance(name, str) for name in config):
+            raise TypeError("the name of a knob is no text")
     except (KeyError, TypeError) as exc:
         raise RecordError("not a result of KTT (without a configuration, status or time)") from exc
     error, seconds = None, None

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import threading
+import tracemalloc
 from contextlib import nullcontext
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import loopwright as lw
 from loopwright.errors import RecordError
 from loopwright.inspection.dashboard import LiveReport
-from loopwright.records import check_has_records, load, merge, pick
+from loopwright.records import check_has_records, foreign, load, merge, pick
 from loopwright.records.follow import Follower
 from loopwright.records.reports.curve import best_so_far
 from loopwright.records.reports.importance import importance
@@ -511,7 +512,8 @@ def test_results_of_ktt_are_records(tmp_path):
     results = [ktt_result({"block": n, "ratio": 0.5}, 100.0 - n) for n in range(6)]
     results += [ktt_result({"block": 9}, 0.0, status) for status in KTT_FAILURES]
     results += [ktt_result({"block": 9}, time) for time in (0.0, None)]
-    broken = [5, {}, ktt_result({"block": 1}, 1.0, Configuration=[{"Name": "x"}])]
+    pairs = [{"Name": "x"}], [{"Name": 5, "Value": 1}], 5
+    broken = [5, {}, *(ktt_result({}, 1.0, Configuration=one) for one in pairs)]
     path.write_text(ktt([*results, *broken]))
     log = load(path)
     kinds = [r.error["kind"] for r in log.records if r.error]
@@ -526,3 +528,21 @@ def test_results_of_ktt_are_records(tmp_path):
     assert [r.median for r in load(path).records] == [1e-4, 9.9e-5]
     path.write_text(ktt(results[:1], TimeUnit="Nanoseconds"))
     assert load(path).records[0].median == 1e-7
+
+
+def test_reading_takes_no_more_memory_than_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "out.json"
+    path.write_text(ktt([ktt_result({"block": 1}, 1.0)]))
+    load(path)  # what is imported for it counts for no file
+    for packed in (False, True):
+        if packed:
+            path.write_bytes(gzip.compress(path.read_bytes()))
+        tracemalloc.start()
+        try:
+            assert len(load(path).records) == 1
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
+    monkeypatch.setattr(foreign, "_MAX_FILE", 100)
+    with pytest.raises(RecordError, match="holds a JSON object larger than"):
+        load(path)
