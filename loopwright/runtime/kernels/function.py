@@ -97,8 +97,8 @@ class BoundCall(KernelCall):
         return tuple(self._held[0])
 
     def hold(self, place: int, array: npt.NDArray[Any]) -> None:
-        """Keep another array alive as an argument, whose address in `pointers` was replaced."""
-        self._held[0][place], self._held[2][place] = array, buffer_of(array)
+        """Keep another array, whose address is in `pointers` now; the caller holds its buffer."""
+        self._held[0][place], self._held[2][place] = array, None
 
     def time(self, number: int) -> float:
         """Seconds of `number` calls, by a loop in compiled code or the artifact's own timer."""
