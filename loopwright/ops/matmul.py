@@ -60,7 +60,7 @@ def _enter(by_hand: Template, define: Callable[..., _Stages], summary: str) -> N
         return [*inputs, stages[-1]]
 
     derived = Workload(by_hand.name, tensors, make_reference=by_hand.make_reference)
-    derived.seed_of = seed_of
+    derived.seed_of, derived.by_hand = seed_of, by_hand
     names = inspect.signature(tensors).parameters
 
     def make_task(entry: Template, args: Iterable[Json], target: TargetLike) -> Task:

@@ -115,11 +115,7 @@ def _part(task: Task) -> tuple[ConfigSpace, int]:
     space = task.config_space
     if not isinstance(space, SpaceUnion):
         return space, 0
-    names = _STRUCTURES.get(task.name)
-    if names is None:
-        raise _NotHereError(
-            "the product takes as long as its data: its space is derived, and has no such tiles"
-        )
+    names = _STRUCTURES.get(task.name, (f"template {task.by_hand}",))
     apart = task.name == "depthwise_conv2d" and "NCHW" in task.args
     number = next((n for n, name in enumerate(space.names) if name in names), None)
     if number is None:

@@ -15,6 +15,7 @@ from loopwright.space.derivation import OWN_RULES, rules_asked, structures
 from loopwright.space.expression import TensorProgram, tensor_program
 from loopwright.space.kept import kept_defaults, key_of
 from loopwright.space.ranking import Ranked, put_together, ranked
+from loopwright.space.registry import SpaceRule
 from loopwright.space.rules.several_cpu import Composed
 from loopwright.space.structure import TemplateStructure
 from loopwright.task import (
@@ -71,6 +72,7 @@ class AutomaticTask(Task):
 
     automatic = True
     program: TensorProgram
+    _rules: list[SpaceRule] | None  # those that its space is of; None: it was set
 
     def __init__(
         self,
@@ -109,8 +111,9 @@ class AutomaticTask(Task):
 
     @cached_property
     def _ranked_singly(self) -> list[Ranked]:
+        given = self._union.given
         with self.target:
-            return ranked(self._union.given)
+            return ranked(given if self.by_hand is None else given[:-1])
 
     @cached_property
     def _together(self) -> list[Ranked]:
@@ -153,9 +156,9 @@ class AutomaticTask(Task):
 
         Its trace is kept on disk, as ``LOOPWRIGHT_CACHE`` says, and taken from there.
         """
-        kept, key = kept_defaults(), self._key_of_default
-        derived = "_derived" in self.__dict__
-        if kept is None or key is None or (derived and self._union.has_default):
+        kept = kept_defaults()
+        key = None if kept is None else self._key_of_default
+        if kept is None or key is None:
             return super().default()
         trace = kept.get(key)
         if trace is not None:
@@ -170,12 +173,25 @@ class AutomaticTask(Task):
         again = replay(schedule.dag, trace)
         return again, [again.tensor(a) for a in schedule.arg_ids(args)]
 
-    @cached_property
+    @property
     def _key_of_default(self) -> str | None:
-        if self._templates:  # functions that cannot be compared
+        """Key on disk; None where the default is known here, or more than a key tells decides."""
+        derived = "_derived" in self.__dict__
+        ranked_before = "_ranked_singly" in self.__dict__  # perhaps for other threads
+        if self._templates or ranked_before or (derived and self._union.has_default):
+            return None
+        with self.target:
+            rules = self._rules if derived else rules_asked()
+        if rules is None:
             return None
         schedule, args = self._own
-        return key_of(self.dag_hash, schedule.arg_ids(args), self.target, self._rules)
+        return key_of(self.dag_hash, schedule.arg_ids(args), self.target, rules)
+
+    @cached_property
+    def by_hand(self) -> Task | None:
+        """Task of its workload's template by hand; see `loopwright.Task.by_hand`."""
+        template = getattr(self.template, "by_hand", None)
+        return None if template is None else Task(template, self.args, self.target)
 
     def _alias(self) -> str:
         return self.key
@@ -192,8 +208,8 @@ class AutomaticTask(Task):
         dag = self._own[0].dag
         self._flop, self.dag_hash = int(dag.flop), dag.hash
         with self.target:
-            self._rules = rules_asked()
-        if self._templates or any(rule not in OWN_RULES for rule in self._rules):
+            rules = rules_asked()
+        if self._templates or any(rule not in OWN_RULES for rule in rules):
             _ = self._derived  # so that errors of users come at once, and rules may be removed
 
     @property
@@ -203,17 +219,20 @@ class AutomaticTask(Task):
 
     @config_space.setter
     def config_space(self, space: ConfigSpace) -> None:
-        self.__dict__["_derived"] = space
+        self.__dict__["_derived"], self._rules = space, None
 
     @cached_property
     def _derived(self) -> ConfigSpace:
         with self.target:
+            self._rules = rules_asked()
             by_rule = structures(self.program.outputs, self.program.args)
-        by_hand = [TemplateStructure(t, self.program, by_rule[0]) for t in self._written()]
+        templates = [*self._written(), *([] if self.by_hand is None else [self.by_hand])]
+        by_hand = [TemplateStructure(t, self.program, by_rule[0]) for t in templates]
         union = SpaceUnion(
             [*by_rule, *by_hand],
             lambda: self.ranking[0][0],
             lambda: [r.structure for r in self._together],
+            None if self.by_hand is None else by_hand[-1].name,
         )
         # One for all threads that derive it at the same time.
         shared: SpaceUnion = self.__dict__.setdefault("_derived", union)
@@ -227,6 +246,7 @@ class AutomaticTask(Task):
                     f"templates: expected tasks or (name, *arguments), got {item!r:.60}"
                 )
             task = task_of(self.target, item if isinstance(item, Task) else tuple(item))
+            task = task.by_hand or task
             if task.automatic:
                 raise TaskError(f"templates: {task} is derived from its expression, no template")
             tasks.append(task)
@@ -273,6 +293,8 @@ class Workload(Template):
     Attributes:
         former: function of the arguments that returns the tensors of former versions, whose records
             apply; None where there are none.
+        by_hand: template of the same arguments whose points are the last structure, which is not
+            ranked, so that its records apply; None where there is none.
 
     Example:
         >>> def add_one(n):
@@ -297,6 +319,7 @@ class Workload(Template):
         )
         self.make_task = _make_task
         self.former: Function | None = None
+        self.by_hand: Template | None = None
 
     def __call__(self, *args: Json, **kwargs: Json) -> Any:
         """Make the schedule for these arguments; in another workload or template, the tensors."""

@@ -257,10 +257,17 @@ class Task:
             )
         return result[0].with_arguments(result[1]), list(result[1])
 
+    @property
+    def by_hand(self) -> Task | None:
+        """The template beside a derived space, whose records apply, with knobs alone too."""
+        return None
+
     def is_of(self, record: Record) -> bool:
         """Whether a record is of this task, under whatever name."""
-        same_kind = record.kind == self.kind
-        return record.task in self.aliases or (same_kind and record.dag in self.dag_hashes)
+        if record.kind == self.kind and record.dag in self.dag_hashes:
+            return True
+        by_hand = self.by_hand
+        return record.task in (*self.aliases, *(() if by_hand is None else by_hand.aliases))
 
     @cached_property
     def aliases(self) -> tuple[str, ...]:

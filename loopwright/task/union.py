@@ -32,6 +32,7 @@ class SpaceUnion(ConfigSpace):
         parts: Sequence[Scheduler],
         default: Callable[[], int] | None = None,
         more: Callable[[], Sequence[Scheduler]] | None = None,
+        unnamed: str | None = None,
     ) -> None:
         super().__init__()
         if not parts:
@@ -40,6 +41,8 @@ class SpaceUnion(ConfigSpace):
         # Called when first needed: for the index of the default configuration, else that of the
         # first part; and for parts that take long to find and are not needed to know the task.
         self._choose, self._more = default, more
+        #: The part of values that name none.
+        self._unnamed = unnamed
         _check_names(self.given)
         self._frozen = True
 
@@ -134,7 +137,7 @@ class SpaceUnion(ConfigSpace):
         return number, index - self.offsets[number]
 
     def place_of(self, config: ConfigEntity | Mapping[str, Json]) -> tuple[int, ConfigEntity]:
-        values = config.values if isinstance(config, ConfigEntity) else config
+        values = self._named(config)
         number = self._number(values)
         return number, self.parts[number].config_space.entity_of(values)
 
@@ -148,7 +151,7 @@ class SpaceUnion(ConfigSpace):
         return self.lifted(number, self.parts[number].config_space.get(local))
 
     def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
-        values = values.values if isinstance(values, ConfigEntity) else values
+        values = self._named(values)
         number = self._numbers.get(str(values.get(STRUCTURE)))
         if number is None:
             return None
@@ -156,7 +159,7 @@ class SpaceUnion(ConfigSpace):
         return None if local is None else self.offsets[number] + local
 
     def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
-        values = values.values if isinstance(values, ConfigEntity) else values
+        values = self._named(values)
         number = self._number(values)
         return self.offsets[number] + self.parts[number].config_space.index_of(values)
 
@@ -211,6 +214,10 @@ class SpaceUnion(ConfigSpace):
         """A valid point of the same part that differs in one knob; ``index`` where none does."""
         number, local = self.place(index)
         return self.offsets[number] + self.parts[number].config_space.random_walk(local, rng)
+
+    def _named(self, values: Mapping[str, Json] | ConfigEntity) -> Mapping[str, Json]:
+        values = values.values if isinstance(values, ConfigEntity) else values
+        return values if self._unnamed is None else {STRUCTURE: self._unnamed, **values}
 
     def _number(self, values: Mapping[str, Json]) -> int:
         name = values.get(STRUCTURE)

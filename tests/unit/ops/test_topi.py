@@ -354,6 +354,14 @@ def said(name, args, *line, target=TARGETS[1]):
     return config, "; ".join(remarks)
 
 
+def test_a_product_whose_space_is_derived_has_the_points_of_its_template():
+    config = {"tile_y": [1, 2], "tile_x": [1024, 4], "tile_k": [64, 16]}
+    arguments = [tensor(2, 1024), tensor(4096, 1024), None, "float32"]
+    point, text = said("dense", (2, 4096, 1024), "dense_nopack.x86", arguments, config)
+    assert point["structure"].val.startswith("template dense(2, 4096, 1024")
+    assert (point["pack"].val, point["tile_j"].size, text) == ("dot", (-1, 1, 4), "")
+
+
 def test_what_a_point_leaves_out_is_said():
     config = {"tile_ic": [4, 4], "tile_oc": [2, 24], "tile_ow": [2, 7], "unroll_kw": False}
     point, text = said(
@@ -473,10 +481,6 @@ def test_records_that_name_no_point_say_why():
     line = ("dense_nopack.x86", [tensor(8, 64), tensor(32, 64)], {})
     point, text = said("matmul", (8, 32, 64, False, True), *line, target="opencl")
     assert (point, text) == (None, "dense_nopack.x86: it is scheduled for a CPU, not for opencl")
-    line = ("dense_nopack.x86", [tensor(2, 1024), tensor(4096, 1024)], {})
-    point, text = said("dense", (2, 4096, 1024), *line)
-    assert point is None
-    assert "its space is derived" in text
     task = task_of("conv2d", args, TARGETS[1])
     assert seed_of(task, record("matmul", [8, 8, 8], {})) is None
     assert seed_of(task, record("conv2d_hwcn.cuda", [], {})) is None
