@@ -208,11 +208,12 @@ class ModelBuilder:
     def kernel(self, one: KernelTask, name: str, queue: BuildQueue) -> Future[Module]:
         """The kernel of a task, built by the schedule that the context in force has for it."""
         key = one.task.key
-        if key not in self.kernels:
+        future = self.kernels.get(key)
+        if future is None:
             schedule, args = schedule_of(one.task)
-            self.kernels[key] = queue.build(schedule, args, self.target, name)
-            self.kernels[key].add_done_callback(lambda future: self._drop_failed(key, future))
-        return self.kernels[key]
+            future = self.kernels[key] = queue.build(schedule, args, self.target, name)
+            future.add_done_callback(lambda done: self._drop_failed(key, done))
+        return future
 
     def _drop_failed(self, key: str, future: Future[Module]) -> None:
         if future.cancelled() or future.exception():

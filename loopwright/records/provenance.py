@@ -196,9 +196,11 @@ def _tree_hash(root: Path) -> str:
 
 
 def source_hash(packages: Iterable[str]) -> str:
-    """Hash of the files of some packages of loopwright, with comments: any edit changes it."""
-    sources = _sources(Path(__file__).parent.parent, packages)
-    return _digest(chain.from_iterable(sources.items()))
+    """Hash of the files of some packages of loopwright and of the modules beside these, with
+    comments: any edit changes it."""
+    root = Path(__file__).parent.parent
+    modules = (file.read_bytes() for file in sorted(root.glob("*.py")))
+    return _digest([*modules, *chain.from_iterable(_sources(root, packages).items())])
 
 
 def _sources(root: Path, packages: Iterable[str]) -> dict[bytes, bytes]:

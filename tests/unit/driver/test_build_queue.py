@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -148,6 +151,10 @@ def test_kernels_of_models_come_from_the_disk_and_failed_ones_are_built_again(
         with pytest.raises(InternalError, match="LLVM refused"):
             builder.program(planned, tasks)
     assert len(builder.kernels) == len(tasks) - 1
+    failed: Future[lw.runtime.Module] = Future()
+    failed.set_exception(InternalError("at once"))
+    queue = cast(BuildQueue, SimpleNamespace(build=lambda *args: failed))
+    assert ModelBuilder(TARGET).kernel(next(iter(tasks.values()))[0], "f", queue) is failed
     data = np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
     first = builder.program(planned, tasks)(data)[0]
     monkeypatch.setattr(building, "_build", None)

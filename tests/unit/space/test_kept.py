@@ -24,6 +24,7 @@ from loopwright.space import kept, tasks
 from loopwright.space.kept import KeptDefaults, kept_defaults, key_of
 from loopwright.space.registry import SpaceRule
 from loopwright.target import Target
+from loopwright.task import SpaceUnion
 from tests.unit.space.expressions import CONTRACTIONS, OTHERS, Make
 
 ROOT = Path(__file__).parents[3]
@@ -360,6 +361,35 @@ def test_rules_of_users_are_asked_at_once_and_change_what_is_kept(cache, derived
     derived.clear()
     assert task_of(scaled()).default()[0].trace_json() == plain
     assert not derived
+
+
+def test_a_rule_that_comes_after_the_task_is_in_the_key(cache) -> None:
+    plain = task_of(scaled()).instantiate(task_of(scaled()).fallback())[0].trace_json()
+    task = task_of(scaled())
+
+    @lw.space_rule("test/later", stops=True)
+    def later(outputs, args):
+        sketch = lw.space.Sketch(outputs, args)
+        sketch.s[outputs[0]].split(outputs[0].op.axis[0], nparts=2)
+        return sketch.finished("later")
+
+    try:
+        assert task.default()[0].trace_json() == [["split", 1, "a0", None, 2]]
+    finally:
+        lw.space.remove_rule("test/later")
+    assert task_of(scaled()).default()[0].trace_json() == plain
+
+
+def test_a_space_that_was_set_or_ranked_before_is_not_kept(cache) -> None:
+    task = task_of(scaled())
+    part = task.structures[-1]
+    task.config_space = SpaceUnion([part])
+    expected, _ = part.instantiate(part.config_space.get(part.config_space.default_index))
+    assert task.default()[0].trace_json() == expected.trace_json()
+    ranked = task_of(scaled())
+    assert ranked.ranking  # by the number of threads of then
+    ranked.default()
+    assert not cache.store.folder.exists()
 
 
 def test_errors_come_where_the_task_is_made(monkeypatch) -> None:
