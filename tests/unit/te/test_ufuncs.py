@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright import te
-from loopwright.driver import build
+from loopwright import driver, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import NUMPY
 from loopwright.te.ufuncs import FUNCTIONS
+from tests.kernels import build
 
 INF, NAN = math.inf, math.nan
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, 7.5, 1e-3, 300.0, INF, -INF, NAN]
@@ -339,7 +339,7 @@ def test_tensors_of_symbolic_shape() -> None:
     n = te.size_var("n")
     X, Y = te.placeholder((n, 3), name="X"), te.placeholder((1, 3), name="Y")
     Z = X * Y + X
-    f = build(te.create_schedule(Z.op), [n, X, Y, Z], "llvm")
+    f = driver.build(te.create_schedule(Z.op), [n, X, Y, Z], "llvm")
     x, y, z = (
         np.ones((5, 3), "float32"),
         np.arange(3, dtype="float32")[None],
