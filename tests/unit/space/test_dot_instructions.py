@@ -394,7 +394,9 @@ def test_the_analytical_model_prefers_the_instruction(types: tuple[str, str], ta
     with lw.Target(target):
         found = lw.space.ranked(structures(args[-1], args)[::2], sample=16)
     by_dots = [r.structure.name.startswith("by dot products") for r in found]
-    assert by_dots == sorted(by_dots, reverse=True)
+    # Most of the others are judged at one point, so that the middle may be mixed.
+    assert all(by_dots[:4])
+    assert not any(by_dots[-4:])
     assert found[0].speed > 2 * found[-1].speed
 
 
