@@ -1,7 +1,8 @@
 """The part of the soak for models: `python -m benchmarks.soak_models --rounds 60`.
 
 Each round makes a small model of other weights, compiles, saves, loads and runs it on CPUs, and
-forgets it; then as many do so through ``torch.compile`` where PyTorch is installed. It says how far
+forgets it; then as many import a file of ONNX, and as many go through ``torch.compile``, where
+these packages are installed. It says how far
 results are from NumPy and from eager PyTorch at most, and by how much memory, threads and open
 files grow in the second half: the first fills caches. The exit code is 1 where they grow, or
 results are wrong.
@@ -54,6 +55,28 @@ def _of_graph(rng: np.random.Generator, folder: Path) -> float:
     return max(float(np.abs(r - np.maximum(x @ w.T, 0)).max()) for r in results)
 
 
+def _of_onnx(rng: np.random.Generator, folder: Path) -> float:
+    """Import a file of ONNX, compile it, run it, and forget it; the distance from NumPy."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    rows, float32 = int(rng.integers(1, 9)), onnx.TensorProto.FLOAT
+    w, b = rng.standard_normal((32, 16), "float32"), rng.standard_normal(16, "float32")
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["sums"]),
+        helper.make_node("Relu", ["sums"], ["kept"]),
+        helper.make_node("Transpose", ["kept"], ["y"]),
+    ]
+    x_type = helper.make_tensor_value_info("x", float32, (rows, 32))
+    y_type = helper.make_tensor_value_info("y", float32, (16, rows))
+    weights = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")]
+    whole = helper.make_graph(nodes, "soak", [x_type], [y_type], weights)
+    onnx.save(helper.make_model(whole), folder / "model.onnx")
+    model = graph.compile(graph.from_onnx(folder / "model.onnx"), _TARGET)
+    x = rng.standard_normal((rows, 32), "float32")
+    return float(np.abs(model(x)[0] - np.maximum(x @ w + b, 0).T).max())
+
+
 def _of_torch(rng: np.random.Generator, backend: str) -> float:
     """Compile a module by the backend, run it, and forget it; the distance from eager PyTorch."""
     import torch
@@ -95,6 +118,8 @@ def run(rounds: int, seed: int) -> dict[str, Any]:
     rng, parts = np.random.default_rng(seed), {}
     with tempfile.TemporaryDirectory() as folder:
         parts["graph"] = _part(rounds, partial(_of_graph, rng, Path(folder)))
+        if importlib.util.find_spec("onnx") is not None:
+            parts["onnx"] = _part(rounds, partial(_of_onnx, rng, Path(folder)))
     if importlib.util.find_spec("torch") is not None:
         parts["torch"] = _part(rounds, partial(_of_torch, rng, "loopwright"))
     more = zip(*(part[2] for part in parts.values()), strict=True)

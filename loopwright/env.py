@@ -43,6 +43,7 @@ class Settings:
     num_threads: int | None = None
     #: Number of looks for work of an idle thread of the pool before it sleeps, with one pause
     #: instruction (10 to 50 ns) between two; 0, which sleeps at once, is best on a shared machine.
+    #: After a sleep that work ended within a millisecond, a thread looks for one more millisecond.
     #: ``TVM_THREAD_POOL_SPIN_COUNT`` counts if it is unset. ``TVM_BIND_THREADS`` is not read, since
     #: no thread is bound unless `config_threadpool` asks.
     spin: int = _SPIN
@@ -54,8 +55,8 @@ class Settings:
     pool: str = "auto"
     #: Check programs after every pass of lowering.
     verify: bool = False
-    #: Folder of kernels, and of programs that a device's driver compiled; 0 keeps nothing. Empty
-    #: (unset, or 1): see `cache_folder`.
+    #: Folder of kernels, of default schedules, and of programs that a device's driver compiled; 0
+    #: keeps nothing. Empty (unset, or 1): see `cache_folder`.
     cache: str = ""
 
     @classmethod
@@ -165,6 +166,7 @@ def cpu_flags() -> frozenset[str]:
     return frozenset(flags[1].split() if flags else ())
 
 
+@lru_cache(maxsize=16)
 def version(distribution: str) -> str:
     """Version of an installed distribution, ``"not installed"`` without one; imports nothing."""
     from importlib import metadata  # 20 ms: most runs never ask

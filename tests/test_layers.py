@@ -73,7 +73,8 @@ SIDEWAYS = {("schedule", "te"), ("codegen", "lowering"), ("ops", "space"), ("gra
 # room's `__init__.py`, stands above the others. Those of one floor do not import each other.
 INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "runtime": (
-        ("caches", "linker"),
+        ("caches",),
+        ("linker",),
         ("pool", "artifacts"),
         ("thread_pool", "guarded_memory", "devices"),
         ("memory", "checker"),
@@ -138,7 +139,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("kernels",),
         ("structure",),
         ("registry",),
-        ("rules",),
+        ("kept", "rules"),
         ("derivation", "ranking"),
         ("tasks",),
     ),

@@ -50,3 +50,12 @@ def test_a_face_imports_only_what_is_asked_for() -> None:
     ).stdout.split()
     assert "loopwright.cost.cpu.machine" in loaded
     assert not any(name.startswith("loopwright.cost.gpu") for name in loaded)
+
+
+def test_models_are_compiled_without_tuners_and_measuring() -> None:
+    code = "import sys, loopwright.graph as g; g.compile; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "loopwright.graph.building" in loaded
+    assert not {"loopwright.tuner", "loopwright.measure"} & set(loaded)

@@ -54,6 +54,7 @@ class Verbs(click.Group):
         "bench": ("bench", "Compare default, tuned and NumPy in one run."),
         "inspect": ("inspect", "Show what a model consists of, and where its time goes."),
         "devices": ("devices", "List devices with their measured limits."),
+        "cache": ("cache", "Show what is kept on disk, or clear it."),
         "doctor": ("doctor", "Look for what keeps this machine from tuning well."),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +39,9 @@ class KernelRow:
     record: str  # id of the record that it is built from; empty for its default
     note: str  # further facts about that record, in words
     implementation: str  # of its operator; ``"definition"`` if there is only one
-    seconds: float | None = None  # of all its calls in a run; None without timing
+    seconds: float | None = None  # of all its calls in a run, the median; None without timing
+    share: float | None = None  # of the time of a run, the median over the runs
+    share_spread: float | None = None  # half the distance of the quartiles of the share
     by: str = ""  # the executor of a node without a kernel; empty for a kernel
 
     def to_json(self) -> dict[str, Json]:
@@ -79,12 +82,18 @@ def inspect_command(
     called, its share of the time of a run, and which kernels have records in a log (--history).
 
     INPUT=SHAPE, such as image=1x3x224x224, overrides what the model declares. Times are those of
-    runs on random data; kernels that map elements one by one are not tuned. Nodes without
-    a kernel are listed, too, with what computes them instead, and why. With --batch each batch is
-    shown, one after the other; --json prints a line for each. With --layouts the model is shown in
-    these layouts.
+    runs on random data, medians of ten; "+-" is half the distance of the quartiles of the share.
+    Kernels that map elements one by one are not tuned. Nodes without a kernel are listed, too, with
+    what computes them instead, and why. With --batch each batch is shown, one after the other;
+    --json prints a line for each. With --layouts the model is shown in these layouts.
     """
-    from loopwright.graph import ModelBuilder, kernel_tasks, prepared, seconds_by_step
+    from loopwright.graph import (
+        ModelBuilder,
+        kernel_tasks,
+        prepared,
+        seconds_by_step,
+        shares_by_step,
+    )
     from loopwright.history import apply_history_best
 
     subject = find_model(model, shapes, target, options)
@@ -99,14 +108,20 @@ def inspect_command(
 
             built = ModelBuilder(one.target, applied).program(planned, tasks)
             with RunPlace.of_model(built).held(announce):
-                seconds = seconds_by_step(built, _RUNS)
-            rows = [replace(row, seconds=seconds[row.name]) for row in rows]
-            rows.sort(key=lambda row: -(row.seconds or 0.0))
+                samples = seconds_by_step(built, _RUNS)
+            shares = shares_by_step(samples)
+            rows = [_timed(row, samples[row.name], *shares[row.name]) for row in rows]
+            rows.sort(key=lambda row: -(row.share or 0.0))
         if as_json:
             click.echo(json.dumps(_as_json(one, planned, rows)))
             continue
         lines = _text(one, planned, rows, with_records=applied is not None)
         echo("\n".join([*([""] if number else []), *lines]))
+
+
+def _timed(row: KernelRow, samples: Sequence[float], share: float, spread: float) -> KernelRow:
+    seconds = statistics.median(samples)
+    return replace(row, seconds=seconds, share=share, share_spread=spread)
 
 
 def _rows(
@@ -189,7 +204,8 @@ def _text(
 def _table(rows: Sequence[KernelRow], with_records: bool) -> Iterator[str]:
     total = sum(row.seconds or 0.0 for row in rows)
     times = ["-" if row.seconds is None else duration(row.seconds) for row in rows]
-    shares = [f"{row.seconds / total:.1%}" if row.seconds else "-" for row in rows]
+    shares = [f"{row.share:.1%}" if row.share is not None else "-" for row in rows]
+    spreads = [f"{s:.1%}" if (s := row.share_spread) is not None else "-" for row in rows]
     flops = [f"{row.calls * row.flop / 1e9:.3f}" if row.flop else "-" for row in rows]
     columns = [
         TextColumn("kernel", [row.name for row in rows]),
@@ -197,6 +213,7 @@ def _table(rows: Sequence[KernelRow], with_records: bool) -> Iterator[str]:
         TextColumn("GFLOP", flops, right=True),
         TextColumn("time", times, right=True),
         TextColumn("share", shares, right=True),
+        TextColumn("+-", spreads, right=True),
         TextColumn("built from", [row.origin(with_records) for row in rows]),
     ]
     yield from table_lines(columns, None)

@@ -59,7 +59,7 @@ def write(workload: WorkloadSubject, module: Module, output: str, *, force: bool
             tensors = list(task.program.args)
             schedule = schedule.with_arguments(tensors)
         else:
-            schedule, tensors = task.instantiate(task.fallback())
+            schedule, tensors = task.default()
         args = list(schedule.arg_ids(tensors))
         says["expression"] = {"dag": schedule.dag.to_json(), "args": args}
     manifest = {**module.artifact.manifest, "workload": says}

@@ -32,9 +32,10 @@ class _InOrder(click.Group):
 def records_command(context: click.Context) -> None:
     """Inspect logs of measurements, and put them together.
 
-    LOG is a file that `loopwright tune` wrote, a log of AutoTVM (0.2) or Ansor (v0.2 to v0.6), a
-    cache of Kernel Tuner, or results in the T4 format; each may be gzip'd. A RECORD is named by its
-    id, as `list` shows it, or the beginning of it; `best` and `default` name these.
+    LOG is a file that `loopwright tune` wrote, a log of AutoTVM (0.1, 0.2) or Ansor (v0.2 to v0.6),
+    a cache of Kernel Tuner, results in the T4 format, or the JSON of KTT; each may be gzip'd. A
+    RECORD is named by its id, as `list` shows it, or the beginning of it; `best` and `default` name
+    these.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from loopwright.codegen.code import Code, CodePart, SourceText
 from loopwright.lazy import lazy_names
 
-# Imported at their first use, by other rooms.
 if TYPE_CHECKING:
     from loopwright.codegen.backends import (
         Backend,
@@ -25,9 +24,12 @@ if TYPE_CHECKING:
         compile_schedule,
         lower_trace,
     )
+    from loopwright.codegen.build_queue import BuildQueue
     from loopwright.codegen.code import C_FUNCTIONS
-    from loopwright.codegen.kernel_cache import program_key
+    from loopwright.codegen.kernel_cache import KernelCache, program_key
     from loopwright.codegen.manifests import device_code
+# Imported at their first use, by other rooms.
+
 
 __all__ = ["Code", "CodePart", "SourceText"]
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from loopwright.codegen.backends import LoweredProgram, backend_of, compile_program
 from loopwright.codegen.code import C_FUNCTIONS, Code, CodePart, SourceText
 from loopwright.codegen.kernel_cache import kernel_cache, schedule_key
 from loopwright.codegen.manifests import SizeManifest
+from loopwright.env import version
 from loopwright.errors import BuildError, TargetError
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import Func, SplitFunc
 from loopwright.lowering import PassContext, lower_ids
-from loopwright.runtime import ArgSpec, Artifact, FunctionSpec, Link, Manifest, Module, PartsSpec
+from loopwright.runtime import ArgSpec, Artifact, FunctionSpec, Manifest, Module, PartsSpec
 from loopwright.schedule import Schedule, replay
 from loopwright.target import KINDS, Target, TargetLike
 from loopwright.te import ArgId, Dag, OperandBuffer, Tensor
@@ -90,20 +91,27 @@ def build(
     _check_host(target_host)
     _check_binds(binds or {}, args)
     resolved = Target(target) if target is not None else Target.current()
-    tensors = [a for a in args if not isinstance(a, SizeVar)]
     origin = s.origin
-    s = s.with_arguments(tensors)
     if verify and not isinstance(origin, Verifier):
         raise BuildError(
             "build: verify compares with what a record expects; make the schedule by calling its "
             "template inside apply_history_best"
         )
-    program = s, s.arg_ids(tensors), resolved, name, _order(s, args)
-    is_cached = origin is not None if cache is None else cache
-    module = _cached(*program) if is_cached else _build(*program).module()
+    module = begin_build(s, args, resolved, name, origin is not None if cache is None else cache)()
     if verify and isinstance(origin, Verifier):
         origin.verify(module)
     return module
+
+
+def begin_build(
+    s: Schedule, args: Sequence[Tensor | SizeVar], target: Target, name: str, cache: bool
+) -> Callable[[], Module]:
+    """The part of `build` that runs in Python; the function that it returns, which may be called in
+    any thread, generates the machine code. Errors are those of `build`."""
+    tensors = [a for a in args if not isinstance(a, SizeVar)]
+    s = s.with_arguments(tensors)
+    program = s, s.arg_ids(tensors), target, name, _order(s, args)
+    return _cached(*program) if cache else _build(*program).module
 
 
 @runtime_checkable
@@ -214,7 +222,7 @@ def lower_trace(
 
 def compile_lowered(program: LoweredProgram, target: Target) -> Artifact:
     """Generate the code of a lowered program and describe it; errors as of `build`."""
-    return _build_program(program, target).artifact
+    return _build_program(program, target).artifact()
 
 
 def compile_schedule(
@@ -222,19 +230,22 @@ def compile_schedule(
 ) -> tuple[Artifact, Sources]:
     """Lower, generate code, and describe the result in a manifest; also its texts by kind."""
     built = _build(s, arg_ids, target, name)
-    return built.artifact, built.sources
+    return built.artifact(), built.sources
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """An artifact, its texts, and how this process links it (None: as any of its kind)."""
+    """A program, its description, and its texts."""
 
-    artifact: Artifact
+    code: Code
+    manifest: Manifest
     sources: Sources
-    link: Link | None
+
+    def artifact(self) -> Artifact:
+        return Artifact(self.manifest.to_json(), self.code.objects)
 
     def module(self) -> Module:
-        return Module(self.artifact, self.sources, self.link)
+        return Module(self.artifact(), self.sources, self.code.link)
 
 
 def _build(
@@ -264,25 +275,30 @@ def _cached(
     target: Target,
     name: str,
     order: Sequence[int | SizeVar] | None,
-) -> Module:
+) -> Callable[[], Module]:
     """The module with its code from the disk if it is there; its texts are written on request."""
     cache = kernel_cache()
     key = None if cache is None else schedule_key(s, arg_ids, target, name, order)
     if cache is None or key is None:
-        return _build(s, arg_ids, target, name, order).module()
+        return _build(s, arg_ids, target, name, order).module
     artifact = cache.get(key)
     if artifact is None:
-        module = _build(s, arg_ids, target, name, order).module()
-        cache.put(key, module.artifact)
-        return module
-    again = replay(s.dag, s.trace_json())  # as it is now: the caller may go on scheduling
+        built = _build(s, arg_ids, target, name, order)
+
+        def finish() -> Module:
+            module = built.module()
+            cache.put(key, module.artifact)
+            return module
+
+        return finish
+    trace = s.trace_json()  # as it is now: the caller may go on scheduling
     context = PassContext.current()
 
     def texts() -> Sources:
         with context:
-            return _build(again, arg_ids, target, name, order).sources
+            return _build(replay(s.dag, trace), arg_ids, target, name, order).sources
 
-    return Module(artifact, texts)
+    return partial(Module, artifact, texts)
 
 
 def _build_program(
@@ -292,7 +308,7 @@ def _build_program(
     code = compile_program(program, target)
     manifest = _manifest(f, code, target, s.dag if s is not None else None, order)
     sources: Sources = {**code.sources, "ir": lambda: str(f)}
-    return _Built(Artifact(manifest.to_json(), code.objects), sources, code.link)
+    return _Built(code, manifest, sources)
 
 
 def _manifest(

@@ -97,7 +97,8 @@ class Code:
     """A compiled function.
 
     Attributes:
-        objects: contents of the artifact: an object file, or its counterpart of the target.
+        contents: of the artifact: an object file, or its counterpart of the target; or a function
+            that generates it, once and in any thread.
         sources: texts by kind of source, the one that people ask for first.
         workspace_bytes: bytes that a caller provides.
         parallel_workspace_bytes: bytes of each worker of the pool.
@@ -106,12 +107,12 @@ class Code:
         triple: LLVM's name of the machine whose code it is; empty for code of no machine.
         packed: names of the packed functions that it calls.
         link: links it in the process that compiled it, where that is less work than starting from
-            ``objects``; None: as any artifact of its kind.
+            ``contents``; None: as any artifact of its kind.
         parts: the two parts of a split function, which can be called beside the whole; empty for
             others, and where the target compiles the whole alone.
     """
 
-    objects: bytes
+    contents: bytes | Callable[[], bytes]
     sources: Mapping[str, SourceText]
     workspace_bytes: Bytes = 0
     parallel_workspace_bytes: Bytes = 0
@@ -121,6 +122,10 @@ class Code:
     packed: tuple[str, ...] = ()
     link: Link | None = None
     parts: tuple[CodePart, ...] = ()
+
+    @property
+    def objects(self) -> bytes:
+        return self.contents if isinstance(self.contents, bytes) else self.contents()
 
     def source(self, kind: str) -> str:
         """The text of one kind, written now if need be.

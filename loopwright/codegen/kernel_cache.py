@@ -1,8 +1,9 @@
 """Built kernels kept on disk by `loopwright.runtime.caches`."""
 
 # A file is found by a hash of everything that decides the code: the program, its steps and
-# arguments, the target, the settings of the passes, the compiler's source, and the versions of
-# llvmlite and of a C compiler that is used. So a stale entry is never used.
+# arguments, the target, the settings of the passes, the source of the compiler, of targets and of
+# the runtime, and the versions of loopwright, of llvmlite and of a C compiler that is used. So a
+# stale entry is never used.
 
 from __future__ import annotations
 
@@ -23,11 +24,12 @@ from loopwright.ir.node import Node
 from loopwright.ir.sizes import SizeVar
 from loopwright.ir.stmt import UNROLL_HINT, For, Func, SplitFunc
 from loopwright.lowering import PassContext
-from loopwright.records import build_hash
+from loopwright.records import build_hash, source_hash
 from loopwright.runtime import Artifact, FileStore, count_cache
 from loopwright.schedule import Schedule
 from loopwright.target import Target
 from loopwright.te import ArgId
+from loopwright.version import __version__
 
 #: Version of the entries' form, a part of the key.
 _FORMAT = 1
@@ -42,7 +44,7 @@ class KernelCache:
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         self.folder = folder
-        self._store = FileStore(folder, limit, ".kernel", "kernels")
+        self.store = FileStore(folder, limit, ".kernel", "kernels")
         self._counts = count_cache(self)
 
     @property
@@ -56,7 +58,7 @@ class KernelCache:
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of a key; None where there is none that is whole."""
-        body = self._store.get(key)
+        body = self.store.get(key)
         artifact = None
         if body is not None:
             manifest, _, objects = body.partition(b"\n")
@@ -68,7 +70,7 @@ class KernelCache:
 
     def put(self, key: str, artifact: Artifact) -> None:
         """Keep an artifact; a failure to write is reported once, and nothing is kept."""
-        self._store.put(key, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
+        self.store.put(key, json.dumps(artifact.manifest).encode() + b"\n" + artifact.objects)
 
 
 def cache_key(
@@ -86,10 +88,17 @@ def cache_key(
     if target.kind not in _KINDS:
         return None
     facts = [
-        *(_FORMAT, platform.machine(), platform.system(), build_hash(target.canonical, passes)),
+        *(_FORMAT, __version__, platform.machine(), platform.system(), _sources()),
+        build_hash(target.canonical, passes),
         *(dag, trace, list(arg_ids), order, target.canonical, passes, name),
     ]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """Hash of what decides code beside the compiler, whose comments `build_hash` leaves out."""
+    return source_hash(("target", "runtime"))
 
 
 def schedule_key(

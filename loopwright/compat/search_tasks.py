@@ -253,7 +253,7 @@ def auto_schedule(
         return task.apply_best(options.log)
     automatic = policy.automatic_task
     if summary is None or summary.best_config is None:
-        return automatic.instantiate(automatic.config_space.default_index)
+        return automatic.default()
     return automatic.instantiate(summary.best_config)
 
 

@@ -13,7 +13,7 @@ from loopwright.cost.cpu.machine import machine_of
 from loopwright.cost.gpu import cycles as gpu_cycles
 from loopwright.cost.gpu.device import GpuProperties, device_of
 from loopwright.cost.gpu.kernel import kernels_of
-from loopwright.cost.symbolic.population import Derive, Population
+from loopwright.cost.symbolic.population import Derive, Population, Rows
 from loopwright.cost.symbolic.symbols import Number, largest, most
 from loopwright.schedule import StageId, State
 from loopwright.target import Target
@@ -32,13 +32,24 @@ class AnalyticalModel:
         ``digits`` (n, knobs) has the position of each knob's choice. A candidate whose template
         fails gets the lowest value of the others, or 0 where there are none.
         """
-        slow = self._population.evaluate(digits)[:, 0].astype(np.float64)
-        good = np.isfinite(slow) & (slow > 0)
-        out = np.zeros(len(slow))
-        out[good] = -np.log2(slow[good])
+        out = _speeds(self._population.evaluate(digits))
+        good = np.isfinite(out)
+        out[~good] = 0
         if good.any():
             out[~good] = out[good].min()
         return out
+
+    def predict_each(self, digits: np.ndarray) -> np.ndarray:
+        """`predict` for few candidates, each of which is derived by itself, without symbols; NaN
+        where a template fails."""
+        return _speeds(self._population.each(digits))
+
+
+def _speeds(rows: Rows) -> npt.NDArray[np.float64]:
+    """log2 of the speeds of candidates, given those of their times; NaN where there is none."""
+    slow = rows[:, 0].astype(np.float64)
+    good = np.isfinite(slow) & (slow > 0)
+    return np.where(good, -np.log2(slow, where=good, out=np.zeros(len(slow))), np.nan)
 
 
 def predicted(state: State, target: Target) -> float:

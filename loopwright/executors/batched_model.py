@@ -24,7 +24,7 @@ from loopwright.errors import ArgumentError, RunError, UsageError, did_you_mean,
 from loopwright.executors import saved
 from loopwright.executors.callees import HostStep, SharedArrays
 from loopwright.executors.graph_executor import GraphExecutor
-from loopwright.executors.model import Model, check_count, refuse_host_steps
+from loopwright.executors.model import Model, check_count, idle_executors, refuse_host_steps
 from loopwright.executors.places import PlacedProgram, host_program
 from loopwright.executors.program import (
     VERSION,
@@ -163,6 +163,7 @@ class SizedModel:
         self._first: PlacedProgram | None = None  # for the size that was first
         self._kept: RuntimeCache[Model] = RuntimeCache(_KEEP, counted=False)  # one "byte" a model
         self._lock = threading.Lock()
+        self.idle = idle_executors()  # of any size, so that sizes seen once hold no memory
 
     def at(self, number: int) -> Model:
         """The model for a number of the size, which all kernels must take; its memory is
@@ -188,7 +189,7 @@ class SizedModel:
 class _ModelOfSize(Model):
     def __init__(self, whole: SizedModel, program: Program) -> None:
         super().__init__(program, whole.kernels, whole.constants, whole.host_steps)
-        self._whole = whole
+        self._whole, self._idle = whole, whole.idle
 
     @cached_property
     def _host_program(self) -> PlacedProgram:

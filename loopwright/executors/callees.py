@@ -149,6 +149,13 @@ class Callee(NamedTuple):
     given: tuple[int, ...]  # numbers of the values that are its constants
     rest: tuple[int, ...]  # numbers of the values that it is called with
 
+    @property
+    def slots(self) -> Sequence[int]:
+        """Places of ``rest`` among the arguments of a bound call."""
+        if isinstance(self.function, HostStep):
+            return range(len(self.rest))
+        return [k for k, x in enumerate(self.function.given) if x is None]
+
 
 def callees(
     steps: Sequence[Step],
@@ -167,7 +174,7 @@ def callees(
     Weights in ``in_place`` are not copied.
     """
     arena = Arena()
-    kept = arena.copy_of if shared is None else partial(shared.one_of, copy=arena.copy_of)
+    kept = arena.kept if shared is None else partial(shared.one_of, copy=arena.kept)
     prepared: dict[tuple[object, ...], Any] = {}
     called = []
     for at, step in enumerate(steps):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from loopwright.errors import ArgumentError, UsageError, did_you_mean
-from loopwright.executors.callees import Callee, copied, seconds_of, sequence
+from loopwright.executors.callees import Callee, copied, in_one_piece, seconds_of, sequence
 from loopwright.executors.places import PlacedProgram
 from loopwright.executors.program import Array
 from loopwright.runtime import (
@@ -113,7 +113,11 @@ class Executor:
         for n, call in zip(steps, bound, strict=True):
             self._calls[n] = call
         self._share_workspace()
+        self._calls_changed()
+
+    def _calls_changed(self) -> None:
         self._sequence: Callable[[], None] | None = None
+        self._slots: dict[int, list[tuple[BoundCall, int]]] = {}  # of values, as of `_slots_of`
 
     def _share_workspace(self, others: Sequence[Any] = ()) -> None:
         """Let steps and ``others``, which never run together, share one (cached) workspace."""
@@ -129,6 +133,11 @@ class Executor:
 
     def _replace(self, number: int, elements: Any) -> None:
         """Use another array for a value, without a copy; where that is refused, nothing changes."""
+        if self._point(number, elements):
+            self._arrays[number] = elements
+            for call, slot in self._slots[number]:
+                call.hold(slot, elements)
+            return
         steps = enumerate(self._placed.program.steps)
         before, self._arrays[number] = self._arrays[number], elements
         try:
@@ -143,6 +152,50 @@ class Executor:
         if run is None:
             run = self._sequence = sequence(self._calls, self._groups)
         run()
+
+    def _point(self, number: int, elements: Any) -> bool:
+        """Let calls use other memory for a value, whose array is of its shape and dtype; whether
+        they can, else they are to be bound anew.
+        """
+        if number not in self._slots:
+            self._slots[number] = self._slots_of(number)
+        slots = self._slots[number]
+        if not slots or not elements.size:
+            return False
+        flags = elements.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return False
+        address = extent(elements).begin
+        for call, slot in slots:
+            call.pointers[slot] = address
+        return True
+
+    def _slots_of(self, number: int) -> list[tuple[BoundCall, int]]:
+        """Calls that take a value, with its place there; none where not all are compiled code."""
+        if not in_one_piece(self._calls):
+            return []
+        return [
+            (call, slot)
+            for callee, call in zip(self._placed.callees, self._calls, strict=True)
+            if number in callee.rest
+            for n, slot in zip(callee.rest, callee.slots, strict=True)
+            if n == number
+        ]
+
+    def _call(self, inputs: Sequence[Any]) -> list[Array]:
+        """Run on arrays in order, and return copies of the outputs; for an executor that nobody
+        uses otherwise, since its calls keep the addresses of arrays that were read in place.
+        """
+        program, place = self._placed.program, self._placed.place
+        held: list[object] = []
+        for n, v, x in zip(program.inputs, self.inputs, inputs, strict=True):
+            elements = place.fitted(v, x)
+            held += [elements, buffer_of(elements)]
+            if n in program.outputs or not self._point(n, elements):
+                np.copyto(self._arrays[n], elements)
+                self._point(n, self._arrays[n])
+        self._run()
+        return [self._arrays[n].copy() for n in program.outputs]
 
     def _check_idle(self) -> None:
         """Raise an error where a run is in progress."""

@@ -175,7 +175,7 @@ class GraphExecutor(Executor):
                 self._calls[group.start : group.stop] = apart
                 taken.append(group)
         self._groups = tuple(taken)
-        self._sequence = None
+        self._calls_changed()
         return tuple(tuple(self.program.steps[n].kernel for n in g) for g in self._groups)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from loopwright import env
 from loopwright.errors import ArgumentError, RunError, UsageError
 from loopwright.executors import saved
 from loopwright.executors.callees import HostStep, SharedArrays
@@ -35,6 +37,11 @@ from loopwright.runtime import (
     is_on_host,
 )
 from loopwright.runtime import device as as_device
+
+
+def idle_executors() -> deque[GraphExecutor]:
+    """Room for executors between calls of a model: more runs than CPUs at one time gain nothing."""
+    return deque(maxlen=len(env.usable_cpus()))
 
 
 class Model:
@@ -64,6 +71,7 @@ class Model:
         self.host_steps = host_steps or {}
         self._shared = shared
         self._lock, self._devices = threading.Lock(), dict[Device, DeviceProgram]()
+        self._idle = idle_executors()
 
     @cached_property
     def device_type(self) -> str:
@@ -195,7 +203,10 @@ class Model:
         return export_model(whole, target, cc, fcompile, force=force)
 
     def __call__(self, *inputs: Any) -> list[Any]:
-        """Run once, with an executor of its own; takes an array for each input, in order.
+        """Run once; takes an array for each input, in order. Threads may call at one time.
+
+        On the host, memory of a run is kept for the calls that follow, and arrays that are
+        contiguous are read where they lie: leave them as they are until it returns.
 
         Of a model for devices, inputs may lie on one of them, such as tensors of PyTorch: then it
         runs there. Outputs are arrays of NumPy, or of that device, for ``torch.from_dlpack``.
@@ -204,8 +215,13 @@ class Model:
         """
         placed = [device_of(x) for x in inputs if not is_on_host(x)]
         home = next((d for d in placed if d.name == self.device_type), None)
-        executor = self.executor(home)
+        executor = self._idle_one() or self.executor(home)
         check_count([v.name for v in executor.inputs], inputs)
+        if self.device_type == "cpu":
+            copies = executor._call(inputs)
+            if not self.host_steps:  # whose functions may keep the arrays that they were given
+                self._idle.append(executor)
+            return copies
         for n, x in enumerate(inputs):
             executor.set_input(n, x)
         executor.run()
@@ -213,6 +229,14 @@ class Model:
         if home is not None:
             return outputs
         return [a.numpy() if isinstance(a, DeviceArray) else np.asarray(a) for a in outputs]
+
+    def _idle_one(self) -> GraphExecutor | None:
+        """An executor that no call uses; None where there is none for this program."""
+        try:
+            executor = self._idle.pop()
+        except IndexError:
+            return None
+        return executor if executor.program is self.program else None
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the model to one file: its program, the machine code of its kernels, its weights.

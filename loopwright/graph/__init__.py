@@ -36,7 +36,6 @@ from loopwright.graph.ir.structural import structural_equal, structural_hash
 from loopwright.graph.ir.visitor import free_vars, post_order, rewrite, substitute
 from loopwright.graph.kernels import evaluate
 from loopwright.graph.layout.choice import LayoutChoice
-from loopwright.graph.layout_tuning import tune_layouts
 from loopwright.graph.op.products import sparse_dense
 from loopwright.graph.quantize import quantize
 from loopwright.graph.registry import (
@@ -52,24 +51,24 @@ from loopwright.graph.registry import (
     remove_op,
 )
 from loopwright.graph.serial import load_json, save_json
-from loopwright.graph.tuning import ModelTask, extract_tasks
 from loopwright.lazy import lazy_names
 
-# Imported at their first use, by other rooms.
 if TYPE_CHECKING:
     from loopwright.graph import torch_backend
     from loopwright.graph.batches import BatchSource, checked_batches, source_of
     from loopwright.graph.building import ModelBuilder
-    from loopwright.graph.fallbacks import random_inputs, seconds_by_step
+    from loopwright.graph.fallbacks import random_inputs, seconds_by_step, shares_by_step
     from loopwright.graph.frontend.source import ModelLike, module_of
     from loopwright.graph.ir.module import MAIN
     from loopwright.graph.kernels import KernelTasks, fastest, kernel_tasks
     from loopwright.graph.layout.choice import LAYOUTS
-    from loopwright.graph.layout_tuning import LayoutCosts, Measured
+    from loopwright.graph.layout_tuning import LayoutCosts, Measured, tune_layouts
     from loopwright.graph.plan import Planned
     from loopwright.graph.registry import DEFINITION
     from loopwright.graph.transform.pipeline import before_layouts, prepared
-    from loopwright.graph.tuning import grouped, tune
+    from loopwright.graph.tuning import ModelTask, extract_tasks, grouped, tune
+# Imported at their first use; those that `__all__` lacks by other rooms.
+
 
 __all__ = [
     "Call", "CompiledBatches", "CompiledModel", "Constant", "Expr", "FuncType", "Function",

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from loopwright import driver, runtime
+from loopwright.codegen import BuildQueue
 from loopwright.errors import InternalError
 from loopwright.executors import HostStep, Model, SharedArrays
 from loopwright.graph.fallbacks import Fallback, ModelReport, fallbacks_of, random_inputs
@@ -26,12 +28,15 @@ from loopwright.graph.layout.choice import LayoutChoice
 from loopwright.graph.plan import Planned
 from loopwright.graph.transform.pipeline import prepared
 from loopwright.history import ApplyHistoryBest, Choice, Match, Source, apply_history_best
-from loopwright.measure import DeviceLock, PairedGain, code_of, lock_names, measured_on, paired_gain
 from loopwright.presenting import duration
 from loopwright.records import Outcome
 from loopwright.runtime import Module
 from loopwright.target import Target
 from loopwright.task import DispatchContext, FallbackContext, fallback, schedule_of
+
+# Measuring is imported where kernels take turns: most models are compiled without.
+if TYPE_CHECKING:
+    from loopwright.measure import PairedGain
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ class ModelBuilder:
     target: Target
     history: ApplyHistoryBest | None = None  # None: the records of the context around, if any
     finalists: int | None = None  # records of each kernel that take turns inside runs
-    kernels: dict[str, Module] = field(default_factory=dict)  # built, by the keys of their tasks
+    kernels: dict[str, Future[Module]] = field(default_factory=dict)  # by the keys of their tasks
     weights: SharedArrays | None = None  # equal ones are kept once; None: as each model has them
     packed: SharedArrays | None = None  # computed from weights; None: each model has its own
 
@@ -188,24 +193,31 @@ class ModelBuilder:
 
     def program(self, planned: Planned, tasks: KernelTasks) -> CompiledModel:
         """Build a program, each kernel from the schedule of the fastest of its tasks."""
-        kernels, choices, implementations = {}, {}, {}
-        with self.applied():
+        building, choices, implementations = {}, {}, {}
+        with self.applied(), BuildQueue() as queue:
             records = records_in_force()
             for name, candidates in tasks.items():
                 chosen = fastest(candidates, records)
-                kernels[name] = self.kernel(chosen, name)
+                building[name] = self.kernel(chosen, name, queue)
                 implementations[name] = chosen.implementation
                 if self.history is not None:
                     choices[name] = self.history.explain(chosen.task)
+        kernels = {name: future.result() for name, future in building.items()}
         return CompiledModel(planned, kernels, choices, implementations, self.packed)
 
-    def kernel(self, one: KernelTask, name: str) -> Module:
+    def kernel(self, one: KernelTask, name: str, queue: BuildQueue) -> Future[Module]:
         """The kernel of a task, built by the schedule that the context in force has for it."""
         key = one.task.key
-        if key not in self.kernels:
+        future = self.kernels.get(key)
+        if future is None:
             schedule, args = schedule_of(one.task)
-            self.kernels[key] = driver.build(schedule, args, self.target, name=name)
-        return self.kernels[key]
+            future = self.kernels[key] = queue.build(schedule, args, self.target, name)
+            future.add_done_callback(lambda done: self._drop_failed(key, done))
+        return future
+
+    def _drop_failed(self, key: str, future: Future[Module]) -> None:
+        if future.cancelled() or future.exception():
+            self.kernels.pop(key, None)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -218,6 +230,8 @@ class ModelBuilder:
 
     def _playoff(self, model: CompiledModel, tasks: KernelTasks, count: int) -> InsideReport:
         """Compare the ``count`` fastest records of each kernel, or else defaults, inside runs."""
+        from loopwright.measure import code_of
+
         finalists: dict[str, list[KernelFinalist]] = {}
         for name, candidates in tasks.items():
             distinct: dict[str, KernelFinalist] = {}
@@ -287,6 +301,8 @@ def records_in_force() -> ApplyHistoryBest | None:
 
 
 def _gain(first: Sequence[float], other: Sequence[float]) -> PairedGain:
+    from loopwright.measure import paired_gain
+
     if (gain := paired_gain(first, other)) is None:
         raise InternalError(f"{len(first)} rounds are too few to compare two kernels")
     return gain
@@ -295,6 +311,8 @@ def _gain(first: Sequence[float], other: Sequence[float]) -> PairedGain:
 @contextmanager
 def _alone(target: Target) -> Iterator[None]:
     """Keep other users of loopwright from timing on the target's devices meanwhile."""
+    from loopwright.measure import DeviceLock, lock_names, measured_on
+
     with ExitStack() as stack:
         for name in lock_names(measured_on(target)):
             lock = DeviceLock(name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from typing import Any, overload
 
+from loopwright.codegen import BuildQueue
 from loopwright.errors import UsageError
 from loopwright.executors import PartitionedExecutor, partition
 from loopwright.graph.batches import (
@@ -20,12 +22,10 @@ from loopwright.graph.building import CompiledModel, ModelBuilder, records_in_fo
 from loopwright.graph.frontend.source import ModelLike, module_of
 from loopwright.graph.kernels import fastest, kernel_tasks
 from loopwright.graph.layout.choice import MEASURED, LayoutChoice, chosen_layouts
-from loopwright.graph.layout_tuning import tune_layouts
 from loopwright.graph.transform.pipeline import prepared
 from loopwright.history import Source
 from loopwright.runtime import Device, Module, artifact_kind, device_of_target
 from loopwright.task import TargetLike, resolve_target
-from loopwright.tuner import flop_of
 
 
 @overload
@@ -67,6 +67,8 @@ def compile(
     batches: Iterable[int] | None = None,
 ) -> CompiledModel | CompiledBatches:
     """Build a model: simplify its graph, fuse, plan memory, and build each kernel once.
+
+    Kernels are kept on disk, where ``LOOPWRIGHT_CACHE`` says, and are not compiled again.
 
     Args:
         model: a module, whose ``main`` is built; an ONNX model as `from_onnx` takes it; or a model
@@ -138,6 +140,8 @@ def compile(
     choice = None if measured else chosen_layouts(layouts)
     module = module_of(one_batch(model), example_inputs=example_inputs, fallback=fallback)
     if measured:
+        from loopwright.graph.layout_tuning import tune_layouts  # with all tuners
+
         choice = tune_layouts(module, builder.target, builder.history)
     return builder.model(module, choice)
 
@@ -175,6 +179,8 @@ def compile_partitioned(
         >>> print(executor.cut.devices, executor.get_output(0).numpy())
         (0, 1) [[0.25 0.25 0.25 0.25]]
     """
+    from loopwright.tuner import flop_of
+
     resolved = [resolve_target(t) for t in targets]
     shares = [1.0] * len(resolved) if capacities is None else list(capacities)
     for what, items in (("capacities", shares), ("devices", devices)):
@@ -187,8 +193,8 @@ def compile_partitioned(
     history_records = records_of(history)
     builders = [ModelBuilder(t, history_records) for t in resolved]
     each = [kernel_tasks(planned, t) for t in resolved]
-    kernels: list[dict[str, Module]] = [{} for _ in resolved]
-    with builders[0].applied():
+    building: list[dict[str, Future[Module]]] = [{} for _ in resolved]
+    with builders[0].applied(), BuildQueue() as queue:
         records = records_in_force()
         chosen = [{n: fastest(c, records) for n, c in tasks.items()} for tasks in each]
         loads = [
@@ -198,7 +204,9 @@ def compile_partitioned(
         cut = partition(planned.program, loads, shares)
         pairs = zip(steps, cut.devices, strict=True)
         for device, name in sorted({(device, step.kernel) for step, device in pairs}):
-            kernels[device][name] = builders[device].kernel(chosen[device][name], name)
+            one = chosen[device][name]
+            building[device][name] = builders[device].kernel(one, name, queue)
+    kernels = [{name: f.result() for name, f in part.items()} for part in building]
     if devices is None:
         # A part without kernels is on the host.
         kinds = [

@@ -32,26 +32,48 @@ def random_inputs(program: Program) -> Mapping[str, npt.NDArray[Any]]:
     return arrays
 
 
-def seconds_by_step(model: Model, runs: int) -> dict[str, float]:
-    """Mean seconds of all calls of each kernel or Python function in a run, over ``runs`` runs.
+def seconds_by_step(model: Model, runs: int) -> dict[str, list[float]]:
+    """Seconds of all calls of each kernel or Python function, of each of ``runs`` runs.
 
-    The data are random, and one run goes before. On a CPU calls are timed back to back; on a device
-    each is waited for, so that the launch overhead of the host is included.
+    The data are random, and a run that does not count goes before. On a CPU calls are timed back to
+    back; on a device each is waited for, so that the launch overhead of the host is included.
     """
     inputs = random_inputs(model.program)
+    names = [step.kernel for step in model.program.steps]
+    samples: dict[str, list[float]] = {name: [] for name in names}
     if model.device_type == "cpu":
-        report = model.debug_executor().profile(runs, **inputs)
-        return {call.name: call.seconds / report.runs for call in report.rows()}
+        debug = model.debug_executor()
+        debug.set_input(None, None, **inputs)
+        for _ in range(runs):
+            for call in debug.profile(1).rows():
+                samples[call.name].append(call.seconds)
+        return samples
     executor = model.executor()
     assert isinstance(executor, DeviceGraphExecutor)
     executor.run(**inputs)
     executor.sync()
-    names = [step.kernel for step in model.program.steps]
-    total = dict.fromkeys(names, 0.0)
     for _ in range(runs):
+        total = dict.fromkeys(names, 0.0)
         for name, seconds in zip(names, executor.seconds_of_steps(), strict=True):
-            total[name] += seconds / runs
-    return total
+            total[name] += seconds
+        for name, seconds in total.items():
+            samples[name].append(seconds)
+    return samples
+
+
+def shares_by_step(samples: Mapping[str, Sequence[float]]) -> dict[str, tuple[float, float]]:
+    """Share of each step in the time of a run: the median over the runs, and half the distance of
+    the quartiles.
+
+    A share is that of one run, so that a machine that changes its clock between runs moves it
+    little.
+    """
+    if not samples:
+        return {}
+    times = np.array(list(samples.values()))
+    low, middle, high = np.quantile(times / times.sum(axis=0), (0.25, 0.5, 0.75), axis=1)
+    middle, spread = middle / middle.sum(), (high - low) / 2  # so that the shares make a whole
+    return dict(zip(samples, zip(middle.tolist(), spread.tolist(), strict=True), strict=True))
 
 
 @dataclass(frozen=True)
@@ -92,12 +114,11 @@ class ModelReport(Report):
 def fallbacks_of(model: Model, hosts: Mapping[str, HostFunction]) -> tuple[Fallback, ...]:
     if not hosts:
         return ()
-    took = seconds_by_step(model, runs=3)
-    whole = sum(took.values())
+    shares = shares_by_step(seconds_by_step(model, runs=3))
     where = model.device_type
     moved = "" if where == "cpu" else f"; its values go from {where} to the host and back"
     fallbacks = [
-        Fallback(name, host.span or host.name, host.by, host.reason + moved, took[name] / whole)
+        Fallback(name, host.span or host.name, host.by, host.reason + moved, shares[name][0])
         for name, host in hosts.items()
     ]
     return tuple(sorted(fallbacks, key=lambda f: -f.share))

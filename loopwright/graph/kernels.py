@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from loopwright import driver, te
+from loopwright import te
+from loopwright.codegen import BuildQueue
 from loopwright.errors import GraphError, InternalError
 from loopwright.executors import GraphExecutor
 from loopwright.graph import registry
@@ -187,12 +188,13 @@ def evaluate(exprs: Sequence[Expr]) -> list[np.ndarray[Any, Any]]:
         [4. 5.]
     """
     planned = plan(FuseOps(IRModule.from_expr(Function((), Tuple(tuple(exprs))))))
-    kernels = {}
-    with Target("llvm"):
+    building, target = {}, Target("llvm")
+    with target, BuildQueue() as queue:
         for name, (function, _) in planned.kernels.items():
             args = expression_of(function)
             s = te.create_schedule([t.op for t in args.outputs])
-            kernels[name] = driver.build(s, args.args, name=name)
+            building[name] = queue.build(s, args.args, target, name)
+    kernels = {name: future.result() for name, future in building.items()}
     executor = GraphExecutor(planned.program, kernels, planned.constants)
     executor.run()
     return [np.asarray(executor.get_output(n)) for n in range(len(exprs))]

@@ -51,6 +51,21 @@ def plan_sized(module: IRModule, size: SizeVar) -> SizedPlan:
     return _Planner(infer_types(module), size).plan(module[MAIN])
 
 
+_NO_FUNCTIONS = "its values are tensors; call the function, or leave it out"
+
+
+class _Places(dict[ir.Expr, list[int]]):
+    """Indices of the values of each expression; functions have none."""
+
+    def __missing__(self, e: ir.Expr) -> list[int]:
+        raise _no_place(e, _NO_FUNCTIONS)
+
+
+def _no_place(e: ir.Expr, why: str) -> GraphError:
+    origin = f" ({e.span})" if e.span else ""
+    return GraphError(f"a {type(e).__name__}{origin} has no place in a program of kernels: {why}")
+
+
 @dataclass
 class _Planner:
     types: Mapping[ir.Expr, ir.Type]
@@ -65,7 +80,7 @@ class _Planner:
     hosts: dict[str, ir.HostFunction] = field(default_factory=dict)
 
     def plan(self, main: ir.Function) -> SizedPlan:
-        where: dict[ir.Expr, list[int]] = {}
+        where = _Places()
         used: set[str] = set()
         for p in main.params:
             where[p] = [self._add(unique(p.name, used), self.types[p], "input")]
@@ -89,7 +104,7 @@ class _Planner:
     def _numbers(
         self,
         e: ir.Expr,
-        where: dict[ir.Expr, list[int]],
+        where: _Places,
         bound: Mapping[ir.Var, ir.Expr],
         used: set[str],
     ) -> list[int]:
@@ -116,14 +131,12 @@ class _Planner:
                 name = f"{_plain(host.name)}_by_{_plain(host.by)}_{len(self.hosts)}"
                 self.hosts[name] = host
                 return self._add_step(e, name, [where[a][0] for a in e.args])
-        where_from = f" ({e.span})" if e.span else ""
+            case ir.GlobalVar():
+                raise _no_place(e, _NO_FUNCTIONS)
         advice = "run FuseOps before"
         if isinstance(e, ir.If):
             advice = "build its branches as two models, and choose in Python"
-        raise GraphError(
-            f"a {type(e).__name__}{where_from} has no place in a program of kernels: the graph "
-            f"executor runs calls one after the other; {advice}"
-        )
+        raise _no_place(e, f"the graph executor runs calls one after the other; {advice}")
 
     def _step(self, call: ir.Call, function: ir.Function, args: list[int]) -> list[int]:
         constant = tuple(i for i, n in enumerate(args) if self.values[n].kind == "constant")

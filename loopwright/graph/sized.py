@@ -7,12 +7,14 @@ variable: loops have as many iterations as a call needs, guarded where a tile ru
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from loopwright import driver, te
+from loopwright import te
+from loopwright.codegen import BuildQueue
 from loopwright.errors import GraphError, InternalError, LoopwrightError
 from loopwright.graph.building import ModelBuilder, records_in_force
 from loopwright.graph.ir import expr as ir
@@ -171,35 +173,38 @@ def sized_kernels(
 
     Those that do not depend on the batch are shared with other programs of the builder.
     """
-    modules, used = {}, set[int]()
-    with builder.applied():
+    building, used = {}, set[int]()
+    with builder.applied(), BuildQueue() as queue:
         for name, (function, constants) in planned.kernels.items():
-            modules[name], batch = _built(name, function, constants, size, batches, builder)
+            one = name, function, constants
+            building[name], batch = _begun(*one, size, batches, builder, queue)
             used |= set() if batch is None else {batch}
+    modules = {name: future.result() for name, future in building.items()}
     return SizedKernels(modules, tuple(sorted(used)))
 
 
-def _built(
+def _begun(
     name: str,
     function: ir.Function,
     constants: tuple[int, ...],
     size: SizeVar,
     batches: Sequence[int],
     builder: ModelBuilder,
-) -> tuple[Module, int | None]:
-    """A kernel, and the batch whose schedule it has; None where it does not depend on the batch."""
+    queue: BuildQueue,
+) -> tuple[Future[Module], int | None]:
+    """A kernel to be, and the batch whose schedule it has; None where it depends on no batch."""
     why = ""
     for batch in batches:
         candidates = tasks_of(bound_function(function, size, batch), constants, builder.target)
         chosen = fastest(candidates, records_in_force())
         expression = chosen.expression_of(function)
         if not size_vars(n for t in expression.args for n in t.shape):
-            return builder.kernel(chosen, name), None
+            return builder.kernel(chosen, name, queue), None
         try:
             schedule = te.create_schedule([t.op for t in expression.outputs])
             for step in schedule_of(chosen.task)[0].trace:
                 schedule.apply_step(step)
-            return driver.build(schedule, expression.args, builder.target, name=name), batch
+            return queue.build(schedule, expression.args, builder.target, name), batch
         except InternalError:
             raise
         except LoopwrightError as error:

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -48,7 +49,6 @@ from loopwright.graph.plan import plan_sized
 from loopwright.graph.registry import get_op
 from loopwright.graph.sized import Generalised, generalised, sized_kernels
 from loopwright.graph.transform.pipeline import pipeline
-from loopwright.graph.tuning import tune
 from loopwright.runtime import Module, device_of_target
 
 
@@ -90,7 +90,10 @@ def loopwright(
     backend = aot_autograd(
         fw_compiler=refuse_gradients,
         inference_compiler=inference,
-        decompositions={**torch._decomp.core_aten_decompositions(), **decompositions()},
+        decompositions={
+            **torch._decomp.core_aten_decompositions(),
+            **decompositions(settings.fallback),
+        },
     )
     compiled: Callable[..., Any] = backend(gm, example_inputs)
     return compiled
@@ -308,7 +311,7 @@ class _Build:
         self._share, self._any_size = whole.share, whole.any_size
         self._holders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         self._weights: Weights | None = None
-        self._kernels: dict[str, Module] = {}
+        self._kernels: dict[str, Future[Module]] = {}
         self._outputs: list[Any] = []
         self._hosts: Mapping[str, HostFunction] = {}
 
@@ -367,6 +370,8 @@ class _Build:
         self._inputs += moved
         options, target = self._options, self._options.resolved
         if options.tunes and not self._kernels:
+            from loopwright.graph.tuning import tune
+
             tune(module, target, log=options.log, trials=options.trials, timeout=options.timeout)
         history = records_of(options.records)
         # Kernels of the previous model are taken over.

@@ -211,7 +211,7 @@ class ApplyGraphBest(_ConfigContext):
         """The schedule of the next record; RecordError where that is of another task."""
         if self._next < len(self._records):
             record = self._records[self._next]
-            if record.task not in task.aliases and task.key != record.expression:
+            if not task.is_of(record):
                 raise RecordError(
                     f"ApplyGraphBest: call {self._next + 1} is of {task}, and record "
                     f"{self._next + 1} of {record.task}; give the records in the order of the calls"

@@ -169,7 +169,8 @@ class KnownRecords:
     def of_expression(self, task: Task) -> list[Record]:
         """Records of a task, and others of its expression (an automatic space's) and kind of
         target."""
-        names = dict.fromkeys((*task.aliases, task.key))
+        by_hand = () if task.by_hand is None else task.by_hand.aliases
+        names = dict.fromkeys((*task.aliases, task.key, *by_hand))
         named = [record for key in names for record in self._records.get(key, [])]
         if not task.dag_hash:
             return named
@@ -218,6 +219,9 @@ def other_knobs(task: Task, config: Mapping[str, Json]) -> str:
 
 def instantiate(task: Task, record: Record) -> tuple[Scheduled, bool]:
     """The schedule of a record, and whether its trace was replayed in place of the template."""
+    by_hand = task.by_hand
+    if by_hand is not None and not record.trace and record.task in by_hand.aliases:
+        return instantiate(by_hand, record)
     named = record.task in task.aliases
     if task.automatic or not named:
         if record.dag not in task.dag_hashes:
@@ -302,6 +306,9 @@ def _task_of(record: Record, target: TargetLike) -> Task | str:
 
 def _misfit(record: Record, task: Task, config: Mapping[str, Json]) -> str:
     """Reason why a record's knobs are not those of the template now; empty where they are."""
+    if task.automatic and record.trace and record.dag in task.dag_hashes:
+        return ""
+    task = task.by_hand or task
     if (differing := other_knobs(task, config)) and not record.trace:
         return f"{differing}, and no trace"
     try:

@@ -600,7 +600,12 @@ def promote(a: ExprLike | ExprOps, b: ExprLike | ExprOps) -> tuple[Expr, Expr, s
     if isinstance(b, int | float) and not isinstance(a, int | float):
         x = as_expr(a)
         return _common(x, _literal(b, x.dtype))
-    return _common(as_expr(a), as_expr(b))
+    x, y = as_expr(a), as_expr(b)
+    if isinstance(a, np.integer):
+        x = _not_wrapped(x, y.dtype)
+    if isinstance(b, np.integer):
+        y = _not_wrapped(y, x.dtype)
+    return _common(x, y)
 
 
 def _literal(value: float, other: str) -> Expr:
@@ -612,7 +617,20 @@ def _literal(value: float, other: str) -> Expr:
     lo, hi = dtypes.limits(other)
     if lo <= value <= hi or value != value:
         return as_expr(value, other)
-    return as_expr(value, None if -(2**31) <= value < 2**31 else "int64")  # it may wrap
+    return _not_wrapped(as_expr(value), other)
+
+
+def _not_wrapped(number: Expr, other: str) -> Expr:
+    """A number as a constant; TensorError where it, or an operand of dtype ``other``, would wrap as
+    both become unsigned."""
+    assert isinstance(number, Const)
+    becomes = dtypes.promote(number.dtype, other)
+    if dtypes.is_unsigned(becomes) and (number.value < 0 or other.startswith("int")):
+        raise TensorError(
+            f"{number.value} does not fit {other}, the dtype of the other operand; cast that, or "
+            "give te.const(value, dtype), which wraps"
+        )
+    return number
 
 
 def _common(a: Expr, b: Expr) -> tuple[Expr, Expr, str]:

@@ -327,7 +327,7 @@ WARP_INSTRUCTIONS: dict[str, Instruction] = {
 # ---------------------------------------------------------------- dot products
 
 #: Names of element types in names of instructions.
-_SHORT = {"uint8": "u8", "int8": "s8", "bfloat16": "bf16"}
+_SHORT = {"uint8": "u8", "int8": "s8", "int16": "s16", "bfloat16": "bf16"}
 #: Lanes that dot products have, those of AVX-512 last.
 DOT_LANES = (4, 8, 16)
 #: Operands of dot products, the one that all lanes share first.
@@ -336,6 +336,7 @@ DOT_OPERANDS = (
     ("int8", "uint8"),
     ("int8", "int8"),
     ("uint8", "uint8"),
+    ("int16", "int16"),
     ("bfloat16", "bfloat16"),
 )
 

@@ -52,8 +52,8 @@ class MachineLimit:
 
 
 def arithmetic_of(dag: Dag) -> str:
-    """Operand type of products: ``"float32"``, ``"float64"``, ``"int8"`` for bytes that are summed
-    up as int32, ``"bfloat16"`` likewise in float32; empty for anything else.
+    """Operand type of products: ``"float32"``, ``"float64"``, ``"int8"`` or ``"int16"`` for what
+    is summed up as int32, ``"bfloat16"`` likewise in float32; empty for anything else.
 
     Half floats that are rounded after each operation have no known limit, nor wider integers.
     """
@@ -72,6 +72,8 @@ def arithmetic_of(dag: Dag) -> str:
             products.update((x.value.dtype, e.dtype) for x in (e.a, e.b))
     if {("int8", "int32"), ("uint8", "int32")} & products:
         return "int8"
+    if ("int16", "int32") in products:
+        return "int16"
     if ("bfloat16", "float32") in products:
         return "bfloat16"
     return next((dtype for dtype in ("float32", "float64") if dtype in floats), "")

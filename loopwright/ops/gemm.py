@@ -122,9 +122,9 @@ def default_tiles(
     operand as it is, along k where it is transposed: packing does not pay.
     """
     tiles.check_sizes(dtype, M=M, N=N, K=K)
-    if trans_b and M <= _FEW_ROWS and vector_lanes(dtype) <= K and min(M, N) >= _DOT_TILE:
-        tile = [-1, 1, _DOT_TILE]
-        return {"tile_i": tile, "tile_j": tile, "unroll_k": 1, "pack": "dot"}
+    if trans_b and M <= _FEW_ROWS and vector_lanes(dtype) <= K and N >= _DOT_TILE:
+        tile_i, tile_j = [-1, 1, min(M, _DOT_TILE)], [-1, 1, _DOT_TILE]
+        return {"tile_i": tile_i, "tile_j": tile_j, "unroll_k": 1, "pack": "dot"}
     fits = fits_registers(dtype)
     rows, wide = min(
         ((r, w) for r in row_tiles(M, _ROWS) for w in column_tiles(N, dtype) if fits(r, w)),

@@ -40,7 +40,7 @@ class _Choice:
 
 def seed_of(task: Task, record: Record) -> Seed | None:
     """A record of TOPI beside a task of ours; None where it is of no template that is known."""
-    stem, _, device = record.op.partition(".")
+    stem, device = _template(record)
     if stem not in _READERS or not device:
         return None
     name, read = _READERS[stem]
@@ -49,35 +49,50 @@ def seed_of(task: Task, record: Record) -> Seed | None:
     try:
         sizes = read(record.args)
     except _NotHereError as exc:  # of an unknown workload, which its name alone says
-        return Seed(name, _refused(record, str(exc)) if task.name in also else None)
+        return Seed(name, _refused(record, str(exc)) if task.name in also else None, False)
     except (TypeError, ValueError, IndexError, AttributeError):
         why = "its arguments are others than are known here"
-        return Seed(name, _refused(record, why) if task.name in also else None)
+        return Seed(name, _refused(record, why) if task.name in also else None, False)
     said = (f"{k}={_text(v)}" for k, v in sizes.items() if v != _USUAL.get(k))
     wanted = {**sizes, **also.get(task.name, {})}
     alike = all(_text(own[k]) == _text(v) for k, v in wanted.items() if k in own)
     of_it = task.name in also and alike
-    point = partial(_point, task, own, record, device) if of_it else None
+    point = partial(_point, task, own, record) if of_it else None
     return Seed(" ".join([name, *said]), point)
+
+
+def _template(record: Record) -> tuple[str, str]:
+    """The template of a record and its device, by the names of AutoTVM 0.2; in 0.1 the target says
+    the device, and the sizes of a tile which of the products it is."""
+    stem, _, device = record.op.partition(".")
+    if device or stem not in _OF_0_1:
+        return stem, device
+    rows = record.config.get("tile_y")
+    packed = isinstance(rows, (list, tuple)) and len(rows) == 3
+    kind, keys = record.target.get("kind"), record.target.get("keys")
+    on_x86 = kind == "llvm" and not keys
+    stem = _OF_0_1[stem]
+    return "dense_pack" if stem == "dense_nopack" and packed else stem, "x86" if on_x86 else "other"
 
 
 def _refused(record: Record, why: str) -> Callable[[], _Named]:
     return lambda: (None, (f"{record.op}: {why}",))
 
 
-def _point(task: Task, own: _Sizes, record: Record, device: str) -> _Named:
+def _point(task: Task, own: _Sizes, record: Record) -> _Named:
     try:
-        return _found(task, own, record, device)
+        return _found(task, own, record)
     except _NotHereError as exc:
         return _refused(record, str(exc))()
 
 
-def _found(task: Task, own: _Sizes, record: Record, device: str) -> _Named:
+def _found(task: Task, own: _Sizes, record: Record) -> _Named:
+    stem, device = _template(record)
     if device != "x86":
         raise _NotHereError("its knobs are of a schedule that no space here has")
     if not runs_on_cpu(task.target.kind):
         raise _NotHereError(f"it is scheduled for a CPU, not for {task.target.kind}")
-    mean = _POINTS.get(record.op.partition(".")[0])
+    mean = _POINTS.get(stem)
     if mean is None:
         raise _NotHereError("its knobs are not known")
     space, first = _part(task)
@@ -100,7 +115,7 @@ def _part(task: Task) -> tuple[ConfigSpace, int]:
     space = task.config_space
     if not isinstance(space, SpaceUnion):
         return space, 0
-    names = _STRUCTURES[task.name]
+    names = _STRUCTURES.get(task.name, (f"template {task.by_hand}",))
     apart = task.name == "depthwise_conv2d" and "NCHW" in task.args
     number = next((n for n, name in enumerate(space.names) if name in names), None)
     if number is None:
@@ -220,6 +235,8 @@ def _padding(value: Any) -> tuple[int, int]:
 
 
 def _conv2d(args: Sequence[Any]) -> _Sizes:
+    if args[5:6] in (["NHWC"], ["HWCN"]):
+        raise _NotHereError(f"its layout is {args[5]}")
     sizes, weight = _image(args)
     if weight[1] != sizes["C"]:
         raise _NotHereError(f"its weight has {weight[1]} of {sizes['C']} channels: it has groups")
@@ -267,6 +284,16 @@ _READERS: dict[str, tuple[str, Callable[[Sequence[Any]], _Sizes]]] = {
     "dense_nopack": ("dense", _dense),
     "dense_pack": ("dense", _dense),
     "batch_matmul": ("batch_matmul", _batch_matmul),
+}
+
+#: Templates of AutoTVM 0.1, whose names have no device, by those of 0.2.
+_OF_0_1 = {
+    "topi_nn_conv2d": "conv2d_nchw",
+    "topi_x86_conv2d_NCHWc": "conv2d_NCHWc",
+    "topi_nn_depthwise_conv2d_nchw": "depthwise_conv2d_nchw",
+    "topi_x86_depthwise_conv2d_NCHWc_from_nchw": "depthwise_conv2d_NCHWc",
+    "topi_nn_dense": "dense_nopack",
+    "topi_nn_batch_matmul": "batch_matmul",
 }
 
 # ---------------------------------------------------------------- knobs of TOPI for x86

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         without_collector,
         without_records,
     )
+    from loopwright.records.provenance import source_hash
     from loopwright.records.query import latest_verdict, verdict_on
     from loopwright.records.ranking import (
         PLAYOFF,

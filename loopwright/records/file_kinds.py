@@ -10,6 +10,7 @@ import stat
 import zlib
 from collections.abc import Iterable
 
+from loopwright.files import open_flags
 from loopwright.presenting import counted
 from loopwright.records.foreign import GZIP, Document, unpacked
 from loopwright.records.line import BEGINNING, BOM, Json, begins_log
@@ -55,7 +56,7 @@ def described(path: str | os.PathLike[str]) -> str:
 
 def open_at_once(path: str, flags: int) -> int:
     """Open a file without waiting for a writer, as a pipe would."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | open_flags("NONBLOCK"))
 
 
 def _kind(data: bytes) -> str:

@@ -59,7 +59,8 @@ class Follower:
             with open(self.path, "rb", opener=open_at_once) as file, without_collector():
                 status = os.fstat(file.fileno())
                 self._check_regular(status)  # in the meantime it may have become a pipe
-                if not is_lines(os.pread(file.fileno(), BEGINNING, 0)):
+                if not is_lines(read_at(file.fileno(), BEGINNING, 0)):
+                    file.seek(0)  # it has moved where the system has no pread
                     return self._look_at_whole(file, status)
                 restarted = bool(self._whole) or not self._is_same(file.fileno(), status)
                 if restarted:

@@ -1,7 +1,8 @@
-"""Results of other tuners as lines of a log: caches of Kernel Tuner, files in the T4 format, Ansor.
+"""Results of other tuners as lines of a log: Kernel Tuner, files in the T4 format, KTT, Ansor.
 
-A cache or T4 file is one JSON object, which may be cut off or gzip'd. Each of its results becomes a
-line of its own, which `loopwright.records.log.read_line` reads as it does the lines of AutoTVM.
+A cache, T4 or KTT file is one JSON object, which may be cut off or gzip'd. Each of its results
+becomes a line of its own, which `loopwright.records.log.read_line` reads as it does the lines of
+AutoTVM.
 """
 
 from __future__ import annotations
@@ -30,21 +31,31 @@ from loopwright.records.line import (
 from loopwright.records.record import VERSION, Record, task_key
 
 #: Fields of a record that keep what another tuner stored, with the name of the tuner or format.
-ORIGINS = {"autotvm": "AutoTVM", "ansor": "Ansor", "kernel_tuner": "Kernel Tuner", "t4": "T4"}
+ORIGINS = {
+    "autotvm": "AutoTVM",
+    "ansor": "Ansor",
+    "kernel_tuner": "Kernel Tuner",
+    "t4": "T4",
+    "ktt": "KTT",
+}
 #: What can be read, in the words of errors.
 READABLE = (
-    "a file that `loopwright tune` wrote, a log of AutoTVM (0.2) or Ansor (v0.2 to v0.6), a cache "
-    "of Kernel Tuner, or results in the T4 format; each may be gzip'd"
+    "a file that `loopwright tune` wrote, a log of AutoTVM (0.1, 0.2) or Ansor (v0.2 to v0.6), a "
+    "cache of Kernel Tuner, results in the T4 format, or the JSON of KTT; each may be gzip'd"
 )
 
 GZIP = b"\x1f\x8b"
 _MAX_FILE = 1 << 29  # bytes of the largest file that is read as one JSON object
+_BLOCK = 1 << 20  # bytes of one read of it
 #: The field that holds the results, with the field of a record for what else they store.
-_HOLDERS = {"cache": "kernel_tuner", "results": "t4"}
+_HOLDERS = {"cache": "kernel_tuner", "results": "t4", "Results": "ktt"}
 _BETWEEN = re.compile(r"[\s,:]*")
 _MOST_TORN = 100  # results that are passed over: each may be searched to the end of the text
-#: Where the next result begins, among those of an object (Kernel Tuner) and of an array (T4).
-_NEXT = {"}": re.compile(r'(?:\n|\},?\s*)(?=")'), "]": re.compile(r'(?=\{\s*"(?:timestamp|conf))')}
+#: Where the next result begins, among those of an object (Kernel Tuner) and of an array.
+_NEXT = {
+    "}": re.compile(r'(?:\n|\},?\s*)(?=")'),
+    "]": re.compile(r'(?=\{\s*"(?:timestamp|conf|ComputationResults))'),
+}
 
 
 def origin_of(record: Record) -> str:
@@ -119,12 +130,15 @@ def filled(file: io.BufferedReader) -> tuple[io.BufferedReader, Filled | None]:
 
 def data_of(file: io.BufferedReader) -> bytes:
     """The rest of a file; RecordError where it is too large."""
-    data = file.read(_MAX_FILE + 1)
-    if len(data) > _MAX_FILE:
-        raise RecordError(
-            f"{str(file.name)!r} holds a JSON object larger than {_MAX_FILE >> 20} MiB"
-        )
-    return data
+    parts, size = [], 0
+    while part := file.read(_BLOCK):  # a read takes the memory of all that it asks for
+        parts.append(part)
+        size += len(part)
+        if size > _MAX_FILE:
+            raise RecordError(
+                f"{str(file.name)!r} holds a JSON object larger than {_MAX_FILE >> 20} MiB"
+            )
+    return b"".join(parts)
 
 
 def _finite(text: str) -> float | str:
@@ -166,7 +180,11 @@ class Document:
 
     @property
     def kind(self) -> str:
-        whole = {"results": ["schema_version"], "cache": ["kernel_name", "tune_params"]}
+        whole = {
+            "results": ["schema_version"],
+            "cache": ["kernel_name", "tune_params"],
+            "Results": ["Metadata"],
+        }
         known = any(name in self.fields for name in whole.get(self.holder, ()))
         configured = any(isinstance(r, dict) and "configuration" in r for _, r in self.results)
         return _HOLDERS[self.holder] if known or (self.holder == "results" and configured) else ""
@@ -247,7 +265,7 @@ def _line(data: Json) -> bytes:
 
 
 def result_lines(data: bytes, path: str) -> Iterator[bytes] | None:
-    """The lines of a cache of Kernel Tuner, or of results in the T4 format; None for any other."""
+    """The lines of a cache of Kernel Tuner, of T4 or of KTT; None for any other."""
     document = Document(data.removeprefix(BOM).decode("utf-8", "replace"))
     if not document.kind:
         return None
@@ -291,12 +309,24 @@ def _t4_common(fields: Mapping[str, Json], name: str) -> dict[str, Json]:
     return {"op": name, "unit": unit}
 
 
+def _ktt_common(fields: Mapping[str, Json], name: str) -> dict[str, Json]:
+    metadata = fields.get("Metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return {
+        "op": name,
+        "unit": metadata.get("TimeUnit"),
+        "device": _name(metadata.get("Device")),
+        "ts": _moment(metadata.get("Timestamp")),
+    }
+
+
 _COMMON: Final[dict[str, Callable[[Mapping[str, Json], str], dict[str, Json]]]] = {
     "kernel_tuner": _kernel_tuner_common,
     "t4": _t4_common,
+    "ktt": _ktt_common,
 }
 
-#: Kernel Tuner's words for failures, which stand in the place of a time, and those of T4.
+#: Words of Kernel Tuner for failures, which stand in the place of a time, those of T4 and of KTT.
 _KERNEL_TUNER_FAILURES = {
     "InvalidConfig": ErrorKind.INSTANTIATION,
     "CompilationFailedConfig": ErrorKind.COMPILE,
@@ -309,6 +339,12 @@ _T4_FAILURES = {
     "runtime": ErrorKind.RUN_ERROR,
     "timeout": ErrorKind.RUN_TIMEOUT,
     "correctness": ErrorKind.WRONG_ANSWER,
+}
+_KTT_FAILURES = {
+    "ComputationFailed": ErrorKind.RUN_ERROR,
+    "ValidationFailed": ErrorKind.WRONG_ANSWER,
+    "CompilationFailed": ErrorKind.COMPILE,
+    "DeviceLimitsExceeded": ErrorKind.INSTANTIATION,
 }
 _SENTINEL = 1e20  # the time by which early versions of Kernel Tuner mark a failure
 
@@ -366,6 +402,30 @@ def _from_t4(data: Mapping[str, Json]) -> dict[str, Json]:
         "run_s": _amount(times.get("benchmark"), unit),
         "ts": _moment(result.get("timestamp")),
         "t4": {name: value for name, value in result.items() if name != "configuration"},
+    }
+
+
+def _from_ktt(data: Mapping[str, Json]) -> dict[str, Json]:
+    common, result = data["ktt"], data["result"]
+    try:
+        config = {pair["Name"]: pair["Value"] for pair in result["Configuration"]}
+        status, time = result["Status"], result["TotalDuration"]
+        if not all(isinstance(name, str) for name in config):
+            raise TypeError("the name of a knob is no text")
+    except (KeyError, TypeError) as exc:
+        raise RecordError("not a result of KTT (without a configuration, status or time)") from exc
+    error, seconds = None, None
+    if status != "Ok":
+        error = _failure("KTT", status, _KTT_FAILURES)
+    elif (seconds := _seconds(time, common["unit"])) is None:
+        error = _no_time(time)
+    op = _name(result.get("KernelName")) or common["op"]
+    return {
+        **_task(op, [], data["trial"], config, seconds, error),
+        "env": {"device": {"name": common["device"]}} if common["device"] else {},
+        "run_s": _amount(result.get("TotalOverhead"), common["unit"]),
+        "ts": common["ts"],
+        "ktt": {name: value for name, value in result.items() if name != "Configuration"},
     }
 
 
@@ -467,6 +527,7 @@ def _moment(text: Json) -> float:
 _READERS: Final[dict[str, Callable[[Mapping[str, Json]], dict[str, Json]]]] = {
     "kernel_tuner": _from_kernel_tuner,
     "t4": _from_t4,
+    "ktt": _from_ktt,
 }
 
 

@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import os
+import re
 import shlex
 import stat
 from collections import Counter
@@ -130,8 +131,8 @@ def _skipped(log: Log) -> str:
 
 
 def load(path: str | os.PathLike[str]) -> Log:
-    """Read a log of loopwright, of AutoTVM (version 0.2) or Ansor (v0.2 to v0.6), or a mixture; a
-    cache of Kernel Tuner, or results in the T4 format. Each may be gzip'd.
+    """Read a log of loopwright, of AutoTVM (0.1, 0.2) or Ansor (v0.2 to v0.6), or a mixture; a
+    cache of Kernel Tuner, results in the T4 format, or the JSON of KTT. Each may be gzip'd.
 
     Torn lines, lines of other programs and lines of a newer version are skipped and counted. Blank
     lines and lines that start with ``#`` are ignored. A cache that was cut off, or is still being
@@ -312,6 +313,10 @@ def take_line(log: Log, number: int, raw: bytes, shared: SharedValues) -> None:
             log.headers.append(line)
 
 
+#: A line of AutoTVM's protocol ``pickle``: target, task, configuration and result.
+_PICKLED = re.compile(rb"[^\t{]+(?:\t[A-Za-z0-9+/]+={0,2}){3}")
+
+
 def read_line(raw: bytes, before: Record | None = None) -> Line | None:
     """Read one line of a log: a record, an expression, or the contents of a header.
 
@@ -329,6 +334,10 @@ def read_line(raw: bytes, before: Record | None = None) -> Line | None:
     try:
         data = parse_line(line)
     except NotJsonError:
+        if _PICKLED.fullmatch(line):
+            raise RecordError(
+                "a pickled record of AutoTVM, which is not read: unpickling can run any code"
+            ) from None
         torn = line.startswith(b"{") or not raw.endswith(b"\n")
         raise (TornLineError("torn line") if torn else RecordError("not JSON")) from None
     if (fields := _foreign_fields(data)) is not None:
@@ -385,16 +394,24 @@ _MALFORMED = (
 
 
 def _from_autotvm(data: Mapping[str, Json], origin: str = "AutoTVM") -> dict[str, Json]:
-    """The fields of a line of AutoTVM 0.2, which keeps no trace, no text of an error, and nothing
-    about the machine; these stay empty.
+    """The fields of a line of AutoTVM 0.1 or 0.2, which keeps no trace, no text of an error, and
+    nothing about the machine; these stay empty.
     """
-    if data.get("version") != 0.2:
-        version = ascii(data.get("version", data.get("v"))).strip("'")[:20]
-        raise UnknownVersionError(f"TVM record of version {version} (only AutoTVM 0.2 can be read)")
+    version = data.get("version", data.get("v"))
+    if version not in (0.1, 0.2) or (version == 0.1) != ("i" in data):
+        text = ascii(version).strip("'")[:20]
+        raise UnknownVersionError(f"TVM record of version {text} (AutoTVM 0.1 and 0.2 can be read)")
+    template: dict[str, Json] = {}
     try:
-        target, op, args, kwargs = data["input"]
-        costs, error_no, all_cost, stamp = data["result"]
-        entity = data["config"]["entity"]
+        if version == 0.1:
+            target, op, args, kwargs, _, point = data["i"]
+            costs, error_no, all_cost, stamp = data["r"]
+            entity, index = point["e"], point["i"]
+            template = {"template": point["t"]} if point.get("t") else {}
+        else:
+            target, op, args, kwargs = data["input"]
+            costs, error_no, all_cost, stamp = data["result"]
+            entity, index = data["config"]["entity"], data["config"].get("index")
         config = {name: value for name, kind, value in entity if kind in _KINDS}
         if not all(isinstance(name, str) for name in config):
             raise TypeError("the name of a knob is no text")
@@ -403,7 +420,7 @@ def _from_autotvm(data: Mapping[str, Json], origin: str = "AutoTVM") -> dict[str
         parsed = _target(target if isinstance(target, str) else json.dumps(target))
         args = [*args, kwargs] if kwargs else args
         failure = _failure(int(error_no), list(map(float, costs)), origin)
-        extra: dict[str, Json] = {"target": target, "index": data["config"].get("index")}
+        extra: dict[str, Json] = {"target": target, "index": index, **template}
         if kwargs:
             extra["kwargs"] = kwargs
         return {

@@ -175,8 +175,7 @@ def _tree_hash(root: Path) -> str:
     """Hash of the compiler's syntax trees below a folder. Parsing takes a second, so it is cached
     under a hash of the bytes: beside Python's bytecode, or with the kernels.
     """
-    files = sorted(file for package in _COMPILER for file in (root / package).rglob("*.py"))
-    sources = {file.relative_to(root).as_posix().encode(): file.read_bytes() for file in files}
+    sources = _sources(root, _COMPILER)
     bytes_hash = _digest([Path(__file__).read_bytes(), *chain.from_iterable(sources.items())])
     folders = (root / "records" / "__pycache__", cache_folder())
     places = [folder / "compiler.sha256" for folder in folders if folder is not None]
@@ -194,6 +193,20 @@ def _tree_hash(root: Path) -> str:
                 file.write(f"{bytes_hash} {tree_hash}".encode())
             break
     return tree_hash
+
+
+def source_hash(packages: Iterable[str]) -> str:
+    """Hash of the files of some packages of loopwright and of the modules beside these, with
+    comments: any edit changes it."""
+    root = Path(__file__).parent.parent
+    modules = (file.read_bytes() for file in sorted(root.glob("*.py")))
+    return _digest([*modules, *chain.from_iterable(_sources(root, packages).items())])
+
+
+def _sources(root: Path, packages: Iterable[str]) -> dict[bytes, bytes]:
+    """The contents of the files of packages below a folder, by their paths."""
+    files = sorted(file for package in packages for file in (root / package).rglob("*.py"))
+    return {file.relative_to(root).as_posix().encode(): file.read_bytes() for file in files}
 
 
 def _digest(parts: Iterable[bytes]) -> str:

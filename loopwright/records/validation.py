@@ -31,6 +31,7 @@ class LineKind(StrEnum):
     ANSOR = "Ansor record"
     KERNEL_TUNER = "Kernel Tuner record"
     T4 = "T4 record"
+    KTT = "KTT record"
     #: Of a newer version of loopwright, or of another version of TVM: whole, but ignored.
     UNKNOWN_VERSION = "unknown version"
     TORN = "torn"  # cut off, as by a crash in the middle of writing

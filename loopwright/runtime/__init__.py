@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from loopwright.runtime.kernels.timer import flush
     from loopwright.runtime.kernels.timing import Turns, check_options, grown, sampled
     from loopwright.runtime.libraries import LIBRARY_FILE, TAR_FILE
-    from loopwright.runtime.linker import Linked, architecture, host_triple
+    from loopwright.runtime.linker import Linked, architecture, host_triple, run_passes
     from loopwright.runtime.memory import note_use
     from loopwright.runtime.module import system_lib
     from loopwright.runtime.ndarray import device_of, host_array, is_on_host

@@ -118,22 +118,42 @@ class FileStore:
             )
         return self.folder / f"{key}{self.suffix}"
 
+    def sizes(self) -> list[int]:
+        """Bytes of each entry on disk."""
+        return [size for _, size, name in self._files() if name.endswith(self.suffix)]
+
+    def clear(self) -> None:
+        """Remove all entries; UsageError where the folder is not this user's, or read-only."""
+        if problem := self._problem():
+            raise UsageError(f"the {self.what} in {self.folder} are left as they are: {problem}")
+        try:
+            for _, _, name in self._files():
+                if name.endswith(self.suffix):
+                    (self.folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the {self.what} in {self.folder} cannot be removed: {error.strerror or error}"
+            ) from error
+
     def _is_private(self) -> bool:
         """Whether the folder exists, is this user's, and nobody else can write to it."""
+        if problem := self._problem():
+            _say_once(f"the {self.what} kept in {self.folder} are not used: {problem}")
+        return not problem and os.path.lexists(self.folder)
+
+    def _problem(self) -> str:
+        """Reason why the folder is not used; empty where it is, or where there is none yet."""
         try:
             status = os.lstat(self.folder)
         except OSError:
-            return False
+            return ""
         if not stat.S_ISDIR(status.st_mode):
-            problem = "it is no folder"
-        elif not is_own(status):
-            problem = "it belongs to another user"
-        elif os.name == "posix" and status.st_mode & 0o022:
-            problem = f"others may write to it; chmod 700 {self.folder}"
-        else:
-            return True
-        _say_once(f"the {self.what} kept in {self.folder} are not used: {problem}")
-        return False
+            return "it is no folder"
+        if not is_own(status):
+            return "it belongs to another user"
+        if os.name == "posix" and status.st_mode & 0o022:
+            return f"others may write to it; chmod 700 {self.folder}"
+        return ""
 
     def _must_trim(self, nbytes: int) -> bool:
         """Whether so much was written that the folder may be over its limit; true at first."""
@@ -147,19 +167,27 @@ class FileStore:
 
     def _trim(self) -> None:
         """Remove least recently used entries until nine tenths of the limit are left."""
-        entries = []
-        for item in os.scandir(self.folder):
-            with contextlib.suppress(FileNotFoundError):  # another process trims as well
-                status = item.stat(follow_symlinks=False)
-                entries.append((status.st_mtime, status.st_size, item.name))
-        total = sum(size for _, size, name in entries if name.endswith(self.suffix))
+        total = sum(self.sizes())
         left = total if total <= self.limit else 0.9 * self.limit
-        for used, size, name in sorted(entries):
+        for used, size, name in sorted(self._files()):
             kept = name.endswith(self.suffix)
             abandoned = name.endswith(PARTIAL) and used < time.time() - _ABANDONED_S
             if abandoned or (kept and total > left):
                 total -= size if kept else 0
                 (self.folder / name).unlink(missing_ok=True)
+
+    def _files(self) -> list[tuple[float, int, str]]:
+        """Time of the last use, bytes and name of everything in the folder."""
+        files = []
+        with (
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            os.scandir(self.folder) as items,
+        ):
+            for item in items:
+                with contextlib.suppress(FileNotFoundError):  # another process trims as well
+                    status = item.stat(follow_symlinks=False)
+                    files.append((status.st_mtime, status.st_size, item.name))
+        return files
 
 
 @lru_cache(maxsize=64)
@@ -413,7 +441,7 @@ class ProgramCache(RuntimeCache[bytes]):
         self, folder: Path | None = None, limit: int = MEMORY_LIMIT, disk_limit: int = DISK_LIMIT
     ) -> None:
         super().__init__(limit)
-        self._store = (
+        self.store = (
             None if folder is None else FileStore(folder, disk_limit, ".program", "programs")
         )
 
@@ -422,12 +450,12 @@ class ProgramCache(RuntimeCache[bytes]):
 
         UsageError where the key, such as a `content_key`, cannot be the name of a file.
         """
-        if self._store is not None:
-            self._store.put(_name(key), value)
+        if self.store is not None:
+            self.store.put(_name(key), value)
         return super().put(key, value, nbytes)
 
     def _elsewhere(self, key: Hashable) -> bytes | None:
-        value = None if self._store is None else self._store.get(_name(key))
+        value = None if self.store is None else self.store.get(_name(key))
         if value is not None:
             super().put(key, value)
         return value

@@ -15,9 +15,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from loopwright.errors import InternalError, RunError
+from loopwright.runtime.caches import content_key, program_cache
 
 #: Objects of llvmlite, which has no types.
 _Llvmlite = Any
@@ -100,10 +102,16 @@ def compile_text(
 
     For the runtime's own small helpers; kernels come through ``loopwright.codegen``. The text has
     no triple. ``portable`` makes code for every CPU of this architecture, ``cpu`` for another one
-    by its name and feature string.
+    by its name and feature string. What was compiled before is kept, also on disk.
     """
-    llvm = _binding()
     name, features = ("", "") if portable else cpu or (host_cpu(), host_features())
+    compiler = Path(__file__).read_bytes(), _version(), host_triple()
+    key = content_key(*compiler, text, optimise, name, features)
+    return program_cache().get_or_make(key, lambda: _compiled(text, optimise, name, features))
+
+
+def _compiled(text: str, optimise: bool, name: str, features: str) -> bytes:
+    llvm = _binding()
     with _lock:
         machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=name, features=features, opt=3, reloc="pic", codemodel="small"
@@ -119,9 +127,26 @@ def compile_text(
             options = llvm.create_pipeline_tuning_options(speed_level=2)
             options.loop_vectorization = options.slp_vectorization = False
             options.loop_unrolling = False
-            passes = llvm.create_pass_builder(machine, options)
-            passes.getModulePassManager().run(module, passes)
+            run_passes(module, machine, options)
         return bytes(machine.emit_object(module))
+
+
+def _version() -> str:
+    import llvmlite
+
+    return str(llvmlite.__version__)
+
+
+def run_passes(module: _Llvmlite, machine: _Llvmlite, options: _Llvmlite) -> None:
+    """Run the passes of tuning options of llvmlite over a module, in place."""
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    builder = _binding().create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    # llvmlite 0.50 frees no pass manager, 60 kB each: its class inherits ObjectRef's method first.
+    NewPassManager._dispose(passes)
+    passes.detach()
 
 
 @lru_cache(maxsize=1)

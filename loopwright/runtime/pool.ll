@@ -45,6 +45,7 @@ declare i32 @clock_gettime(i32, ptr)
 declare i64 @pthread_self()
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
+declare i32 @llvm.usub.sat.i32(i32, i32)
 
 ; ---- settings and state, for pool.py
 
@@ -393,14 +394,25 @@ out:
 
 ; Nanoseconds of a clock that takes few of them to read, and moves on every few milliseconds.
 define internal i64 @now() {
+  %now = call i64 @clock(i32 $CLOCK)
+  ret i64 %now
+}
+
+define internal i64 @clock(i32 %kind) {
   %place = alloca [2 x i64]
-  %rc = call i32 @clock_gettime(i32 $CLOCK, ptr %place)
+  %rc = call i32 @clock_gettime(i32 %kind, ptr %place)
   %seconds = load i64, ptr %place
   %rest_at = getelementptr i64, ptr %place, i64 1
   %rest = load i64, ptr %rest_at
   %whole = mul i64 %seconds, 1000000000
   %sum = add i64 %whole, %rest
   ret i64 %sum
+}
+
+; Nanoseconds of a clock that is exact, and takes some tens of them to read.
+define internal i64 @precisely() {
+  %now = call i64 @clock(i32 0)
+  ret i64 %now
 }
 
 ; Let CPython handle signals, which only its main thread does. An exception of a handler is kept for
@@ -523,8 +535,15 @@ out:
 
 ; ---- workers
 
+; A worker looks for work for a while, then sleeps. One that a launch woke within a millisecond is
+; eager: the next time it looks for a millisecond more, so that calls of a model which follow each
+; other find it awake. Where a launch came shortly after that, too, as it does where threads wait for
+; CPUs, it is not eager for the next 20 sleeps.
 define internal ptr @worker(ptr %slot) {
 entry:
+  %eager = alloca i1
+  %since = alloca i64
+  %grudge = alloca i32
   %offset = ptrtoint ptr %slot to i64
   %base = ptrtoint ptr @slots to i64
   %bytes = sub i64 %offset, %base
@@ -535,13 +554,17 @@ entry:
   %start = load i32, ptr %seen_place
   $THREAD_ID
   store atomic i32 %id, ptr %id_place release, align 4
+  store i1 false, ptr %eager
+  store i32 0, ptr %grudge
   br label %outer
 outer:
-  %seen = phi i32 [ %start, %entry ], [ %epoch, %arrived ], [ %epoch, %refused ], [ %epoch, %rest ]
+  %seen = phi i32 [ %start, %entry ], [ %epoch, %unwanted ], [ %epoch, %refused ], [ %epoch, %rest ]
   %limit = load atomic i32, ptr @spin monotonic, align 4
+  %dozes = icmp eq i32 %limit, 0
+  store i64 0, ptr %since
   br label %look
 look:
-  %i = phi i32 [ 0, %outer ], [ %i1, %again ], [ %limit, %sleep ]
+  %i = phi i32 [ 0, %outer ], [ %i1, %again ], [ %limit, %woken ]
   %gate = load atomic i64, ptr @gate acquire, align 8
   %epoch64 = lshr i64 %gate, 32
   %epoch = trunc i64 %epoch64 to i32
@@ -549,20 +572,62 @@ look:
   br i1 %same, label %patience, label %arrived
 patience:
   %tired = icmp uge i32 %i, %limit
-  br i1 %tired, label %sleep, label %again
+  br i1 %tired, label %consider, label %again
 again:
   %i1 = add i32 %i, 1
   $PAUSE
   br label %look
+consider:
+  %expects = load i1, ptr %eager
+  %calm = xor i1 %expects, true
+  %no_more = or i1 %calm, %dozes
+  br i1 %no_more, label %sleep, label %extend
+extend:
+  %moment = call i64 @precisely()
+  %began = load i64, ptr %since
+  %first = icmp eq i64 %began, 0
+  br i1 %first, label %note, label %measure
+note:
+  store i64 %moment, ptr %since
+  br label %again
+measure:
+  %looked = sub i64 %moment, %began
+  %enough = icmp ugt i64 %looked, 1000000
+  br i1 %enough, label %sleep, label %again
 sleep:
+  %lay_down = call i64 @precisely()
   %s0 = atomicrmw add ptr @sleepers, i32 1 seq_cst
+  br label %doze
+doze:
   call void @sleep_worker(i32 %seen)
+  %gate_now = load atomic i64, ptr @gate acquire, align 8
+  %epoch_now64 = lshr i64 %gate_now, 32
+  %epoch_now = trunc i64 %epoch_now64 to i32
+  %too_early = icmp eq i32 %epoch_now, %seen
+  br i1 %too_early, label %doze, label %woken
+woken:
   %s1 = atomicrmw sub ptr @sleepers, i32 1 seq_cst
+  %got_up = call i64 @precisely()
+  %slept = sub i64 %got_up, %lay_down
+  %short = icmp ult i64 %slept, 1000000
+  %asked_in_vain = load i64, ptr %since
+  %long_look = icmp ne i64 %asked_in_vain, 0
+  %failed = and i1 %short, %long_look
+  %owed = load i32, ptr %grudge
+  %less = call i32 @llvm.usub.sat.i32(i32 %owed, i32 1)
+  %left = select i1 %failed, i32 20, i32 %less
+  store i32 %left, ptr %grudge
+  %over = icmp eq i32 %left, 0
+  %pays = and i1 %short, %over
+  store i1 %pays, ptr %eager
   br label %look
 arrived:
   %wanted = and i32 %epoch, 1023
   %mine = icmp ult i32 %index, %wanted
-  br i1 %mine, label %knock, label %outer
+  br i1 %mine, label %knock, label %unwanted
+unwanted:
+  store i1 false, ptr %eager
+  br label %outer
 knock:
   %g = phi i64 [ %gate, %arrived ], [ %g_now, %enter ]
   %g_epoch64 = lshr i64 %g, 32

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from loopwright.schedule.bounds.launches import cross_tags, find_kernels, memory_scope
     from loopwright.schedule.bounds.relations import LoopArithmetic, loop_extents, loop_values
     from loopwright.schedule.bounds.results import Guard, KernelLaunch, LoopBound, launch_tag
-    from loopwright.schedule.primitives import SampleCategorical, SamplePerfectTile, Tensorize
+    from loopwright.schedule.primitives import (
+        Annotate,
+        SampleCategorical,
+        SamplePerfectTile,
+        Tensorize,
+    )
     from loopwright.schedule.primitives.annotate import MAX_VECTOR
     from loopwright.schedule.primitives.index_map import index_bounds
     from loopwright.schedule.primitives.layout import (

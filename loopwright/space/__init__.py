@@ -16,6 +16,7 @@ from loopwright.space.tasks import AutomaticTask, Workload, create_task, workloa
 
 # Imported at their first use, by other rooms.
 if TYPE_CHECKING:
+    from loopwright.space.kept import KeptDefaults
     from loopwright.space.registry import RULES, enter
     from loopwright.space.rules.common_cpu import (
         column_tiles,

@@ -11,6 +11,7 @@ from loopwright.cost import DataDependent
 from loopwright.errors import LoopwrightError, SpaceError, TargetError, TensorError, TimeLimitError
 from loopwright.space.expression import tensor_program
 from loopwright.space.registry import (
+    RULES,
     ExpressionRule,
     SpaceRule,
     as_list,
@@ -43,6 +44,7 @@ for _name, _variants in BUILT_IN.items():
 enter(SpaceRule("several", several, ("cpu",)))
 enter(SpaceRule("tensor cores", tensor_cores, ("gpu",), one_result=True))
 enter(SpaceRule("programs of kernels", programs, ("gpu",)))
+OWN_RULES = tuple(RULES.values())  #: those of loopwright
 
 
 def structures(
@@ -83,15 +85,8 @@ def structures(
     naive = Sketch(program.outputs, args)
     naive.why.append("no rule applies to this expression: every stage runs as it was written")
     unscheduled = naive.finished("naive")
-    target = Target.current()
-    rules = rules_for((target.kind, *target.keys))
-    if not rules:
-        raise TargetError(
-            f"no rule knows structures for the target {target.kind}; register one with "
-            "@loopwright.space_rule, or write a template"
-        )
     alternatives: list[Structure] = []
-    for rule in rules:
+    for rule in rules_asked():
         if rule.one_result and len(program.outputs) > 1:
             continue
         ask = _kernel_structures if rule.scope == "kernel" else _expression_structures
@@ -100,6 +95,19 @@ def structures(
         if by_rule and rule.stops:
             break
     return alternatives or [unscheduled]
+
+
+def rules_asked() -> list[SpaceRule]:
+    """Rules for the target in force, in the order in which they are asked; errors as of
+    `structures`."""
+    target = Target.current()
+    rules = rules_for((target.kind, *target.keys))
+    if not rules:
+        raise TargetError(
+            f"no rule knows structures for the target {target.kind}; register one with "
+            "@loopwright.space_rule, or write a template"
+        )
+    return rules
 
 
 def _expression_structures(

@@ -118,8 +118,14 @@ class Kernel:
         """The kernel as a chain over rows along memory, or None."""
         if self._has_tuples:
             return None
-        chain = row_chain(self.out, self.stages)
+        chain = row_chain(self.out, [s for s in self.stages if s.tensor not in self.numbers])
         return chain if chain is not None and chain.along_memory else None
+
+    @cached_property
+    def numbers(self) -> tuple[te.Tensor, ...]:
+        """Intermediate tensors without dimensions, such as factors, which no loop moves."""
+        loops = {s.tensor: bool(s.spatial or s.reduced) for s in self.stages}
+        return tuple(t for t in self.tensors if not loops[t] and t is not self.out)
 
     @cached_property
     def single(self) -> StageAnalysis | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from loopwright import te
 from loopwright.errors import LoopwrightError, TaskError, TimeLimitError
 from loopwright.records import Json
-from loopwright.schedule import create_schedule
-from loopwright.space.derivation import structures
+from loopwright.schedule import create_schedule, replay
+from loopwright.space.derivation import OWN_RULES, rules_asked, structures
 from loopwright.space.expression import TensorProgram, tensor_program
+from loopwright.space.kept import kept_defaults, key_of
 from loopwright.space.ranking import Ranked, put_together, ranked
+from loopwright.space.registry import SpaceRule
 from loopwright.space.rules.several_cpu import Composed
 from loopwright.space.structure import TemplateStructure
 from loopwright.task import (
@@ -49,7 +52,9 @@ class AutomaticTask(Task):
     """Tuning task of an expression for a target, in all structures that rules know for it.
 
     It equals any other task that computes the same for the same kind of target; name and arguments
-    are labels only. `loopwright.create_task` makes it, and has its arguments; attributes and errors
+    are labels only. Its space is derived when somebody asks for it: a record's trace, or that of
+    the default as an earlier process kept it, needs none. Rules and templates of users are asked at
+    once. `loopwright.create_task` makes it, and has its arguments; attributes and errors
     are those of `loopwright.Task`.
 
     Attributes:
@@ -67,6 +72,7 @@ class AutomaticTask(Task):
 
     automatic = True
     program: TensorProgram
+    _rules: list[SpaceRule] | None  # those that its space is of; None: it was set
 
     def __init__(
         self,
@@ -105,8 +111,9 @@ class AutomaticTask(Task):
 
     @cached_property
     def _ranked_singly(self) -> list[Ranked]:
+        given = self._union.given
         with self.target:
-            return ranked(self._union.given)
+            return ranked(given if self.by_hand is None else given[:-1])
 
     @cached_property
     def _together(self) -> list[Ranked]:
@@ -138,15 +145,53 @@ class AutomaticTask(Task):
     @cached_property
     def _expressions(self) -> dict[str, Scheduled]:
         """Its own expression, and that of former versions of its workload, by hash."""
-        programs, former = [self.program], getattr(self.template, "former", None)
+        expressions, former = {self.dag_hash: self._own}, getattr(self.template, "former", None)
         if former is not None:
-            programs.append(tensor_program(former(*self.args)))
-        expressions: dict[str, Scheduled] = {}
-        for program in programs:
-            schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
-            schedule = schedule.with_arguments(program.args)
-            expressions[schedule.dag.hash] = (schedule, list(program.args))
+            schedule, args = _unscheduled(tensor_program(former(*self.args)))
+            expressions[schedule.dag.hash] = (schedule, args)
         return expressions
+
+    def default(self) -> Scheduled:
+        """Schedule of the default configuration, and its arguments; errors as of `instantiate`.
+
+        Its trace is kept on disk, as ``LOOPWRIGHT_CACHE`` says, and taken from there.
+        """
+        kept = kept_defaults()
+        key = None if kept is None else self._key_of_default
+        if kept is None or key is None:
+            return super().default()
+        trace = kept.get(key)
+        if trace is not None:
+            with suppress(LoopwrightError):  # not written by this program: it counts as missing
+                return self._replayed(trace)
+        schedule, args = super().default()
+        kept.put(key, schedule.trace_json())
+        return schedule, args
+
+    def _replayed(self, trace: list[Json]) -> Scheduled:
+        schedule, args = self._own
+        again = replay(schedule.dag, trace)
+        return again, [again.tensor(a) for a in schedule.arg_ids(args)]
+
+    @property
+    def _key_of_default(self) -> str | None:
+        """Key on disk; None where the default is known here, or more than a key tells decides."""
+        derived = "_derived" in self.__dict__
+        ranked_before = "_ranked_singly" in self.__dict__  # perhaps for other threads
+        if self._templates or ranked_before or (derived and self._union.has_default):
+            return None
+        with self.target:
+            rules = self._rules if derived else rules_asked()
+        if rules is None:
+            return None
+        schedule, args = self._own
+        return key_of(self.dag_hash, schedule.arg_ids(args), self.target, rules)
+
+    @cached_property
+    def by_hand(self) -> Task | None:
+        """Task of its workload's template by hand; see `loopwright.Task.by_hand`."""
+        template = getattr(self.template, "by_hand", None)
+        return None if template is None else Task(template, self.args, self.target)
 
     def _alias(self) -> str:
         return self.key
@@ -157,18 +202,41 @@ class AutomaticTask(Task):
         with self.target:
             return structure.instantiate(local)
 
-    def _collect(self) -> ConfigSpace:
+    def _collect(self) -> None:
         self.program = tensor_program(self._tensors())
-        with self.target:
-            by_rule = structures(self.program.outputs, self.program.args)
-        dag = by_rule[0].dag
+        self._own = _unscheduled(self.program)
+        dag = self._own[0].dag
         self._flop, self.dag_hash = int(dag.flop), dag.hash
-        by_hand = [TemplateStructure(t, self.program, by_rule[0]) for t in self._written()]
-        return SpaceUnion(
+        with self.target:
+            rules = rules_asked()
+        if self._templates or any(rule not in OWN_RULES for rule in rules):
+            _ = self._derived  # so that errors of users come at once, and rules may be removed
+
+    @property
+    def config_space(self) -> ConfigSpace:
+        """Structures of all rules as one space, derived when it is first asked for."""
+        return self._derived
+
+    @config_space.setter
+    def config_space(self, space: ConfigSpace) -> None:
+        self.__dict__["_derived"], self._rules = space, None
+
+    @cached_property
+    def _derived(self) -> ConfigSpace:
+        with self.target:
+            self._rules = rules_asked()
+            by_rule = structures(self.program.outputs, self.program.args)
+        templates = [*self._written(), *([] if self.by_hand is None else [self.by_hand])]
+        by_hand = [TemplateStructure(t, self.program, by_rule[0]) for t in templates]
+        union = SpaceUnion(
             [*by_rule, *by_hand],
             lambda: self.ranking[0][0],
             lambda: [r.structure for r in self._together],
+            None if self.by_hand is None else by_hand[-1].name,
         )
+        # One for all threads that derive it at the same time.
+        shared: SpaceUnion = self.__dict__.setdefault("_derived", union)
+        return shared
 
     def _written(self) -> list[Task]:
         tasks = []
@@ -178,6 +246,7 @@ class AutomaticTask(Task):
                     f"templates: expected tasks or (name, *arguments), got {item!r:.60}"
                 )
             task = task_of(self.target, item if isinstance(item, Task) else tuple(item))
+            task = task.by_hand or task
             if task.automatic:
                 raise TaskError(f"templates: {task} is derived from its expression, no template")
             tasks.append(task)
@@ -203,6 +272,11 @@ class AutomaticTask(Task):
         return tensors
 
 
+def _unscheduled(program: TensorProgram) -> Scheduled:
+    schedule = create_schedule(list(dict.fromkeys(t.op for t in program.outputs)))
+    return schedule.with_arguments(program.args), list(program.args)
+
+
 #: Tensors of an expression: its results, or inputs and results in calling order.
 Tensors: TypeAlias = "te.Tensor | Sequence[te.Tensor]"
 
@@ -219,6 +293,8 @@ class Workload(Template):
     Attributes:
         former: function of the arguments that returns the tensors of former versions, whose records
             apply; None where there are none.
+        by_hand: template of the same arguments whose points are the last structure, which is not
+            ranked, so that its records apply; None where there is none.
 
     Example:
         >>> def add_one(n):
@@ -243,6 +319,7 @@ class Workload(Template):
         )
         self.make_task = _make_task
         self.former: Function | None = None
+        self.by_hand: Template | None = None
 
     def __call__(self, *args: Json, **kwargs: Json) -> Any:
         """Make the schedule for these arguments; in another workload or template, the tensors."""

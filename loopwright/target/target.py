@@ -275,9 +275,9 @@ def roof_of(target: Target, arithmetic: str) -> Roof | None:
 
     Args:
         target: what kernels are compiled for.
-        arithmetic: type that they multiply: ``"float32"``, ``"float64"``, ``"int8"``, or
-            ``"bfloat16"`` with sums in float32, which is converted where the CPU has no
-            instruction for it.
+        arithmetic: type that they multiply: ``"float32"``, ``"float64"``, ``"int8"``, ``"int16"``
+            by pairs, or ``"bfloat16"`` with sums in float32, which is converted where the CPU has
+            no instruction for it.
 
     Example:
         >>> print(lw.target.roof_of(lw.Target("llvm -mcpu=haswell"), "int8").instruction)
@@ -292,6 +292,8 @@ def roof_of(target: Target, arithmetic: str) -> Roof | None:
             return Roof(unit, FMA64, unit.nbytes // 8)
         case "int8" if of_bytes:
             return Roof(unit, PAIRS if target.has_dots_by_pairs else BYTES, of_bytes)
+        case "int16" if of_bytes:
+            return Roof(unit, PAIRS, of_bytes)
         case "bfloat16" if of_halves:
             return Roof(unit, HALVES, of_halves)
         case "float32" | "bfloat16":

@@ -174,9 +174,8 @@ def schedule_of(task: Task) -> Scheduled:
 
 
 def fallback(task: Task) -> Scheduled:
-    config = task.fallback()
     try:
-        return task.instantiate(config)
+        return task.default()
     except InstantiationError as exc:
         raise TaskError(f"the default configuration fails: {exc}") from exc
 

@@ -373,6 +373,10 @@ class ConfigSpace(TemplateConfig):
         }
         return ConfigEntity(self, chosen, None)
 
+    def lines_of(self, config: ConfigEntity) -> list[str]:
+        """Lines that tell people a configuration of this space."""
+        return [str(config)]
+
     def is_valid(self, index: int) -> bool:
         """True when the index is within the space and every filter accepts the point.
 

@@ -129,7 +129,7 @@ class Task:
         self.target = resolve_target(target)
         self.dag_hash = ""
         self._flop = 0
-        self.config_space = self._collect()
+        self._collect()
         self.key = expression_key(self.dag_hash, self.kind)
         self.alias = self._alias()
 
@@ -236,6 +236,10 @@ class Task:
         entities = {name: config[name] for name in config.values}
         return FallbackConfig(self.config_space, entities, config.index)
 
+    def default(self) -> Scheduled:
+        """Schedule of the default configuration, and its arguments; errors as of `instantiate`."""
+        return self.instantiate(self.fallback())
+
     def _run(self, config: TemplateConfig) -> Scheduled:
         with self.target, running(config):
             result = self.template.implementation()(*self.args)
@@ -253,10 +257,17 @@ class Task:
             )
         return result[0].with_arguments(result[1]), list(result[1])
 
+    @property
+    def by_hand(self) -> Task | None:
+        """The template beside a derived space, whose records apply, with knobs alone too."""
+        return None
+
     def is_of(self, record: Record) -> bool:
         """Whether a record is of this task, under whatever name."""
-        same_kind = record.kind == self.kind
-        return record.task in self.aliases or (same_kind and record.dag in self.dag_hashes)
+        if record.kind == self.kind and record.dag in self.dag_hashes:
+            return True
+        by_hand = self.by_hand
+        return record.task in (*self.aliases, *(() if by_hand is None else by_hand.aliases))
 
     @cached_property
     def aliases(self) -> tuple[str, ...]:
@@ -270,7 +281,8 @@ class Task:
     def _alias(self) -> str:
         return task_key(self.name, self.args, self.kind)
 
-    def _collect(self) -> ConfigSpace:
+    def _collect(self) -> None:
+        """Find the space, the hash of the expression and its number of operations."""
         try:
             with self.target:  # defaults may follow its vectors
                 defaults = self.template.default_values(self.args)
@@ -288,7 +300,6 @@ class Task:
             self._adopt_fallback(space)
         if space.errors:
             self._choose_default(space)
-        return space
 
     def _adopt_fallback(self, space: ConfigSpace) -> None:
         """Make what the template chooses under ``cfg.is_fallback`` the default configuration, so
@@ -326,6 +337,12 @@ class Seed:
     #: Gives the point of the task's space that it names, None where there is none, and remarks on
     #: what the record says and the point does not; None where it is of another workload.
     point: Callable[[], tuple[ConfigEntity | None, tuple[str, ...]]] | None
+    read: bool = True  #: whether its parameters could be read
+
+    @property
+    def is_of_it(self) -> bool:
+        """Whether the record is known to be of the task's workload."""
+        return self.read and self.point is not None
 
 
 def create_task(

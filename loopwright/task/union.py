@@ -32,6 +32,7 @@ class SpaceUnion(ConfigSpace):
         parts: Sequence[Scheduler],
         default: Callable[[], int] | None = None,
         more: Callable[[], Sequence[Scheduler]] | None = None,
+        unnamed: str | None = None,
     ) -> None:
         super().__init__()
         if not parts:
@@ -40,6 +41,8 @@ class SpaceUnion(ConfigSpace):
         # Called when first needed: for the index of the default configuration, else that of the
         # first part; and for parts that take long to find and are not needed to know the task.
         self._choose, self._more = default, more
+        #: The part of values that name none.
+        self._unnamed = unnamed
         _check_names(self.given)
         self._frozen = True
 
@@ -68,7 +71,10 @@ class SpaceUnion(ConfigSpace):
     def __str__(self) -> str:
         from textwrap import fill
 
-        lines = [f"{counted(len(self.parts), 'structure')}, {self.range_length} points:"]
+        lines = [
+            f"{counted(len(self.parts), 'structure')}, {self.range_length} points (S1, S2, ... of "
+            "a log count what it holds, in its order):"
+        ]
         alike: dict[str, list[str]] = {}
         for number, (name, part) in enumerate(zip(self.names, self.parts, strict=True), 1):
             lines.append(fill(f"{number:3}  {name}", _WIDTH, subsequent_indent=" " * 5))
@@ -114,6 +120,11 @@ class SpaceUnion(ConfigSpace):
         return self.parts[number].config_space.space_hash
 
     @property
+    def has_default(self) -> bool:
+        """Whether the index of the default is known: it was asked for, or chosen by hand."""
+        return self._default is not None
+
+    @property
     def default_index(self) -> int:
         if self._default is None:
             first = self.parts[0].config_space
@@ -126,7 +137,7 @@ class SpaceUnion(ConfigSpace):
         return number, index - self.offsets[number]
 
     def place_of(self, config: ConfigEntity | Mapping[str, Json]) -> tuple[int, ConfigEntity]:
-        values = config.values if isinstance(config, ConfigEntity) else config
+        values = self._named(config)
         number = self._number(values)
         return number, self.parts[number].config_space.entity_of(values)
 
@@ -140,7 +151,7 @@ class SpaceUnion(ConfigSpace):
         return self.lifted(number, self.parts[number].config_space.get(local))
 
     def find(self, values: Mapping[str, Json] | ConfigEntity) -> int | None:
-        values = values.values if isinstance(values, ConfigEntity) else values
+        values = self._named(values)
         number = self._numbers.get(str(values.get(STRUCTURE)))
         if number is None:
             return None
@@ -148,13 +159,19 @@ class SpaceUnion(ConfigSpace):
         return None if local is None else self.offsets[number] + local
 
     def index_of(self, values: Mapping[str, Json] | ConfigEntity) -> int:
-        values = values.values if isinstance(values, ConfigEntity) else values
+        values = self._named(values)
         number = self._number(values)
         return self.offsets[number] + self.parts[number].config_space.index_of(values)
 
     def entity_of(self, values: Mapping[str, Json]) -> ConfigEntity:
         number, config = self.place_of(values)
         return self.lifted(number, config)
+
+    def lines_of(self, config: ConfigEntity) -> list[str]:
+        name = str(config[STRUCTURE].value)
+        knobs = [f"{knob}={config[knob]}" for knob in config.values if knob != STRUCTURE]
+        structure = f"structure {self._numbers[name] + 1} of {len(self.names)}: {name}"
+        return [" ".join(knobs), structure] if knobs else [structure]
 
     def is_valid(self, index: int) -> bool:
         if not 0 <= index < self.range_length:
@@ -197,6 +214,10 @@ class SpaceUnion(ConfigSpace):
         """A valid point of the same part that differs in one knob; ``index`` where none does."""
         number, local = self.place(index)
         return self.offsets[number] + self.parts[number].config_space.random_walk(local, rng)
+
+    def _named(self, values: Mapping[str, Json] | ConfigEntity) -> Mapping[str, Json]:
+        values = values.values if isinstance(values, ConfigEntity) else values
+        return values if self._unnamed is None else {STRUCTURE: self._unnamed, **values}
 
     def _number(self, values: Mapping[str, Json]) -> int:
         name = values.get(STRUCTURE)

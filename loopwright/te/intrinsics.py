@@ -239,17 +239,18 @@ def dot_uint8_int8_int32(lanes: int = 16) -> TensorIntrin:
 def dot_products(data: str, kernel: str, lanes: int = 16) -> TensorIntrin:
     """``C[j] = sum(data[k] * kernel[j, k])`` over the k that fill 32 bits.
 
-    Four bytes each are summed into int32, two bfloat16 into float32.
+    Four bytes each, or two int16, are summed into int32, two bfloat16 into float32.
 
     Bytes: one ``vpdpbusd`` for each 4, 8 or 16 lanes where one operand is unsigned and the other
-    signed; where both are alike, one more and a subtraction, which most loops around share. Sums
-    wrap as int32 does. bfloat16: ``vdpbf16ps`` on CPUs with AVX-512 BF16, which takes denormal
-    numbers for zeros. Plain code with the same results (but for denormal numbers) on other CPUs.
-    Each operand lies without gaps in memory.
+    signed; where both are alike, one more and a subtraction, which most loops around share. int16:
+    one ``vpmaddwd`` and an addition. Sums wrap as int32 does. bfloat16: ``vdpbf16ps`` on CPUs with
+    AVX-512 BF16, which takes denormal numbers for zeros. Plain code with the same results (but for
+    denormal numbers) on other CPUs. Each operand lies without gaps in memory.
 
     Args:
-        data: the element type of what all lanes share: ``uint8``, ``int8`` or ``bfloat16``.
-        kernel: that of what each lane has of its own: ``uint8`` or ``int8``, or ``bfloat16``.
+        data: the element type of what all lanes share: ``uint8``, ``int8``, ``int16`` or
+            ``bfloat16``.
+        kernel: that of what each lane has of its own: ``uint8`` or ``int8``, else the same.
         lanes: elements of C: 4, 8 or 16; others, and other types, are a TensorError.
     """
     if (data, kernel) not in instructions.DOT_OPERANDS or lanes not in instructions.DOT_LANES:

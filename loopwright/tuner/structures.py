@@ -289,8 +289,8 @@ class StructuresTuner(Tuner):
         )
         near = f", the next ones reached {', '.join(f'{s:.2f}' for s in others[:3])} of it"
         line = (
-            f"structures: {len(tried)} of {len(self._predicted)} tried; best "
-            f"{self._union.names[best.number]!r} with {best.trials} trials{near if others else ''}"
+            f"structures: {len(tried)} of {len(self._union.parts)} tried; best structure "
+            f"{best.number + 1} with {best.trials} trials{near if others else ''}"
         )
         return (line, *super().notes, *best.tuner.notes)
 

@@ -271,6 +271,33 @@ def test_a_phone_needs_no_scrolling_to_the_side(browser: Browser, three: Path, p
     assert width <= browser.run("return window.innerWidth") == 360
 
 
+def test_no_table_is_cut_off_on_a_desk(browser: Browser, tmp_path: Path) -> None:
+    """Tables of many tasks with long names, of one log and of two, every part of the page."""
+    names = [f"a_convolution_with_a_long_name_{n}" for n in range(6)]
+    structure = "xn: rows in cache; Y: t x h, W packed at panel, vectors outside, one thread"
+
+    def log(name: str, ops: list[str]) -> Path:
+        trials = [
+            trial(n, op, config={**trial(n).config, "structure": f"{structure}, {n % 3}"})
+            for op in ops
+            for n in range(12)
+        ]
+        return write(tmp_path / name, trials, options={"plan_size": 16}, limits={"n_trial": 64})
+
+    first, second, other = log("a", names), log("b", names[:2]), log("c", ["matmul"])
+    for logs in ([first], [first, second], [first, other], [other]):
+        browser.open(report(*logs))
+        cut = browser.run(
+            "document.querySelectorAll('details, [data-part]').forEach((e) => {"
+            " e.open = true; e.hidden = false; });"
+            "return [...document.querySelectorAll('.scroll')].filter((e) => e.offsetParent &&"
+            " e.scrollWidth > e.clientWidth).map((e) => e.firstChild.id)"
+        )
+        assert cut == []
+        beside = [text for text in browser.texts("#overview-table th") if "beside each" in text]
+        assert len(beside) == (second in logs)
+
+
 def test_dark_and_light(browser: Browser, one: Path) -> None:
     def paper() -> int:
         colour = browser.run("return getComputedStyle(document.body).backgroundColor")

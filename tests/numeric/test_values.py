@@ -39,6 +39,32 @@ def test_min_and_max_give_nan_when_either_operand_is(dtype: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "dtype", ["float32", *(pytest.param(d, marks=pytest.mark.slow) for d in ("float16", "float64"))]
+)  # three kernels of 20 cases each
+def test_min_and_max_with_a_number_give_nan_and_the_zero_of_the_second_operand(dtype: str) -> None:
+    tiny, six = np.finfo(dtype).smallest_subnormal, np.array(6, dtype)
+    near = [np.nextafter(six, np.array(end, dtype)) for end in (0, INF)]
+    x = np.array([NAN, -NAN, INF, -INF, 0.0, -0.0, tiny, -tiny, 6, -6, *near, 1], dtype)
+
+    def chosen(takes: np.ufunc, a: Array, b: Array) -> Array:
+        return np.where(np.isnan(a) | takes(a, b), a, b)
+
+    def equal(got: Array, want: Array) -> None:
+        np.testing.assert_array_equal(got, want.astype(dtype))
+        numbers = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(want)[numbers])
+
+    cases: dict[str, tuple[Any, ...]] = {}
+    for name, f, takes in (("max", te.max, np.greater), ("min", te.min, np.less)):
+        for c in (0.0, -0.0, 6.0, -INF, NAN):
+            limit = np.full(x.shape, c, dtype)
+            second, first = chosen(takes, x, limit), chosen(takes, limit, x)
+            cases[f"{name}(x, {c})"] = (lambda v, f=f, c=c: f(v, c), second, x)
+            cases[f"{name}({c}, x)"] = (lambda v, f=f, c=c: f(c, v), first, x)
+    compare(equal, cases)
+
+
 @pytest.mark.parametrize("vector", [False, True])
 def test_reductions_by_min_and_max_keep_nan(vector: bool) -> None:
     a = np.array([[1, 5, NAN, 2], [3, 4, 1, 2], [NAN, 1, 2, 3], [1, 2, 3, NAN]], "float32")

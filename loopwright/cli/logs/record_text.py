@@ -74,7 +74,10 @@ def structures_legend(log: Log, shown: Collection[str]) -> Iterator[str]:
     """The lines below a table that say what the ids of its structures stand for."""
     from loopwright.records import structure_ids, structure_legend
 
-    for number, name in structure_legend(structure_ids(log.records) if shown else {}, shown):
+    legend = list(structure_legend(structure_ids(log.records) if shown else {}, shown))
+    if legend:
+        yield "structures, numbered in the order in which the log has them:"
+    for number, name in legend:
         yield wrapped(f"{number:4} {harmless(name)}", 5)
 
 

@@ -127,7 +127,8 @@ def _helper(name: str, dot: DotProduct, native: int, by_pairs: bool) -> str:
         "  __builtin_memcpy(&group, a, 4);",
         f"  const {ty} x = {mm}_set1_epi32(group);",
     ]
-    added = _added_by_pairs if by_pairs and dot.result == "int32" else _added
+    of_bytes = dot.result == "int32" and dot.group == 4
+    added = _added_by_pairs if by_pairs and of_bytes else _added
     for first in range(0, dot.lanes, native):
         kernel = f"{mm}_loadu_{whole}((const {ty} *)(b + {dot.group * first}))"
         lines += ["  {", f"    const {ty} y = {kernel};", *added(dot, native, first), "  }"]
@@ -141,6 +142,9 @@ def _added(dot: DotProduct, native: int, first: int) -> list[str]:
         sums = f"{mm}_dpbf16_ps({mm}_loadu_ps({at}), ({pair})x, ({pair})y)"
         return [f"    {mm}_storeu_ps({at}, {sums});"]
     at = f"({ty} *)(c + {first})"
+    if dot.data == "int16":
+        sums = f"{mm}_add_epi32({mm}_loadu_{whole}({at}), {mm}_madd_epi16(x, y))"
+        return [f"    {mm}_storeu_{whole}({at}, {sums});"]
     old, highest = f"{mm}_loadu_{whole}({at})", f"{mm}_set1_epi32(INT32_C(-0x7f7f7f80))"
     x, y, more = "x", "y", ""
     if dot.data == dot.kernel == "int8":

@@ -10,7 +10,7 @@ from loopwright.codegen.llvm.emitter import ModuleWriter
 from loopwright.codegen.llvm.writer import write_entry, write_split
 from loopwright.errors import InternalError
 from loopwright.ir.stmt import Func, SplitFunc
-from loopwright.runtime import architecture
+from loopwright.runtime import architecture, host_triple, run_passes
 from loopwright.target import Target
 
 #: Types of llvmlite, which declares none.
@@ -30,7 +30,7 @@ def compile_func(f: Func, target: Target) -> Code:
     text, module, workspace = write_module(f, target)
     machine = _machine(target.options["mcpu"], target.options["mattr"] + _left_out(text))
     return Code(
-        machine.emit_object(_optimise(text, machine, target)),
+        lambda: machine.emit_object(_optimise(text, machine, target)),
         {
             "ll": lambda: str(_optimise(text, machine, target)),
             "asm": lambda: str(machine.emit_assembly(_optimise(text, machine, target))),
@@ -40,7 +40,7 @@ def compile_func(f: Func, target: Target) -> Code:
         module.parallel_workspace,
         module.uses_pool,
         tuple(module.checks),
-        triple=machine.triple,
+        triple=host_triple(),
         packed=tuple(module.packed),
         parts=module.parts,
     )
@@ -72,8 +72,7 @@ def _optimise(text: str, machine: _TargetMachine, target: Target) -> _ModuleRef:
     options.loop_vectorization = options.loop_interleaving = target.options["loop_vectorize"]
     options.slp_vectorization = False
     options.loop_unrolling = target.options["loop_unroll"]
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(ref, builder)
+    run_passes(ref, machine, options)
     return ref
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +73,14 @@ def literal(value: float, dtype: str) -> str:
     return f"0x{bits:016X}"
 
 
+def _number(v: Value) -> float | None:
+    """The number that a float's literal stands for; None of NaN, -0.0, and what is no literal."""
+    if not v.ref.startswith("0x"):
+        return None
+    (value,) = struct.unpack("<d", struct.pack("<Q", int(v.ref, 16)))
+    return None if math.isnan(value) or (not value and math.copysign(1, value) < 0) else value
+
+
 #: Intrinsics that LLVM turns into instructions, for every vector length.
 _NATIVE = {
     "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
@@ -98,6 +107,8 @@ class Operations:
     def binary(self, op: str, a: Value, b: Value, dtype: str) -> Value:
         if op in ("and", "or"):
             return self._both(op, a, b)
+        if op in ("min", "max") and dtypes.is_float(a.dtype) and (limit := _number(b)) is not None:
+            return self._cut_at(op, a, b, limit)
         a, b = self.align(a, b)
         if op in _COMPARE:
             return self.compare(op, a, b)
@@ -159,6 +170,14 @@ class Operations:
         ty = llvm_type(a.dtype, a.lanes)
         nan = Value(self.emit(f"fcmp uno {ty} {a.ref}, {a.ref}"), "bool", a.lanes)
         return self.select(nan, a, m)
+
+    def _cut_at(self, op: str, a: Value, b: Value, limit: float) -> Value:
+        """`_min_max` with a number that is no NaN, in one instruction, or two for zero."""
+        # A comparison with NaN is false, and chooses the operand that may be one. Where both are
+        # equal they are the same bits, but for zeros: of these the second one counts, which is 0.0,
+        # and -0.0 + 0.0 is that.
+        held = self.select(self.compare(">" if op == "max" else "<", b, a), b, a)
+        return held if limit else self._op("fadd", held, self.const(0, held), held.dtype)
 
     def const(self, value: float, like: Value) -> Value:
         one = Value(literal(value, like.dtype), like.dtype)
@@ -391,6 +410,7 @@ class ModuleWriter:
     def __init__(self, name: str, target: Target) -> None:
         self.name, self.fastmath = name, target.options["fastmath"]
         self.vector_bytes, self.threads = target.vector_bytes, target.options["num_threads"]
+        self.registers = target.vector_registers
         self.declares: dict[str, str] = {}
         self.functions: list[str] = []
         self.parallel_workspace: Bytes = 0
@@ -423,10 +443,11 @@ class ModuleWriter:
     def text(self) -> str:
         return "\n".join([*self.declares.values(), *self.functions, *self.metadata]) + "\n"
 
-    def unroll_hint(self) -> str:
-        enable = self._metadata('!{!"llvm.loop.unroll.enable"}')
+    def loop_hint(self, properties: Sequence[str]) -> str:
+        """Metadata of one loop with these properties."""
+        own = [self._metadata(f'!{{!"{name}"}}') for name in properties]
         n = len(self.metadata)
-        self.metadata.append(f"!{n} = distinct !{{!{n}, {enable}}}")
+        self.metadata.append(f"!{n} = distinct !{{{', '.join([f'!{n}', *own])}}}")
         return f"!{n}"
 
     def nontemporal(self) -> str:

@@ -7,7 +7,8 @@
 #
 # Without ``vpdpbusd`` bytes are extended to 16 bits, the even and the odd ones by themselves, and
 # ``vpmaddwd`` multiplies pairs of either: two products and two sums for each vector, whatever the
-# signs. What is extended is shared by the vectors and rows of a tile that is written out.
+# signs. What is extended is shared by the vectors and rows of a tile that is written out; numbers
+# that are held in 16 bits take one product and one sum.
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def is_corrected(s: Stmt) -> bool:
             return all(is_corrected(x) for x in stmts)
         case IntrinsicCall(name=name):
             dot = DOT_PRODUCTS.get(name)
-            return dot is not None and dot.result == "int32" and dot.data == dot.kernel
+            return dot is not None and dot.data == dot.kernel in ("int8", "uint8")
     return False
 
 
@@ -110,7 +111,9 @@ class _Products:
         self.w.put(f"store {ty} {new}, ptr {own}, align 4")
 
     def _of(self, old: str, own: str, a: Factor, b: Factor) -> str:
-        """The new sum of products of bytes, but for what is owed."""
+        """The new sum of products of integers, but for what is owed."""
+        if self.dot.group == 2:
+            return self._pair(old, *(self._shorts(x.words) for x in (a, b)))
         if self.w.module.has_dots_by_pairs:
             return self._pairs(old, a.words, b.words)
         match self.dot.data, self.dot.kernel:
@@ -136,19 +139,27 @@ class _Products:
 
     def _pairs(self, old: str, a: str, b: str) -> str:
         """``vpmaddwd`` twice: products of bytes as numbers of 16 bits, by pairs."""
-        ty = _vector(self.lanes, "int32")
-        shorts, name = f"<{2 * self.lanes} x i16>", PAIRS_OF_SHORTS[self.lanes]
-        self.w.declare(name, f"declare {ty} @{name}({shorts}, {shorts})")
         each = self._extended(a, self.dot.data), self._extended(b, self.dot.kernel)
         for x, y in zip(*each, strict=True):
-            products = self.w.emit(f"call {ty} @{name}({shorts} {x}, {shorts} {y})")
-            old = self.w.emit(f"add {ty} {old}, {products}")
+            old = self._pair(old, x, y)
         return old
+
+    def _pair(self, old: str, a: str, b: str) -> str:
+        """``vpmaddwd``: products of numbers of 16 bits, by pairs."""
+        ty, name = _vector(self.lanes, "int32"), PAIRS_OF_SHORTS[self.lanes]
+        shorts = f"<{2 * self.lanes} x i16>"
+        self.w.declare(name, f"declare {ty} @{name}({shorts}, {shorts})")
+        products = self.w.emit(f"call {ty} @{name}({shorts} {a}, {shorts} {b})")
+        return self.w.emit(f"add {ty} {old}, {products}")
+
+    def _shorts(self, words: str) -> str:
+        ty = _vector(self.lanes, "int32")
+        return self.w.emit(f"bitcast {ty} {words} to <{2 * self.lanes} x i16>")
 
     def _extended(self, words: str, dtype: str) -> tuple[str, str]:
         """The even and the odd bytes of words, each as 16 bits."""
         shorts = f"<{2 * self.lanes} x i16>"
-        all_of = self.w.emit(f"bitcast {_vector(self.lanes, 'int32')} {words} to {shorts}")
+        all_of = self._shorts(words)
         eight = f"<{', '.join(['i16 8'] * (2 * self.lanes))}>"
         moved = self.w.emit(f"shl {shorts} {all_of}, {eight}")
         shift = "ashr" if dtype == "int8" else "lshr"

@@ -22,6 +22,7 @@ from loopwright.codegen.code import (
     widest,
 )
 from loopwright.codegen.llvm.emitter import FALSE, TRUE, ModuleWriter, Value, llvm_type
+from loopwright.codegen.llvm.hoisting import spills_if_hoisted
 from loopwright.codegen.llvm.indices import LANE, UNKNOWN, IndexWriter
 from loopwright.codegen.llvm.instructions import (
     ZeroPointCorrections,
@@ -416,7 +417,10 @@ class FunctionWriter(IndexWriter):
         self.start(back)
         self.lines.append(f"  {nxt} = add nuw nsw i64 {reg}, 1")
         more = self.emit(f"icmp ult i64 {nxt}, {count}")
-        hint = f", !llvm.loop {self.module.unroll_hint()}" if UNROLL_HINT in s.pragmas else ""
+        properties = ["llvm.loop.unroll.enable"] if UNROLL_HINT in s.pragmas else []
+        if spills_if_hoisted(s, self.module.registers, self.module.vector_bytes):
+            properties.append("llvm.licm.disable")
+        hint = f", !llvm.loop {self.module.loop_hint(properties)}" if properties else ""
         self.put(f"br i1 {more}, label %{head}, label %{done}{hint}")
         self.start(done)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cached_property, reduce
 
 from loopwright.cost.cpu.arithmetic import combining, work_of
-from loopwright.cost.cpu.footprint import Touched, Touches
+from loopwright.cost.cpu.footprint import Touched, Touches, kept
 from loopwright.cost.cpu.guards import ReadGuards, Tails
 from loopwright.cost.cpu.register_tile import Tile
 from loopwright.cost.symbolic.loop_nest import NestBuffer
@@ -163,6 +163,7 @@ class Core:
         along = [a for a in self._loads if d is not None and a.moves[d]]
         return total(self.tile.loaded(a, wide) * self._times_loaded(a) for a in along)
 
+    @kept
     def _times_loaded(self, a: Touched) -> Number:
         tile = self.tile
         hoisted = tile.executions(tile.moving(a))

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from loopwright.cost.cpu.core import OPERATIONS, Core, operations
-from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touched, Touches
+from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touched, Touches, kept
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.index_steps import extent_of
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.cost.symbolic.symbols import Number, at_most, least, most, product, total, where
-from loopwright.schedule import Attach, FuseRel, SplitRel, StageId, StageState, State
+from loopwright.schedule import Attach, FuseRel, Shares, SplitRel, StageId, StageState, State
 
 
 def unfused(state: State) -> State:
@@ -77,13 +77,21 @@ CROWDED = 5
 #: Share of the traffic of a written line that streaming stores save: it is not read before, only
 #: written back.
 UNREAD = 0.5
-#: Rows that a core prefetches as streams; cycles of a piece of a row where there are more of them,
-#: in the third cache and in memory: nothing was prefetched, and the address of another page has to
-#: be looked up.
-STREAMS, JUMP_L3, JUMP_MEMORY = 32, 10, 30
+#: Bytes of a kernel's data up to which a result is written into caches at their rate: the last one
+#: may be that of a whole host, shared with other guests (64 MiB of one of 260 MiB were written at
+#: the rate of memory, and twice as fast past it).
+HELD = 1 << 24
+#: Cycles of a piece of a row where there are more than `STREAMS` of them, in the third cache and in
+#: memory: nothing was prefetched, and the address of another page has to be looked up.
+JUMP_L3, JUMP_MEMORY = 10, 30
 #: Pages whose addresses a core caches, and cycles to move to another one, even if its data is
 #: cached.
 PAGES, PAGE_MOVE = 64, 6
+
+
+#: Cycles for each byte of weights in which a stage waits for them, unless it prefetches them: the
+#: rest of its model went through the caches since the last call, and hardware prefetches no page.
+COLD = 0.18
 
 
 # Levels of memory work in parallel, each at its rate: prefetching moves data from the third
@@ -103,8 +111,15 @@ class Level:
 class MemoryModel:
     """Memory behind the first cache for all stages of a program, given in execution order."""
 
-    def __init__(self, stages: Sequence[Touches], usage: BufferUsage) -> None:
-        self._stages, self._usage = list(stages), usage
+    def __init__(
+        self, stages: Sequence[Touches], usage: BufferUsage, cold: Collection[StageId] = ()
+    ) -> None:
+        self._stages, self._usage, self._cold = list(stages), usage, cold
+
+    @kept
+    def _bytes_together(self, t: Touches, depth: int) -> Number:
+        """Bytes that all stages touch inside the loops of a depth around one of them."""
+        return total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
 
     def cycles(self, t: Touches) -> Number:
         """Cycles for all data that one stage touches, summed over its threads."""
@@ -116,7 +131,19 @@ class MemoryModel:
         # All of the result goes to memory, also where a cache would have held it.
         stored = t.moved(t.accesses[:1], t.fitting(t.machine.caches.l3))
         past = stored * UNREAD / MEMORY
-        return where(asked, self._through_caches(t, loads) + past, through)
+        written = where(at_most(self._usage.used, HELD), 0, stored / MEMORY)
+        return where(asked, self._through_caches(t, loads) + past, most(through, written))
+
+    def wait(self, t: Touches) -> Number:
+        """Cycles in which a stage waits for weights, summed over its threads."""
+        fits = t.fitting(int(t.machine.caches.l2 * COUNTED_ON))
+        out: Number = 0
+        for a in t.accesses[1:]:
+            if a.access.buffer.stage in self._cold:
+                each = COLD + a.jumps * JUMP_L3
+                moved = t.moved([a], fits) * _threads_reading(t, a)
+                out = out + moved * _not_fetched(t, a) * each
+        return out
 
     def _through_caches(self, t: Touches, part: Touches) -> Number:
         """Cycles in which the data of a stage, or of a part of it, comes through the caches."""
@@ -125,7 +152,7 @@ class MemoryModel:
             moved = self._moved(t, part, level)
             cycles = total(moved.values()) / level.bytes_per_cycle
             if level.page_cross_cycles:
-                jumps = total(n * _jumps(a) for a, n in moved.items())
+                jumps = total(n * a.jumps for a, n in moved.items())
                 cycles = cycles + jumps * level.page_cross_cycles
             out = most(out, where(at_most(self._usage.used, level.capacity), 0, cycles))
         return most(out, part.page_moves(PAGES) * PAGE_MOVE)
@@ -136,8 +163,8 @@ class MemoryModel:
         out = {a: t.moved([a], fits) for a in t.accesses}
         for a in t.accesses:  # data of an earlier stage is cached where all of the iteration fits
             for depth in self._touched_before(stage, a):
-                together = total(s.bytes[depth] for s in self._stages if _common(s, t) >= depth)
-                out[a] = where(at_most(together, level.capacity), 0, out[a])
+                here = at_most(self._bytes_together(t, depth), level.capacity)
+                out[a] = where(here, 0, out[a])
         crowded = t.crowded(level.way_bytes)
         if not crowded:
             return out
@@ -153,6 +180,7 @@ class MemoryModel:
             out[a] = out[a] + again * lost * level.conflict_penalty
         return out
 
+    @kept
     def _touched_before(self, t: Touches, a: Touched) -> list[int]:
         """Numbers of loops around both this stage and earlier ones that touch the same buffer."""
         buffer = a.access.buffer.stage
@@ -164,15 +192,25 @@ class MemoryModel:
         return sorted(depths)
 
 
-def _jumps(a: Touched) -> Number:
-    """Page changes of an access per byte: beyond the streams, each piece of a row is one."""
-    size, dims = a.access.buffer.itemsize, a.access.buffer.dims
-    if len(dims) < 2:
-        return 0
-    apart = least(dims[-2].stride * size / PAGE, 1)
-    out: Number = 0
-    for *rows, row in a.boxes:
-        out = where(at_most(product(rows), STREAMS), out, apart / (row * size))
+def _threads_reading(t: Touches, a: Touched) -> Number:
+    """Number of threads that read all of an access: 1 where they share it out."""
+    out: Number = 1
+    for x, moves in reversed(list(zip(t.nest.loops, a.moves, strict=True))):
+        if x.mark == "parallel":
+            out = where(at_most(x.extent, 1), out, 1 if moves else t.machine.threads)
+    return out
+
+
+def _not_fetched(t: Touches, a: Touched) -> Number:
+    """Share of the data of an access that a stage does not prefetch: all of it, or that of the
+    first task of each thread."""
+    loops = zip(t.nest.loops, a.moves, strict=True)
+    panels = product(x.extent for x, moves in loops if moves and x.mark == "parallel")
+    out: Number = 1
+    for note in t.nest.stage.notes:
+        if isinstance(note, Shares) and note.ahead.source == a.access.buffer.stage:
+            first = least(t.machine.threads / panels, 1)
+            out = where(at_most(note.ahead.offset, 0), out, first)
     return out
 
 
@@ -218,21 +256,22 @@ def cycles(state: State, machine: Machine, constants: Collection[StageId] = ()) 
     stages = [Touches(nest, machine) for nest in nests]
     as_loops = unfused(state)
     cached = stages if as_loops is state else [Touches(n, machine) for n in nests_of(as_loops)]
-    memory = MemoryModel(cached, usage)
     # Constant inputs, and the stages at root that need no others.
     done = set(constants)
     for nest in nests:
         sources = {read.source for read in nest.op.reads()}
         if sources and sources <= done and not nest.attached:
             done.add(nest.stage.id)
+    memory = MemoryModel(cached, usage, done)
     timed = [(t, c) for t, c in zip(stages, cached, strict=True) if t.nest.stage.id not in done]
-    return total(stage_cycles(t, usage, memory.cycles(c)) for t, c in timed)
+    return total(stage_cycles(t, usage, memory.cycles(c), memory.wait(c)) for t, c in timed)
 
 
-def stage_cycles(t: Touches, usage: BufferUsage, moved: Number) -> Number:
-    """Cycles of one stage, summed over its threads, if its data takes ``moved`` cycles to come."""
+def stage_cycles(t: Touches, usage: BufferUsage, moved: Number, wait: Number = 0) -> Number:
+    """Cycles of one stage, summed over its threads, if its data takes ``moved`` cycles to come, and
+    ``wait`` more in which it does nothing else."""
     busy = Core(t, usage.resident).cycles
-    cycles = most(busy, moved) + least(busy, moved) * APART
+    cycles = most(busy, moved) + least(busy, moved) * APART + wait
     threads, nest = t.machine.threads, t.nest
     cycles = cycles / most(t.balance * threads, 1)
     if threads == 1:

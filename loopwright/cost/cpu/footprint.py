@@ -6,14 +6,16 @@ data is found again when everything touched in between fits (Ansor, OSDI 2020; P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cached_property, wraps
+from itertools import accumulate, pairwise
 from math import gcd
 from operator import mul
+from typing import TypeVar
 
 from loopwright.cost.cpu.machine import Machine
-from loopwright.cost.symbolic.index_steps import LoopKey
+from loopwright.cost.symbolic.index_steps import LoopKey, Move
 from loopwright.cost.symbolic.loop_nest import NestAccess, NestBuffer, StageNest
 from loopwright.cost.symbolic.symbols import (
     Number,
@@ -32,100 +34,171 @@ PAGE = 4096  #: bytes of a page of memory
 #: Counted share of the cost of an input that begins within a cache line, as NumPy's do: our own
 #: arrays, in a model and in measurements, begin at one.
 MISPLACED = 0.25
+#: Rows that a core prefetches as streams.
+STREAMS = 32
+
+_Result = TypeVar("_Result")
+
+
+def kept(method: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Keep a method's results by argument in its object: models ask the same again and again."""
+    name = f"{method.__name__} by argument"
+
+    @wraps(method)
+    def asked(self: object, *args: object) -> _Result:
+        results: dict[object, _Result] = self.__dict__.setdefault(name, {})
+        if args not in results:
+            results[args] = method(self, *args)
+        return results[args]
+
+    return asked
 
 
 class Touched:
     """Data that one access touches at every depth of its nest; lists have one entry per depth."""
 
     def __init__(self, access: NestAccess, nest: StageNest, line: int) -> None:
-        self.access = access
+        self.access, self._line = access, line
         # The neighbours in the line of an element that is read once are read soon after.
         self._misplaced = access.buffer.given and nest.op.reduction is not None
-        size = access.buffer.itemsize
         dims = access.buffer.dims
-        spans: list[Number] = [0] * len(dims)
-        counts: list[Number] = [1] * len(dims)
-        self.elements: list[Number] = [1]  # different elements
-        self.lines: list[Number] = [1]  # cache lines
         #: bytes between two iterations of the loop at this depth; 0 where it does not move
         self.strides: list[Number] = []
         self.moves: list[bool] = []  # whether the loop at this depth moves the address
-        #: different indices of each dimension of the buffer
-        self.boxes: list[list[Number]] = [[1] * len(dims)]
-        moving = {m.loop for moves in access.moves for m in moves}
+        # Distance of the extreme indices of each dimension, and the iterations that move it. What
+        # a loop does not move is the same object as inside of it, and is computed once.
+        self._reaches: list[list[tuple[Number, Number]]] = [[(0, 1)] * len(dims)]
+        moving: dict[LoopKey, list[tuple[int, Move]]] = {}
+        for d, moves in enumerate(access.moves):
+            for m in moves:
+                moving.setdefault(m.loop, []).append((d, m))
         for x in reversed(nest.loops):
-            stride: Number = 0
-            box, elements, lines = self.boxes[0], self.elements[0], self.lines[0]
-            if x.key in moving:
-                stride = self._move(x.key, spans, counts)
-                reach = zip(spans, counts, dims, strict=True)
-                box = [least(least(1 + span, n), dim.extent) for span, n, dim in reach]
-                elements, lines = product(box), self._lines(spans, box, size, line)
-            self.strides.insert(0, stride)
-            self.moves.insert(0, x.key in moving)
-            self.boxes.insert(0, box)
-            self.elements.insert(0, elements)
-            self.lines.insert(0, lines)
+            moved = moving.get(x.key, [])
+            self.strides.insert(0, self._stride(moved))
+            self.moves.insert(0, bool(moved))
+            reaches = self._reaches[0]
+            if moved:
+                reaches = list(reaches)
+                for d, m in moved:
+                    span, count = reaches[d]
+                    reaches[d] = span + magnitude(m.step) * (m.count - 1), count * m.count
+            self._reaches.insert(0, reaches)
 
-    def _move(self, loop: LoopKey, spans: list[Number], counts: list[Number]) -> Number:
-        """Add a loop to spans and counts of the dimensions; returns its stride in bytes."""
+    def _stride(self, moved: Sequence[tuple[int, Move]]) -> Number:
+        """Bytes by which an iteration of a loop moves the address."""
         stride: Number = 0
         buffer = self.access.buffer
-        moves = ((d, m) for d, each in enumerate(self.access.moves) for m in each if m.loop == loop)
-        for d, m in moves:
-            step = magnitude(m.step)
-            spans[d] = spans[d] + step * (m.count - 1)
-            counts[d] = counts[d] * m.count
-            bytes_apart = step * buffer.dims[d].stride * buffer.itemsize
+        for d, m in moved:
+            bytes_apart = magnitude(m.step) * buffer.dims[d].stride * buffer.itemsize
             mine = where(at_most(m.count, 1), 0, bytes_apart)
             none = isinstance(stride, int) and stride == 0
             stride = mine if none else where(at_most(stride, 0), mine, stride)
         return stride
 
-    def _lines(self, spans: list[Number], distinct: list[Number], size: int, line: int) -> Number:
-        """Cache lines of a box: rows of the last dimension, or one run of contiguous rows."""
+    @cached_property
+    def boxes(self) -> list[list[Number]]:
+        """Different indices of each dimension of the buffer."""
         dims = self.access.buffer.dims
-        if not dims:
-            return 1
-        length = (spans[-1] + 1) * size
-        placed = ceil_div(length, line)
-        # Rows that begin anywhere in a line touch on average a part of one more.
-        anywhere = (length + line - size) / line
-        if any(n % line for n in self.access.buffer.rows_apart()):
-            row = least(distinct[-1], anywhere)
-        elif self._misplaced:
-            row = least(distinct[-1], placed + (anywhere - placed) * MISPLACED)
-        else:
-            row = least(distinct[-1], placed)
-        rows = product(distinct[:-1])
-        run = 1 + total(least(spans[d], dim.extent - 1) * dim.stride for d, dim in enumerate(dims))
-        return least(rows * row, ceil_div(run * size, line) + 1)
+        boxes: list[list[Number]] = [[1] * len(dims)]
+        for inner, reaches in pairwise(reversed(self._reaches)):
+            box = boxes[0]
+            if reaches is not inner:
+                box = [
+                    n if reach is before else least(least(1 + reach[0], reach[1]), dim.extent)
+                    for n, reach, before, dim in zip(box, reaches, inner, dims, strict=True)
+                ]
+            boxes.insert(0, box)
+        return boxes
 
-    def ways(self, depth: int, way: int, line: int) -> Number:
-        """Ways (lines per set) of a cache, a way of ``way`` bytes, that the data of a depth needs.
+    @cached_property
+    def elements(self) -> list[Number]:
+        """Different elements."""
+        return self._of_boxes(lambda box, _: product(box))
+
+    @cached_property
+    def lines(self) -> list[Number]:
+        """Cache lines of a box: rows of the last dimension, or one run of contiguous rows."""
+        buffer, line = self.access.buffer, self._line
+        dims, size = buffer.dims, buffer.itemsize
+        apart = any(n % line for n in buffer.rows_apart())
+
+        def lines(box: Sequence[Number], reaches: Sequence[tuple[Number, Number]]) -> Number:
+            length = (reaches[-1][0] + 1) * size
+            # Rows that begin anywhere in a line touch on average a part of one more.
+            anywhere = (length + line - size) / line
+            row = anywhere
+            if not apart:
+                placed = ceil_div(length, line)
+                row = placed + (anywhere - placed) * MISPLACED if self._misplaced else placed
+            rows = product(box[:-1])
+            spans = zip(reaches, dims, strict=True)
+            run = 1 + total(least(span, dim.extent - 1) * dim.stride for (span, _), dim in spans)
+            return least(rows * least(box[-1], row), ceil_div(run * size, line) + 1)
+
+        return self._of_boxes(lines if dims else lambda *_: 1)
+
+    @cached_property
+    def pages(self) -> list[Number]:
+        """Memory pages."""
+        dims, size = self.access.buffer.dims, self.access.buffer.itemsize
+        if len(dims) < 2:
+            return [1 + n * size / PAGE for n in self.elements]
+        apart = least(dims[-2].stride * size / PAGE, 1)
+
+        def pages(box: Sequence[Number], _: object) -> Number:
+            return 1 + product(box[:-1]) * most(apart, box[-1] * size / PAGE)
+
+        return self._of_boxes(pages, pages(self.boxes[-1], None))
+
+    def _of_boxes(
+        self,
+        figure: Callable[[Sequence[Number], Sequence[tuple[Number, Number]]], Number],
+        of_one: Number = 1,
+    ) -> list[Number]:
+        """A figure of the box at each depth, ``of_one`` of a single element."""
+        figures = [of_one]
+        for inner, reaches, box in zip(
+            self._reaches[:0:-1], self._reaches[-2::-1], self.boxes[-2::-1], strict=True
+        ):
+            figures.insert(0, figures[0] if reaches is inner else figure(box, reaches))
+        return figures
+
+    @cached_property
+    def jumps(self) -> Number:
+        """Page changes per byte: beyond the streams, each piece of a row is one."""
+        size, dims = self.access.buffer.itemsize, self.access.buffer.dims
+        if len(dims) < 2:
+            return 0
+        apart = least(dims[-2].stride * size / PAGE, 1)
+        out: Number = 0
+        outside: Sequence[Number] | None = None
+        for box in self.boxes:
+            if box is not outside:
+                out = where(at_most(product(box[:-1]), STREAMS), out, apart / (box[-1] * size))
+            outside = box
+        return out
+
+    def ways(self, way: int) -> list[Number]:
+        """Ways (lines per set) of a cache, a way of ``way`` bytes, that the data needs.
 
         Rows whose distance shares a large power of two with ``way`` fall into few sets.
         """
-        sets: Number = way // line
-        if self.is_crowded(way, line):
-            buffer, box = self.access.buffer, self.boxes[depth]
-            sets = ceil_div(box[-1] * buffer.itemsize, line)
-            for dim, n in zip(buffer.dims[:-1], box[:-1], strict=True):
-                if isinstance(dim.stride, int):
-                    sets = sets * least(n, _sets(dim.stride * buffer.itemsize, way, line))
-        return self.lines[depth] / least(sets, way // line)
+        line, size = self._line, self.access.buffer.itemsize
+        if not self.is_crowded(way):
+            return [n / (way // line) for n in self.lines]
+        dims = self.access.buffer.dims[:-1]
+        few = [_sets(d.stride * size, way, line) if isinstance(d.stride, int) else 1 for d in dims]
 
-    def pages(self, depth: int) -> Number:
-        """Memory pages of the data touched at a depth."""
-        dims, size = self.access.buffer.dims, self.access.buffer.itemsize
-        if len(dims) < 2:
-            return 1 + self.elements[depth] * size / PAGE
-        *rows, row = self.boxes[depth]
-        apart = least(dims[-2].stride * size / PAGE, 1)
-        return 1 + product(rows) * most(apart, row * size / PAGE)
+        def sets(box: Sequence[Number], _: object) -> Number:
+            rows = product(least(n, each) for n, each in zip(box[:-1], few, strict=True))
+            return least(ceil_div(box[-1] * size, line) * rows, way // line)
 
-    def is_crowded(self, way: int, line: int) -> bool:
-        """Whether the touched data may fall into few of the sets."""
+        each = self._of_boxes(sets, least(ceil_div(size, line), way // line))
+        return [n / sets for n, sets in zip(self.lines, each, strict=True)]
+
+    def is_crowded(self, way: int) -> bool:
+        """Whether the touched data may fall into few of the sets of a cache."""
+        line = self._line
         return any(_sets(n, way, line) < way // line for n in self.access.buffer.rows_apart())
 
 
@@ -145,9 +218,10 @@ class Touches:
             self.inner.insert(0, self.inner[0] * loop.extent)
 
     def without_store(self) -> Touches:
-        made = Touches(self.nest, self.machine)
-        made.accesses = self.accesses[1:]
-        return made
+        loads = copy(self)
+        loads.accesses = self.accesses[1:]
+        loads.__dict__.pop("bytes", None)
+        return loads
 
     @cached_property
     def outer(self) -> list[Number]:
@@ -178,23 +252,28 @@ class Touches:
 
     def ways(self, way: int) -> list[Number]:
         """Lines per set, at each depth, of a cache with ways of ``way`` bytes."""
-        line, depths = self.machine.caches.line, range(len(self.inner))
-        return [total(a.ways(d, way, line) for a in self.accesses) for d in depths]
+        each = [a.ways(way) for a in self.accesses]
+        return [total(n[d] for n in each) for d in range(len(self.inner))]
 
     def crowded(self, way: int) -> list[Touched]:
         """Accesses that may fall into few sets of a cache with ways of ``way`` bytes."""
-        line = self.machine.caches.line
-        return [a for a in self.accesses if a.is_crowded(way, line)]
+        return [a for a in self.accesses if a.is_crowded(way)]
 
     def moved(self, accesses: Sequence[Touched], stays: Sequence[Number]) -> Number:
         """Bytes that accesses bring, if data stays in the cache at the depths of ``stays``."""
+        each = [self._brought(a) for a in accesses]
+        brought = [total(n[d] for n in each) for d in range(len(self.inner))]
+        return self.outermost(stays, [brought[0], *brought[:-1]], brought[-1])
+
+    @kept
+    def _brought(self, access: Touched) -> list[Number]:
+        """Bytes that an access brings if data stays in the cache at a depth."""
         line = self.machine.caches.line
-        moved = [total(a.lines[d] for a in accesses) * line * n for d, n in enumerate(self.outer)]
-        return self.outermost(stays, [moved[0], *moved[:-1]], moved[-1])
+        return [n * line * outer for n, outer in zip(access.lines, self.outer, strict=True)]
 
     def page_moves(self, pages: int) -> Number:
         """Number of times that an access moves to a page other than the last ``pages``."""
-        touched = [total(a.pages(d) for a in self.accesses) for d in range(len(self.inner))]
+        touched = [total(a.pages[d] for a in self.accesses) for d in range(len(self.inner))]
         stays = [at_most(n, pages) for n in touched]
         moves = [n * out for n, out in zip(touched, self.outer, strict=True)]
         return self.outermost(stays, [0, *moves[:-1]], moves[-1])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
-from loopwright.cost.cpu.footprint import MISPLACED, Touched, Touches
+from loopwright.cost.cpu.footprint import MISPLACED, Touched, Touches, kept
 from loopwright.cost.symbolic.index_steps import LoopKey
 from loopwright.cost.symbolic.loop_nest import NestLoop
 from loopwright.cost.symbolic.symbols import Number, at_most, least, magnitude, most, product, where
@@ -46,6 +46,7 @@ class Tile:
             where(here, 1, x.extent) for here, x in zip(self.inside, self.loops, strict=True)
         )
 
+    @kept
     def instructions(self, unit: int) -> Number:
         """Operations of one kind in a run, in units of ``unit`` bytes of a vector."""
         size = self.t.nest.accesses[0].buffer.itemsize
@@ -56,18 +57,25 @@ class Tile:
         )
 
     def _pieces(self, size: int, unit: int) -> Number:
-        d = self.t.vector_loop
-        return 1 if d is None else pieces(self.loops[d].extent, max(1, unit // size))
+        return self._in_registers(max(1, unit // size))
 
+    @kept
+    def _in_registers(self, each: int) -> Number:
+        d = self.t.vector_loop
+        return 1 if d is None else pieces(self.loops[d].extent, each)
+
+    @kept
     def loaded(self, a: Touched, unit: int) -> Number:
         """Different vectors (far-apart lanes: elements) that an access loads in a run, in units of
         ``unit`` bytes; shifted ones (``x[i], x[i + 1]``) are different."""
         return self.places(a) * self._lanes(a, unit)
 
+    @kept
     def places(self, a: Touched) -> Number:
         """Different start positions of the vectors of an access in a run."""
         return self._positions(a, self.loops)
 
+    @kept
     def loaded_in_step(self, a: Touched, unit: int) -> Number:
         """`loaded` for one step of the reduction."""
         spatial = [x for x in self.loops if x.kind != "reduce"]
@@ -97,10 +105,11 @@ class Tile:
             size *= self._group
         extent = self.loops[d].extent
         near = where(at_most(a.strides[d], size), True, self.turned(a))
-        whole = pieces(extent, max(1, unit // size))
+        whole = self._pieces(size, unit)
         picked = least(whole * (a.strides[d] // size), extent)
         return where(near, whole, where(self.picked(a), picked, extent))
 
+    @kept
     def picked(self, a: Touched) -> Number:
         """Whether lanes of a load lie a few elements apart and are picked out of whole vectors."""
         d = self.t.vector_loop
@@ -110,6 +119,7 @@ class Tile:
         apart = where(at_most(a.strides[d], size), False, at_most(a.strides[d], PICKED * size))
         return where(self.turned(a), False, apart)
 
+    @kept
     def lines_of(self, a: Touched, unit: int) -> Number:
         """Cache lines of a load in units of ``unit`` bytes: more than one where vectors cross two,
         as inputs begin within a line, rows are no whole lines apart, or loops shift the vectors."""
@@ -127,6 +137,7 @@ class Tile:
                 odd = where(shifts, True, odd)
         return where(odd, 1 + part / line, 1 + buffer.given * MISPLACED * part / line)
 
+    @kept
     def turned(self, a: Touched) -> Number:
         """Whether squares of an access are transposed in registers: a copy whose lanes lie apart,
         while an unrolled loop runs along memory."""

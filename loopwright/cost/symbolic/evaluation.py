@@ -31,8 +31,10 @@ class KnobTables:
     ) -> None:
         needed = reachable(nodes, wanted)
         knob = _single_knobs(nodes, needed, choices)
-        several = [n for n in needed if n not in knob]
-        border = {*wanted, *(a for n in several for a in operands(nodes[n]))}
+        border: set[NodeOperand] = set(wanted)
+        for n in needed:
+            if n not in knob:
+                border.update(nodes[n][1])  # constants are none of the needed nodes
         #: Nodes that are looked up, in the order of `columns`; all wanted ones follow from them.
         self.given = [n for n in needed if n in knob and n in border]
         values: dict[int, Column] = {}
@@ -44,9 +46,12 @@ class KnobTables:
                 numbers = (a[0] if isinstance(a, tuple) else values[a] for a in args)
                 values[n] = COLUMNS[op](*numbers)
         self._tables: list[tuple[int, list[int], Column]] = []
-        for key in dict.fromkeys((knob[n], values[n].dtype) for n in self.given):
-            places = [k for k, n in enumerate(self.given) if (knob[n], values[n].dtype) == key]
-            self._tables.append((key[0], places, np.stack([values[self.given[k]] for k in places])))
+        tables: dict[tuple[int, np.dtype[Any]], list[int]] = {}
+        for k, n in enumerate(self.given):
+            tables.setdefault((knob[n], values[n].dtype), []).append(k)
+        for (number, _), places in tables.items():
+            table = np.array([values[self.given[k]] for k in places])
+            self._tables.append((number, places, table))
 
     def columns(self, digits: Digits) -> list[Column]:
         """Columns of ``given`` for candidates (n, knobs)."""
@@ -62,15 +67,24 @@ def _single_knobs(
 ) -> dict[int, int]:
     """Knob of each node that depends on no other, for knobs that are not too large."""
     out: dict[int, int] = {}
+    large: set[int] = set()
     for n in needed:
         op, args = nodes[n]
         if op == "leaf":
-            out[n] = _leaf(args)[0]
+            out[n] = knob = _leaf(args)[0]
+            if len(choices(knob, 0)) > MOST:
+                large.add(n)
             continue
-        knobs = {out.get(a) for a in operands(nodes[n])}
-        knob = knobs.pop()
-        if not knobs and knob is not None and op in COLUMNS and len(choices(knob, 0)) <= MOST:
-            out[n] = knob
+        single = -1
+        for a in args:
+            if type(a) is int:
+                knob = out.get(a, -1)
+                if knob < 0 or a in large or (single >= 0 and knob != single):
+                    break
+                single = knob
+        else:
+            if op in COLUMNS:
+                out[n] = single
     return out
 
 
@@ -132,7 +146,7 @@ def reachable(
             continue
         # Written out: this loop sees each operand of a graph of tens of thousands of nodes.
         for a in nodes[n][1]:
-            if a not in needed and not isinstance(a, tuple):
+            if type(a) is int and a not in needed:
                 needed.add(a)
                 todo.append(a)
     return sorted(needed)
@@ -197,28 +211,36 @@ class ColumnProgram:
         inputs: Sequence[int],
     ) -> list[_Step]:
         """Operations in order; ``wanted`` maps nodes to rows of the block, ``inputs`` are known."""
-        columns = {n: k for k, n in enumerate(inputs)}
-        needed = self._together(nodes, reachable(nodes, wanted, columns), columns)
-        last = {a: n for n in needed if n not in columns for a in operands(nodes[n])}
-        places, free = dict(columns), list[int]()
-        self._places = len(columns)
-        steps: list[_Step] = []
+        places = {n: k for k, n in enumerate(inputs)}
+        needed = self._together(nodes, reachable(nodes, wanted, places), places)
+        computed = [n for n in needed if n not in places]
+        last: dict[NodeOperand, int] = {}  # use of each operand
+        for n in computed:
+            for a in nodes[n][1]:
+                last[a] = n
+        free, steps = list[int](), list[_Step]()
+        self._places = len(places)
         for n in needed:
-            if n not in columns:
+            if n not in places:
                 op, args = nodes[n]
                 # Constants stand behind everything else, counted from the end.
-                made_of = tuple(
+                made_of = [
                     -1 - self._constant(a[0], op) if isinstance(a, tuple) else places[a]
                     for a in args
-                )
-                free += [places[a] for a in set(operands(nodes[n])) if last[a] == n]
+                ]
+                for k, (a, place) in enumerate(zip(args, made_of, strict=True)):
+                    if place >= 0 and last[a] == n and a not in args[:k]:
+                        free.append(place)
                 if not free:  # a new register
                     free.append(self._places)
                     self._places += 1
                 places[n] = free.pop()
-                registers = made_of if len(made_of) == 2 else (made_of, None)
-                steps.append((self._functions[op], places[n], *registers))
-            steps += [(None, row, places[n], None) for row in wanted.get(n, ())]
+                two = len(made_of) == 2
+                steps.append(
+                    (self._functions[op], places[n], *(made_of if two else (made_of, None)))
+                )
+            if n in wanted:
+                steps += [(None, row, places[n], None) for row in wanted[n]]
             if n not in last:
                 free.append(places[n])
         return steps

@@ -260,6 +260,10 @@ class Population:
                 self._run(structure, digits[members], rows[members], out)
                 self._run_whole(structure, fixed, digits[members[0]])
 
+    def each(self, digits: Digits) -> Rows:
+        """`evaluate` for few candidates, each of which is derived by itself, without symbols."""
+        return self._rows_alone(np.ascontiguousarray(digits, np.int64))
+
     def _rows_alone(self, digits: Digits) -> Rows:
         if not len(digits):
             return np.empty((0, len(self.logged)), np.float32)

@@ -114,11 +114,11 @@ class Graph:
         return known
 
     def apply_to_two(self, op: str, a: Number, b: Number) -> Number:
-        """Apply an operation to two operands, the usual case."""
+        """Apply an arithmetic operation to two operands, the usual case."""
         key = (op, a.key if type(a) is Sym else a, b.key if type(b) is Sym else b)
         known = self._table.get(key)
         if known is None:
-            known = self._table[key] = self._new(op, (a, b))
+            known = self._table[key] = self._new_of_two(op, a, b)
         return known
 
     def forget(self) -> None:
@@ -126,12 +126,38 @@ class Graph:
         self._table.clear()
         self._leaves.clear()
 
+    # Thousands of nodes are made for a structure: this is written out, without calls for each part.
+    def _new_of_two(self, op: str, a: Number, b: Number) -> Number:
+        knobs = _NO_KNOBS
+        left: NodeOperand
+        right: NodeOperand
+        if type(a) is Sym:
+            (alo, ahi), left, knobs = a.bounds, a.number, a.knobs
+        else:
+            alo = ahi = a
+            left = (alo,)
+        if type(b) is Sym:
+            (blo, bhi), right = b.bounds, b.number
+            if b.knobs is not knobs:
+                knobs = b.knobs if knobs <= b.knobs else knobs | b.knobs
+        else:
+            blo = bhi = b
+            right = (blo,)
+        simple = _SIMPLE.get(op)
+        short = None if simple is None else simple(a, b, alo, ahi, blo, bhi)
+        if short is not None:
+            return short
+        bounds = RANGES[op](alo, ahi, blo, bhi)
+        if bounds[0] == bounds[1] and math.isfinite(bounds[0]):
+            return _plain(bounds[0], op)
+        return self._add(op, (left, right), bounds, knobs)
+
     def _new(self, op: str, args: tuple[Number, ...]) -> Number:
         bounds = _bounds(op, args)
         if bounds[0] == bounds[1] and math.isfinite(bounds[0]):
             return _plain(bounds[0], op)
         operands: list[NodeOperand] = []
-        knobs: frozenset[int] = frozenset()
+        knobs = _NO_KNOBS
         for a in args:
             if type(a) is Sym:
                 operands.append(a.number)
@@ -154,6 +180,7 @@ def _plain(value: float, op: str) -> Number:
     return int(value) if op != "/" and value == int(value) else value
 
 
+_NO_KNOBS: frozenset[int] = frozenset()
 _Method = Callable[["Sym", "Number"], "Number"]
 
 
@@ -162,10 +189,10 @@ def _operators(op: str) -> tuple[_Method, _Method]:
 
     # A model writes down hundreds of thousands of them, nearly all on plain numbers and symbols.
     def method(a: Sym, b: Number) -> Number:
-        return _apply(op, a, b) if type(b) in _PLAIN else _operation(op, a, b)
+        return a.graph.apply_to_two(op, a, b) if type(b) in _PLAIN else _operation(op, a, b)
 
     def reflected(a: Sym, b: Number) -> Number:
-        return _apply(op, b, a) if type(b) in _PLAIN else _operation(op, b, a)
+        return a.graph.apply_to_two(op, b, a) if type(b) in _PLAIN else _operation(op, b, a)
 
     return method, reflected
 
@@ -277,47 +304,43 @@ def _apply(op: str, a: Number, b: Number) -> Number:
         graph = b.graph
     else:
         return _FOLD[op](a, b)
-    simple = _SIMPLE.get(op)
-    short = simple(a, b) if simple is not None else None
-    return graph.apply_to_two(op, a, b) if short is None else short
+    return graph.apply_to_two(op, a, b)
 
 
-def _simple_sum(a: Number, b: Number) -> Number | None:
-    return b if type(a) is not Sym and a == 0 else _simple_difference(a, b)
+def _simple_sum(a: Number, b: Number, *ends: float) -> Number | None:
+    alo, ahi, blo, bhi = ends
+    return b if alo == ahi == 0 else a if blo == bhi == 0 else None
 
 
-def _simple_difference(a: Number, b: Number) -> Number | None:
-    return a if type(b) is not Sym and b == 0 else None
+def _simple_difference(a: Number, b: Number, *ends: float) -> Number | None:
+    return a if ends[2] == ends[3] == 0 else None
 
 
-def _simple_product(a: Number, b: Number) -> Number | None:
-    if type(a) is not Sym:
-        return 0 if a == 0 else b if a == 1 else None
-    if type(b) is not Sym:
-        return 0 if b == 0 else a if b == 1 else None
+def _simple_product(a: Number, b: Number, *ends: float) -> Number | None:
+    alo, ahi, blo, bhi = ends
+    if alo == ahi:
+        return 0 if alo == 0 else b if alo == 1 else None
+    if blo == bhi:
+        return 0 if blo == 0 else a if blo == 1 else None
     return None
 
 
-def _simple_quotient(a: Number, b: Number) -> Number | None:
-    return a if type(b) is not Sym and b == 1 else None
+def _simple_quotient(a: Number, b: Number, *ends: float) -> Number | None:
+    return a if ends[2] == ends[3] == 1 else None
 
 
-def _simple_least(a: Number, b: Number) -> Number | None:
-    if a is b:
-        return a
-    (alo, ahi), (blo, bhi) = _interval(a), _interval(b)
-    return a if ahi <= blo else b if bhi <= alo else None
+def _simple_least(a: Number, b: Number, *ends: float) -> Number | None:
+    alo, ahi, blo, bhi = ends
+    return a if a is b or ahi <= blo else b if bhi <= alo else None
 
 
-def _simple_most(a: Number, b: Number) -> Number | None:
-    if a is b:
-        return a
-    (alo, ahi), (blo, bhi) = _interval(a), _interval(b)
-    return b if ahi <= blo else a if bhi <= alo else None
+def _simple_most(a: Number, b: Number, *ends: float) -> Number | None:
+    alo, ahi, blo, bhi = ends
+    return a if a is b else b if ahi <= blo else a if bhi <= alo else None
 
 
-#: Simplified results of operations, or None.
-_SIMPLE: dict[str, Callable[[Number, Number], Number | None]] = {
+#: Simplified results of operations, given the operands and the bounds of both, or None.
+_SIMPLE: dict[str, Callable[..., Number | None]] = {
     "+": _simple_sum,
     "-": _simple_difference,
     "*": _simple_product,
@@ -356,11 +379,7 @@ def _interval(x: Number) -> ValueRange:
 
 
 def _bounds(op: str, args: tuple[Number, ...]) -> ValueRange:
-    """Bounds of an operation from those of its operands; a test gives 0 or 1."""
-    bounds = RANGES.get(op)
-    if bounds is not None:
-        (alo, ahi), (blo, bhi) = _interval(args[0]), _interval(args[1])
-        return bounds(alo, ahi, blo, bhi)
+    """Bounds of an operation that is no arithmetic; a test gives 0 or 1."""
     if op in ("sectors", "wavefronts"):  # `loopwright.cost.symbolic.warps`
         return 1, math.inf
     if op == "where":

@@ -315,6 +315,13 @@ def var(name: str, shape: tuple[Any, ...] | Type = (), dtype: str = "float32") -
     return Var(name, TensorType(shape, dtype) if isinstance(shape, tuple) else shape)
 
 
+def _is_of_bytes(value: object) -> bool:
+    """Whether an array lies in a ``bytes``, so that nobody can write it."""
+    while isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.base
+    return isinstance(value, bytes)
+
+
 def const(value: Any, dtype: str | None = None, name: str = "") -> Constant:
     """A constant from a copy of anything that NumPy makes an array of; ``name`` is of the weight.
 
@@ -330,7 +337,12 @@ def const(value: Any, dtype: str | None = None, name: str = "") -> Constant:
     if dtype is None and not hasattr(value, "dtype"):
         default = np.asarray(value)
         dtype = {"float64": "float32"}.get(default.dtype.name, default.dtype.name)
-    array = np.array(value, dtype=None if dtype is None else np.dtype(dtype), order="C")
+    wanted = None if dtype is None else np.dtype(dtype)
+    # Weights from a file are not copied, since that takes a third of the time of its import.
+    if _is_of_bytes(value):
+        array = np.require(value, wanted, ["C", "ALIGNED", "ENSUREARRAY"])
+    else:
+        array = np.array(value, wanted, order="C")
     tensor_type(array)
     array.flags.writeable = False
     return Constant(array, name)

@@ -271,14 +271,14 @@ def lock_folder() -> Finding:
 
 def kernel_cache(folder: Path | None) -> Finding:
     if folder is None:
-        return ok("kernel cache", "none: each program compiles its kernels anew")
+        return ok("kernel cache", "none: each program schedules and compiles its kernels anew")
     above = next((p for p in (folder, *folder.parents) if os.path.exists(p)), folder)
     if os.access(above, os.W_OK | os.X_OK):
         return ok("kernel cache", f"{folder}")
     return warning(
         "kernel cache",
         f"{folder} cannot be written",
-        "each program compiles its kernels anew, some 50 ms each",
+        "each program schedules and compiles its kernels anew, some 400 ms each",
         "set LOOPWRIGHT_CACHE to a folder of your own",
     )
 

@@ -230,7 +230,8 @@ def _structures(at: int, place: int, series: Series) -> Child:
         return None
     rows = [[Cell(number, kind="mono"), Cell(name)] for number, name in series.structures]
     shown = table(f"structures-{at}-{place}", ("id", "structure"), rows, "Structures")
-    return card("Structures", shown, caption="What the ids in the tables and plots stand for.")
+    caption = "What the ids in the tables and plots stand for; they count what the log holds."
+    return card("Structures", shown, caption=caption)
 
 
 def _knobs(at: int, place: int, series: Series) -> Child:
@@ -571,10 +572,11 @@ def logs_of(page: Page) -> str:
 
 
 def _overview(page: Page) -> Element:
-    rows = [_overview_row(at, task, page) for at, task in enumerate(page.tasks)]
+    beside = len(page.logs) > 1 and _in_several(page)
+    rows = [_overview_row(at, task, beside) for at, task in enumerate(page.tasks)]
     titles = ["task", "best", "default", "best beside default", "verdict"]
     titles += ["trials", "failed", "time"]
-    if len(page.logs) > 1:
+    if beside:
         titles.insert(1, "logs beside each other")
     shown = table("overview-table", titles, rows, "All tasks")
     first = card("Tasks", shown, caption=_overview_caption(page))
@@ -586,11 +588,13 @@ def _overview_caption(page: Page) -> str:
         "Best beside default is the ratio of two medians; the verdict of a playoff, which measured "
         "both in turns, counts for more."
     ]
-    if any(len(task.series) > 1 for task in page.tasks):
+    if _in_several(page):
         sentences.append(
             "Of a task in several logs or on several machines, best, default and verdict are those "
             "of the first; trials, failures and time are those of all."
         )
+    elif len(page.logs) > 1:
+        sentences.append("Each task is in one of the logs only.")
     hidden = page.tasks_total - len(page.tasks)
     if hidden:
         tasks = f"{hidden} more task{'s are' if hidden != 1 else ' is'}"
@@ -598,7 +602,11 @@ def _overview_caption(page: Page) -> str:
     return " ".join(sentences)
 
 
-def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
+def _in_several(page: Page) -> bool:
+    return any(len(task.series) > 1 for task in page.tasks)
+
+
+def _overview_row(at: int, task: TaskPage, beside: bool) -> Sequence[Cell]:
     first = task.series[0]
     best, default = first.best, first.default
     of_default = None if best is None else best.of_default
@@ -615,9 +623,9 @@ def _overview_row(at: int, task: TaskPage, page: Page) -> Sequence[Cell]:
         number(f"{failed:,}", failed),
         number(duration_text(spent), spent),
     ]
-    if len(page.logs) > 1:
-        beside = "; ".join(one.text for one in task.comparisons) or "in one of them only"
+    if beside:
+        text = "; ".join(one.text for one in task.comparisons) or "in one of them only"
         if not task.comparisons and len(task.series) > 1:
-            beside = "not compared: only one of them has a best, or none"
-        cells.insert(1, Cell(beside, kind="wrap"))
+            text = "not compared: only one of them has a best, or none"
+        cells.insert(1, Cell(text, kind="wrap"))
     return cells

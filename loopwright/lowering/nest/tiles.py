@@ -59,11 +59,16 @@ def needless_guards(values: StageValues, tensor: Tensorization) -> set[Guard]:
     reads = list(tensor.match.reads.values())
     # A division might trap on what lies beyond the edge.
     below = (n for e in body.source for n in nodes(e))
-    divides = any(isinstance(n, Binary) and n.op in ("/", *DIVISIONS) for n in below)
-    if divides or not all(map(edges.exists, reads)):
+    if any(isinstance(n, Binary) and n.op in ("/", *DIVISIONS) for n in below):
         return set()
-    needless = {g for own in sb.domain.values() for g in own}
-    return needless | {g for g in sb.guards if g.kind == "reduce" and edges.adds_zeros(g)}
+    of_sums = [g for g in sb.guards if g.kind == "reduce"]
+    of_elements = [g for own in sb.domain.values() for g in own]
+    kept = {*of_elements, *of_sums}
+    for g in [*of_elements, *filter(edges.adds_zeros, of_sums)]:
+        others = kept - {g}
+        if all(edges.exists(r, others) for r in reads):
+            kept = others
+    return {*of_elements, *of_sums} - kept
 
 
 class _Edges:
@@ -71,21 +76,21 @@ class _Edges:
         self.b, self.sb, self.values, self.ranges = values.b, values.sb, values, values.ranges
         self._outside = list(guards_around(values))
 
-    def exists(self, read: Read) -> bool:
-        """Whether every element of a tile over edges lies in the buffer, and has a value."""
-        load = self.values.load_of(read)
-        inside = (self._inside(i, n) for i, n in zip(load.indices, load.buffer.shape, strict=True))
+    def exists(self, read: Read, kept: Collection[Guard]) -> bool:
+        """Whether every element of a tile lies in the buffer and has a value, where guards hold."""
+        load, guards = self.values.load_of(read), [*self._outside, *kept]
+        each = zip(load.indices, load.buffer.shape, strict=True)
+        inside = (self._inside(i, n, guards) for i, n in each)
         source = self.b.bounds.stages.get(read.source)
         filled = source is None or source.stage.layout is None or source.stage.pad_value is not None
         return all(inside) and filled
 
-    def _inside(self, index: Expr, extent: object) -> bool:
+    def _inside(self, index: Expr, extent: object, guards: Iterable[Guard]) -> bool:
         form = to_affine(index, {}, self.ranges)
         if form is None:
             bounds = interval(index, {}, self.ranges)
         elif all(v in self.ranges for v in form.terms):
-            # Under the guards of the loops around.
-            bounds = form.bounds(self.ranges)[0], largest(form, self._outside, self.ranges)
+            bounds = form.bounds(self.ranges)[0], largest(form, guards, self.ranges)
         else:
             bounds = None
         if bounds is None or not isinstance(extent, int):

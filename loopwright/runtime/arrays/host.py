@@ -29,6 +29,8 @@ _PRIVATE = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
 AVAILABLE = hasattr(mmap, "MADV_HUGEPAGE")
 #: Bytes that an arena takes from the system at once. Untouched pages take no memory.
 _CHUNK = 64 << 20
+#: Share of its last huge page, in an array's bytes, up to which an array stays where it is.
+_UNUSED_SHARE = 0.25
 #: Alignment of arrays in bytes.
 ALIGNMENT = 64
 
@@ -62,6 +64,18 @@ class Arena:
 
     def __init__(self) -> None:
         self._free = np.empty(0, np.uint8)
+
+    def kept(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The array itself where it lies in huge pages that it nearly fills, else a copy.
+
+        For arrays that their owner gives away: packed weights of a large model are gigabytes.
+        """
+        owner: object = array
+        while isinstance(owner, np.ndarray):
+            owner = owner.base
+        mapped = isinstance(owner, memoryview) and isinstance(owner.obj, mmap.mmap)
+        full = -array.nbytes % HUGE_PAGE <= _UNUSED_SHARE * array.nbytes
+        return array if mapped and full else self.copy_of(array)
 
     def copy_of(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy, row-major, whose first element lies at a multiple of 64."""

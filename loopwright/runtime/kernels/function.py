@@ -71,7 +71,7 @@ class BoundCall(KernelCall):
         space: npt.NDArray[np.uint8] | None,
     ) -> None:
         self.function = function
-        self._held = (held, space, [*map(buffer_of, held)])
+        self._held = ([*held], space, [*map(buffer_of, held)])
         self.entry = function.address
         self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self.workspace = None if space is None else int(space.ctypes.data)
@@ -95,6 +95,10 @@ class BoundCall(KernelCall):
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """The arrays that it works on, in the order of the arguments."""
         return tuple(self._held[0])
+
+    def hold(self, place: int, array: npt.NDArray[Any]) -> None:
+        """Keep another array, whose address is in `pointers` now; the caller holds its buffer."""
+        self._held[0][place], self._held[2][place] = array, None
 
     def time(self, number: int) -> float:
         """Seconds of `number` calls, by a loop in compiled code or the artifact's own timer."""

@@ -1,8 +1,9 @@
 """Contractions on CPUs by dot product instructions.
 
-A step of the register tile takes a group of the reduction at once: four bytes into int32 (VNNI),
-two bfloat16 into float32 (AVX-512 BF16). The loaded operand is packed with each group together, as
-oneDNN does, and the other one too unless it lies so, both padded with zeros to whole groups.
+A step of the register tile takes a group of the reduction at once: four bytes (VNNI), or two int16,
+into int32, two bfloat16 into float32 (AVX-512 BF16). The loaded operand is packed with each group
+together, as oneDNN does, and the other one too unless it lies so, both padded with zeros to whole
+groups.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class DotRoles(Roles):
         bytes that are extended to 16 bits."""
         tiles = super().tiles()
         by_pairs = Target.current().has_dots_by_pairs
-        if self.dot.result == "float32" or not (by_pairs or self.dot.data == self.dot.kernel):
+        if self.dot.group == 2 or not (by_pairs or self.dot.data == self.dot.kernel):
             return tiles
         lanes, room = self.dot.lanes, vector_registers()
         fits = [(r, w) for r, w in tiles if r * (w // lanes) + 2 * (w // lanes) + 2 <= room]
@@ -144,12 +145,17 @@ def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
         alone = all(dimension_of(o, x) is not None for o in roles.stage.operands)
         return alone or len(roles.stage.reduced) == 1, other.strides.get(x) == 1, x.count
 
-    # Groups of a long loop along the memory of the other operand.
-    loop = max(roles.stage.reduced, key=liking)
     types = (other.tensor.dtype, roles.loaded.tensor.dtype)
     if types not in DOT_OPERANDS or roles.group or roles.vector.count < lanes:
         return
     dot = DotProduct(*types, lanes)
+    # Groups of a long loop along the memory of the other operand; else, as of an image of three
+    # colours, of the taps of a window.
+    loop = max(roles.stage.reduced, key=liking)
+    if loop.count % dot.group and loop.count < 2 * dot.group:
+        long = [x for x in roles.stage.reduced if x.count >= dot.group]
+        lying = [x for x in long if _lies_in_whole_groups(other, x, dot.group)]
+        loop = max(lying, key=lambda x: x.count, default=loop)
     if dot.result != roles.stage.tensor.dtype or loop.count < dot.group:
         return
     every = {f.name: getattr(roles, f.name) for f in fields(Roles)}
@@ -158,15 +164,25 @@ def _plans(roles: Roles, lanes: int) -> Iterator[DotPlan]:
     if dot_roles.dimension is not None and dimension_of(dot_roles.loaded, loop) is not None:
         constant = getattr(dot_roles.loaded.tensor.op, "constant", False)
         packings += ["root"] if constant else ["root", "task", "panel"]
-    # All groups of the other operand may be whole and contiguous in memory.
-    whole = loop.count % dot_roles.dot.group == 0
-    others = [False] if whole and dot_roles.other.strides.get(loop) == 1 else []
+    others = [False] if _lies_in_whole_groups(other, loop, dot.group) else []
     others += [True] if dimension_of(dot_roles.other, loop) is not None else []
     for packing in packings:
         often = packing in ("task", "panel")
         orders, placed = (["vectors"], others[:1]) if often else (["vectors", "rows"], others)
         for order, packed in product(orders, placed):
             yield DotPlan(dot_roles, packing, order, "inline", other_packed=packed)
+
+
+def _lies_in_whole_groups(operand: OperandUse, loop: IterVar, group: int) -> bool:
+    """Whether the elements of a group are contiguous in memory, also those of the last one, which
+    may overrun the loop, but not the tensor."""
+    last, more = operand.access.dims[-1], -loop.count % group
+    if operand.strides.get(loop) != 1 or more == 0:
+        return operand.strides.get(loop) == 1
+    if last is None or last.offset or last.moves.get(loop) != 1:
+        return False
+    reach = sum(c * (x.count - 1) for x, c in last.moves.items() if c > 0)
+    return reach + more < operand.tensor.static_shape[-1]
 
 
 def _lies_in_groups(roles: DotRoles) -> bool:

@@ -27,6 +27,7 @@ from loopwright.space.rules.common_cpu import (
     cut_short,
     element_bytes,
     most_with_tasks,
+    past_the_caches,
     rfactored,
     run,
     run_in_tiles,
@@ -186,7 +187,7 @@ def chain_variants(kernel: Kernel) -> list[Variant]:
         inlined = [t for t, keep in zip(again, kept, strict=True) if not keep]
         names = ", ".join(t.name for t in inlined)
         name = f"rows in cache, {names} computed again" if names else "rows in cache"
-        variants.append(Variant(name, why, partial(_schedule, chain, inlined)))
+        variants.append(Variant(name, why, partial(_schedule, chain, [*inlined, *kernel.numbers])))
     several = _across(kernel)
     if kernel.single is not None and kernel.single.kind is StageClass.ROW_REDUCTION:
         several += dot_variants(kernel)
@@ -245,7 +246,9 @@ def _schedule(chain: RowChain, inlined: Sequence[te.Tensor], sketch: Sketch) -> 
         if t is not out and t not in inlined:
             s[t].compute_at(s[out], row)
             _vectors(s, t, chain.rank, knobs)
-    _vectors(s, out, chain.rank, knobs)
+    lane = _vectors(s, out, chain.rank, knobs)
+    if lane is not None and not out.op.reduce_axis:
+        past_the_caches(sketch, out, lane)
 
 
 class _Knobs:
@@ -262,15 +265,16 @@ class _Knobs:
         self.unroll: Any = sketch.number("unroll", _UNROLL)
 
 
-def _vectors(s: Schedule, t: te.Tensor, rank: int, knobs: _Knobs) -> None:
-    """Vectorize the last loop of a stage, a reduction loop where it has one."""
+def _vectors(s: Schedule, t: te.Tensor, rank: int, knobs: _Knobs) -> IterVar | None:
+    """Vectorize the last loop of a stage, a reduction loop where it has one; returns the lanes."""
     loops: list[IterVar] = [*s[t].op.axis[rank:], *s[t].op.reduce_axis]
     if not loops:
-        return
+        return None
     rest, lane = s[t].split(loops[-1], factor=knobs.width)
     _, again = s[t].split(rest, factor=knobs.unroll)
     s[t].unroll(again)
     s[t].vectorize(lane)
+    return lane
 
 
 def whole_variants(kernel: Kernel) -> list[Variant]:

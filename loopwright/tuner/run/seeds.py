@@ -46,7 +46,7 @@ class Seeds:
 
     def _choose(self) -> None:
         """Let the fastest records name points, until these are enough."""
-        mine = [record for record, seed in self._taken if _is_of_it(seed)]
+        mine = [record for record, seed in self._taken if seed.is_of_it]
         named = {record.id: seed.point for record, seed in self._taken if seed.point is not None}
         points: dict[int, ConfigEntity] = {}
         self._remarks.clear()
@@ -71,7 +71,7 @@ class Seeds:
         if not self._taken:
             return ()
         lines = [self._others()]
-        if count := sum(_is_of_it(seed) for _, seed in self._taken):
+        if count := sum(seed.is_of_it for _, seed in self._taken):
             lines = [
                 f"{counted(len(self.points), 'point')} that the fastest of "
                 f"{counted(count, 'record')} of TVM's operators name "
@@ -82,7 +82,7 @@ class Seeds:
             lines.append(f"and {len(self._remarks) - _REMARKS} more such remarks")
         unread: Counter[str] = Counter()
         for _, seed in self._taken:
-            if seed.point is not None and not _is_of_it(seed):
+            if seed.point is not None and not seed.read:
                 unread.update(seed.point()[1])
         lines += [f"{n} x not known of which workload: {why}" for why, n in unread.most_common(3)]
         return tuple(f"seeds:   {line}" for line in lines)
@@ -99,9 +99,3 @@ class Seeds:
             f"operators {'is' if len(others) == 1 else 'are'} of {names}"
             f"{f'; and {more} more workloads' if more > 0 else ''}"
         )
-
-
-def _is_of_it(seed: Seed) -> bool:
-    """Whether a record is of the task's workload; of one that cannot be read no parameters are
-    known."""
-    return seed.point is not None and " " in seed.workload

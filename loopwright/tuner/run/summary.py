@@ -153,7 +153,8 @@ class Summary:
             which += "" if self.verdict.is_compared else ", unverified"
             text.append(f"best:    {self._speed(best)}{self._ratio()} ({which})")
         if self.best_config is not None:
-            text.append(f"         {self.best_config}")
+            lines = self.best_config.space.lines_of(self.best_config)
+            text += [f"         {line}" for line in lines]
         others = {} if of is None else of.others
         text += [f"{name + ':':9}{self._speed(seconds)}" for name, seconds in others.items()]
         return [*text, *self.verdicts()]

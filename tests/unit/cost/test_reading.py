@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from dataclasses import replace
 
 import pytest
 
 import loopwright as lw
 from loopwright import te
 from loopwright.cost.cpu.core import Core
-from loopwright.cost.cpu.cycles import JUMP_MEMORY, MEMORY, PAGES, STREAMS, MemoryModel
-from loopwright.cost.cpu.footprint import PAGE, BufferUsage, Touches
+from loopwright.cost.cpu.cycles import COLD, JUMP_MEMORY, MEMORY, PAGES, MemoryModel, cycles
+from loopwright.cost.cpu.footprint import PAGE, STREAMS, BufferUsage, Touches
 from loopwright.cost.cpu.machine import Machine
 from loopwright.cost.symbolic.loop_nest import nests_of
 from loopwright.target.hardware import Caches
@@ -70,6 +71,36 @@ def test_narrow_pieces_of_many_rows_take_longer(steps: int, columns: int) -> Non
     least = n * n * 4 / MEMORY
     pieces_of = n * n // (columns if steps <= STREAMS else 16)
     assert cycles_here == pytest.approx(least + pieces_of * JUMP_MEMORY, rel=0.1)
+
+
+def test_weights_are_waited_for_but_for_the_panels_that_are_prefetched() -> None:
+    rows, steps, columns, width = 7, 512, 256, 32
+    A = te.placeholder((rows, steps), name="A")
+    B = te.placeholder((steps, columns), name="B", constant=True)
+    k = te.reduce_axis((0, steps), name="k")
+    C = te.compute((rows, columns), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    task = lw.create_task([A, B, C], target="llvm -mcpu=x86-64-v4 -num-threads=1")
+    (structure,) = (
+        s for s in task.structures if s.name == "i x j, B packed at root, vectors outside"
+    )
+    space = structure.config_space
+    values = dict(space.get(space.default_index).values) | {"tile": [rows, width]}
+
+    def predicted(panels: int, ahead: int, threads: int = 1, *, known: bool = True) -> float:
+        choice = values | {"vector_block": panels, "ahead": ahead}
+        s, _ = structure.instantiate(space.get(space.find(choice)))
+        weights = [sid for sid, stage in s.state.stages.items() if stage.op.constant]
+        machine = replace(MACHINE, threads=threads)
+        return float(cycles(s.state, machine, weights if known else ()))
+
+    wait = steps * columns * 4 * COLD
+    panels = columns // width
+    assert predicted(1, 0) - predicted(1, 1) == pytest.approx(wait * (1 - 1 / panels), rel=0.1)
+    shared = predicted(1, 0, threads=2) - predicted(1, 1, threads=2)
+    assert shared == pytest.approx(wait * (1 - 2 / panels) / 2, rel=0.1)
+    # One task has no next panel; what is no weight may be in the cache from the last call.
+    assert predicted(panels, 0) == predicted(panels, 1)
+    assert predicted(1, 0, known=False) == predicted(1, 1, known=False)
 
 
 @pytest.mark.parametrize(("steps", "width"), [(32, 1024), (128, 1024), (300, 1024), (300, 256)])

@@ -73,6 +73,13 @@ def test_what_the_inner_loop_touches_again_counts_again(order: str, capacity: in
     assert loads(tiled(order), capacity) == pytest.approx(misses(order, capacity), rel=0.05)
 
 
+def test_a_stage_that_reads_nothing_brings_nothing() -> None:
+    B = te.compute((8, 64), lambda i, j: te.const(1.0, "float32"), name="B")
+    (nest,) = nests_of(te.create_schedule(B.op).state)
+    t = Touches(nest, machine_of(TARGET)).without_store()
+    assert t.traffic(1 << 15) == t.page_moves(64) == 0
+
+
 def test_a_state_without_fused_parallel_loops_stays_the_one_it_is() -> None:
     state = tiled("ij", fused=False).state
     assert unfused(state) is state

@@ -94,10 +94,14 @@ def test_settings_of_the_passes_and_the_compiler_are_in_the_key(
         double()
     monkeypatch.setattr(kernel_cache, "build_hash", lambda *args: "another compiler")
     double()
-    assert (cache.hits, cache.misses) == (0, 3)
+    monkeypatch.setattr(kernel_cache, "_sources", lambda: "other targets")
+    double()
+    monkeypatch.setattr(kernel_cache, "__version__", "9.9")
+    double()
+    assert (cache.hits, cache.misses) == (0, 5)
     with PassContext(instruments=[PrintBeforeAll()]):
         double()  # an instrument wants to see the passes
-    assert (cache.hits, cache.misses) == (0, 3)
+    assert (cache.hits, cache.misses) == (0, 5)
 
 
 def test_not_kept_unless_asked_for_or_chosen_by_a_record(cache: KernelCache) -> None:

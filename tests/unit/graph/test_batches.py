@@ -24,8 +24,8 @@ TARGET = "llvm -num-threads=2"
 Array = np.ndarray[Any, Any]
 _RNG = np.random.default_rng(3)
 WINDOW = _RNG.standard_normal((8, 3, 3, 3)).astype("float32") / 4
-LAYER = _RNG.standard_normal((5, 8 * 16)).astype("float32") / 8
-BIAS = _RNG.standard_normal(5).astype("float32")
+LAYER = _RNG.standard_normal((64, 8 * 16)).astype("float32") / 8
+BIAS = _RNG.standard_normal(64).astype("float32")
 
 
 def network(batch: Any) -> graph.IRModule:
@@ -80,6 +80,14 @@ def test_the_rest_is_one_program(model: CompiledBatches) -> None:
     executor = model.executor(7)
     executor.run(x=images(7))
     np.testing.assert_allclose(np.asarray(executor.get_output(0)), by_numpy(images(7)), rtol=1e-4)
+
+
+def test_batches_seen_once_hold_no_memory(model: CompiledBatches) -> None:
+    assert model.rest is not None
+    for batch in (5, 5, 7, 5):
+        x = images(batch)
+        np.testing.assert_allclose(model(x)[0], by_numpy(x), rtol=1e-4, atol=1e-5)
+        assert [e.inputs[0].shape[0] for e in model.rest.idle] == [batch]
 
 
 def test_weights_are_kept_once(model: CompiledBatches) -> None:
@@ -208,7 +216,7 @@ def test_a_library_is_of_one_declared_batch(model: CompiledBatches, tmp_path: Pa
         with pytest.raises(UsageError, match=r"a library is of one n, .*give batch= one of 1, 4"):
             model.export_library(tmp_path / "network.so", batch=wrong)
     path = model.export_library(tmp_path / "network.so", batch=4)
-    out = np.empty((4, 5), "float32")
+    out = np.empty((4, len(BIAS)), "float32")
     lw.load_module(path)(images(4), out)
     np.testing.assert_allclose(out, by_numpy(images(4)), rtol=1e-4)
     for refused in (model.at(3).aot_executor, lambda: model.at(3).save(tmp_path / "x.lw")):

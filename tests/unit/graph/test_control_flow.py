@@ -66,6 +66,12 @@ def test_recursion_and_growth_by_powers_are_refused(monkeypatch: pytest.MonkeyPa
     module = G.IRModule.from_expr(G.Let(h, G.Function((x,), x), G.Call(h, (y,))))
     with pytest.raises(GraphError, match="call the function itself"):
         computed(module, X)
+    aside = G.Function((x,), op.negative(x))
+    there = G.GlobalVar("aside")
+    for body in (aside, there, G.Tuple((y, aside)), G.Tuple((y, there)), G.Let(h, aside, h)):
+        module = G.IRModule({"main": G.Function((y,), body), "aside": aside})
+        with pytest.raises(GraphError, match="its values are tensors; call the function"):
+            computed(module, X)
     functions = {"f0": G.Function((x,), op.exp(x))}
     for n in range(1, 30):
         z = G.var("z", (4,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,6 +175,52 @@ def test_steps_in_one_piece_of_code_give_what_single_calls_give(
         executor.run(x=x)
         found.append(executor.get_output(0).numpy())
     np.testing.assert_array_equal(*found)
+
+
+def test_other_arrays_reach_calls_that_were_bound_again(model: graph.CompiledModel) -> None:
+    executor, other = model.executor(), _filled(4, 3)
+    for a in (A, other):
+        if a is other:
+            executor.load_params({"a": other})
+        for _ in range(2):
+            x, out = _filled(2, 3), np.zeros((2, 2), "float32")
+            executor.set_input_zero_copy("x", x)
+            executor.set_output_zero_copy("logits", out)
+            executor.run()
+            np.testing.assert_allclose(out, _by_numpy(x, a, B), rtol=1e-5)
+    executor.set_input("x", x * 2)
+    executor.run()
+    np.testing.assert_allclose(out, _by_numpy(x * 2, other, B), rtol=1e-5)
+
+
+def test_inputs_that_were_one_array_are_bound_apart_again(tmp_path: Path) -> None:
+    a, b = (graph.var(name, (2, 3)) for name in "ab")
+    executor = graph.compile(graph.IRModule.from_expr(op.subtract(a, b)), TARGET).executor()
+    (tmp_path / "zeros").write_bytes(bytes(4096))
+    with (tmp_path / "zeros").open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        executor.set_input_zero_copy("a", np.frombuffer(mapped, "float32", 6).reshape(2, 3))
+        executor.set_input_zero_copy("b", np.frombuffer(mapped, "float32", 6).reshape(2, 3))
+        executor.share_params(executor.another())
+        x, y = _filled(2, 3), _filled(2, 3)
+        executor.set_input_zero_copy("a", x)
+        executor.run()
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), x)
+        executor.set_input_zero_copy("b", y)
+    executor.run()  # the file was closed: nothing holds it
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), x - y)
+
+
+def test_other_arrays_reach_calls_that_run_side_by_side() -> None:
+    x = graph.var("x", (2, 3))
+    module = graph.IRModule.from_expr(graph.Tuple((op.nn.relu(x), op.negative(x))))
+    executor = graph.compile(module, TARGET).executor()
+    executor.set_input_zero_copy("x", _filled(2, 3))
+    assert executor.run_side_by_side(number=1, gain=-1e9)
+    for array in (_filled(2, 3), _filled(2, 3)):
+        executor.set_input_zero_copy("x", array)
+        executor.run()
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), np.maximum(array, 0))
+        np.testing.assert_array_equal(executor.get_output(1).numpy(), -array)
 
 
 def test_weights_in_place_count_as_they_are_in_each_run() -> None:

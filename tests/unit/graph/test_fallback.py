@@ -16,6 +16,7 @@ import loopwright as lw  # noqa: E402
 from loopwright import graph  # noqa: E402
 from loopwright.errors import GraphError, RunError  # noqa: E402
 from loopwright.executors import HostStep  # noqa: E402
+from loopwright.graph.fallbacks import shares_by_step  # noqa: E402
 from loopwright.graph.frontend.onnx import from_onnx, stored  # noqa: E402
 from tests.unit.graph.small_onnx import branching  # noqa: E402
 from tests.unit.graph.values import run  # noqa: E402
@@ -114,3 +115,13 @@ def test_a_step_that_fails_or_gives_something_else_is_told() -> None:
     fails = HostStep("step", lambda x: [x[7]], 1, "NumPy").bind(X[0], out)
     with pytest.raises(RunError, match="which NumPy computes, failed: IndexError: index 7"):
         fails()
+
+
+def test_shares_are_those_of_single_runs() -> None:
+    clock = [1.0, 3.0, 1.0, 2.0, 5.0]  # of the machine: what all steps of a run share
+    samples = {"a": [0.25 * c for c in clock], "b": [0.75 * c for c in clock]}
+    assert shares_by_step(samples) == {"a": (0.25, 0.0), "b": (0.75, 0.0)}
+    samples = {"a": [1.0, 1.0, 1.0, 1.0, 9.0], "b": [1.0, 1.0, 1.0, 2.0, 1.0]}
+    (a, spread), (b, same) = shares_by_step(samples).values()
+    assert (a, b, spread, same) == (0.5, 0.5, 0.0, 0.0)  # two of five runs were disturbed
+    assert shares_by_step({}) == {}

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loopwright import graph
+import loopwright as lw
+from loopwright import env, graph
 from loopwright.errors import ArgumentError, GraphError, RunError
 from loopwright.executors import GraphExecutor, Program, Step, Value
 from loopwright.executors.program import share_out
 from loopwright.graph import op
 from loopwright.graph.plan import plan
 from loopwright.graph.transform import FuseOps
+from loopwright.runtime import ThreadPool
 from tests.unit.graph.random_graphs import functions
 
 TARGET = "llvm -num-threads=1"
@@ -70,6 +72,55 @@ def test_a_model_computes_what_numpy_computes(model: graph.CompiledModel) -> Non
         for n, wanted in enumerate(_by_numpy(x)):
             np.testing.assert_allclose(executor.get_output(n).numpy(), wanted, rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(model(x)[n], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_calls_follow_each_other_in_one_memory_and_results_stay(
+    model: graph.CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executors = []
+    fresh = model.executor
+    monkeypatch.setattr(model, "executor", lambda *a: executors.append(fresh(*a)) or executors[-1])
+    model._idle.clear()
+    xs = [_filled(1, 3, 6, 6) for _ in range(40)]
+    results = [model(x) for x in xs[:3]]
+    with pytest.raises(ArgumentError, match="'image' is float32"):
+        model(xs[0][:, :2])
+    assert len(executors) == 1  # the one that was refused an input is dropped
+    with ThreadPool(4) as threads:
+        results += [f.result() for f in [threads.submit(model, x) for x in xs[3:]]]
+    assert len(model._idle) <= len(env.usable_cpus())
+    for x, result in zip(xs, results, strict=True):
+        for output, wanted in zip(result, _by_numpy(x), strict=True):
+            np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_calls_read_arrays_where_they_lie_or_copy_them(model: graph.CompiledModel) -> None:
+    plain = _filled(1, 3, 6, 6)
+    constant, off = _filled(1, 3, 6, 6), np.zeros(plain.nbytes + 1, np.uint8)[1:]
+    constant.flags.writeable = False
+    off[:] = plain.view(np.uint8).reshape(-1)
+    backward, transposed = _filled(1, 3, 6, 6)[..., ::-1], _filled(6, 6, 3, 1).T
+    unaligned = off.view("float32").reshape(plain.shape)
+    other = lw.nd.array(_filled(1, 3, 6, 6))
+    for x in (plain, constant, backward, other, transposed, unaligned, plain, backward):
+        for output, wanted in zip(model(x), _by_numpy(np.asarray(x)), strict=True):
+            np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_functions_in_python_may_keep_their_arrays_and_call_the_model() -> None:
+    seen: list[np.ndarray[Any, Any]] = []
+    x = graph.var("x", (3,))
+
+    def noted(a: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+        seen.append(a)
+        return [a if a[0] < 0 else a + model(a)[0]]
+
+    host = graph.HostFunction("noted", noted, x.type, "NumPy", "it keeps them")
+    call = graph.Call(host, (op.negative(x),))
+    model = graph.compile(graph.IRModule.from_expr(call), TARGET)
+    for value in (-1.0, -2.0):
+        np.testing.assert_array_equal(model(np.full(3, value, "float32"))[0], 0.0)
+    np.testing.assert_array_equal([a[0] for a in seen], [1.0, -1.0, 2.0, -2.0])
 
 
 def test_equal_kernels_are_built_once_and_weights_are_given_beforehand(

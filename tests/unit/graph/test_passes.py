@@ -140,6 +140,17 @@ def test_equal_calls_become_one() -> None:
     assert made.args[0] is not made.args[1]  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("size", [0, 1, 5, 16, 1000])
+def test_equal_constants_are_shared_and_no_others(size: int) -> None:
+    zeros = np.zeros(size, "float32")
+    others = [np.where(np.arange(size) == n, 1, zeros).astype("float32") for n in range(size)]
+    arrays = [zeros, zeros.view("int32"), *others, zeros.copy(), *others[:7]]
+    module = _module(graph.Tuple(tuple(map(graph.const, arrays))))
+    fields = transform.EliminateCommonSubexpr(module)["main"].body.fields  # type: ignore[attr-defined]
+    assert [f.data.tobytes() for f in fields] == [a.tobytes() for a in arrays]
+    assert len({id(f) for f in fields}) == size + 2
+
+
 def test_bindings_that_nobody_reads_go() -> None:
     x = graph.var("x", (4,))
     a, b = graph.Var("a"), graph.Var("b")

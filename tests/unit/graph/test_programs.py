@@ -197,6 +197,21 @@ def test_equality_is_of_the_graph_and_not_of_names() -> None:
     assert not graph.structural_equal(graph.const(1.0), graph.const(1))
 
 
+@pytest.mark.parametrize("owner", [bytes, bytearray])
+def test_only_what_nobody_can_write_is_not_copied(owner: type) -> None:
+    memory = owner(np.arange(6, dtype="float32").tobytes())
+    array = np.frombuffer(memory, "float32").reshape(2, 3)
+    array.flags.writeable = False
+    constant = graph.const(array)
+    assert np.shares_memory(constant.data, array) == (owner is bytes)
+    for other in (graph.const(array.T), graph.const(array, "float64")):
+        assert other.data.flags.c_contiguous
+        assert not other.data.flags.writeable
+    np.testing.assert_array_equal(graph.const(array.T).data, array.T)
+    unaligned = np.frombuffer(memory, "float32", count=5, offset=1)
+    assert graph.const(unaligned).data.flags.aligned
+
+
 def test_constants_are_held_against_changes() -> None:
     array = np.zeros(3, "float32")
     constant = graph.const(array)

@@ -162,6 +162,17 @@ def test_products_of_two_values_that_do_not_fit_stay_in_float32() -> None:
         assert _product_dtypes(after) == {"float32"}
 
 
+def test_tasks_of_bytes_are_those_of_logs_whatever_the_instructions() -> None:
+    rng = _rng(3)
+    kernel, weight = (rng.integers(-9, 9, s).astype("int8") for s in ((8, 8, 3, 3), (6, 128)))
+    sums = op.nn.conv(graph.var("x", (2, 8, 6, 6), "uint8"), kernel, out_dtype="int32")
+    x = op.reshape(op.cast(sums, dtype="uint8"), newshape=(2, 128))
+    module = graph.IRModule.from_expr(op.nn.dense(x, weight, out_dtype="int32"))
+    for cpu in ("x86-64-v3", "znver4"):
+        tasks = graph.extract_tasks(module, f"llvm -mcpu={cpu}")
+        assert [one.task.dag_hash for one in tasks] == ["56726158becff436", "81128cbd561b7a19"]
+
+
 def test_depthwise_convolutions_and_one_scale_for_all() -> None:
     x = graph.var("x", (1, 4, 5, 5), "uint8")
     weight = _real_weight(0, (4, 1, 3, 3), 0)

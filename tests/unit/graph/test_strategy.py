@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,9 @@ def test_records_of_workloads_serve_kernels_of_one_call(
     assert one.task.dag_hash != found, "weights are constants"
     assert found in one.task.dag_hashes
     kernel = lw.build(*one.task.expression(found), "llvm", name=name)
-    served = ModelBuilder(lw.Target("llvm"), kernels={one.task.key: kernel})
+    built = Future[lw.runtime.Module]()
+    built.set_result(kernel)
+    served = ModelBuilder(lw.Target("llvm"), kernels={one.task.key: built})
     expected = ModelBuilder(lw.Target("llvm")).program(planned, tasks)
     model = served.program(planned, tasks)
     assert model.kernels[name] is kernel

@@ -35,7 +35,7 @@ def _same(found: Any, wanted: Any) -> None:
 
 def test_the_parts_compute_what_the_operators_do() -> None:
     torch.manual_seed(0)
-    layer, attention = (decompositions()[t] for t in _targets())
+    layer, attention = (decompositions(True)[t] for t in _targets())
     masks = [(None, None), *((kind, m) for kind in range(3) for m in _masks(kind))]
     x = torch.randn(BATCH, LENGTH, WIDTH)
     shapes = [(3 * WIDTH, WIDTH), (3 * WIDTH,), (WIDTH, WIDTH), (WIDTH,)]
@@ -103,6 +103,40 @@ def test_an_lstm_is_unrolled_in_both_directions(bias: bool) -> None:
 
 
 def test_more_steps_of_an_lstm_than_are_unrolled_are_left_whole() -> None:
-    function = decompositions()[torch.ops.aten.mkldnn_rnn_layer.default]
-    data = torch.empty(33, 1, 3)
-    assert function(data, *[None] * 6, False, [], 2, 4, 1, True) is NotImplemented
+    for fallback, steps in ((True, 33), (False, 257)):
+        function = decompositions(fallback)[torch.ops.aten.mkldnn_rnn_layer.default]
+        data = torch.empty(steps, 1, 3)
+        assert function(data, *[None] * 6, False, [], 2, 4, 1, True) is NotImplemented
+
+
+@pytest.mark.slow  # seconds: kernels of all steps
+@pytest.mark.parametrize("steps", [33, 256])
+def test_without_fallback_a_long_lstm_runs_by_kernels(steps: int) -> None:
+    layer, data = nn.LSTM(2, 2).eval(), torch.randn(steps, 1, 2)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend=loopwright, options={**ONE, "fallback": False})
+    with torch.inference_mode(), torch._dynamo.config.patch(allow_rnn=True):
+        torch.testing.assert_close(compiled(data)[0], layer(data)[0])
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.slow  # seconds: nine models
+def test_without_fallback_a_grid_is_sampled_by_kernels(padding: str, mode: str) -> None:
+    torch.manual_seed(0)
+    image, grid = torch.randn(1, 2, 4, 5), torch.rand(1, 3, 2, 2) * 3 - 1.5
+
+    def sampled(image: Any, grid: Any) -> Any:
+        options = {"padding_mode": padding, "mode": mode, "align_corners": False}
+        return nn.functional.grid_sample(image, grid, **options)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(sampled, backend=loopwright, options={**ONE, "fallback": False})
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(image, grid), sampled(image, grid))
+
+
+def test_a_sampled_grid_is_left_to_pytorch_where_it_may() -> None:
+    target = torch.ops.aten.grid_sampler_2d.default
+    assert target in decompositions(False)
+    assert target not in decompositions(True)

@@ -384,7 +384,9 @@ def test_random_intrinsics_of_random_schedules(checker: Checker, seeds: int) -> 
 
 @pytest.mark.parametrize(("operands", "target"), covering(DOT_OPERANDS, TARGETS, strength=1))
 def test_dot_products_of_all_types_agree_everywhere(operands: tuple[str, str], target: str) -> None:
-    group, result = (2, "float32") if operands[0] == "bfloat16" else (4, "int32")
+    dot = DotProduct(*operands, 16)
+    group, result = dot.group, dot.result
+    wide = np.float64 if result == "float32" else np.int64  # cut to int32, sums wrap
     A = te.placeholder((5, 3 * group - 1), operands[0], name="A")
     W = te.placeholder((3, 3, 16, group), operands[1], name="W")
     k = te.reduce_axis((0, 3 * group - 1), name="k")
@@ -399,8 +401,8 @@ def test_dot_products_of_all_types_agree_everywhere(operands: tuple[str, str], t
     s[acc].tensorize(lanes, te.intrinsics.dot_products(*operands, 16))
     rng = np.random.default_rng(4)
     given = [_ends(rng, t) for t in (A, W)]
-    wide = given[1].astype(np.float64).transpose(1, 3, 0, 2).reshape(3 * group, 48)
-    want = given[0].astype(np.float64) @ wide[: 3 * group - 1, :40]
+    kernel = given[1].astype(wide).transpose(1, 3, 0, 2).reshape(3 * group, 48)
+    want = given[0].astype(wide) @ kernel[: 3 * group - 1, :40]
     check(s, [A, W, C], given, want.astype(result), target)
 
 

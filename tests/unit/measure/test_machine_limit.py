@@ -36,7 +36,7 @@ def product(data: str, kernel: str, result: str, *, scaled: bool = False):
         (("float16", "float16", "float32"), "float32"),
         (("float16", "float16", "float16"), ""),
         (("int32", "int32", "int32"), ""),
-        (("int16", "int16", "int32"), ""),
+        (("int16", "int16", "int32"), "int16"),
     ],
 )
 def test_what_an_expression_multiplies(types, expected):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from benchmarks.templates import BASELINES
 from benchmarks.workloads import CASES, MORE_CASES
 from loopwright import ops, te
 from loopwright.errors import TensorError
+from loopwright.history import why_not_applied
 from loopwright.ops.operator import WORKLOADS
-from loopwright.records import Checked, load
+from loopwright.records import Checked, Store, load
 from loopwright.space import Workload
-from loopwright.task import create_task
+from loopwright.task import ApplyConfig, ApplyGraphBest, create_task
 
 TARGET = "llvm -mcpu=x86-64-v3 -num-threads=2"
 #: Small arguments of every operator that is a definition.
@@ -36,6 +38,7 @@ ARGS: dict[str, tuple[Any, ...]] = {
 OLD_LOGS: dict[str, tuple[Any, ...]] = {
     "conv2d": (1, 3, 9, 9, 17, 3, 3, 1, 1),
     "depthwise_conv2d": (1, 3, 9, 21, 3, 3, 1, 1),
+    "matmul": (1, 131072, 16),
     "pool2d": (1, 3, 9, 21, 3, 3, 2, 1, "avg"),
     "softmax": (64, 256),
 }
@@ -144,6 +147,36 @@ def test_a_log_of_the_template_applies(name: str, monkeypatch: pytest.MonkeyPatc
     *inputs, out = (rng.standard_normal(t.static_shape).astype("float32") for t in tensors)
     lw.build(schedule, tensors, task.target)(*inputs, out)
     np.testing.assert_allclose(out, task.reference(*inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_knobs_of_a_template_apply_beside_a_derived_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("loopwright.space.tasks.ranked", None)
+    args, log = OLD_LOGS["matmul"], tmp_path / "matmul.jsonl"
+    first = load(old_log("matmul")).records[0]
+    old = replace(first, trace=[], dag="", program="")
+    store = Store(log)
+    store.append(old)
+    store.close()
+    task = lw.create_task("matmul", args, "llvm -mcpu=x86-64-v4 -num-threads=2")
+    assert task.automatic
+    assert task.is_of(old)
+    assert not task.of((2, *args[1:])).is_of(old)
+    assert why_not_applied([old], task.target, any_hardware=True) == [""]
+    for context in (
+        lw.apply_history_best(log, any_hardware=True),
+        ApplyGraphBest(log),
+        ApplyConfig(old.config),
+    ):
+        with context, task.target:
+            assert ops.matmul(*args)[0].trace_json() == first.trace
+    unrolled, _ = task.instantiate({"unroll_k": 8})
+    assert unrolled.trace_json() != first.trace
+    A, B = te.placeholder((1, 16), name="A"), te.placeholder((16, 131072), name="B")
+    C = ops.matmul_compute(A, B)
+    beside = lw.create_task([A, B, C], target=task.target, templates=[("matmul", *args)])
+    assert beside.structures[-1].name == f"template {task}"
 
 
 def test_a_search_goes_on_in_a_log_of_the_template(tmp_path: Path) -> None:

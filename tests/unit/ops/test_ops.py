@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -125,6 +126,59 @@ def test_dense_in_random_configurations(bias: bool, relu: bool, weight: str) -> 
     task = lw.create_task("dense", (13, 37, 11, bias, relu, "float32", weight), "llvm")
     for index in sample(task):
         check(task, index)
+
+
+def test_products_that_take_as_long_as_their_data_are_derived() -> None:
+    def derived(name: str, *args: object, target: str = "llvm") -> bool:
+        return lw.create_task(name, args, target).automatic
+
+    for few in (1, 16):
+        assert derived("matmul", few, 4096, 4096)
+        assert derived("matmul", few, 4096, 4096, False, True)
+    assert not derived("matmul", 17, 4096, 4096)
+    assert not derived("matmul", 1, 1024, 1024)
+    assert derived("matmul", 2048, 2048, 2)
+    assert derived("matmul", 4096, 3, 1024, True)
+    assert derived("matmul", 1, 2048, 1024, False, False, "float64")
+    assert not derived("matmul", 1, 2048, 1024, False, False, "float16")
+    assert derived("dense", 1, 4096, 1024)
+    assert derived("batch_matmul", 64, 1, 256, 256)
+    assert derived("matmul", 1, 4096, 4096, target="c")
+    assert not derived("matmul", 1, 4096, 4096, target="opencl")
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("matmul", (1, 50, 67, False, False)),
+        ("matmul", (3, 37, 41, False, True)),
+        *(
+            night("matmul", (rows, 83, 129, trans_a, trans_b))
+            for rows in range(1, 10)
+            for trans_a in (False, True)
+            for trans_b in (False, True)
+        ),
+        night("matmul", (83, 3, 129, False, False)),
+        night("matmul", (83, 129, 3, False, True)),
+        *(
+            night("matmul", (5, 83, 129, False, trans_b, dtype))
+            for trans_b in (False, True)
+            for dtype in ("float64", "int32", "int8", "uint8")
+        ),
+        night("dense", (2, 83, 129, True, True, "float32", "KN")),
+        night("dense", (7, 83, 129, False, False, "float32", "NK")),
+        night("batch_matmul", (3, 2, 83, 129, True, True)),
+    ],
+    ids=str,
+)
+def test_derived_products_are_right(
+    name: str, args: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The name in the package is that of the operator.
+    monkeypatch.setattr(import_module("loopwright.ops.matmul"), "_STREAMED", 0)
+    task = lw.create_task(name, args, "llvm -num-threads=2")
+    assert task.automatic
+    check(task, task.config_space.default_index)
 
 
 @points

@@ -294,12 +294,72 @@ def test_depthwise_convolutions_have_the_nest_of_topi_where_channels_lie_side_by
         )
 
 
+OLD = {  # templates of AutoTVM 0.1: their names in 0.2, a workload here, and knobs
+    "topi_x86_conv2d_NCHWc": ("conv2d_NCHWc.x86", "conv2d", (1, 16, 14, 14, 64, 3, 3, 1, 1)),
+    "topi_x86_depthwise_conv2d_NCHWc_from_nchw": (
+        "depthwise_conv2d_NCHWc.x86", "depthwise_conv2d",
+        (1, 16, 14, 14, 3, 3, 1, 0, "float32", 1, "NHWC"),
+    ),
+    "topi_nn_dense": ("dense_nopack.x86", "dense", (8, 30, 64, False, False)),
+    "topi_nn_batch_matmul": ("batch_matmul.x86", "batch_matmul", (3, 16, 8, 64, False, True)),
+}  # fmt: skip
+
+
+def old_record(op, args, config, target="llvm"):
+    entity = [[n, "sp" if isinstance(v, list) else "ot", v] for n, v in config.items()]
+    point = {"i": 1, "t": "direct", "c": None, "e": entity}
+    line = {"i": [target, op, args, {}, None, point], "r": [[1e-3], 0, 1.0, 1.5e9], "v": 0.1}
+    return lw.records.load_lines([lw.records.canonical_json(line)]).records[0]
+
+
+def test_lines_of_autotvm_0_1_name_the_points_of_those_of_0_2():
+    tiles = {"tile_ic": [1, 16], "tile_oc": [-1, 16], "tile_ow": [-1, 6], "unroll_kw": True}
+    product = {"tile_y": [-1, 2], "tile_x": [-1, 3], "tile_k": [-1, 16]}
+    packed = {"tile_y": [-1, 2, 4], "tile_x": [-1, 1, 16], "tile_k": [-1, 2], "tile_inner": [4, 1]}
+    cases = []
+    for old, (op, name, args) in OLD.items():
+        if "conv2d" in op:
+            channels = 16 if "depthwise" in op else 64
+            cases.append(
+                (old, name, args, conv2d(16, 14, channels, 3, 1, int(args[-1] == 1), op, **tiles))
+            )
+        else:
+            shapes = [(3, 16, 64), (3, 8, 64)] if "batch" in op else [(8, 64), (30, 64)]
+            cases.append((old, name, args, (op, [tensor(*s) for s in shapes], product)))
+    dense = [tensor(16, 64), tensor(64, 64), None, "float32"]
+    wide = (16, 64, 64, False, True)
+    cases.append(("topi_nn_dense", "matmul", wide, ("dense_pack.x86", dense, packed)))
+    for old, name, args, (op, arguments, config) in cases:
+        task = task_of(name, args, TARGETS[1])
+        point, remarks = seed_of(task, record(op, arguments, config)).point()
+        same, said = seed_of(task, old_record(old, arguments, config)).point()
+        assert point is not None, remarks
+        assert (same.index, said) == (point.index, remarks), old
+        for target in ("cuda", "llvm -device=arm_cpu"):
+            none, (why,) = seed_of(task, old_record(old, arguments, config, target)).point()
+            assert none is None
+            assert why.endswith("its knobs are of a schedule that no space here has")
+    images = conv2d(16, 14, 64, 3)[1]
+    images[5] = "NHWC"
+    seed = seed_of(task_of("conv2d", OLD["topi_x86_conv2d_NCHWc"][2], TARGETS[1]),
+                   old_record("topi_nn_conv2d", images, {}))  # fmt: skip
+    assert (seed.read, seed.point()[1]) == (False, ("topi_nn_conv2d: its layout is NHWC",))
+
+
 # ---------------------------------------------------------------- what a point leaves out
 
 
 def said(name, args, *line, target=TARGETS[1]):
     config, remarks = seed_of(task_of(name, args, target), record(*line)).point()
     return config, "; ".join(remarks)
+
+
+def test_a_product_whose_space_is_derived_has_the_points_of_its_template():
+    config = {"tile_y": [1, 2], "tile_x": [1024, 4], "tile_k": [64, 16]}
+    arguments = [tensor(2, 1024), tensor(4096, 1024), None, "float32"]
+    point, text = said("dense", (2, 4096, 1024), "dense_nopack.x86", arguments, config)
+    assert point["structure"].val.startswith("template dense(2, 4096, 1024")
+    assert (point["pack"].val, point["tile_j"].size, text) == ("dot", (-1, 1, 4), "")
 
 
 def test_what_a_point_leaves_out_is_said():

@@ -85,6 +85,54 @@ def test_what_is_read_can_be_written_as_our_own(tmp_path):
     assert load(path).records == [record]
 
 
+def old_line(costs, error_no, target="llvm", **point):
+    """A line as AutoTVM wrote it up to TVM 0.6: the workload is there, and names are one letter."""
+    args = [["TENSOR", [1, 512], "float32"], ["TENSOR", [1000, 512], "float32"], None, "float32"]
+    workload = ["dense", [1, 512, "float32"], [1000, 512, "float32"], 0, "float32"]
+    point = {"i": 3, "t": "direct", "c": None, "e": [["tile_k", "sp", [-1, 8]]], **point}
+    task = [target, "topi_nn_dense", args, {}, workload, point]
+    return json.dumps({"i": task, "r": [costs, error_no, 0.9, 1598593289.5], "v": 0.1}) + "\n"
+
+
+def test_lines_of_version_0_1_are_records(tmp_path):
+    entity = [["o", "re", [1, 0]], ["a", "an", ["vec"]], ["u", "ot", False]]
+    log = read(
+        tmp_path,
+        old_line([7e-6, 9e-6], 0),
+        old_line([1e9], 1, "cuda -model=1080ti"),
+        old_line([1e-3], 0, t="", e=entity),
+        old_line([1e-3], 0, e=5),
+        old_line([1e-3], 0).replace('"i": 3, ', ""),
+        "llvm\tgANd\tgANd\tgANd\n",
+        line([0.5], 0, version=0.1),
+    )
+    first, failed, other = log.records
+    assert (first.op, first.times, first.config) == (
+        "topi_nn_dense",
+        (7e-6, 9e-6),
+        {"tile_k": [-1, 8]},
+    )
+    assert first.args[0] == ["TENSOR", [1, 512], "float32"]
+    assert (first.ts, first.run_s, first.extra["autotvm"]["template"]) == (
+        1598593289.5,
+        0.9,
+        "direct",
+    )
+    assert failed.error["kind"] == "INSTANTIATION"
+    assert failed.target == {"kind": "cuda", "model": "1080ti"}
+    assert other.config == {"o": [1, 0], "a": ["vec"], "u": False}
+    assert "template" not in other.extra["autotvm"]
+    assert [reason for _, reason in log.skipped] == [
+        "malformed AutoTVM record",
+        "malformed AutoTVM record",
+        "a pickled record of AutoTVM, which is not read: unpickling can run any code",
+        "TVM record of version 0.1 (AutoTVM 0.1 and 0.2 can be read)",
+    ]
+    path = tmp_path / "ours.jsonl"
+    path.write_text(first.to_line() + "\n")
+    assert load(path).records == [first]
+
+
 def test_other_formats_are_counted(tmp_path):
     log = read(
         tmp_path,
@@ -103,8 +151,8 @@ def test_other_formats_are_counted(tmp_path):
     )
     assert log.records == []
     reasons = [reason for _, reason in log.skipped]
-    assert reasons[0] == "TVM record of version 0.1 (only AutoTVM 0.2 can be read)"
-    assert reasons[1] == "malformed Ansor record"
+    assert reasons[:2] == ["malformed AutoTVM record", "malformed Ansor record"]
+    assert reasons[2] == "TVM record of version 0.3 (AutoTVM 0.1 and 0.2 can be read)"
     assert set(reasons[3:10]) == {"malformed AutoTVM record"}
     assert reasons[10:] == [
         "NaN is no number",

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import threading
+import tracemalloc
 from contextlib import nullcontext
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 import loopwright as lw
 from loopwright.errors import RecordError
 from loopwright.inspection.dashboard import LiveReport
-from loopwright.records import check_has_records, load, merge, pick
+from loopwright.records import check_has_records, foreign, load, merge, pick
 from loopwright.records.follow import Follower
 from loopwright.records.reports.curve import best_so_far
 from loopwright.records.reports.importance import importance
@@ -484,3 +485,64 @@ def load_one():
         times=(1e-3,), run="r1", ts=1e9,
     )  # fmt: skip
     return record.to_line() + "\n"
+
+
+def ktt(results, **metadata):
+    known = {"ComputeApi": "CUDA", "Device": "NVIDIA A100", "KttVersion": "2.1.0",
+             "Timestamp": "2022-12-23 12:11:26", "TimeUnit": "Microseconds"}  # fmt: skip
+    return json.dumps({"Metadata": {**known, **metadata}, "Results": results}, indent=2)
+
+
+def ktt_result(config, time, status="Ok", **more):
+    pairs = [{"IsDouble": isinstance(v, float), "Name": k, "Value": v} for k, v in config.items()]
+    computation = {"Duration": time, "GlobalSize": {"X": 64, "Y": 1, "Z": 1}, "Overhead": 1.0}
+    return {"ComputationResults": [computation], "Configuration": pairs, "ExtraDuration": 0.0,
+            "KernelName": "gemm", "Status": status, "TotalDuration": time, "TotalOverhead": 20.0,
+            **more}  # fmt: skip
+
+
+KTT_FAILURES = {
+    "ComputationFailed": "RUN_ERROR", "ValidationFailed": "WRONG_ANSWER",
+    "CompilationFailed": "COMPILE", "DeviceLimitsExceeded": "INSTANTIATION", "Later": "RUN_ERROR",
+}  # fmt: skip
+
+
+def test_results_of_ktt_are_records(tmp_path):
+    path = tmp_path / "out.json"
+    results = [ktt_result({"block": n, "ratio": 0.5}, 100.0 - n) for n in range(6)]
+    results += [ktt_result({"block": 9}, 0.0, status) for status in KTT_FAILURES]
+    results += [ktt_result({"block": 9}, time) for time in (0.0, None)]
+    pairs = [{"Name": "x"}], [{"Name": 5, "Value": 1}], 5
+    broken = [5, {}, *(ktt_result({}, 1.0, Configuration=one) for one in pairs)]
+    path.write_text(ktt([*results, *broken]))
+    log = load(path)
+    kinds = [r.error["kind"] for r in log.records if r.error]
+    assert kinds == [*KTT_FAILURES.values(), "RUN_ERROR", "RUN_ERROR"]
+    assert [r.median for r in log.records if r.valid] == [(100 - n) / 1e6 for n in range(6)]
+    assert len(log.skipped) == len(broken)
+    first = log.records[0]
+    assert (first.op, first.config, first.run_s) == ("gemm", {"block": 0, "ratio": 0.5}, 2e-5)
+    assert (first.env["device"]["name"], first.ts) == ("NVIDIA A100", 1671797486.0)
+    assert validate(path).lines[LineKind.KTT] == 13
+    path.write_text(ktt(results[:3])[:-40])  # cut off
+    assert [r.median for r in load(path).records] == [1e-4, 9.9e-5]
+    path.write_text(ktt(results[:1], TimeUnit="Nanoseconds"))
+    assert load(path).records[0].median == 1e-7
+
+
+def test_reading_takes_no_more_memory_than_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "out.json"
+    path.write_text(ktt([ktt_result({"block": 1}, 1.0)]))
+    load(path)  # what is imported for it counts for no file
+    for packed in (False, True):
+        if packed:
+            path.write_bytes(gzip.compress(path.read_bytes()))
+        tracemalloc.start()
+        try:
+            assert len(load(path).records) == 1
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+        finally:
+            tracemalloc.stop()
+    monkeypatch.setattr(foreign, "_MAX_FILE", 100)
+    with pytest.raises(RecordError, match="holds a JSON object larger than"):
+        load(path)

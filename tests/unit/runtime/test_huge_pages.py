@@ -63,6 +63,19 @@ def test_an_arena_copies_arrays_that_do_not_touch(
 
 
 @NEEDS_THEM
+def test_an_array_that_nearly_fills_its_huge_pages_is_not_copied() -> None:
+    arena = Arena()
+    for nbytes, stays in ((8, False), (HUGE_PAGE + 64, False), (4 * HUGE_PAGE, True)):
+        own = huge_pages.aligned_bytes(nbytes).view("float32")
+        own[-1] = nbytes
+        kept = arena.kept(own)
+        assert (kept is own) == stays
+        np.testing.assert_array_equal(kept, own)
+    foreign = np.ones(HUGE_PAGE)
+    assert not np.shares_memory(arena.kept(foreign), foreign)
+
+
+@NEEDS_THEM
 def test_an_arena_goes_with_the_last_of_its_arrays() -> None:
     arena = Arena()
     first, second = arena.copy_of(np.ones(4)), arena.copy_of(np.ones(4))

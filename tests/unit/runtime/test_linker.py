@@ -47,6 +47,17 @@ def test_dropping_a_module_frees_its_code() -> None:
     assert resident() - before < 1 << 20, "an engine that is never replaced keeps 9 KB a link"
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+def test_compiling_keeps_no_pass_manager() -> None:
+    text = "define i32 @f(i32 %x) {\n %y = add i32 %x, 1\n ret i32 %y\n}"
+    for _ in range(20):
+        linker.compile_text(text)
+    before = resident()
+    for _ in range(50):
+        linker.compile_text(text)
+    assert resident() - before < 1 << 20, "llvmlite keeps 60 kB of each by itself"
+
+
 def test_a_function_keeps_its_code_after_the_module_is_gone() -> None:
     function = kernels.count()["count"]
     gc.collect()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,23 @@ def test_slow_bodies_are_shared_by_several_threads_with_workspaces_of_their_own(
     used = set(where[:40].tolist())
     assert 1 < len(used) <= THREADS
     assert all(address % 64 == 0 for address in used)
+
+
+@ON_LINUX
+def test_workers_sleep_soon_after_launches_however_they_followed(cover: Module) -> None:
+    """Those that were woken soon after they lay down look for longer, and not for ever."""
+    workers = pool.start_workers(THREADS)
+    for pause in (0.0, 0.0003, 0.0003, 0.0003, 0.003):
+        run(cover, 64)
+        time.sleep(pause)
+    deadline = time.monotonic() + 30
+    states: set[str] = set()
+    while states != {"S"} and time.monotonic() < deadline:
+        time.sleep(0.001)
+        stats = [Path(f"/proc/self/task/{w}/stat").read_text() for w in workers]
+        states = {stat.rpartition(")")[2].split()[0] for stat in stats}
+    assert states == {"S"}
+    run(cover, 5000)
 
 
 def test_each_thread_keeps_its_share_of_every_loop(cover: Module) -> None:

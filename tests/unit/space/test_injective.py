@@ -140,9 +140,9 @@ def test_a_place_that_two_rows_read_is_loaded_once() -> None:
     assert "B[" in lines[at + 2]
 
 
-def past_the_caches(args: list[te.Tensor], structure: str) -> int | None:
-    """What the model chooses for stores past caches of 16 MB; None where there is no choice."""
-    caches = "-l1_cache_bytes=49152 -l2_cache_bytes=1048576 -l3_cache_bytes=33554432"
+def past_the_caches(args: list[te.Tensor], structure: str, last_cache: int = 1 << 25) -> int | None:
+    """What the model chooses for stores past the caches; None where there is no choice."""
+    caches = f"-l1_cache_bytes=49152 -l2_cache_bytes=1048576 -l3_cache_bytes={last_cache}"
     task = lw.create_task(args, target=f"llvm -mcpu=x86-64-v4 -num-threads=2 {caches}")
     for index, _ in task.ranking:
         config = task.config(index)
@@ -169,6 +169,38 @@ def test_results_larger_than_all_caches_are_stored_past_them() -> None:
     # Small results, and rows that begin within a line, leave no choice.
     assert past_the_caches(copied(512, 512), "vectors") is None
     assert past_the_caches(copied(4096, 4090), "vectors") is None
+
+
+def test_the_cache_of_a_whole_host_holds_no_large_results() -> None:
+    host = 260 << 20
+    assert past_the_caches(copied(4096, 4096), "vectors", host) == 1
+    assert past_the_caches(copied(1024, 2048), "vectors", host) == 0
+
+
+@pytest.mark.slow(reason="ranks structures of three kernels: 2 s")
+def test_rows_of_a_large_result_are_stored_past_the_caches() -> None:
+    def softmax(rows: int, columns: int) -> list[te.Tensor]:
+        X = te.placeholder((rows, columns), name="X")
+        return [X, lw.ops.softmax_compute(X)[0]]
+
+    def sums(rows: int, columns: int) -> list[te.Tensor]:
+        X = te.placeholder((rows, columns), name="X")
+        return [X, lw.ops.reduce_compute(X)]
+
+    assert past_the_caches(softmax(4096, 4096), "rows in cache") == 1
+    assert past_the_caches(softmax(64, 256), "rows in cache") is None
+    assert past_the_caches(sums(1 << 22, 16), "rows in cache") is None
+    (structure, *_) = derived(softmax(1 << 11, 1 << 10))
+    knobs = structure.config_space.knobs
+    values = {name: knob.value(knob.default) for name, knob in knobs.items()}
+    index = structure.config_space.find({**values, "nontemporal": 1})
+    assert index is not None
+    x = np.random.default_rng(0).random((1 << 11, 1 << 10), "float32")
+    out = lw.nd.array(np.zeros_like(x))
+    scheduled = structure.instantiate(structure.config_space.get(index))
+    lw.build(*scheduled, TARGET)(lw.nd.array(x), out)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out.numpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
 
 
 def test_a_large_result_past_the_caches_is_right() -> None:

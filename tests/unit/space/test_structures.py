@@ -296,6 +296,26 @@ def test_rows_on_the_way_are_kept_or_computed_again() -> None:
     assert names[:2] == ["rows in cache", "rows in cache, E computed again"]
 
 
+def test_rows_are_scaled_by_numbers_without_dimensions() -> None:
+    def scaled_row() -> list[Tensor]:
+        A, B = placeholder((1, 40), "uint8", name="A"), placeholder((33, 40), "int8", name="B")
+        k = lw.te.reduce_axis((0, 40), name="k")
+
+        def element(i: lw.te.IterVar, j: lw.te.IterVar) -> lw.te.PrimExpr:
+            return lw.te.sum(A[i, k].astype("int32") * B[j, k].astype("int32"), axis=k)
+
+        C = lw.te.compute((1, 33), element, name="C")
+        half = lw.te.compute((), lambda: lw.te.const(0.5, "float32"), name="half")
+        D = lw.te.compute((1, 33), lambda i, j: C[i, j].astype("float32") * half(), name="D")
+        return [A, B, D]
+
+    checked = Checked(scaled_row, exact=True)
+    names = {s.name for s in checked.structures}
+    assert names == {"rows in cache", "dot products", "dot products, one thread"}
+    for structure in checked.structures[: examples(1, 3)]:
+        checked.point(structure, structure.config_space.default_index)
+
+
 def test_vectors_run_across_where_every_operand_stands_still() -> None:
     checked = Checked(counted_values, exact=True)
     (across,) = [s for s in checked.structures if s.name == "vectors across"]

@@ -162,7 +162,7 @@ def test_what_is_no_point_is_said() -> None:
 def test_it_is_shown_by_its_parts() -> None:
     whole = union((3, 3), ())
     assert str(whole).splitlines() == [
-        "2 structures, 10 points:",
+        "2 structures, 10 points (S1, S2, ... of a log count what it holds, in its order):",
         "  1  p0",
         "  2  p1",
         "knobs and their number of values:",
@@ -173,3 +173,5 @@ def test_it_is_shown_by_its_parts() -> None:
     assert max(map(len, str(long).splitlines())) <= 100
     assert len(str(long).splitlines()) < 40  # the knobs are alike, and said once
     assert "2 structures" in whole._repr_html_()
+    assert whole.lines_of(whole.get(4)) == ["k0=1 k1=1", "structure 1 of 2: p0"]
+    assert whole.lines_of(whole.get(9)) == ["structure 2 of 2: p1"]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopwright import te
-from loopwright.driver import build
+from loopwright import driver, te
 from loopwright.errors import TensorError
 from loopwright.ir.expr import NUMPY
 from loopwright.te.ufuncs import FUNCTIONS
+from tests.kernels import build
 
 INF, NAN = math.inf, math.nan
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, 7.5, 1e-3, 300.0, INF, -INF, NAN]
@@ -241,6 +241,12 @@ def test_scalars_and_arrays_of_numpy_beside_elements() -> None:
     assert float(te.const(2.5)) == 2.5
     assert int(te.const(7)) == 7
     assert float(np.maximum(A[0], 2**64).b) == 2.0**64
+    for dtype in ("uint8", "uint32", "uint64"):
+        wide = te.placeholder((2,), dtype)[0] + 2**63
+        assert (wide.dtype, int(wide.b)) == ("uint64", 2**63)
+    for dtype, n, becomes in (("uint8", -1, "int32"), ("uint32", -(2**31) - 1, "int64")):
+        wide = te.placeholder((2,), dtype)[0] + n
+        assert (wide.dtype, int(wide.b)) == (becomes, n)
     assert float((A[0] * np.uint64(2**63)).b) == 2.0**63
     assert [str(e) for e in divmod(7, J[0])] == ["7 // J[0]", "7 % J[0]"]
     assert np.maximum(A[0], np.float64(0.1)).dtype == "float64"
@@ -299,6 +305,23 @@ def test_elements_left_of_a_tensor() -> None:
         (lambda: round(A, 2), "whole numbers"),
         (lambda: te.maximum(A, A), "np.maximum and its like take whole tensors"),
         (lambda: te.const(2**64), "fits no integer of 64 bits"),
+        *(
+            (lambda dtype=dtype, n=n: te.placeholder((2,), dtype)[0] + n, text)
+            for dtype, n, text in (
+                ("int64", 2**63, f"{2**63} does not fit int64, the dtype of"),
+                ("int8", 2**64 - 1, "does not fit int8"),
+                ("int64", np.uint64(2**63), "does not fit int64"),
+                ("uint32", -1, "-1 does not fit uint32, the dtype of the other"),
+                ("uint64", -(2**40), "does not fit uint64"),
+                ("uint64", np.int8(-1), "-1 does not fit uint64"),
+                ("int64", 2**64, "fits no integer of 64 bits"),
+                ("uint64", 2**64, "fits no integer of 64 bits"),
+                ("int32", -(2**63) - 1, "fits no integer of 64 bits"),
+            )
+        ),
+        (lambda: np.maximum(te.placeholder((2,), "int64")[0], 2**63), "does not fit int64"),
+        (lambda: te.placeholder((2,), "int64")[0] > 2**63, "does not fit int64"),
+        (lambda: te.placeholder((2,), "uint32")[0] > -1, "does not fit uint32"),
         (lambda: A + 10**400, "a number of 401 digits is no float32"),
         (lambda: M[0] ** 2, "M with 1 of its 2 indices"),
         (lambda: te.placeholder((2,), "uint8") + 300, "300 does not fit uint8"),
@@ -316,7 +339,7 @@ def test_tensors_of_symbolic_shape() -> None:
     n = te.size_var("n")
     X, Y = te.placeholder((n, 3), name="X"), te.placeholder((1, 3), name="Y")
     Z = X * Y + X
-    f = build(te.create_schedule(Z.op), [n, X, Y, Z], "llvm")
+    f = driver.build(te.create_schedule(Z.op), [n, X, Y, Z], "llvm")
     x, y, z = (
         np.ones((5, 3), "float32"),
         np.arange(3, dtype="float32")[None],

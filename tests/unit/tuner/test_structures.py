@@ -124,7 +124,7 @@ def test_trials_go_to_what_is_fastest():
             total[name] = total.get(name, 0) + count
     assert total["s1"] > 3 * (total.get("s2", 0) + total.get("s0", 0))
     (line, *_) = tuner.notes
-    assert line.startswith("structures: 3 of 3 tried; best 's1' with ")
+    assert line.startswith("structures: 3 of 3 tried; best structure 2 with ")
     assert "reached 0.50, 0.25 of it" in line
 
 

@@ -104,6 +104,7 @@ def _unchanged(graph: Any, opset: int) -> bool:
     defs = onnx_package().defs
     inner = [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
     own = {node.op_type for node in graph.node if not domain(node.domain)}
+    check_texts(*own)
     try:
         versions = [[defs.get_schema(n, v).since_version for v in (opset, OPSETS[0])] for n in own]
     except defs.SchemaError:

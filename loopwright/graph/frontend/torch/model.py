@@ -18,33 +18,38 @@ if TYPE_CHECKING:
     import torch
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
+def decompositions(fallback: bool) -> dict[Any, Callable[..., Any]]:
     """Decomposition functions by operator: of what ``torch.nn.TransformerEncoderLayer``,
-    ``torch.nn.MultiheadAttention`` and ``torch.nn.LSTM`` call in inference.
+    ``torch.nn.MultiheadAttention`` and ``torch.nn.LSTM`` call in inference. Without ``fallback``
+    also of what PyTorch does faster: ``grid_sample``, and more steps of an LSTM.
     """
     torch = torch_package()
     aten = torch.ops.aten
     return {
+        **({} if fallback else torch._decomp.get_decompositions([aten.grid_sampler_2d])),
         aten._transformer_encoder_layer_fwd.default: _encoder_layer,
         aten._native_multi_head_attention.default: _attention,
-        aten.mkldnn_rnn_layer.default: _lstm_layer,
+        aten.mkldnn_rnn_layer.default: partial(
+            _lstm_layer, _STEPS if fallback else _STEPS_WITHOUT_FALLBACK
+        ),
     }
 
 
-#: Steps of a recurrent layer that are unrolled at most: longer ones take PyTorch less time.
-_STEPS = 32
+#: Steps of a recurrent layer that are unrolled at most: longer ones take PyTorch less time. Where
+#: it may not take them, as many as of ONNX's, joined in groups: kernels nest what one joins.
+_STEPS, _STEPS_WITHOUT_FALLBACK = 32, 256
 _LSTM = 2  # a mode of oneDNN
 
 
 def _lstm_layer(
-    data: Any, input_weight: Any, hidden_weight: Any, input_bias: Any, hidden_bias: Any,
+    most: int, data: Any, input_weight: Any, hidden_weight: Any, input_bias: Any, hidden_bias: Any,
     hidden: Any, cell: Any, reverse: bool, batch_sizes: Sequence[int], mode: int,
     hidden_size: int, num_layers: int, has_biases: bool, *rest: Any,
 ) -> Any:  # fmt: skip
     """One layer in one direction, over data of shape (steps, batch, features)."""
     torch = torch_package()
     steps = data.shape[0]
-    if mode != _LSTM or batch_sizes or not isinstance(steps, int) or steps > _STEPS:
+    if mode != _LSTM or batch_sizes or not isinstance(steps, int) or steps > most:
         return NotImplemented
     linear = torch.nn.functional.linear
     if not has_biases:  # zeros of another shape stand there
@@ -56,7 +61,9 @@ def _lstm_layer(
         let_in, keep, new, let_out = gates.chunk(4, 2)
         cell = keep.sigmoid() * cell + let_in.sigmoid() * new.tanh()
         outputs[step] = hidden = let_out.sigmoid() * cell.tanh()
-    return torch.cat(outputs), hidden, cell, data.new_empty(0)
+    groups = [torch.cat(outputs[n : n + _STEPS]) for n in range(0, steps, _STEPS)]
+    joined = groups[0] if len(groups) == 1 else torch.cat(groups)
+    return joined, hidden, cell, data.new_empty(0)
 
 
 def _attention(
@@ -157,7 +164,7 @@ def from_torch(
         # PyTorch 2.13 warns of what its own decomposition does.
         warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)
         program = _exported(model, example_inputs)
-        table = {**torch.export.default_decompositions(), **decompositions()}
+        table = {**torch.export.default_decompositions(), **decompositions(fallback)}
         for kept in _KEPT:
             table.pop(getattr(torch.ops.aten, kept).default, None)
         program = program.run_decompositions(table)
