@@ -65,8 +65,7 @@ def structure_ids(records: Iterable[Record]) -> dict[str, str]:
         {}
     """
     (configs,) = fields_of(records, "config")
-    names = dict.fromkeys(config[STRUCTURE] for config in configs if STRUCTURE in config)
-    texts = [value_text(name) for name in names]
+    texts = dict.fromkeys(value_text(c[STRUCTURE]) for c in configs if STRUCTURE in c)
     if max(map(len, texts), default=0) <= _SHORT:
         return {}
     return {text: f"S{number}" for number, text in enumerate(texts, 1)}

@@ -64,6 +64,8 @@ def test_ids_of_structures_are_by_appearance_and_only_for_long_names():
     )
     assert structure_ids([record(0, config={"structure": "rows in cache"})]) == {}
     assert structure_ids([record(0, config={"tile": 3})]) == {}
+    no_name = {"rows": "in a cache that is large", "columns": 8}  # of a log that is damaged
+    assert structure_ids([record(0, config={"structure": no_name})]) == {value_text(no_name): "S1"}
 
 
 def test_one_and_true_are_two_values():
