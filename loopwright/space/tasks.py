@@ -112,8 +112,13 @@ class AutomaticTask(Task):
     @cached_property
     def _ranked_singly(self) -> list[Ranked]:
         given = self._union.given
+        if self.by_hand is not None:
+            name = f"template {self.by_hand}"
+            given = tuple(
+                s for s in given if not isinstance(s, TemplateStructure) or s.name != name
+            )
         with self.target:
-            return ranked(given if self.by_hand is None else given[:-1])
+            return ranked(given)
 
     @cached_property
     def _together(self) -> list[Ranked]:
